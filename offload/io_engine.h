@@ -1,0 +1,42 @@
+// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: a few threads). Every completion's
+// result is looked at; short reads and writes are resumed; an error becomes Error(io) "[io] file, offset, errno, what to do" in the Event.
+// Thread-safe: any thread may submit. The OS is a parameter: tests derive their own engine to inject EIO, ENOSPC and short counts.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/types.h"
+#include "device/event.h"
+
+namespace spillway::offload {
+
+class File;
+
+struct IoRequest {
+  const File* file = nullptr;  // must outlive the event
+  bool write = false;
+  i64 offset = 0;              // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
+  i64 bytes = 0;
+  std::byte* buffer = nullptr;  // read from when `write`; must stay valid until the event
+};
+
+class IoEngine {
+ public:
+  virtual ~IoEngine() = default;
+  virtual std::string_view name() const = 0;
+  /// Starts one request (cut into pieces of at most 1 MiB inside, bounded queue depth; blocks while the queue is full). The event is set when
+  /// all of it is done.
+  virtual Event submit(const IoRequest& request) = 0;
+};
+
+enum class IoEngineKind { automatic, io_uring, pread };
+
+struct ChosenEngine {
+  std::unique_ptr<IoEngine> engine;
+  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or kernel.io_uring_disabled)"
+};
+
+/// `automatic` falls back to pread with the reason in `why`; io_uring demanded but refused throws Error(io).
+ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth = 64);
+
+}  // namespace spillway::offload

@@ -1,0 +1,25 @@
+// Where bytes rest, and how many moved. A Tier is not a Device (device/device.h): on the CPU backend the device tier is host memory with a
+// budget of its own.
+#pragma once
+#include <array>
+#include <atomic>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace spillway::offload {
+
+enum class Tier : u8 { device, host, nvme };
+constexpr int kTiers = 3;
+
+constexpr std::string_view to_string(Tier tier) {
+  constexpr std::string_view names[] = {"device", "host", "nvme"};
+  return names[static_cast<size_t>(tier)];
+}
+
+/// Bytes read from and written to blobs at rest, by tier, since the counters were made. Device-tier blobs used in place count nothing.
+struct Traffic {
+  std::array<std::atomic<i64>, kTiers> read_bytes{}, written_bytes{};
+};
+
+}  // namespace spillway::offload

@@ -1,0 +1,42 @@
+// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it, on spans of one tile or more. One fixed order of operations, each rounded by
+// itself (no fused multiply-add; square root and division correctly rounded), so the scalar, AVX2 and AVX-512 paths agree to the bit:
+//   g = gradient * gradient_scale          (always multiplied, even by 1)
+//   w = w * decay                          decay = 1 - lr * weight_decay
+//   m = m + (g - m) * (1 - beta1)
+//   v = v * beta2 + (1 - beta2) * (g * g)
+//   w = w - step_size * (m / (sqrt(v) / root_correction2 + eps))
+// Every scalar is made once on the host in fp64 and rounded once (make_adamw_scalars). Thread-safe: pure functions.
+#pragma once
+#include <span>
+
+#include "base/types.h"
+
+namespace spillway::optim {
+
+struct AdamWSettings {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+};
+
+/// T = float or double.
+template <class T>
+struct AdamWScalars {
+  T gradient_scale, decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size;
+};
+
+/// `t`: the number of this applied update, from 1. `weight_decay` of the segment (0 for one-dimensional parameters). `gradient_scale`:
+/// clip factor / loss scale, computed in fp64.
+template <class T>
+AdamWScalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
+
+enum class Isa { scalar, avx2, avx512, best };
+
+/// Updates weight, m and v in place; all spans of one length, any alignment. Isa::best picks by the running CPU (made once); a path the CPU
+/// lacks throws Error(usage).
+template <class T>
+void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s, Isa isa = Isa::best);
+
+/// Which paths this CPU has, best last.
+std::span<const Isa> available_isas();
+const char* to_string(Isa isa);
+
+}  // namespace spillway::optim

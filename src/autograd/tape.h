@@ -1,0 +1,157 @@
+// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse. Several tapes may be alive at
+// once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
+//   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor: whatever it needs from forward goes through save(), which
+//      is the door where activations spill, and is freed as soon as the op's backward has run.
+//   2. A parameter's gradient goes to the GradientSink, whole, exactly once for each (parameter, use); other gradients are added in reverse
+//      order of use.
+//   3. A gradient tensor is written in place only while nobody else holds it.
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace spillway::autograd {
+
+class Tape;
+
+/// A tensor with a place on a tape, or a constant (slot < 0). Cheap to copy.
+struct Variable {
+  Tensor value;
+  Tape* tape = nullptr;
+  i32 slot = -1;
+
+  Variable() = default;
+  Variable(Tensor constant) : value(std::move(constant)) {}  // NOLINT: a tensor is a constant variable
+  Variable(Tensor v, Tape* t, i32 s) : value(std::move(v)), tape(t), slot(s) {}
+  bool needs_gradient() const { return slot >= 0; }
+  const Shape& shape() const { return value.shape(); }
+  DType dtype() const { return value.dtype(); }
+  /// The eager way: seeds this one-element variable with 1 and runs the tape.
+  void backward() const;
+};
+
+/// Where finished parameter gradients go.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  /// Contiguous memory of the parameter's shape (fp32; fp64 for fp64), to be written whole: its old contents do not count.
+  virtual Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) = 0;
+  /// The target holds the finished gradient of this tape.
+  virtual void done(u32 parameter, u8 use) = 0;
+};
+
+/// What becomes of a saved tensor between forward and backward. The default keeps it.
+class SavedTensorDoor {
+ public:
+  virtual ~SavedTensorDoor() = default;
+  virtual u64 pack(Tensor saved) = 0;
+  /// Called once for each packed tensor, in reverse order of need.
+  virtual Tensor unpack(u64 packed) = 0;
+};
+
+struct SavedTensor {
+  i32 ticket = -1;
+};
+
+/// What an op's backward sees.
+class Backward {
+ public:
+  /// Gradient of the op's output: contiguous, its shape.
+  const Tensor& gradient() const { return gradient_; }
+  bool needs(int input) const;
+  /// Where to write the gradient of input `input`, whole; contiguous, its shape. Only if needs(input).
+  Tensor target(int input);
+  /// Instead of target(): hands over a tensor that already is the gradient (it may be gradient() itself or a view of it).
+  void pass(int input, Tensor gradient);
+  Tensor saved(SavedTensor ticket) const;
+
+ private:
+  friend class Tape;
+  Backward(Tape& tape, i32 node, Tensor gradient) : tape_(tape), node_(node), gradient_(std::move(gradient)) {}
+  void finish();
+  Tape& tape_;
+  i32 node_;
+  Tensor gradient_;
+  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> a further gradient to add to the one it has
+};
+
+using BackwardFunction = std::function<void(Backward&)>;
+
+class Tape {
+ public:
+  explicit Tape(GradientSink* sink = nullptr, SavedTensorDoor* door = nullptr) : sink_(sink), door_(door) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// A leaf whose gradient is kept on the tape: take_gradient().
+  Variable input(Tensor value);
+  /// A leaf whose gradient goes to the sink. The same (parameter, use) is one leaf however often it is asked for.
+  Variable parameter(Tensor value, u32 parameter, u8 use = 0);
+
+  /// Runs all recorded ops in reverse from `y`. `dy` undefined means 1 (one-element y). The tape is empty of ops afterwards; gradients of
+  /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape.
+  void backward(const Variable& y, Tensor dy = {});
+  /// Undefined if nothing flowed to x.
+  Tensor take_gradient(const Variable& x);
+
+  /// Bytes of saved tensors held now, weights not counted.
+  i64 saved_bytes() const { return saved_bytes_; }
+
+ private:
+  friend class Recorder;
+  friend class Backward;
+  struct Slot {
+    Shape shape;
+    DType dtype;
+    Tensor gradient;
+    int pending = 0;        // ops still to contribute
+    i64 parameter = -1;
+    u8 use = 0;
+  };
+  struct Node {
+    std::vector<i32> inputs;  // slots, -1: constant
+    i32 output;
+    std::vector<i32> tickets;
+    BackwardFunction backward;
+  };
+  struct Saved {
+    Tensor tensor;
+    u64 packed = 0;
+    bool at_door = false;
+  };
+  i32 new_slot(const Tensor& value);
+  void contributed(i32 slot);
+  Tensor new_gradient(Slot& slot);
+
+  GradientSink* sink_;
+  SavedTensorDoor* door_;
+  std::vector<Slot> slots_;
+  std::vector<Node> nodes_;
+  std::vector<Saved> saved_;
+  std::map<std::pair<u32, u8>, i32> parameters_;
+  i64 saved_bytes_ = 0;
+};
+
+/// Records one op. Usage, right under the op's forward:
+///   Recorder r({x, w});
+///   auto saved_x = r.save(x);
+///   return r.output(y, [=](Backward& b) { … b.saved(saved_x) … b.target(0) … });
+/// When no input needs a gradient nothing is saved or recorded and the output is a constant.
+class Recorder {
+ public:
+  Recorder(std::initializer_list<Variable> inputs);
+  bool recording() const { return tape_ != nullptr; }
+  SavedTensor save(const Variable& v);
+  Variable output(Tensor value, BackwardFunction backward);
+
+ private:
+  Tape* tape_ = nullptr;
+  std::vector<i32> inputs_;
+  std::vector<i32> tickets_;
+};
+
+}  // namespace spillway::autograd

@@ -1,0 +1,126 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace spillway {
+namespace {
+
+// A sleeping thread takes tens of microseconds to wake, as long as a small operation runs: look around this many times first.
+constexpr int kSpins = 4000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+template <class Condition>
+bool spin(Condition met) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (met()) return true;
+    pause();
+  }
+  return met();
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  std::mutex mutex;
+  std::condition_variable wake, finished;
+  std::atomic<bool> taken{false};  // by the one caller whose work is spread
+  const std::function<void(i64, int)>* task = nullptr;
+  i64 count = 0;
+  std::atomic<i64> next{0};
+  std::atomic<u64> round{0};
+  std::atomic<int> busy{0};
+  std::atomic<bool> stop{false};
+  std::exception_ptr error;
+  std::vector<std::thread> workers;
+
+  void work(int thread) {
+    for (i64 i; (i = next.fetch_add(1)) < count;) {
+      try {
+        (*task)(i, thread);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+
+  void worker(int thread) {
+    u64 seen = 0;
+    for (;;) {
+      const auto called = [&] { return stop || round != seen; };
+      if (!spin(called)) {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, called);
+      }
+      if (stop) return;
+      seen = round;
+      work(thread);
+      if (--busy == 0) {
+        std::lock_guard lock(mutex);
+        finished.notify_one();
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  if (threads < 1) throw Error(ErrorCode::usage, "[thread pool] expected at least 1 thread, got " + std::to_string(threads));
+  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([this, t] { state_->worker(t); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->wake.notify_all();
+  for (auto& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+
+void ThreadPool::run(i64 count, const std::function<void(i64, int)>& task) {
+  State& s = *state_;
+  if (count <= 1 || s.workers.empty() || s.taken.exchange(true)) {
+    for (i64 i = 0; i < count; ++i) task(i, 0);
+    return;
+  }
+  {
+    std::lock_guard lock(s.mutex);
+    s.task = &task;
+    s.count = count;
+    s.next = 0;
+    s.busy = static_cast<int>(s.workers.size());
+    s.error = nullptr;
+    ++s.round;
+  }
+  s.wake.notify_all();
+  s.work(0);
+  const auto all_done = [&] { return s.busy == 0; };
+  if (!spin(all_done)) {
+    std::unique_lock lock(s.mutex);
+    s.finished.wait(lock, all_done);
+  }
+  const std::exception_ptr error = std::exchange(s.error, nullptr);
+  s.taken = false;
+  if (error) std::rethrow_exception(error);
+}
+
+void ThreadPool::for_ranges(i64 n, i64 grain, const std::function<void(i64, i64)>& body) {
+  run(ceil_div(n, grain), [&](i64 i, int) { body(i * grain, std::min(n, (i + 1) * grain)); });
+}
+
+}  // namespace spillway

@@ -1,0 +1,62 @@
+// Token sources and the loader that yields whole steps. Window w of a source of L tokens is [w·T, w·T + T) with targets shifted by one;
+// windows that do not fill (T + 1 tokens) are dropped. Several sources are numbered through, each split into training windows (first) and
+// validation windows (the last `validation_fraction` of each source). The cursor q counts windows consumed: row b of micro-batch k of
+// data-parallel rank r of R is window q + (k·R + r)·B + b through the order, which wraps at the end. `shuffled`: a seeded permutation per
+// epoch (base/random.h), a batch may straddle epochs.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "tensor/batch.h"
+
+namespace spillway::data {
+
+/// Tokens by position, from a mapped file: any length, no copy in RAM. Thread-safe.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  virtual const std::string& name() const = 0;
+  virtual i64 tokens() const = 0;
+  /// Tokens [begin, begin + out.size()) as ids.
+  virtual void read(i64 begin, std::span<i32> out) const = 0;
+};
+
+/// Opens `--data` paths: `.txt` (or a folder of them in byte order of names) through the byte tokenizer, token files `.bin` (llm.c's header, else nanoGPT's
+/// headerless uint16; Megatron where a .idx lies beside it). Ids at or above `vocabulary` are Error(data) with file and offset, found before step 1.
+std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary);
+
+struct LoaderOptions {
+  i64 sequence_length = 0, micro_batch_size = 1;
+  i64 micro_batches = 1;  // gradient accumulation steps K
+  int rank = 0, ranks = 1;
+  bool shuffled = true;
+  u64 seed = 1337;
+  double validation_fraction = 0;
+};
+
+class Loader {
+ public:
+  /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help.
+  Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options);
+  i64 windows() const;             // training windows (an epoch)
+  i64 validation_windows() const;
+  /// Windows one optimizer step consumes over all ranks: K · R · B.
+  i64 windows_per_step() const;
+  /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
+  StepBatch step(i64 cursor) const;
+  /// Validation micro-batch `i` of validation_micro_batches(), in window order; the rows after the last window are padded with ignored targets.
+  MicroBatch validation(i64 i) const;
+  i64 validation_micro_batches() const;
+
+ private:
+  struct Range { size_t source; i64 first_window, windows; };
+  MicroBatch rows(const std::vector<i64>& windows, bool held_out, i64 first_sample) const;
+  const std::vector<std::unique_ptr<TokenSource>>& sources_;
+  LoaderOptions options_;
+  std::vector<Range> training_, held_out_;
+};
+
+}  // namespace spillway::data

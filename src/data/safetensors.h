@@ -1,0 +1,73 @@
+// safetensors files (https://github.com/huggingface/safetensors, "Format"): an untrusted input. Opening checks the header length, JSON,
+// every dtype, shape product (overflow), offset pair, that the byte ranges tile the data section without gap or overlap, and duplicate
+// keys; nothing is allocated by a number from the file before it is checked against the file's size. Readers and writers stream: no tensor
+// is ever held whole. Errors: Error(data) "[safetensors] file, tensor, expected, got"; Error(io) with errno.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace spillway::data {
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  i64 begin = 0, end = 0;  // bytes within the data section
+  i64 bytes() const { return end - begin; }
+};
+
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::filesystem::path& path);
+  SafetensorsReader(SafetensorsReader&&) noexcept;
+  ~SafetensorsReader();
+  const std::filesystem::path& path() const;
+  const std::vector<TensorInfo>& tensors() const;  // in offset order
+  const TensorInfo* find(const std::string& name) const;
+  const std::map<std::string, std::string>& metadata() const;
+  /// Bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
+  void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class SafetensorsWriter {
+ public:
+  /// Creates `path` with the header for `tensors` (names, dtypes, shapes; begin and end are filled in, in the given order). The header is
+  /// padded with spaces to a multiple of 8, keys in the given order, so equal input gives equal bytes.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors, const std::map<std::string, std::string>& metadata = {});
+  ~SafetensorsWriter();
+  const std::vector<TensorInfo>& tensors() const;
+  /// Bytes at `offset` of the tensor's data, in any order.
+  void write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from);
+  /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes the file.
+  void finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A weight source over one file or a sharded folder (model.safetensors, or model.safetensors.index.json with its shards).
+class SafetensorsFolder {
+ public:
+  explicit SafetensorsFolder(const std::filesystem::path& folder);
+  /// All tensor names over all files, sorted.
+  std::vector<std::string> names() const;
+  const TensorInfo* find(const std::string& name) const;
+  /// Elements [begin, begin + out.size()) of the tensor widened to fp64 (f32, f64, bf16 and f16 sources).
+  void read(const std::string& name, i64 begin, std::span<double> out) const;
+
+ private:
+  std::vector<SafetensorsReader> files_;
+};
+
+}  // namespace spillway::data

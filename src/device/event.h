@@ -1,0 +1,28 @@
+// The end of something asynchronous. Whoever starts asynchronous work hands out its Event; an error inside the work travels in it and is
+// rethrown at wait(), never lost. Copies share one state. All members are thread-safe.
+#pragma once
+#include <exception>
+#include <memory>
+
+namespace spillway {
+
+class Event {
+ public:
+  /// A pending event; exactly one of set() and fail() must follow.
+  Event();
+  /// An event that has already happened.
+  static Event done();
+
+  void set();
+  void fail(std::exception_ptr error);
+
+  bool ready() const;
+  /// Blocks until set; rethrows what the work threw. May be called often and from several threads.
+  void wait() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace spillway

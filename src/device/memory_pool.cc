@@ -1,0 +1,104 @@
+#include "device/memory_pool.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace spillway {
+namespace {
+
+constexpr i64 kPage = 4096, kHugePage = 2 * kMiB;
+
+std::byte* map_pages(i64 bytes) {
+  void* p = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
+}
+
+void unmap(std::byte* at, i64 bytes) {
+  if (bytes > 0) ::munmap(at, static_cast<size_t>(bytes));
+}
+
+// 2 MiB-aligned memory advised to huge pages, by mapping too much and giving the ends back.
+std::byte* map_huge(i64 bytes) {
+  std::byte* wide = map_pages(bytes + kHugePage);
+  if (!wide) return nullptr;
+  const i64 front = (kHugePage - static_cast<i64>(reinterpret_cast<std::uintptr_t>(wide)) % kHugePage) % kHugePage;
+  unmap(wide, front);
+  unmap(wide + front + bytes, kHugePage - front);
+  ::madvise(wide + front, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return wide + front;
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(std::string name, i64 budget_bytes, std::string help)
+    : name_(std::move(name)), help_(std::move(help)), budget_bytes_(budget_bytes) {}
+
+MemoryPool::~MemoryPool() {
+  for (auto& [data, entry] : held_) unmap(data, entry.second);
+}
+
+Allocation MemoryPool::allocate(i64 bytes, const char* what) {
+  require(bytes >= 0, "[memory pool] negative size");
+  const i64 mapped = round_up(bytes, kPage);
+  if (mapped == 0) return Allocation(this, nullptr, 0, 0);
+  std::lock_guard lock(mutex_);
+  if (mapped > budget_bytes_ - used_bytes_) {
+    throw Error(ErrorCode::refused, fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are held:\n{}{}", name_, what,
+                                                format_bytes(mapped), format_bytes(used_bytes_), format_bytes(budget_bytes_), table(), help_));
+  }
+  std::byte* data = mapped >= kHugePage ? map_huge(mapped) : map_pages(mapped);
+  if (!data) {
+    throw Error(ErrorCode::io, fmt::format("[{} memory] the system refused {} for {}: {} (errno {})", name_, format_bytes(mapped), what,
+                                           std::strerror(errno), errno));
+  }
+  used_bytes_ += mapped;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  held_.emplace(data, std::pair(std::string(what), mapped));
+  return Allocation(this, data, 0, bytes);
+}
+
+void MemoryPool::release(std::byte* data, i64, i64) noexcept {
+  if (!data) return;
+  std::lock_guard lock(mutex_);
+  const auto entry = held_.find(data);
+  if (entry == held_.end()) return;
+  unmap(data, entry->second.second);
+  used_bytes_ -= entry->second.second;
+  held_.erase(entry);
+}
+
+i64 MemoryPool::used_bytes() const {
+  std::lock_guard lock(mutex_);
+  return used_bytes_;
+}
+
+i64 MemoryPool::peak_bytes() const {
+  std::lock_guard lock(mutex_);
+  return peak_bytes_;
+}
+
+std::string MemoryPool::table() const {
+  std::map<std::string, i64> by_use;
+  for (auto& [data, entry] : held_) by_use[entry.first] += entry.second;
+  std::vector<std::pair<i64, std::string>> rows;
+  for (auto& [what, bytes] : by_use) rows.emplace_back(bytes, what);
+  std::sort(rows.rbegin(), rows.rend());
+  std::string text;
+  for (auto& [bytes, what] : rows) text += fmt::format("  {:<32} {}\n", what, format_bytes(bytes));
+  return text;
+}
+
+MemoryPool& MemoryPool::heap() {
+  static auto* pool = new MemoryPool("heap", kUnlimited);  // outlives every tensor, static ones too
+  return *pool;
+}
+
+}  // namespace spillway

@@ -1,0 +1,45 @@
+// The only source of memory: a name, a hard budget, and the table of what is held. One per (rank, tier). On the CPU backend the "device" is
+// a pool of host memory with a budget of its own. Thread-safe. Memory comes page-aligned from the system (2 MiB-aligned with transparent
+// huge pages from 2 MiB on), is zero when fresh, and goes back to the system when released; sizes are exact.
+// Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
+#pragma once
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "device/allocator.h"
+
+namespace spillway {
+
+constexpr i64 kUnlimited = std::numeric_limits<i64>::max();
+
+class MemoryPool final : public Allocator {
+ public:
+  /// `help`: the sentence that ends an out-of-memory message, for example "raise --device-memory".
+  MemoryPool(std::string name, i64 budget_bytes, std::string help = "");
+  ~MemoryPool() override;
+
+  Allocation allocate(i64 bytes, const char* what) override;
+
+  const std::string& name() const { return name_; }
+  i64 budget_bytes() const { return budget_bytes_; }
+  i64 used_bytes() const;
+  i64 peak_bytes() const;
+  /// "for what: bytes" a line, largest first.
+  std::string table() const;
+
+  /// The pool of code that was given none (tests, examples): no budget, lives as long as the process.
+  static MemoryPool& heap();
+
+ private:
+  void release(std::byte* data, i64 offset, i64 bytes) noexcept override;
+
+  const std::string name_, help_;
+  const i64 budget_bytes_;
+  mutable std::mutex mutex_;
+  i64 used_bytes_ = 0, peak_bytes_ = 0;
+  std::map<std::byte*, std::pair<std::string, i64>> held_;
+};
+
+}  // namespace spillway

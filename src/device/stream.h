@@ -1,0 +1,37 @@
+// What code needs to run: the device, the threads it may use and the memory it may take. One per rank and lane, made by whoever drives the
+// computation and put in force for the calling thread by StreamScope; ops and kernels ask for Stream::current(). There is no process-wide
+// current stream: ranks may be threads. A thread that was given none computes serially on the CPU with memory from MemoryPool::heap().
+#pragma once
+#include "base/thread_pool.h"
+#include "device/allocator.h"
+#include "device/device.h"
+
+namespace spillway {
+
+struct Stream {
+  Device device;
+  ThreadPool* threads = nullptr;  // null: serial
+  Allocator* memory = nullptr;    // never null in a stream in force
+
+  bool is_meta() const { return device.is_meta(); }
+  /// ThreadPool::run, serial without a pool.
+  void run(i64 count, const std::function<void(i64 task, int thread)>& task) const;
+  /// ThreadPool::for_ranges, serial without a pool.
+  void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body) const;
+  int thread_count() const { return threads ? threads->threads() : 1; }
+
+  static const Stream& current();
+};
+
+class StreamScope {
+ public:
+  explicit StreamScope(const Stream& stream);  // `stream` must outlive the scope
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  const Stream* outer_;
+};
+
+}  // namespace spillway

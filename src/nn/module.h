@@ -1,0 +1,58 @@
+// A model is an ordered list of blocks, each a Module: forward(x, context) and the parameters it uses. Modules know nothing of buckets,
+// tiers, ranks or schedules. A parameter shared by two blocks (a tied head) is one Parameter with two uses, numbered in block order.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "nn/parameter.h"
+#include "tensor/batch.h"
+
+namespace spillway::nn {
+
+using autograd::Variable;
+
+enum class Mode {
+  train,     // dropout on; the last block returns the loss
+  evaluate,  // dropout off; the last block returns the loss
+  generate,  // dropout off; the last block returns logits [B, V] of the position Context::logits_position
+};
+
+/// What a block's forward may read besides its input.
+struct Context {
+  Mode mode = Mode::train;
+  const MicroBatch* batch = nullptr;
+  autograd::Tape* tape = nullptr;  // null: nothing is recorded
+  RandomKey random;                // of this run; layers derive theirs by purpose and name
+  float loss_factor = 1;           // loss scale / counted targets of the step: multiplies the loss's gradient, not its value
+  i64 logits_position = 0;
+
+  /// The parameter as a variable: a leaf of the tape, or a constant without one. `use` numbers the blocks that share a parameter.
+  Variable use(const Parameter& parameter, u8 use = 0) const;
+};
+
+struct ParameterUse {
+  std::shared_ptr<Parameter> parameter;
+  u8 use = 0;
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// `x` of the first block is undefined: it reads batch->tokens_BT. The last block returns the sum of token losses as one f64 (train,
+  /// evaluate) whose gradient is that of loss_factor times the sum.
+  virtual Variable forward(const Variable& x, const Context& context) const = 0;
+  /// Every parameter forward() reads, in a fixed order.
+  virtual std::vector<ParameterUse> parameters() const = 0;
+};
+
+/// Blocks in order, and all parameters by id (in order of first use).
+struct Sequential {
+  std::vector<std::unique_ptr<Module>> blocks;
+  std::vector<std::shared_ptr<Parameter>> parameters;
+
+  /// Adds a block; parameters not seen before get the next ids.
+  void push(std::unique_ptr<Module> block);
+};
+
+}  // namespace spillway::nn

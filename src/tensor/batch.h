@@ -1,0 +1,25 @@
+// What a training step eats. The loader (data/) yields whole steps; blocks (nn/) read the micro-batch through their Context, on every
+// pipeline stage, so that only activations travel between blocks. Legend: B = rows, T = positions.
+#pragma once
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace spillway {
+
+/// A target that is not counted (Hugging Face's -100): every negative target is ignored.
+constexpr i32 kIgnoredTarget = -100;
+
+struct MicroBatch {
+  Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
+  i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
+  i64 counted_targets = 0;                     // targets that are not ignored
+};
+
+struct StepBatch {
+  i64 cursor = 0;           // windows consumed by the run before this step
+  i64 counted_targets = 0;  // over all micro-batches of this rank
+  std::vector<MicroBatch> micro_batches;
+};
+
+}  // namespace spillway

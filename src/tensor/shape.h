@@ -1,0 +1,35 @@
+// Extents of a tensor, at most 6 of them, held in place (no heap). 64-bit: tensors of more than 2^31 elements are ordinary here.
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <string>
+
+#include "base/types.h"
+
+namespace spillway {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 6;
+  Shape() = default;  // a scalar: rank 0, one element
+  Shape(std::initializer_list<i64> extents);
+  explicit Shape(std::span<const i64> extents);
+
+  int rank() const { return rank_; }
+  /// Negative i counts from the end. Throws Error(bug) out of range.
+  i64 operator[](int i) const { return extents_[index(i)]; }
+  void set(int i, i64 extent) { extents_[index(i)] = extent; }
+  i64 elems() const;
+  std::span<const i64> extents() const { return {extents_.data(), static_cast<size_t>(rank_)}; }
+  bool operator==(const Shape& other) const;
+
+ private:
+  size_t index(int i) const;
+  std::array<i64, kMaxRank> extents_{};
+  int rank_ = 0;
+};
+
+/// "[2, 3]".
+std::string to_string(const Shape& shape);
+
+}  // namespace spillway

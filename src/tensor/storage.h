@@ -1,0 +1,39 @@
+// The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever moves
+// bytes (parallel/), and every view of it, those saved on a tape too, is right again once it is filled. Not thread-safe by itself: fill and
+// drop are ordered against readers by the Program.
+// Invariant: data() is valid exactly while resident().
+#pragma once
+#include <memory>
+
+#include "device/allocator.h"
+#include "device/device.h"
+
+namespace spillway {
+
+class Storage {
+ public:
+  /// Owns its memory until destroyed.
+  static std::shared_ptr<Storage> owning(Device device, Allocation memory);
+  /// Holds `bytes` only while filled.
+  static std::shared_ptr<Storage> vacant(Device device, i64 bytes);
+
+  /// `data` must stay valid for bytes() until drop(); ignored on the meta device. Throws Error(bug) if already resident.
+  void fill(std::byte* data);
+  void drop();
+
+  Device device() const { return device_; }
+  i64 bytes() const { return bytes_; }
+  bool resident() const { return resident_; }
+  /// Null on the meta device; throws Error(bug) when not resident.
+  std::byte* data() const;
+
+ private:
+  Storage(Device device, i64 bytes) : device_(device), bytes_(bytes) {}
+  Device device_;
+  i64 bytes_;
+  Allocation memory_;
+  std::byte* data_ = nullptr;
+  bool resident_ = false;
+};
+
+}  // namespace spillway

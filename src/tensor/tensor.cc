@@ -1,0 +1,132 @@
+#include "tensor/tensor.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace spillway {
+namespace {
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides = shape;
+  i64 step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides.set(i, step);
+    step *= shape[i];
+  }
+  return strides;
+}
+
+}  // namespace
+
+Tensor::Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype)
+    : storage_(std::move(storage)), offset_bytes_(offset_bytes), shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
+  require(offset_bytes_ >= 0 && offset_bytes_ + bytes() <= storage_->bytes(), "[tensor] a view reaches beyond its storage");
+}
+
+bool Tensor::is_contiguous() const {
+  i64 step = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    if (shape_[i] != 1 && strides_[i] != step) return false;
+    step *= shape_[i];
+  }
+  return true;
+}
+
+std::byte* Tensor::raw() const {
+  require(defined(), "[tensor] an undefined tensor has no data");
+  std::byte* base = storage_->data();
+  return base ? base + offset_bytes_ : nullptr;
+}
+
+void Tensor::check_dtype(DType wanted) const {
+  if (wanted != dtype_) {
+    throw Error(ErrorCode::bug, "[tensor] expected " + std::string(to_string(wanted)) + ", got " + std::string(to_string(dtype_)) + " " +
+                                    to_string(shape_));
+  }
+}
+
+void Tensor::require_contiguous() const { require(is_contiguous(), "[tensor] expected a contiguous view"); }
+
+double Tensor::item() const {
+  require(elems() == 1, "[tensor] item() wants exactly one element");
+  if (!raw()) return 0;
+  switch (dtype_) {
+    case DType::f32: return *data<float>();
+    case DType::f64: return *data<double>();
+    case DType::i32: return *data<i32>();
+    case DType::i64: return static_cast<double>(*data<i64>());
+    case DType::u8: return *data<u8>();
+    case DType::boolean: return *data<bool>();
+    case DType::bf16:
+    case DType::f16: break;
+  }
+  throw Error(ErrorCode::bug, "[tensor] item() of a 16-bit type: convert it first");
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  require_contiguous();
+  if (shape.elems() != elems()) {
+    throw Error(ErrorCode::bug, "[reshape] expected " + std::to_string(elems()) + " elements, got the shape " + to_string(shape));
+  }
+  Tensor view = *this;
+  view.shape_ = shape;
+  view.strides_ = contiguous_strides(shape);
+  return view;
+}
+
+Tensor Tensor::permute(std::initializer_list<int> axes) const {
+  require(static_cast<int>(axes.size()) == rank(), "[permute] expected one entry an axis");
+  Tensor view = *this;
+  int i = 0;
+  for (int axis : axes) {
+    view.shape_.set(i, shape_[axis]);
+    view.strides_.set(i++, strides_[axis]);
+  }
+  return view;
+}
+
+Tensor Tensor::transpose(int a, int b) const {
+  Tensor view = *this;
+  view.shape_.set(a, shape_[b]);
+  view.shape_.set(b, shape_[a]);
+  view.strides_.set(a, strides_[b]);
+  view.strides_.set(b, strides_[a]);
+  return view;
+}
+
+Tensor Tensor::slice(int axis, i64 begin, i64 end) const {
+  require(0 <= begin && begin <= end && end <= shape_[axis], "[slice] the range leaves the axis");
+  Tensor view = *this;
+  view.shape_.set(axis, end - begin);
+  view.offset_bytes_ += begin * strides_[axis] * size_of(dtype_);
+  return view;
+}
+
+Tensor empty(const Shape& shape, DType dtype, const char* what) {
+  const Stream& stream = Stream::current();
+  Allocation memory = stream.memory->allocate(shape.elems() * size_of(dtype), what);
+  return Tensor(Storage::owning(stream.device, std::move(memory)), 0, shape, dtype);
+}
+
+Tensor zeros(const Shape& shape, DType dtype, const char* what) {
+  Tensor t = empty(shape, dtype, what);
+  if (t.raw()) std::memset(t.raw(), 0, static_cast<size_t>(t.bytes()));
+  return t;
+}
+
+template <class T>
+Tensor tensor_of(std::span<const T> values, const Shape& shape) {
+  require(static_cast<i64>(values.size()) == shape.elems(), "[tensor_of] the shape does not match the number of values");
+  Tensor t = empty(shape, DTypeOf<T>::value);
+  if (t.raw() && !values.empty()) std::memcpy(t.raw(), values.data(), values.size_bytes());
+  return t;
+}
+
+template Tensor tensor_of<float>(std::span<const float>, const Shape&);
+template Tensor tensor_of<double>(std::span<const double>, const Shape&);
+template Tensor tensor_of<i32>(std::span<const i32>, const Shape&);
+template Tensor tensor_of<i64>(std::span<const i64>, const Shape&);
+template Tensor tensor_of<u8>(std::span<const u8>, const Shape&);
+
+}  // namespace spillway
