@@ -6,7 +6,7 @@
 
 namespace spillway {
 
-enum class DType : u8 { f32, f64, bf16, f16, i32, i64, u8, boolean };
+enum class DType : u8 { f32, f64, bf16, f16, int32, int64, uint8, boolean };
 
 /// 2-byte storage of a bfloat16 / IEEE half.
 struct BFloat16 {
@@ -19,12 +19,12 @@ struct Float16 {
 constexpr i64 size_of(DType t) {
   switch (t) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::int64: return 8;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::int32: return 4;
     case DType::bf16:
     case DType::f16: return 2;
-    case DType::u8:
+    case DType::uint8:
     case DType::boolean: return 1;
   }
   return 0;
@@ -55,15 +55,15 @@ struct DTypeOf<Float16> {
 };
 template <>
 struct DTypeOf<spillway::i32> {
-  static constexpr DType value = DType::i32;
+  static constexpr DType value = DType::int32;
 };
 template <>
 struct DTypeOf<spillway::i64> {
-  static constexpr DType value = DType::i64;
+  static constexpr DType value = DType::int64;
 };
 template <>
 struct DTypeOf<spillway::u8> {
-  static constexpr DType value = DType::u8;
+  static constexpr DType value = DType::uint8;
 };
 template <>
 struct DTypeOf<bool> {

@@ -40,9 +40,9 @@ std::string_view to_string(DType t) {
     case DType::f64: return "f64";
     case DType::bf16: return "bf16";
     case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
+    case DType::int32: return "i32";
+    case DType::int64: return "i64";
+    case DType::uint8: return "u8";
     case DType::boolean: return "bool";
   }
   return "?";

@@ -54,9 +54,9 @@ double Tensor::item() const {
   switch (dtype_) {
     case DType::f32: return *data<float>();
     case DType::f64: return *data<double>();
-    case DType::i32: return *data<i32>();
-    case DType::i64: return static_cast<double>(*data<i64>());
-    case DType::u8: return *data<u8>();
+    case DType::int32: return *data<i32>();
+    case DType::int64: return static_cast<double>(*data<i64>());
+    case DType::uint8: return *data<u8>();
     case DType::boolean: return *data<bool>();
     case DType::bf16:
     case DType::f16: break;
