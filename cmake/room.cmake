@@ -23,7 +23,7 @@ function(room name)
   target_include_directories(spillway_${name} ${scope} ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(spillway_${name} ${scope} spillway_flags ${ROOM_LINK})
   if(SPILLWAY_HAS_CUDA AND device_sources)
-    target_link_libraries(spillway_${name} ${scope} CUDA::cudart_static)
+    target_link_libraries(spillway_${name} ${scope} CUDA::cudart_static)  # opens libcuda at run time: no driver, no harm
   endif()
   foreach(below ${ROOM_DEPENDS})
     target_link_libraries(spillway_${name} ${scope} spillway_${below})

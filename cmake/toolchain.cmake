@@ -20,10 +20,17 @@ if(CCACHE)
 endif()
 
 add_library(spillway_flags INTERFACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # gcc bug 105329: std::string concatenation is taken for overlapping copies.
+  target_compile_options(spillway_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 # No fused multiply-add by the compiler, no errno from sqrt: the numbers are part of the contract.
 target_compile_options(spillway_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
                             -ffp-contract=off -fno-math-errno>)
+# nvcc's host compiler gets no -Wpedantic: the code nvcc hands it is not pedantic.
+target_compile_options(spillway_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(spillway_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()

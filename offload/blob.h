@@ -1,6 +1,6 @@
 // Bytes at rest in a tier, in whole tiles: a bucket's weights, gradients or optimizer state. A blob in host memory or on the device can be
-// seen as a span; one on nvme is read and written through an IoEngine. With two slots generation g lies in slot g % 2, so generation g + 1 is
-// written while readers see g. Thread-safety: different tile ranges or generations may be moved by different threads at once; ordering
+// seen as a span; one on nvme is read and written through an IoEngine. With two slots generation g lies in slot g % 2, so generation g + 1
+// is written while readers see g. Thread-safety: different tile ranges or generations may be moved by different threads at once; ordering
 // overlapping ones is the caller's (the Program's).
 #pragma once
 #include <memory>
@@ -45,8 +45,10 @@ class Blob {
 };
 
 /// In memory of `memory` (a host or device pool); read and write are copies done before the call returns.
-std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic);
-/// In [offset, offset + slots * tiles * tile_bytes) of `file`.
-std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, i64 offset, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic);
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots,
+                                       Traffic& traffic);
+/// `offset` and `tile_bytes` are multiples of kDirectAlignment. In [offset, offset + slots * tiles * tile_bytes) of `file`.
+std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, i64 offset, i64 tiles, i64 tile_bytes, int slots,
+                                     Traffic& traffic);
 
 }  // namespace spillway::offload

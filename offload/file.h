@@ -1,8 +1,7 @@
 // One preallocated file on a scratch path, opened with O_DIRECT where the filesystem takes it. Owns the descriptor; removes the file on
-// destruction when asked to.
+// destruction when asked to. Readable by its owner alone: it holds weights. Thread-safe once made: everything after is const.
 #pragma once
 #include <filesystem>
-#include <string>
 
 #include "base/types.h"
 
@@ -13,9 +12,12 @@ constexpr i64 kDirectAlignment = 4096;
 
 class File {
  public:
-  /// Creates (truncating) and preallocates `bytes` with fallocate. Errors: Error(refused) when the filesystem has no room (free and wanted
-  /// bytes, the flag that helps), Error(io) otherwise.
+  /// Creates (truncating) and preallocates `bytes` with fallocate, or, where the filesystem has none, sets the size after looking whether
+  /// it would fit. Errors: Error(refused) when the filesystem has no room (free and wanted bytes, the flag that helps), Error(io)
+  /// otherwise; then nothing stays behind.
   static File create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
+  /// Opens what is there for reading and writing; bytes() is its size. Errors: Error(io).
+  static File open(const std::filesystem::path& path, bool remove_when_closed = false);
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
   ~File();
@@ -23,14 +25,20 @@ class File {
   int descriptor() const { return descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   i64 bytes() const { return bytes_; }
+  /// False: the filesystem refused O_DIRECT, and the page cache stands between.
   bool direct() const { return direct_; }
+  /// False: the filesystem could not reserve the bytes, and a write may still find it full.
+  bool preallocated() const { return preallocated_; }
 
  private:
   File() = default;
+  void open_descriptor(int flags);
+  void reserve();
+
   std::filesystem::path path_;
   int descriptor_ = -1;
   i64 bytes_ = 0;
-  bool direct_ = false, remove_ = false;
+  bool direct_ = false, preallocated_ = false, remove_ = false;
 };
 
 }  // namespace spillway::offload

@@ -1,9 +1,11 @@
-// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: a few threads). Every completion's
-// result is looked at; short reads and writes are resumed; an error becomes Error(io) "[io] file, offset, errno, what to do" in the Event.
-// Thread-safe: any thread may submit. The OS is a parameter: tests derive their own engine to inject EIO, ENOSPC and short counts.
+// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: a few threads). Every
+// completion's result is looked at; short reads and writes are resumed; an error becomes Error(io) "[io] file, offset, errno, what to do"
+// in the Event, set when the kernel has let go of the whole buffer. Thread-safe: any thread may submit. The OS is a parameter
+// (offload/system_calls.h): so tests inject EIO, ENOSPC and short counts. An engine's destructor waits for what is under way.
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/types.h"
 #include "device/event.h"
@@ -11,11 +13,12 @@
 namespace spillway::offload {
 
 class File;
+class SystemCalls;
 
 struct IoRequest {
   const File* file = nullptr;  // must outlive the event
   bool write = false;
-  i64 offset = 0;              // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
+  i64 offset = 0;  // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
   i64 bytes = 0;
   std::byte* buffer = nullptr;  // read from when `write`; must stay valid until the event
 };
@@ -24,8 +27,8 @@ class IoEngine {
  public:
   virtual ~IoEngine() = default;
   virtual std::string_view name() const = 0;
-  /// Starts one request (cut into pieces of at most 1 MiB inside, bounded queue depth; blocks while the queue is full). The event is set when
-  /// all of it is done.
+  /// Starts one request (cut into pieces of at most 1 MiB inside, bounded queue depth; blocks while the queue is full). The event is set
+  /// when all of it is done. Throws Error(bug) on a range outside the file, or one that direct I/O cannot align.
   virtual Event submit(const IoRequest& request) = 0;
 };
 
@@ -38,5 +41,7 @@ struct ChosenEngine {
 
 /// `automatic` falls back to pread with the reason in `why`; io_uring demanded but refused throws Error(io).
 ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth = 64);
+/// The same on another operating system; `system` must outlive the engine.
+ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth, SystemCalls& system);
 
 }  // namespace spillway::offload

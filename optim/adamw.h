@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/types.h"
+#include "optim/isa.h"
 
 namespace spillway::optim {
 
@@ -28,15 +29,10 @@ struct AdamWScalars {
 template <class T>
 AdamWScalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
 
-enum class Isa { scalar, avx2, avx512, best };
-
-/// Updates weight, m and v in place; all spans of one length, any alignment. Isa::best picks by the running CPU (made once); a path the CPU
-/// lacks throws Error(usage).
+/// Updates weight, m and v in place; all spans of one length, any alignment, any values (denormals kept). Throws Error(bug) on
+/// spans of different lengths, Error(usage) on a path this CPU lacks.
 template <class T>
-void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s, Isa isa = Isa::best);
-
-/// Which paths this CPU has, best last.
-std::span<const Isa> available_isas();
-const char* to_string(Isa isa);
+void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s,
+                  Isa isa = Isa::best);
 
 }  // namespace spillway::optim

@@ -24,8 +24,9 @@ class TokenSource {
   virtual void read(i64 begin, std::span<i32> out) const = 0;
 };
 
-/// Opens `--data` paths: `.txt` (or a folder of them in byte order of names) through the byte tokenizer, token files `.bin` (llm.c's header, else nanoGPT's
-/// headerless uint16; Megatron where a .idx lies beside it). Ids at or above `vocabulary` are Error(data) with file and offset, found before step 1.
+/// Opens `--data` paths: `.txt` (or a folder of them in byte order of names) through the byte tokenizer, token files `.bin` (llm.c's
+/// header, else nanoGPT's headerless uint16; Megatron where a .idx lies beside it). Ids at or above `vocabulary` are Error(data) with file
+/// and offset, found before step 1.
 std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary);
 
 struct LoaderOptions {
@@ -41,18 +42,22 @@ class Loader {
  public:
   /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help.
   Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options);
-  i64 windows() const;             // training windows (an epoch)
+  i64 windows() const;  // training windows (an epoch)
   i64 validation_windows() const;
   /// Windows one optimizer step consumes over all ranks: K · R · B.
   i64 windows_per_step() const;
   /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
   StepBatch step(i64 cursor) const;
-  /// Validation micro-batch `i` of validation_micro_batches(), in window order; the rows after the last window are padded with ignored targets.
+  /// Validation micro-batch `i` of validation_micro_batches(), in window order; the rows after the last window are padded with ignored
+  /// targets.
   MicroBatch validation(i64 i) const;
   i64 validation_micro_batches() const;
 
  private:
-  struct Range { size_t source; i64 first_window, windows; };
+  struct Range {
+    size_t source;
+    i64 first_window, windows;
+  };
   MicroBatch rows(const std::vector<i64>& windows, bool held_out, i64 first_sample) const;
   const std::vector<std::unique_ptr<TokenSource>>& sources_;
   LoaderOptions options_;

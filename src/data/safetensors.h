@@ -43,20 +43,25 @@ class SafetensorsWriter {
  public:
   /// Creates `path` with the header for `tensors` (names, dtypes, shapes; begin and end are filled in, in the given order). The header is
   /// padded with spaces to a multiple of 8, keys in the given order, so equal input gives equal bytes.
-  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors, const std::map<std::string, std::string>& metadata = {});
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                    const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   const std::vector<TensorInfo>& tensors() const;
-  /// Bytes at `offset` of the tensor's data, in any order.
+  /// Bytes at `offset` of the tensor's data, in any order, each once. Thread-safe.
   void write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from);
   /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes the file.
   void finish();
 
  private:
+  void remove_unfinished() noexcept;
   struct State;
   std::unique_ptr<State> state_;
 };
 
-/// A weight source over one file or a sharded folder (model.safetensors, or model.safetensors.index.json with its shards).
+/// A weight source over a folder: model.safetensors, or else the shards model.safetensors.index.json names. Every entry of the index is
+/// checked when it is opened; tensors of a shard that the index does not name are not there. Thread-safe once made.
 class SafetensorsFolder {
  public:
   explicit SafetensorsFolder(const std::filesystem::path& folder);
@@ -67,7 +72,12 @@ class SafetensorsFolder {
   void read(const std::string& name, i64 begin, std::span<double> out) const;
 
  private:
+  struct Place {
+    size_t file;
+    const TensorInfo* info;  // in the reader's own list, which never moves
+  };
   std::vector<SafetensorsReader> files_;
+  std::map<std::string, Place> places_;
 };
 
 }  // namespace spillway::data

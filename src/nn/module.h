@@ -24,7 +24,7 @@ struct Context {
   const MicroBatch* batch = nullptr;
   autograd::Tape* tape = nullptr;  // null: nothing is recorded
   RandomKey random;                // of this run; layers derive theirs by purpose and name
-  float loss_factor = 1;           // loss scale / counted targets of the step: multiplies the loss's gradient, not its value
+  double loss_factor = 1;          // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
   i64 logits_position = 0;
 
   /// The parameter as a variable: a leaf of the tape, or a constant without one. `use` numbers the blocks that share a parameter.
@@ -51,8 +51,13 @@ struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
 
-  /// Adds a block; parameters not seen before get the next ids.
+  /// Adds a block; parameters not seen before get the next ids. Throws Error(bug), the model unchanged, when a parameter's uses are not
+  /// 0, 1, 2 … in block order (one use a block) or when two parameters bear one name.
   void push(std::unique_ptr<Module> block);
+  /// Number of blocks that use the parameter.
+  int uses(u32 parameter) const;
+  /// Elements of all parameters, a shared one counted once.
+  i64 parameter_elems() const;
 };
 
 }  // namespace spillway::nn

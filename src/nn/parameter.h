@@ -26,6 +26,9 @@ struct Parameter {
   i64 elems() const { return shape.elems(); }
 };
 
+/// With a vacant storage on the device of the stream in force; its id comes from Sequential::push.
+std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init);
+
 /// Initial values of elements [begin, begin + out.size()) in fp64, drawn on the host: a function of (seed, name, element index) alone.
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out);
 

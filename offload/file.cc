@@ -1,0 +1,119 @@
+#include "offload/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace spillway::offload {
+namespace {
+
+constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* call, int error_number) {
+  throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
+                                         path.string(), std::generic_category().message(error_number), error_number));
+}
+
+// Free bytes for this user; -1 where the filesystem keeps no account (ramfs).
+i64 free_bytes(int descriptor) {
+  struct statvfs info {};
+  if (::fstatvfs(descriptor, &info) != 0 || info.f_blocks == 0) return -1;
+  return static_cast<i64>(info.f_bavail * info.f_frsize);
+}
+
+// An open with O_DIRECT may succeed where the first read then fails (EINVAL): ask once.
+bool reads_directly(int descriptor) {
+  alignas(kDirectAlignment) std::byte page[kDirectAlignment];
+  return ::pread(descriptor, page, sizeof page, 0) >= 0 || errno != EINVAL;
+}
+
+int reserve_blocks(int descriptor, i64 bytes) {
+  int result = 0;
+  do {
+    result = ::fallocate(descriptor, 0, 0, bytes);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, i64 wanted_bytes, i64 available_bytes, const char* why) {
+  throw Error(ErrorCode::refused,
+              fmt::format("[file] {}: {} wanted, {} free ({}): free space there, give --nvme another path or place less on nvme",
+                          path.string(), format_bytes(wanted_bytes), format_bytes(available_bytes), why));
+}
+
+}  // namespace
+
+File File::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
+  require(bytes >= 0, "[file] negative size");
+  File file;
+  file.path_ = path;
+  file.bytes_ = bytes;
+  file.open_descriptor(O_CREAT | O_TRUNC);
+  file.remove_ = true;  // until it is whole
+  file.reserve();
+  file.remove_ = remove_when_closed;
+  return file;
+}
+
+File File::open(const std::filesystem::path& path, bool remove_when_closed) {
+  File file;
+  file.path_ = path;
+  file.open_descriptor(0);
+  struct stat info {};
+  if (::fstat(file.descriptor_, &info) != 0) fail(path, "stat", errno);
+  file.bytes_ = info.st_size;
+  file.preallocated_ = info.st_blocks * 512 >= info.st_size;
+  file.remove_ = remove_when_closed;
+  return file;
+}
+
+void File::open_descriptor(int flags) {
+  flags |= O_RDWR | O_CLOEXEC;
+  descriptor_ = ::open(path_.c_str(), flags | O_DIRECT, kOwnerOnly);
+  direct_ = descriptor_ >= 0 && reads_directly(descriptor_);
+  if (direct_) return;
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = ::open(path_.c_str(), flags, kOwnerOnly);
+  if (descriptor_ < 0) fail(path_, "open", errno);
+}
+
+void File::reserve() {
+  if (bytes_ == 0) return;
+  const int error_number = reserve_blocks(descriptor_, bytes_);
+  const i64 available_bytes = free_bytes(descriptor_);
+  preallocated_ = error_number == 0;
+  if (preallocated_) return;
+  if (error_number == ENOSPC) {
+    if (::ftruncate(descriptor_, 0) != 0) fail(path_, "truncation", errno);  // what was reserved so far counts as free again
+    refuse(path_, bytes_, free_bytes(descriptor_), "the filesystem is full");
+  }
+  if (error_number == EDQUOT) refuse(path_, bytes_, available_bytes, "the quota is used up");
+  if (error_number == EFBIG) refuse(path_, bytes_, available_bytes, "over the filesystem's or ulimit -f's largest file");
+  if (error_number != EOPNOTSUPP) fail(path_, "fallocate", error_number);
+  if (available_bytes >= 0 && available_bytes < bytes_) refuse(path_, bytes_, available_bytes, "the filesystem cannot reserve");
+  if (::ftruncate(descriptor_, bytes_) != 0) fail(path_, "truncation", errno);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      bytes_(other.bytes_),
+      direct_(other.direct_),
+      preallocated_(other.preallocated_),
+      remove_(std::exchange(other.remove_, false)) {}
+
+File::~File() {
+  if (remove_) ::unlink(path_.c_str());
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace spillway::offload

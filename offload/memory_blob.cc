@@ -1,0 +1,56 @@
+#include <cstring>
+
+#include "base/error.h"
+#include "offload/blob.h"
+
+namespace spillway::offload {
+namespace {
+
+class MemoryBlob final : public Blob {
+ public:
+  MemoryBlob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
+      : Blob(tiles, tile_bytes, slots), tier_(tier), traffic_(traffic), memory_(memory.allocate(bytes() * slots, what)) {}
+
+  Tier tier() const override { return tier_; }
+
+  Event read(TileRange range, u64 generation, std::span<std::byte> into) override {
+    check(range, std::ssize(into));
+    if (!into.empty()) std::memcpy(into.data(), at(range, generation), into.size());
+    traffic_.read_bytes[index()] += std::ssize(into);
+    return Event::done();
+  }
+
+  Event write(TileRange range, u64 generation, std::span<const std::byte> from) override {
+    check(range, std::ssize(from));
+    if (!from.empty()) std::memcpy(at(range, generation), from.data(), from.size());
+    traffic_.written_bytes[index()] += std::ssize(from);
+    return Event::done();
+  }
+
+  std::span<std::byte> view(TileRange range, u64 generation) override {
+    const i64 size = range.count() * tile_bytes();
+    check(range, size);
+    return {at(range, generation), static_cast<size_t>(size)};
+  }
+
+ private:
+  size_t index() const { return static_cast<size_t>(tier_); }
+  std::byte* at(TileRange range, u64 generation) const {
+    return memory_.data() + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + range.begin * tile_bytes_;
+  }
+
+  const Tier tier_;
+  Traffic& traffic_;
+  Allocation memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots,
+                                       Traffic& traffic) {
+  require(tier != Tier::nvme, "[blob] a memory blob lies in the device or host tier");
+  require(tiles >= 0 && tile_bytes > 0 && slots >= 1, "[blob] expected tiles >= 0, tile bytes > 0 and at least one slot");
+  return std::make_unique<MemoryBlob>(tier, memory, what, tiles, tile_bytes, slots, traffic);
+}
+
+}  // namespace spillway::offload

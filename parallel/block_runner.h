@@ -1,0 +1,58 @@
+// Computes blocks, one tape a (block, micro-batch): what Forward and Backward of a Program mean. The same code runs on the meta device to
+// learn the bytes of activations before step 1. Used by one thread (the compute lane); memory comes from the stream in force.
+#pragma once
+#include <map>
+#include <memory>
+
+#include "nn/module.h"
+#include "parallel/program.h"
+
+namespace spillway::parallel {
+
+class BlockRunner {
+ public:
+  explicit BlockRunner(const nn::Sequential& model) : model_(model) {}
+
+  /// What the coming blocks read: `batches` must outlive them.
+  void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, float loss_factor, i64 logits_position = 0);
+  void forward(const Instruction& instruction);
+  /// Parameter gradients go to `sink`.
+  void backward(const Instruction& instruction, autograd::GradientSink& sink);
+
+  /// The last block's output of a micro-batch (its loss sum, or logits); taken once.
+  Tensor take_output(u16 micro_batch);
+  /// Sum of token losses over the micro-batches run since begin(), added in their order.
+  double loss_sum() const { return loss_sum_; }
+
+ private:
+  struct Live {
+    std::unique_ptr<autograd::Tape> tape;
+    autograd::Variable input, output;
+    Tensor kept_input;  // of a recomputed block
+  };
+  using Key = std::pair<u16, u16>;  // micro-batch, block
+  nn::Context context(u16 micro_batch, autograd::Tape* tape) const;
+  void record(Live& live, Tensor input, u16 block, u16 micro_batch);
+  Tensor take_input(u16 block, u16 micro_batch);
+
+  // Gradients of a tape go to whoever backward() was called with.
+  struct Forwarding final : autograd::GradientSink {
+    autograd::GradientSink* to = nullptr;
+    Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override { return to->target(parameter, use, shape, dtype); }
+    void done(u32 parameter, u8 use) override { to->done(parameter, use); }
+  };
+
+  const nn::Sequential& model_;
+  const std::vector<MicroBatch>* batches_ = nullptr;
+  nn::Mode mode_ = nn::Mode::train;
+  RandomKey random_;
+  float loss_factor_ = 1;
+  i64 logits_position_ = 0;
+  double loss_sum_ = 0;
+  Forwarding sink_;
+  std::map<u16, Tensor> activation_;  // by micro-batch: output of the block that ran last forward
+  std::map<u16, Tensor> gradient_;    // by micro-batch: gradient of the output of the next block to run backward
+  std::map<Key, Live> live_;
+};
+
+}  // namespace spillway::parallel

@@ -1,0 +1,186 @@
+#include "parallel/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace spillway::parallel {
+namespace {
+
+enum class Access { read, write, give_up };
+
+struct Use {
+  u32 instruction;
+  Slot slot;
+  Access access;
+};
+
+// What a slot holds, as far as the list up to some instruction says.
+struct Content {
+  What what;
+  u16 group;
+  u8 use;
+  u32 by;
+  bool operator==(const Content& o) const { return what == o.what && group == o.group && use == o.use; }
+};
+
+class Checker {
+ public:
+  Checker(const List& list, i64 slab_bytes, const Layout& layout, const Placement& placement)
+      : list_(list), slab_bytes_(slab_bytes), layout_(layout), placement_(placement) {}
+
+  void run() {
+    for (u32 i = 0; i < list_.size(); ++i) {
+      order(i);
+      contents(i);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(u32 i, const std::string& why) const {
+    throw Error(ErrorCode::bug, fmt::format("[check] instruction {} ({} {} block {} group {}): {}", i, to_string(list_[i].lane), to_string(list_[i].op),
+                                            list_[i].block, list_[i].group, why));
+  }
+
+  // clock[l] of an instruction: how many instructions of lane l are done before it starts.
+  void order(u32 i) {
+    const Instruction& now = list_[i];
+    std::array<u32, kLanes> clock{};
+    const auto lane = static_cast<size_t>(now.lane);
+    const auto join = [&](u32 before) {
+      for (size_t l = 0; l < kLanes; ++l) clock[l] = std::max(clock[l], clock_[before][l]);
+      const auto its = static_cast<size_t>(list_[before].lane);
+      clock[its] = std::max(clock[its], place_[before] + 1);
+    };
+    if (last_in_lane_[lane] >= 0) join(static_cast<u32>(last_in_lane_[lane]));
+    for (u32 before : now.after) {
+      if (before >= i) refuse(i, fmt::format("waits for instruction {}, which does not come before it", before));
+      join(before);
+    }
+    clock_.push_back(clock);
+    place_.push_back(count_[lane]++);
+    last_in_lane_[lane] = i;
+  }
+
+  bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
+
+  void touch(u32 i, const Slot& slot, Access access) {
+    if (slot.bytes == 0) return;
+    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes_) refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes_));
+    for (const Use& earlier : uses_) {
+      if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
+      if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
+        refuse(i, fmt::format("uses memory that instruction {} may still use: nothing orders them", earlier.instruction));
+      }
+    }
+    // Whoever is ordered after this one is ordered after what it covers.
+    if (access != Access::read) std::erase_if(uses_, [&](const Use& u) { return slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes; });
+    uses_.push_back({i, slot, access});
+    if (access != Access::read) std::erase_if(holds_, [&](const auto& h) { return h.first.overlaps(slot); });
+  }
+
+  void fill(u32 i, const Slot& slot, Content content) {
+    touch(i, slot, Access::write);
+    holds_.emplace_back(slot, content);
+  }
+
+  void expect(u32 i, const Slot& slot, What what, u16 group, u8 use) {
+    const bool moves = (what == What::weights ? placement_.parameters : placement_.gradients)[group] != Tier::device;
+    if (!moves && slot.bytes == 0) return;
+    const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
+    if (slot.bytes == 0 || h == holds_.end() || !(h->second == Content{what, group, use, 0})) {
+      refuse(i, fmt::format("expected the {} of group {} use {} in slot [{}, +{}), but no earlier instruction put them there", to_string(what), group, use,
+                            slot.offset, slot.bytes));
+    }
+    if (!before(h->second.by, i)) refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
+    touch(i, slot, Access::read);
+  }
+
+  void contents(u32 i) {
+    const Instruction& now = list_[i];
+    switch (now.op) {
+      case Op::Fetch: return fetch(i);
+      case Op::Forward:
+      case Op::Backward: return block(i);
+      case Op::Release:
+        expect(i, now.in, What::weights, now.group, 0);
+        released_[now.group] = i;
+        return touch(i, now.in, Access::give_up);
+      case Op::AddTied:
+        expect(i, now.in, What::gradient, now.group, now.use);
+        expect(i, now.out, What::gradient, now.group, 0);
+        return rewrite(i, now.out);
+      case Op::Reduce: return expect(i, now.in, What::gradient, now.group, 0);
+      case Op::Evict:
+        expect(i, now.in, What::gradient, now.group, now.use);
+        touch(i, now.in, Access::give_up);
+        evicted_[{now.group, now.use}] = i;
+        return;
+      default: return;
+    }
+  }
+
+  void fetch(u32 i) {
+    const Instruction& now = list_[i];
+    if (now.what == What::gradient) {
+      const auto evicted = evicted_.find({now.group, now.use});
+      if (evicted == evicted_.end() || !before(evicted->second, i)) refuse(i, "fetches a gradient that has not been evicted before");
+    }
+    if (now.what == What::weights) {
+      for (const auto& [slot, held] : holds_) {
+        if (held == Content{What::weights, now.group, 0, 0}) refuse(i, "fetches weights that are there already");
+      }
+      if (const auto released = released_.find(now.group); released != released_.end() && !before(released->second, i)) {
+        refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
+      }
+    }
+    if (now.out.bytes != layout_.groups[now.group].elems * element_bytes(now)) refuse(i, "its slot is not the size of the group");
+    fill(i, now.out, {now.what, now.group, now.use, i});
+  }
+
+  i64 element_bytes(const Instruction& now) const { return now.out.bytes / std::max<i64>(1, layout_.groups[now.group].elems); }
+
+  void block(u32 i) {
+    const Instruction& now = list_[i];
+    const auto& groups = layout_.blocks.at(now.block);
+    if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size())) refuse(i, "names too few slots");
+    for (size_t g = 0; g < groups.size(); ++g) {
+      expect(i, now.weights[g], What::weights, groups[g].group, 0);
+      if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
+      if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
+      fill(i, now.gradients[g], {What::gradient, groups[g].group, groups[g].use, i});
+    }
+  }
+
+  void rewrite(u32 i, const Slot& slot) {
+    if (slot.bytes == 0) return;
+    const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
+    Content content = h->second;
+    content.by = i;
+    fill(i, slot, content);
+  }
+
+  const List& list_;
+  const i64 slab_bytes_;
+  const Layout& layout_;
+  const Placement& placement_;
+  std::vector<std::array<u32, kLanes>> clock_;
+  std::vector<u32> place_;
+  std::array<u32, kLanes> count_{};
+  std::array<i64, kLanes> last_in_lane_{-1, -1, -1, -1, -1};
+  std::vector<Use> uses_;
+  std::vector<std::pair<Slot, Content>> holds_;
+  std::map<std::pair<u16, u8>, u32> evicted_;
+  std::map<u16, u32> released_;
+};
+
+}  // namespace
+
+void check(const Program& program, const Layout& layout, const Placement& placement) {
+  for (const List* list : {&program.head, &program.commit, &program.skip}) Checker(*list, program.moving_slab_bytes, layout, placement).run();
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,19 @@
+// Reads a Program before it runs and refuses one that could deadlock, read memory not filled, overwrite memory still read, or leave the
+// slab. It trusts only what the executor obeys: one FIFO a lane and `after`.
+#pragma once
+#include "parallel/layout.h"
+#include "parallel/placement.h"
+#include "parallel/program.h"
+
+namespace spillway::parallel {
+
+/// Throws Error(bug) "[check] instruction 17 (compute Forward block 3 …): …" at the first broken promise:
+///   1. `after` names earlier instructions of the list (so no cycle, no deadlock);
+///   2. two instructions whose slots overlap, one of them writing, are ordered by lanes and `after`;
+///   3. Forward and Backward find each of their groups' weights in their slot, fetched and not released or overwritten since;
+///   4. a Backward that adds, an AddTied, a Reduce and an Evict find the gradient they name in their slot;
+///   5. a Fetch of a gradient comes after the Evict that wrote it;
+///   6. slots lie inside the slab.
+void check(const Program& program, const Layout& layout, const Placement& placement);
+
+}  // namespace spillway::parallel

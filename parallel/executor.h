@@ -1,0 +1,19 @@
+// Runs a list: a thread a lane (the compute lane on the caller's), each taking its instructions in order, each waiting for `after`. It knows
+// no other order. An error in one lane stops the others before their next instruction and is rethrown by run().
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "parallel/program.h"
+
+namespace spillway::parallel {
+
+/// When an instruction ran, in microseconds since the list started.
+struct Timing {
+  double start_us = 0, end_us = 0;
+};
+
+/// `perform` is called once for each instruction, on its lane's thread. Returns one Timing an instruction.
+std::vector<Timing> execute(const List& list, const std::function<void(const Instruction&)>& perform);
+
+}  // namespace spillway::parallel

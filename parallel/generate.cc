@@ -1,0 +1,263 @@
+#include "parallel/generate.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "parallel/slab_plan.h"
+
+namespace spillway::parallel {
+namespace {
+
+using GradientKey = std::pair<u16, u8>;  // group, use
+
+// One computing instruction before memory is planned.
+struct Compute {
+  bool backward = false;
+  u16 block = 0, micro_batch = 0;
+};
+
+// A stay of a group's weights on the device: filled by one Fetch, given up after the last use.
+struct Stay {
+  i64 issue = 0, first = 0, last = 0;  // positions in the computing order
+};
+
+class Generator {
+ public:
+  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training)
+      : layout_(layout), placement_(placement), scheduling_(scheduling), training_(training) {}
+
+  Program run() {
+    order_computing();
+    plan_stays();
+    if (training_) add({.op = Op::Load, .lane = Lane::data});
+    for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
+      fetch_weights_due(i);
+      fetch_gradients_due(i);
+      compute(i);
+      release_weights(i);
+    }
+    if (training_) {
+      agree_norm();
+      commit_tail();
+    }
+    program_.moving_slab_bytes = slab_.peak_bytes();
+    return std::move(program_);
+  }
+
+ private:
+  size_t blocks() const { return layout_.blocks.size(); }
+  i64 bytes_of(u16 group) const { return layout_.groups[group].elems * size_of(scheduling_.dtype); }
+  bool weights_move(u16 group) const { return placement_.parameters[group] != Tier::device; }
+  bool gradients_move(u16 group) const { return placement_.gradients[group] != Tier::device; }
+  bool last(const Compute& c) const { return c.micro_batch + 1 == scheduling_.micro_batches; }
+
+  void order_computing() {
+    const auto n = static_cast<u16>(blocks());
+    const auto k_end = static_cast<u16>(training_ ? scheduling_.micro_batches : 1);
+    for (u16 k = 0; k < k_end; ++k) {
+      for (u16 b = 0; b < n; ++b) order_.push_back({false, b, k});
+      for (u16 b = n; training_ && b-- > 0;) order_.push_back({true, b, k});
+    }
+  }
+
+  // A group stays between two uses when it would have to be fetched again at once.
+  void plan_stays() {
+    for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
+      for (const GroupUse& g : layout_.blocks[order_[static_cast<size_t>(i)].block]) {
+        if (!weights_move(g.group)) continue;
+        const i64 issue = std::max<i64>(0, i - scheduling_.prefetch);
+        auto& stays = stays_[g.group];
+        if (!stays.empty() && issue <= stays.back().last + 1) {
+          stays.back().last = i;
+        } else {
+          stays.push_back({issue, i, i});
+        }
+      }
+    }
+  }
+
+  u32 add(Instruction i) {
+    count_bytes(i, layout_, placement_, scheduling_.dtype);
+    std::sort(i.after.begin(), i.after.end());
+    i.after.erase(std::unique(i.after.begin(), i.after.end()), i.after.end());
+    std::erase_if(i.after, [&](u32 a) { return program_.head[a].lane == i.lane; });  // its lane's order says so already
+    program_.head.push_back(std::move(i));
+    return static_cast<u32>(program_.head.size()) - 1;
+  }
+
+  void fetch_weights_due(i64 position) {
+    for (auto& [group, stays] : stays_) {
+      for (const Stay& stay : stays) {
+        if (stay.issue != position) continue;
+        Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
+        if (const auto released = released_.find(group); released != released_.end()) fetch.after.push_back(released->second);
+        fetch.out = slab_.take(bytes_of(group), fetch.after);
+        weights_[group] = fetch.out;
+        fetched_[group] = add(std::move(fetch));
+      }
+    }
+  }
+
+  Instruction fetch_gradient(GradientKey key) {
+    Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::gradient, .group = key.first, .use = key.second};
+    fetch.after.push_back(evicted_.at(key));
+    fetch.out = slab_.take(bytes_of(key.first), fetch.after);
+    return fetch;
+  }
+
+  // The accumulators of a later micro-batch come back ahead of their Backward, at the earliest after they left.
+  void fetch_gradients_due(i64 position) {
+    const i64 end = std::min<i64>(static_cast<i64>(order_.size()), position + scheduling_.prefetch + 1);
+    for (i64 i = position; i < end; ++i) {
+      const Compute& c = order_[static_cast<size_t>(i)];
+      if (!c.backward || c.micro_batch == 0) continue;
+      for (const GroupUse& g : layout_.blocks[c.block]) {
+        const GradientKey key{g.group, g.use};
+        const auto evicted = evicted_.find(key);
+        if (!gradients_move(g.group) || gradients_.count(key) || evicted == evicted_.end()) continue;
+        Instruction fetch = fetch_gradient(key);
+        gradients_[key] = fetch.out;
+        gradient_fetched_[key] = add(std::move(fetch));
+      }
+    }
+  }
+
+  void compute(i64 position) {
+    const Compute& c = order_[static_cast<size_t>(position)];
+    Instruction i{.op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
+    // Recomputing the last block would repeat what was done a moment ago.
+    i.recompute = training_ && scheduling_.recompute && c.block + 1u < blocks();
+    if (position == 0 && training_) i.after.push_back(0);
+    for (const GroupUse& g : layout_.blocks[c.block]) {
+      const bool moves = weights_move(g.group);
+      i.weights.push_back(moves ? weights_.at(g.group) : Slot{});
+      if (moves) i.after.push_back(fetched_.at(g.group));
+      if (c.backward) i.gradients.push_back(gradient_slot(g, i.after));
+    }
+    const u32 id = add(std::move(i));
+    if (c.backward) gradients_finished(c, id);
+  }
+
+  Slot gradient_slot(const GroupUse& g, std::vector<u32>& after) {
+    if (!gradients_move(g.group)) return {};
+    const GradientKey key{g.group, g.use};
+    if (gradients_.count(key)) {
+      after.push_back(gradient_fetched_.at(key));
+    } else {
+      gradients_[key] = slab_.take(bytes_of(g.group), after);
+    }
+    return gradients_.at(key);
+  }
+
+  // After a block's Backward: sum tied uses and reduce on the last micro-batch, then send what moves to its tier.
+  void gradients_finished(const Compute& c, u32 backward) {
+    for (const GroupUse& g : layout_.blocks[c.block]) {
+      u32 done = backward;
+      if (last(c) && g.use == 0) {
+        add_tied_uses(layout_.groups[g.group]);
+        Instruction reduce{.op = Op::Reduce, .group = g.group};
+        if (gradients_move(g.group)) reduce.in = gradients_.at({g.group, 0});
+        done = add(std::move(reduce));
+      }
+      if (gradients_move(g.group)) evict({g.group, g.use}, done);
+    }
+  }
+
+  void add_tied_uses(const Group& group) {
+    for (u8 use = 1; use < group.uses.size(); ++use) {
+      Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
+      if (gradients_move(group.id)) {
+        Instruction fetch = fetch_gradient({group.id, use});
+        sum.in = fetch.out;
+        sum.out = gradients_.at({group.id, 0});
+        sum.after.push_back(add(std::move(fetch)));
+      }
+      const u32 id = add(std::move(sum));
+      if (gradients_move(group.id)) slab_.give_up(program_.head[id].in, id);
+    }
+  }
+
+  void evict(GradientKey key, u32 after) {
+    const Slot slot = gradients_.at(key);
+    Instruction evict{.op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
+    evicted_[key] = add(std::move(evict));
+    slab_.give_up(slot, evicted_[key]);
+    gradients_.erase(key);
+    gradient_fetched_.erase(key);
+  }
+
+  void release_weights(i64 position) {
+    for (auto& [group, stays] : stays_) {
+      for (const Stay& stay : stays) {
+        if (stay.last != position) continue;
+        Instruction release{.op = Op::Release, .what = What::weights, .group = group, .in = weights_.at(group)};
+        released_[group] = add(std::move(release));
+        slab_.give_up(weights_.at(group), released_[group]);
+        weights_.erase(group);
+      }
+    }
+  }
+
+  void agree_norm() {
+    Instruction agree{.op = Op::AgreeNorm};
+    for (const auto& [key, id] : evicted_) agree.after.push_back(id);
+    add(std::move(agree));
+  }
+
+  void commit_tail() {
+    List& tail = program_.commit;
+    for (const Bucket& b : layout_.buckets) {
+      Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = b.group, .bucket = b.id};
+      count_bytes(step, layout_, placement_, scheduling_.dtype);
+      tail.push_back(std::move(step));
+    }
+    tail.push_back({.op = Op::Commit, .lane = Lane::optimizer});
+    tail.push_back({.op = Op::Publish, .after = {static_cast<u32>(tail.size()) - 1}});
+  }
+
+  const Layout& layout_;
+  const Placement& placement_;
+  const Scheduling& scheduling_;
+  const bool training_;
+  std::vector<Compute> order_;
+  std::map<u16, std::vector<Stay>> stays_;
+  SlabPlan slab_;
+  Program program_;
+  std::map<u16, Slot> weights_;               // where the group's weights lie now
+  std::map<u16, u32> fetched_, released_;     // the group's last Fetch and Release
+  std::map<GradientKey, Slot> gradients_;     // where the accumulator lies now
+  std::map<GradientKey, u32> gradient_fetched_, evicted_;
+};
+
+}  // namespace
+
+void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, DType dtype) {
+  i.read_bytes = i.written_bytes = {};
+  const auto moves = [](Tier tier) { return tier != Tier::device; };
+  const i64 size = size_of(dtype);
+  if (i.op == Op::Fetch || i.op == Op::Evict) {
+    const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
+    auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
+    bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size;
+  }
+  if (i.op == Op::Step) {
+    const i64 bytes = layout.buckets[i.bucket].elems() * size;
+    const Tier w = placement.parameters[i.group], g = placement.gradients[i.group], s = placement.optimizer[i.group];
+    if (moves(g)) i.read_bytes[static_cast<size_t>(g)] += bytes;
+    if (moves(w)) i.read_bytes[static_cast<size_t>(w)] += bytes, i.written_bytes[static_cast<size_t>(w)] += bytes;
+    if (moves(s)) i.read_bytes[static_cast<size_t>(s)] += 2 * bytes, i.written_bytes[static_cast<size_t>(s)] += 2 * bytes;
+  }
+}
+
+Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  return Generator(layout, placement, scheduling, true).run();
+}
+
+Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  return Generator(layout, placement, scheduling, false).run();
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,86 @@
+// Where each parameter lies when it rests or moves. A block's parameters form one group with one flat layout (name -> offset, starts at 64
+// elements, gaps zero); a parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. A
+// group is cut at tile limits into buckets of bounded size: the unit of moving and stepping. Buckets of a group are neighbours in memory
+// whenever the group is resident, so a matrix cut over several buckets is still one matrix. Immutable; a function of the model alone.
+#pragma once
+#include <vector>
+
+#include "nn/module.h"
+#include "optim/norm.h"
+
+namespace spillway::parallel {
+
+/// Elements of a tile: the unit of I/O, of the norm and of shard limits.
+constexpr i64 kTileElems = optim::kTileElems;
+/// Largest bucket; 64 MiB of fp32.
+constexpr i64 kMaxBucketElems = 1024 * kTileElems;
+/// Every parameter starts at a multiple of this many elements (256 bytes of fp32).
+constexpr i64 kSegmentAlignElems = 64;
+
+/// One parameter inside its group.
+struct Segment {
+  u32 parameter = 0;
+  i64 begin = 0, elems = 0;  // in the group's flat layout
+  bool decay = false;        // weight decay applies
+};
+
+struct Bucket {
+  u16 id = 0, group = 0;
+  i64 begin = 0;  // first element within the group, a multiple of kTileElems
+  i64 tiles = 0;
+  i64 elems() const { return tiles * kTileElems; }
+};
+
+struct Group {
+  u16 id = 0, owner_block = 0;
+  std::vector<Segment> segments;  // ascending
+  std::vector<u16> buckets;
+  i64 elems = 0;                 // whole tiles
+  std::vector<u16> uses;         // the blocks that use it, in order; use u is uses[u]
+  bool tied() const { return uses.size() > 1; }
+};
+
+/// A group as one block uses it.
+struct GroupUse {
+  u16 group = 0;
+  u8 use = 0;
+};
+
+struct Layout {
+  std::vector<Bucket> buckets;
+  std::vector<Group> groups;
+  std::vector<std::vector<GroupUse>> blocks;                // by block
+  std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
+
+  const Segment& segment(u32 parameter) const;
+  i64 elems() const;  // over all groups, gaps and padding counted
+};
+
+struct LayoutOptions {
+  bool decay_all = false;  // decay one-dimensional parameters too
+  i64 max_bucket_elems = kMaxBucketElems;
+};
+
+/// Throws Error(bug) when a block uses a parameter under a wrong use number.
+Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
+
+/// Calls body(begin, end, segment or nullptr for a gap) over [begin, end) of the group's flat layout, cut at segment limits, ascending.
+template <class Body>
+void for_segments(const Group& group, i64 begin, i64 end, Body&& body);
+
+}  // namespace spillway::parallel
+
+template <class Body>
+void spillway::parallel::for_segments(const Group& group, i64 begin, i64 end, Body&& body) {
+  i64 at = begin;
+  for (const Segment& s : group.segments) {
+    if (s.begin + s.elems <= at) continue;
+    if (s.begin >= end) break;
+    if (at < s.begin) body(at, s.begin, static_cast<const Segment*>(nullptr));
+    at = at < s.begin ? s.begin : at;
+    const i64 stop = s.begin + s.elems < end ? s.begin + s.elems : end;
+    body(at, stop, &s);
+    at = stop;
+  }
+  if (at < end) body(at, end, static_cast<const Segment*>(nullptr));
+}

@@ -1,0 +1,126 @@
+#include "parallel/plan.h"
+
+#include <algorithm>
+
+#include "device/arena.h"
+#include "parallel/accumulator.h"
+#include "parallel/block_runner.h"
+#include "parallel/check.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kPage = 4096;
+constexpr i64 kChunkTiles = 16;     // 1 MiB of fp32 weights
+constexpr i64 kStagingBuffers = 5;  // two read ahead, one computed, two written
+
+MicroBatch meta_batch(i64 rows, i64 positions) {
+  const Shape shape{rows, positions};
+  MicroBatch batch;
+  batch.tokens_BT = empty(shape, DType::int32);
+  batch.targets_BT = empty(shape, DType::int32);
+  batch.positions_BT = empty(shape, DType::int32);
+  return batch;
+}
+
+// Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
+i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
+  Arena inputs, activations;
+  const Stream input_stream{Device::meta(), nullptr, &inputs};
+  const Stream stream{Device::meta(), nullptr, &activations};
+  const i64 rows = mode == nn::Mode::generate ? 1 : r.micro_batch_size;
+  std::vector<MicroBatch> batches;
+  {
+    const StreamScope scope(input_stream);
+    for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k) batches.push_back(meta_batch(rows, r.sequence_length));
+  }
+  const StreamScope scope(stream);
+  BlockRunner runner(*r.model);
+  Accumulator accumulator(r.layout, r.scheduling.dtype);
+  runner.begin(batches, mode, {}, 1);
+  for (const Instruction& i : list) {
+    if (i.op == Op::Forward) runner.forward(i);
+    if (i.op != Op::Backward) continue;
+    for (const GroupUse& use : r.layout.blocks[i.block]) accumulator.place(use, nullptr, i.first);
+    runner.backward(i, accumulator);
+    accumulator.finish();
+  }
+  return activations.peak_bytes();
+}
+
+void add_row(Plan& plan, std::string what, std::array<i64, offload::kTiers> bytes) {
+  for (size_t t = 0; t < bytes.size(); ++t) plan.total[t] += bytes[t];
+  if (*std::max_element(bytes.begin(), bytes.end()) > 0) plan.rows.push_back({std::move(what), bytes});
+}
+
+void add_resident_rows(Plan& plan) {
+  std::array<i64, offload::kTiers> weights{}, gradients{}, state{};
+  const i64 size = size_of(plan.scheduling.dtype);
+  for (const Group& g : plan.layout.groups) {
+    const i64 bytes = g.elems * size;
+    const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
+    weights[at(plan.placement.parameters)] += bytes * (plan.training ? plan.slots(plan.placement.parameters[g.id]) : 1);
+    if (!plan.training) continue;
+    gradients[at(plan.placement.gradients)] += bytes * static_cast<i64>(g.uses.size());
+    state[at(plan.placement.optimizer)] += 2 * bytes * plan.slots(plan.placement.optimizer[g.id]);
+  }
+  add_row(plan, "weights", weights);
+  add_row(plan, "gradients", gradients);
+  add_row(plan, "optimizer state (m, v)", state);
+}
+
+void size_staging(Plan& plan) {
+  if (!plan.uses(Tier::nvme)) return;
+  i64 tiles = 0;
+  for (const Bucket& b : plan.layout.buckets) tiles = std::max(tiles, b.tiles);
+  plan.chunk_tiles = std::min(kChunkTiles, tiles);
+  plan.staging_buffers = kStagingBuffers;
+  plan.staging_buffer_bytes = plan.chunk_tiles * kTileElems * size_of(plan.scheduling.dtype) * (plan.training ? 4 : 1);  // w, g, m, v
+  add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
+}
+
+void size_activations(Plan& plan, const PlanRequest& r) {
+  i64 peak = dry_run(r, plan.forward.head, r.training ? nn::Mode::evaluate : nn::Mode::generate);
+  if (r.training) peak = std::max({peak, dry_run(r, plan.train.head, nn::Mode::train), dry_run(r, plan.forward.head, nn::Mode::generate)});
+  plan.activation_slab_bytes = round_up(peak, kPage);
+  const i64 batches = r.training ? r.scheduling.micro_batches : 1;
+  plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
+}
+
+}  // namespace
+
+TierBytes Plan::moved_per_step() const {
+  TierBytes sum = moved_bytes(train.head);
+  const TierBytes tail = moved_bytes(train.commit);
+  for (size_t t = 0; t < sum.read.size(); ++t) {
+    sum.read[t] += tail.read[t];
+    sum.written[t] += tail.written[t];
+  }
+  return sum;
+}
+
+Plan make_plan(const PlanRequest& r) {
+  Plan plan;
+  plan.layout = r.layout;
+  plan.placement = r.placement;
+  plan.scheduling = r.scheduling;
+  plan.training = r.training;
+  plan.micro_batch_size = r.micro_batch_size;
+  plan.sequence_length = r.sequence_length;
+  plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
+  check(plan.forward, r.layout, r.placement);
+  if (r.training) {
+    plan.train = generate_training(r.layout, r.placement, r.scheduling);
+    check(plan.train, r.layout, r.placement);
+  }
+  plan.moving_slab_bytes = round_up(std::max(plan.train.moving_slab_bytes, plan.forward.moving_slab_bytes), kPage);
+  size_activations(plan, r);
+  add_resident_rows(plan);
+  add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
+  add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
+  add_row(plan, "tokens", {plan.input_bytes, 0, 0});
+  size_staging(plan);
+  return plan;
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,47 @@
+// Everything decided before step 1 for one rank: layout, placement, Programs, and the exact bytes of every tier by use. Bytes of activations
+// come from a run of the Programs on the meta device. Values; a function of the request alone.
+#pragma once
+#include <string>
+
+#include "parallel/generate.h"
+
+namespace spillway::parallel {
+
+struct PlanRequest {
+  const nn::Sequential* model = nullptr;
+  Layout layout;
+  Placement placement;
+  Scheduling scheduling;
+  i64 micro_batch_size = 1, sequence_length = 1;
+  bool training = true;  // false: weights only (generate, evaluate)
+};
+
+/// One line of the memory table: bytes of one use in each tier.
+struct PlanRow {
+  std::string what;
+  std::array<i64, offload::kTiers> bytes{};
+};
+
+struct Plan {
+  Layout layout;
+  Placement placement;
+  Scheduling scheduling;
+  bool training = true;
+  i64 micro_batch_size = 1, sequence_length = 1;
+  Program train, forward;
+  i64 moving_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
+  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
+  i64 chunk_tiles = 0;                                // tiles of a staging buffer
+  std::vector<PlanRow> rows;
+  std::array<i64, offload::kTiers> total{};
+
+  int slots(Tier tier) const { return tier == Tier::nvme ? 2 : 1; }
+  bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
+  /// Bytes one training step moves, from its Programs.
+  TierBytes moved_per_step() const;
+};
+
+/// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
+Plan make_plan(const PlanRequest& request);
+
+}  // namespace spillway::parallel

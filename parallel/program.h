@@ -1,0 +1,78 @@
+// What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is a head
+// and one of the tails commit and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers nothing. Every
+// memory operand is a planned Slot. Values; thread-safe to read.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "offload/tier.h"
+
+namespace spillway::parallel {
+
+using offload::Tier;
+
+enum class Op : u8 {
+  Load,      // the step's micro-batches from the loader
+  Fetch,     // weights or a gradient accumulator of a group, from its tier into a slot
+  Forward,   // block, micro-batch
+  Backward,  // block, micro-batch: input and weight gradients
+  Release,   // the weights' slot is free
+  AddTied,   // slot out += slot in: the uses of a tied weight, in block order
+  Reduce,    // sums of squares of a finished gradient, tile by tile
+  Evict,     // a gradient from its slot to its tier
+  AgreeNorm,
+  Step,      // optimizer update of a bucket, streamed in tiles
+  Commit,    // every write of the next generation has landed
+  Publish,   // readers see the next generation
+};
+
+enum class Lane : u8 { compute, load, store, optimizer, data };
+constexpr int kLanes = 5;
+
+enum class What : u8 { none, weights, gradient, state };
+
+std::string_view to_string(Op op);
+std::string_view to_string(Lane lane);
+std::string_view to_string(What what);
+
+/// Planned memory on the device: [offset, offset + bytes) of the moving slab. bytes == 0: none.
+struct Slot {
+  i64 offset = 0, bytes = 0;
+  bool overlaps(const Slot& o) const { return bytes > 0 && o.bytes > 0 && offset < o.offset + o.bytes && o.offset < offset + bytes; }
+  bool operator==(const Slot&) const = default;
+};
+
+constexpr u16 kNone = 0xffff;
+
+struct Instruction {
+  Op op = Op::Load;
+  Lane lane = Lane::compute;
+  What what = What::none;
+  u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
+  u8 use = 0;
+  bool first = false;             // Backward: this micro-batch stores the gradient, later ones add
+  bool recompute = false;         // Forward keeps only its input; Backward runs it again
+  Slot in, out;
+  std::vector<Slot> weights;      // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
+  std::vector<Slot> gradients;    // Backward: likewise
+  std::vector<u32> after;         // instructions of the same list
+  std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // what it moves, by tier
+};
+
+using List = std::vector<Instruction>;
+
+struct Program {
+  List head, commit, skip;
+  i64 moving_slab_bytes = 0;  // device memory the slots lie in
+};
+
+/// One line an instruction: number, lane, operation, operands, slot, bytes, after.
+std::string to_text(const List& list);
+/// Bytes a list reads from and writes to each tier.
+struct TierBytes {
+  std::array<i64, offload::kTiers> read{}, written{};
+};
+TierBytes moved_bytes(const List& list);
+
+}  // namespace spillway::parallel

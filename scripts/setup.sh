@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs what the build, the tests and the quickstart need, where apt and root (or sudo without a password) are at hand. Anywhere else it
+# names what is missing in one line and exits with 3. With nothing missing it does nothing, at once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# package, and how to tell that it is there without asking dpkg: a command, a C++ header, or a pkg-config module.
+packages=(
+  "g++                command g++"
+  "cmake              command cmake"
+  "ninja-build        command ninja"
+  "pkg-config         command pkg-config"
+  "ccache             command ccache"
+  "libfmt-dev         header  fmt/format.h"
+  "libspdlog-dev      header  spdlog/spdlog.h"
+  "libcli11-dev       header  CLI/CLI.hpp"
+  "nlohmann-json3-dev header  nlohmann/json.hpp"
+  "zlib1g-dev         header  zlib.h"
+  "libdnnl-dev        header  dnnl.hpp"
+  "ocl-icd-opencl-dev module  OpenCL"
+  "libhwy-dev         module  libhwy"
+  "liburing-dev       module  liburing"
+  "libgtest-dev       header  gtest/gtest.h"
+  "libgmock-dev       header  gmock/gmock.h"
+  "libbenchmark-dev   header  benchmark/benchmark.h"
+  "bible-kjv          command bible"
+)
+
+is_there() {
+  case "$1" in
+    command) command -v "$2" >/dev/null ;;
+    header) echo "#include <$2>" | g++ -std=c++20 -M -x c++ - >/dev/null 2>&1 ;;
+    module) pkg-config --exists "$2" 2>/dev/null ;;
+  esac
+}
+
+not_installed() {  # by dpkg; all of them where there is no dpkg
+  local installed="" row
+  if command -v dpkg-query >/dev/null; then
+    installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]%% *}" 2>/dev/null | sed -n 's/^installed //p') || true
+  fi
+  for row in "${packages[@]}"; do
+    grep -qxF -- "${row%% *}" <<<"$installed" || echo "$row"
+  done
+}
+
+not_there() {  # of the rows given
+  local row package kind name
+  for row in "$@"; do
+    read -r package kind name <<<"$row"
+    is_there "$kind" "$name" || echo "$package"
+  done
+}
+
+as_root=()
+can_install() {
+  command -v apt-get >/dev/null || return 1
+  [ "$(id -u)" -eq 0 ] && return 0
+  sudo -n true 2>/dev/null && as_root=(sudo -n)
+}
+
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }
+
+mapfile -t rows < <(not_installed)
+[ ${#rows[@]} -eq 0 ] && exit 0
+why="run scripts/setup.sh as root where there is apt, or install them (here by their Debian names)"
+if can_install; then
+  echo "setup: installing ${rows[*]%% *}"
+  mkdir -p build
+  : >build/setup.log
+  if { apt update || { sleep 5; apt update; }; } && apt install --no-install-recommends "${rows[@]%% *}"; then exit 0; fi
+  why="apt-get failed, see build/setup.log: $(grep -m1 '^E:' build/setup.log || tail -n 1 build/setup.log)"
+fi
+mapfile -t missing < <(not_there "${rows[@]}")
+[ ${#missing[@]} -eq 0 ] && exit 0
+echo "setup: missing: ${missing[*]}; $why" >&2
+exit 3

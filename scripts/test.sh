@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds and runs the tests: the quick ones in release and under ASan + UBSan; with --soak also the long ones (release) and base and
+# offload under TSan. Ends with ctest's summary over all of them. Logs are in build/logs.
+# As root on a machine with CUDA's compiler and no GPU, exactly the tests in tests/expected_skips.txt may be skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1-}" in
+  "") labels='^quick$' builds=(release asan) ;;
+  --soak) labels='^(quick|soak)$' builds=(release asan tsan) ;;
+  *) echo "usage: scripts/test.sh [--soak]" >&2; exit 2 ;;
+esac
+
+scripts/setup.sh
+source scripts/steps.sh
+build release
+build asan
+[[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_offload
+
+# One ctest over all builds, so that one summary counts everything.
+mkdir -p build/tests
+for name in "${builds[@]}"; do echo "subdirs(\"$PWD/build/$name\")"; done >build/tests/CTestTestfile.cmake
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=ignore_noninstrumented_modules=1
+log=build/logs/ctest.log status=0
+lines_on_failure=0 step $log "running the tests" \
+  ctest --test-dir build/tests -L "$labels" -j "$jobs" --no-tests=error --output-on-failure --output-junit "$PWD/build/logs/ctest.xml" || status=$?
+[ $status -eq 0 ] || grep -vE '^( *Start +[0-9]+:| *[0-9]+/[0-9]+ .* (Passed|\*\*\*Skipped) )' $log | sed '/tests passed, .* tests failed/,$d'
+
+# Skips: a test that quietly no longer runs is a failure. Where there are no GPU tests (no CUDA compiler) the listed ones are not missed.
+listed=$(grep -v '^#' tests/expected_skips.txt | sort)
+skipped=$(sed -n 's/.*<testcase name="\([^"]*\)".*status="notrun".*/\1/p' build/logs/ctest.xml | sed 's/^[at]san://' | sort -u)
+if ! grep -q '^CMAKE_CUDA_COMPILER:' build/release/CMakeCache.txt; then listed=$(comm -12 <(echo "$listed") <(echo "$skipped")); fi
+if [ "$listed" != "$skipped" ]; then
+  echo "== skipped tests differ from tests/expected_skips.txt (< listed, > skipped here)"
+  diff <(echo "$listed") <(echo "$skipped") || true
+  if [ "$(id -u)" -eq 0 ] && [ ! -e /dev/nvidiactl ]; then [ $status -ne 0 ] || status=9; fi
+fi
+
+sed -n '/tests passed, .* tests failed/,$p' $log
+exit $status

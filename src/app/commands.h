@@ -1,0 +1,19 @@
+// The commands' bodies: each takes its typed configuration and returns the exit status; failures are Errors, printed by run() (entry.h).
+#pragma once
+#include "app/config.h"
+#include "app/console.h"
+#include "app/host.h"
+
+namespace spillway::app {
+
+int run_train(const TrainConfig& config, Console& console);
+int run_plan(const PlanConfig& config, Console& console);
+int run_generate(const GenerateConfig& config, Console& console);
+int run_export(const ExportConfig& config, Console& console);
+
+int run_tokenize(const TokenizeConfig& config, Console& console);
+int run_inspect(const InspectConfig& config, Console& console);
+/// 3 when anything is red.
+int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
+
+}  // namespace spillway::app

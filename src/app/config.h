@@ -1,0 +1,191 @@
+// What the commands see of their flags: plain values, one field an option. The option table (option.h) fills them and writes them back as
+// JSON; defaults stand here and nowhere else. An empty optional means "nobody said": the planner or the trainer decides, writes its
+// decision into the field, and to_json() then shows it. Values; thread-safe.
+#pragma once
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "offload/io_engine.h"
+#include "offload/tier.h"
+#include "optim/isa.h"
+#include "optim/schedule.h"
+
+namespace spillway::app {
+
+using offload::Tier;
+
+enum class Precision { fp32, fp64 };
+enum class DataOrder { shuffled, sequential };
+enum class Recompute { automatic, none, block };
+enum class Durability { checkpoint, step };
+enum class OptimizerOverlap { automatic, none };
+
+/// What a --place flag asks for: one tier, or bytes per tier, filled in the order device, host, nvme; one tier takes the rest.
+struct PlacementWish {
+  static constexpr i64 kRest = -1;
+  bool automatic = true;
+  std::array<i64, offload::kTiers> bytes{};  // by tier; kRest for the one that takes what is left
+
+  static PlacementWish whole(Tier tier);
+  /// The tier all of it lies in, if it is one.
+  std::optional<Tier> one_tier() const;
+  bool uses(Tier tier) const { return !automatic && bytes[static_cast<size_t>(tier)] != 0; }
+  bool operator==(const PlacementWish&) const = default;
+};
+
+/// PATH[:SIZE] of --nvme.
+struct ScratchPath {
+  std::string path;
+  std::optional<i64> bytes;  // ceiling for all ranks of a node together
+  bool operator==(const ScratchPath&) const = default;
+};
+
+/// Of --checkpoint-every: every `count` steps, seconds or epochs.
+struct Cadence {
+  enum class Unit { steps, seconds, epochs } unit = Unit::seconds;
+  i64 count = 30 * 60;
+  bool operator==(const Cadence&) const = default;
+};
+
+struct Resume {
+  enum class Kind { automatic, never, must, path } kind = Kind::automatic;
+  std::string path;  // of Kind::path
+  bool operator==(const Resume&) const = default;
+};
+
+/// What every command takes.
+struct CommonConfig {
+  bool quiet = false, json = false;
+};
+
+/// What every command that runs a model takes.
+struct ResourceConfig : CommonConfig {
+  std::string model;
+  std::string checkpoint = "last";  // generate, export: last, best or a step
+  std::optional<std::string> tokenizer;
+  Precision precision = Precision::fp32;
+  u64 seed = 1337;
+
+  std::string device = "cpu";
+  std::optional<i64> device_memory_bytes, host_memory_bytes;
+  std::vector<ScratchPath> nvme;
+  bool allow_network_nvme = false;
+  PlacementWish place_parameters, place_activations;
+  offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
+  std::optional<i64> prefetch;  // blocks fetched ahead
+  std::optional<i64> threads;
+  optim::Isa isa = optim::Isa::best;
+};
+
+struct TrainConfig : ResourceConfig {
+  bool from_scratch = false;
+  std::vector<std::string> data, validation_data;
+  double validation_fraction = 0;
+  std::optional<i64> validate_every;    // steps; empty: at the end
+  std::optional<i64> validation_steps;  // empty: all
+  DataOrder data_order = DataOrder::shuffled;
+
+  std::optional<i64> sequence_length;  // empty: the model's
+  i64 micro_batch_size = 1;
+  std::optional<i64> gradient_accumulation_steps, global_batch_size;  // at most one of the two
+  std::optional<i64> steps;                                           // at most one of steps and epochs; neither: 1 epoch
+  std::optional<double> epochs;
+
+  std::string optimizer = "adamw";
+  std::optional<double> learning_rate;  // empty: 3e-4, 2e-5 when weights are loaded
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  bool decay_all = false;
+  optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
+  std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
+  double min_lr_ratio = 0.1;
+  double gradient_clipping = 1.0;  // 0: off
+  std::optional<double> dropout;   // empty: presets 0, folders what config.json says
+
+  std::string master_weights = "fp32", moments = "fp32", gradient_dtype = "fp32", gradient_reduction = "step";
+  PlacementWish place_gradients, place_optimizer;
+  OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
+  Recompute recompute = Recompute::automatic;
+  std::string zero_stage = "auto";
+  i64 ranks = 1;
+  i64 pipeline_stages = 1;
+  std::string pipeline_schedule = "1f1b", pipeline_split = "auto";
+  i64 pipeline_chunks = 1;
+  std::string communicator = "auto";
+  std::string bind = "none";
+  Durability durability = Durability::checkpoint;
+
+  std::string out;  // default: default_out()
+  Resume resume;
+  std::vector<std::string> allow_change;  // configuration keys
+  Cadence checkpoint_every;
+  bool no_final_checkpoint = false;
+  i64 keep = 2;
+  std::optional<i64> time_limit_s;  // empty: Slurm's end time
+  i64 log_every = 1;
+  i64 sample_every = 0;  // 0: off
+  std::string prompt;
+
+  /// Micro-batches of one optimizer step on each of `ranks` data-parallel ranks. Throws Error(usage) naming the legal sizes when the global
+  /// batch does not divide.
+  i64 micro_batches(i64 data_parallel_ranks = 1) const;
+};
+
+struct PlanConfig : TrainConfig {
+  bool program = false;  // print the instruction list
+};
+
+struct GenerateConfig : ResourceConfig {
+  std::string prompt;
+  double temperature = 0.8;  // 0: greedy
+  i64 top_k = 0;             // 0: all
+  double top_p = 1;
+  i64 max_tokens = 128;
+};
+
+struct ExportConfig : ResourceConfig {
+  std::string out;
+  std::optional<std::string> dtype;  // empty: as stored
+  i64 max_shard_size_bytes = 5'000'000'000;
+};
+
+struct TokenizeConfig : CommonConfig {
+  std::string tokenizer = "bytes", out, decode;
+  std::vector<std::string> data;
+};
+
+struct InspectConfig : CommonConfig {
+  std::string path;
+};
+
+struct DoctorConfig : CommonConfig {
+  std::vector<ScratchPath> nvme;
+  offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
+  bool login = false, reclaim = false;
+};
+
+/// Every option of train with its value, one key a line, usable with --config. Unset optionals are null (or "auto" where the flag knows the
+/// word). Numbers read back to the same bits.
+std::string to_json(const TrainConfig& config);
+
+/// A key that changes numbers and its value as text. --steps and --epochs are apart; accumulation appears as the global batch, so that another
+/// split of the same batch is the same run.
+struct NumberKey {
+  std::string key, value;
+  bool operator==(const NumberKey&) const = default;
+};
+std::vector<NumberKey> number_keys(const TrainConfig& config);
+
+/// 8 hex digits over number_keys(). Call it on the resolved configuration.
+std::string numbers_hash(const TrainConfig& config);
+
+/// The keys of `now` that change numbers and differ from `before` (a run's config.json, by its text), those of `now.allow_change` left out;
+/// each as "key: before -> now". Throws Error(data) when `before` is no configuration.
+std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now);
+
+/// runs/<model>-<8 hex digits>.
+std::string default_out(const TrainConfig& config);
+
+}  // namespace spillway::app

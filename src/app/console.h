@@ -1,0 +1,53 @@
+// Where the program speaks: results to `out`, progress and log to `err`. On a terminal the progress is one line that is refreshed, piped it
+// is plain lines. --quiet silences progress and log, never warnings and results. Thread-safe; the streams must outlive it.
+#pragma once
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace spillway::app {
+
+enum class Colour { none, green, yellow, red };
+
+class Console {
+ public:
+  /// `terminal`: `err` is one. `colour`: `out` is a terminal that takes colours.
+  Console(std::ostream& out, std::ostream& err, bool terminal = false, bool colour = false);
+  /// Ends a progress line that still stands.
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+  void set_json(bool json) { json_ = json; }
+  bool quiet() const { return quiet_; }
+  bool json() const { return json_; }
+  bool terminal() const { return terminal_; }
+
+  /// A line (or several) for stdout.
+  void result(std::string_view text);
+  /// Text for stdout as it is, flushed: streaming output.
+  void stream(std::string_view text);
+  /// A line for stderr.
+  void log(std::string_view line);
+  void warn(std::string_view line);
+  /// The progress so far: replaces the last progress line on a terminal, cut to its width; a line of its own when piped.
+  void progress(std::string_view line);
+  /// Lets the progress line stand.
+  void end_progress();
+
+  /// `word` in colour where stdout takes it.
+  std::string painted(std::string_view word, Colour colour) const;
+
+ private:
+  void clear_progress();
+
+  std::ostream& out_;
+  std::ostream& err_;
+  const bool terminal_, colour_;
+  bool quiet_ = false, json_ = false, progress_shown_ = false;
+  std::mutex mutex_;
+};
+
+}  // namespace spillway::app

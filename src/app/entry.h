@@ -1,0 +1,23 @@
+// The program without its process: what main() calls, and the tests. Parses, dispatches, catches every exception and returns the exit status:
+// an Error's code, 5 for refused memory, 1 for anything else. One clear block "spillway train: message" goes to `err`.
+#pragma once
+#include <ostream>
+#include <span>
+#include <string>
+
+#include "app/host.h"
+
+namespace spillway::app {
+
+/// `terminal`: `err` is a terminal. `colour`: `out` is one.
+struct Streams {
+  std::ostream& out;
+  std::ostream& err;
+  bool terminal = false, colour = false;
+};
+
+/// `args` without the program's own name.
+int run(std::span<const std::string> args, const Streams& streams, const Host& host = {});
+int run(std::span<const std::string> args, std::ostream& out, std::ostream& err);
+
+}  // namespace spillway::app

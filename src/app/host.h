@@ -1,0 +1,21 @@
+// The machine as the program sees it: files under /proc and /sys, and environment variables. A value, so that tests bring their own.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace spillway::app {
+
+struct Host {
+  std::filesystem::path root = "/";
+  /// Empty when the variable is not set or empty.
+  std::function<std::optional<std::string>(const char* name)> environment = real_environment;
+
+  static std::optional<std::string> real_environment(const char* name);
+  std::optional<std::string> env(const char* name) const { return environment(name); }
+  /// A whole small file under the root, by its absolute name; empty when it cannot be read.
+  std::optional<std::string> read(const std::string& absolute) const;
+};
+
+}  // namespace spillway::app

@@ -1,0 +1,17 @@
+// Who started us, as one of how many ranks: srun's step variables, Open MPI's, PMI's or torchrun's. Started bare inside a Slurm allocation of
+// several tasks there is no launcher, which the caller refuses. Thread-safe.
+#pragma once
+#include <string>
+
+#include "app/host.h"
+
+namespace spillway::app {
+
+struct Launcher {
+  std::string name;  // "srun", "Open MPI", "PMI", "torchrun"; empty: none
+  int ranks = 1, rank = 0, local_ranks = 1;
+  int bare_slurm_tasks = 0;  // tasks of the allocation we were started in without srun
+};
+Launcher detect_launcher(const Host& host);
+
+}  // namespace spillway::app

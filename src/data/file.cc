@@ -1,0 +1,128 @@
+#include "data/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace spillway::data {
+namespace {
+
+std::string in_words(int error) { return fmt::format("{} (errno {})", std::strerror(error), error); }
+
+// Linux moves at most 2 GiB - 4 KiB in one call; smaller pieces also let a signal through.
+constexpr size_t kPieceBytes = size_t{1} << 30;
+
+}  // namespace
+
+void throw_io(std::string_view what, const std::filesystem::path& path, int error) {
+  const char* cure = "";
+  if (error == ENOSPC) cure = ": the disk is full, free some space or choose another path";
+  if (error == EDQUOT) cure = ": your disk quota is used up, free some space or choose another path";
+  if (error == EMFILE || error == ENFILE) cure = ": raise the limit on open files (ulimit -n)";
+  throw Error(ErrorCode::io, fmt::format("[file] cannot {} {}: {}{}", what, path.string(), in_words(error), cure));
+}
+
+File File::open(const std::filesystem::path& path) {
+  // O_NONBLOCK so that a named pipe is refused below instead of waited for.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) throw_io("open", path, errno);
+  if (fd < 0) throw Error(ErrorCode::data, fmt::format("[file] cannot open {}: {}", path.string(), in_words(errno)));
+  File file(path, fd, 0);
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw_io("look at", path, errno);
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::data, fmt::format("[file] expected a regular file, got a {}: {}",
+                                             S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path.string()));
+  }
+  file.size_bytes_ = status.st_size;
+  return file;
+}
+
+File File::create(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) throw_io("create", path, errno);
+  return File(path, fd, 0);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void File::read(i64 offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t n = ::pread(fd_, into.data(), std::min(into.size(), kPieceBytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_io(fmt::format("read {} bytes at offset {} of", into.size(), offset), path_, errno);
+    if (n == 0) {
+      throw Error(ErrorCode::io, fmt::format("[file] {} ends at offset {}, but had {} bytes when it was opened: it was shortened meanwhile",
+                                             path_.string(), offset, size_bytes_));
+    }
+    into = into.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+void File::write(i64 offset, std::span<const std::byte> from) {
+  while (!from.empty()) {
+    const ssize_t n = ::pwrite(fd_, from.data(), std::min(from.size(), kPieceBytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_io(fmt::format("write {} bytes at offset {} of", from.size(), offset), path_, errno);
+    from = from.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+void File::resize(i64 bytes) {
+  if (::ftruncate(fd_, bytes) != 0) throw_io(fmt::format("give {} bytes to", bytes), path_, errno);
+  size_bytes_ = bytes;
+}
+
+void File::sync() {
+  if (::fsync(fd_) != 0) throw_io("sync", path_, errno);
+}
+
+void File::close() {
+  if (::close(std::exchange(fd_, -1)) != 0) throw_io("close", path_, errno);
+}
+
+void sync_path(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw_io("open for syncing", path, errno);
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  if (error) throw_io("sync", path, error);
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kLongest = 100;
+  std::string out = "\"";
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f || c == '"' || c == '\\') {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + (text.size() > kLongest ? "…\"" : "\"");
+}
+
+}  // namespace spillway::data

@@ -1,0 +1,54 @@
+// A file on disk as the data room sees it: positioned reads and writes that are resumed when short, and every failure an Error that names
+// the path, the offset and errno. Positioned access is thread-safe. Reading is by pread, not by mapping: a page that cannot be read is then
+// an Error(io) instead of a SIGBUS, and the page cache is the same. Errors: opening for reading Error(data) (unreadable); everything else
+// Error(io), a full disk said so in words.
+#pragma once
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace spillway::data {
+
+class File {
+ public:
+  /// An existing regular file.
+  static File open(const std::filesystem::path& path);
+  /// A new, empty file; an old one of that name is emptied.
+  static File create(const std::filesystem::path& path);
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::filesystem::path& path() const { return path_; }
+  /// When it was opened, or as last resized.
+  i64 size_bytes() const { return size_bytes_; }
+
+  /// Fills `into` from `offset`; the end of the file before that is an Error(io): it was shortened since it was opened.
+  void read(i64 offset, std::span<std::byte> into) const;
+  void write(i64 offset, std::span<const std::byte> from);
+  void resize(i64 bytes);
+  /// Waits until the contents are on stable storage.
+  void sync();
+  /// Closes and reports what closing reports; the destructor closes silently.
+  void close();
+
+ private:
+  File(std::filesystem::path path, int fd, i64 size_bytes) : path_(std::move(path)), fd_(fd), size_bytes_(size_bytes) {}
+  std::filesystem::path path_;
+  int fd_ = -1;
+  i64 size_bytes_ = 0;
+};
+
+/// Throws Error(io): "[file] cannot <what> <path>: <errno in words> (errno n)", with the cure where the disk or the quota is full.
+[[noreturn]] void throw_io(std::string_view what, const std::filesystem::path& path, int error);
+
+/// fsync of a file or a folder by name. A folder's fsync makes the names in it durable.
+void sync_path(const std::filesystem::path& path);
+
+/// Text from an untrusted file made fit for a message: in quotes, control and non-ASCII characters escaped, at most about 100 characters.
+std::string in_quotes(std::string_view text);
+
+}  // namespace spillway::data

@@ -1,0 +1,147 @@
+#include "data/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "data/file.h"
+#include "data/safetensors_header.h"
+
+namespace spillway::data {
+namespace {
+
+[[noreturn]] void reject(const std::filesystem::path& path, const std::string& why) {
+  throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
+}
+
+i64 header_bytes(const File& file) {
+  if (file.size_bytes() < kSafetensorsLengthBytes) {
+    reject(file.path(), fmt::format("expected at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
+  }
+  std::array<std::byte, kSafetensorsLengthBytes> raw{};
+  file.read(0, raw);
+  u64 length = 0;
+  for (size_t i = raw.size(); i-- > 0;) length = length << 8 | std::to_integer<u64>(raw[i]);
+  if (length > static_cast<u64>(kSafetensorsHeaderLimit)) {
+    reject(file.path(), fmt::format("a header of {} bytes is above the format's limit of {}", length, kSafetensorsHeaderLimit));
+  }
+  if (static_cast<i64>(length) > file.size_bytes() - kSafetensorsLengthBytes) {
+    reject(file.path(), fmt::format("expected a header of {} bytes, but the file has {} in all", length, file.size_bytes()));
+  }
+  if (length == 0) reject(file.path(), "the header is empty");
+  return static_cast<i64>(length);
+}
+
+void check_range(const std::filesystem::path& path, const TensorInfo& tensor, i64 offset, size_t bytes) {
+  if (offset < 0 || offset > tensor.bytes() || static_cast<i64>(bytes) > tensor.bytes() - offset) {
+    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}, tensor {}: bytes {} to {} leave its {} bytes", path.string(),
+                                            in_quotes(tensor.name), offset, offset + static_cast<i64>(bytes), tensor.bytes()));
+  }
+}
+
+}  // namespace
+
+struct SafetensorsReader::State {
+  File file;
+  i64 data_begin = 0;
+  SafetensorsHeader header;
+  std::unordered_map<std::string, size_t> index;
+};
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) {
+  File file = File::open(path);
+  const i64 length = header_bytes(file), data_begin = kSafetensorsLengthBytes + length;
+  std::string text(static_cast<size_t>(length), ' ');
+  file.read(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(text)));
+  SafetensorsHeader header = parse_safetensors_header(text, file.size_bytes() - data_begin, path.string());
+  state_ = std::make_unique<State>(State{std::move(file), data_begin, std::move(header), {}});
+  for (size_t i = 0; i < tensors().size(); ++i) state_->index.emplace(tensors()[i].name, i);
+}
+
+SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
+SafetensorsReader::~SafetensorsReader() = default;
+
+const std::filesystem::path& SafetensorsReader::path() const { return state_->file.path(); }
+const std::vector<TensorInfo>& SafetensorsReader::tensors() const { return state_->header.tensors; }
+const std::map<std::string, std::string>& SafetensorsReader::metadata() const { return state_->header.metadata; }
+
+const TensorInfo* SafetensorsReader::find(const std::string& name) const {
+  const auto entry = state_->index.find(name);
+  return entry == state_->index.end() ? nullptr : &tensors()[entry->second];
+}
+
+void SafetensorsReader::read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const {
+  check_range(path(), tensor, offset, into.size());
+  state_->file.read(state_->data_begin + tensor.begin + offset, into);
+}
+
+struct SafetensorsWriter::State {
+  File file;
+  i64 data_begin = 0;
+  std::vector<TensorInfo> tensors;
+  std::atomic<i64> written_bytes{0};
+  bool finished = false;
+};
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  i64 at = 0;
+  std::set<std::string> names{"__metadata__"};
+  for (TensorInfo& t : tensors) {
+    if (!names.insert(t.name).second) throw Error(ErrorCode::bug, "[safetensors] the tensor name " + in_quotes(t.name) + " is taken");
+    t.begin = at;
+    t.end = at += t.shape.elems() * size_of(t.dtype);
+  }
+  const std::string text = write_safetensors_header({tensors, metadata});
+  const auto length = static_cast<i64>(text.size());
+  if (length > kSafetensorsHeaderLimit) {
+    reject(path,
+           fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
+  }
+  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors)});
+  std::array<std::byte, kSafetensorsLengthBytes> raw{};
+  for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>(static_cast<u64>(length) >> (8 * i));
+  try {
+    state_->file.resize(state_->data_begin + at);
+    state_->file.write(0, raw);
+    state_->file.write(kSafetensorsLengthBytes, std::as_bytes(std::span(text)));
+  } catch (...) {
+    remove_unfinished();
+    throw;
+  }
+}
+
+SafetensorsWriter::~SafetensorsWriter() { remove_unfinished(); }
+
+void SafetensorsWriter::remove_unfinished() noexcept {
+  std::error_code ignored;
+  if (!state_->finished) std::filesystem::remove(state_->file.path(), ignored);
+}
+
+const std::vector<TensorInfo>& SafetensorsWriter::tensors() const { return state_->tensors; }
+
+void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from) {
+  check_range(state_->file.path(), tensor, offset, from.size());
+  state_->file.write(state_->data_begin + tensor.begin + offset, from);
+  state_->written_bytes += static_cast<i64>(from.size());
+}
+
+void SafetensorsWriter::finish() {
+  const i64 wanted = state_->tensors.empty() ? 0 : state_->tensors.back().end;
+  if (state_->written_bytes != wanted) {
+    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}: expected {} bytes of data, {} were written", state_->file.path().string(),
+                                            wanted, state_->written_bytes.load()));
+  }
+  state_->file.sync();
+  state_->file.close();
+  state_->finished = true;
+}
+
+}  // namespace spillway::data

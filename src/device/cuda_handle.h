@@ -1,0 +1,64 @@
+// What is made by the CUDA runtime and must be given back, as one small template and one alias for each kind; and the translation of its
+// errors into ours. Included only where CUDA is there (device/ and *_cuda.*). A handle belongs to the device that was current when it was
+// made; it is moved, never copied, and used by one thread at a time.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace spillway {
+
+/// Throws Error(io) naming `call` unless `status` is success. An error of earlier asynchronous work may surface at any later call.
+inline void cuda_check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  throw Error(ErrorCode::io, std::string("[cuda] expected ") + call + " to succeed, got " + cudaGetErrorName(status) + " (" +
+                                 std::to_string(static_cast<int>(status)) + "): " + cudaGetErrorString(status));
+}
+
+template <typename Handle, cudaError_t (*kDestroy)(Handle)>
+class CudaHandle {
+ public:
+  CudaHandle() = default;
+  explicit CudaHandle(Handle handle) : handle_(handle) {}
+  CudaHandle(CudaHandle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  CudaHandle& operator=(CudaHandle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~CudaHandle() { reset(); }
+
+  /// Gives it back now. The status is dropped: whoever waits on the work sees its error there.
+  void reset() {
+    if (handle_) static_cast<void>(kDestroy(std::exchange(handle_, nullptr)));
+  }
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using CudaStream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
+using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
+
+/// A stream of the current device that does not wait for the legacy default stream.
+inline CudaStream make_cuda_stream() {
+  cudaStream_t stream = nullptr;
+  cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return CudaStream(stream);
+}
+
+/// An event of the current device that orders work and keeps no time.
+inline CudaEvent make_cuda_event() {
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return CudaEvent(event);
+}
+
+}  // namespace spillway

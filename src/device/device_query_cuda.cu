@@ -1,0 +1,68 @@
+#include "device/cuda_handle.h"
+#include "device/device_query.h"
+
+namespace spillway {
+namespace {
+
+// Never launched: whether the runtime finds code of it for a GPU tells whether this build's kernels can run there.
+__global__ void probe() {}
+
+std::string describe(cudaError_t status) {
+  return std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ", " + std::to_string(static_cast<int>(status)) + ")";
+}
+
+std::string problem_of_count(cudaError_t status) {
+  if (status == cudaErrorInsufficientDriver) return "no NVIDIA driver is loaded, or it is older than this build's CUDA: " + describe(status);
+  if (status == cudaErrorNoDevice) return "no GPU is visible (look at CUDA_VISIBLE_DEVICES): " + describe(status);
+  return "the CUDA runtime cannot count GPUs: " + describe(status);
+}
+
+// Needs the GPU to be current.
+std::string problem_of_use(GpuFacts& gpu) {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes); status != cudaSuccess) {
+    return "cannot be used now (busy in exclusive mode, or faulty): " + describe(status);
+  }
+  gpu.free_bytes = static_cast<i64>(free_bytes);
+  cudaFuncAttributes attributes;
+  if (const cudaError_t status = cudaFuncGetAttributes(&attributes, probe); status != cudaSuccess) {
+    return "this build has no code for compute capability " + std::to_string(gpu.compute_capability) +
+           " (build with -DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(gpu.compute_capability) + "): " + describe(status);
+  }
+  return "";
+}
+
+GpuFacts facts_of(int index) {
+  GpuFacts gpu;
+  gpu.index = index;
+  cudaDeviceProp properties;
+  cudaError_t status = cudaGetDeviceProperties(&properties, index);
+  if (status == cudaSuccess) {
+    gpu.name = properties.name;
+    gpu.total_bytes = static_cast<i64>(properties.totalGlobalMem);
+    gpu.compute_capability = properties.major * 10 + properties.minor;
+    status = cudaSetDevice(index);
+  }
+  gpu.problem = status == cudaSuccess ? problem_of_use(gpu) : "cannot be opened: " + describe(status);
+  static_cast<void>(cudaGetLastError());  // a problem told here is not to be found again by somebody else's call
+  return gpu;
+}
+
+}  // namespace
+
+GpuReport query_gpus() {
+  int count = 0;  // left untouched on failure
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {{}, problem_of_count(status)};
+  }
+  if (count == 0) return {{}, problem_of_count(cudaErrorNoDevice)};
+  int current = 0;
+  const bool restore = cudaGetDevice(&current) == cudaSuccess;
+  GpuReport report;
+  for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i));
+  if (restore) static_cast<void>(cudaSetDevice(current));
+  return report;
+}
+
+}  // namespace spillway

@@ -1,0 +1,42 @@
+// Reads one JSON object of an untrusted configuration, key by key; every complaint names the file, the key, what was expected and what is
+// there. For config.cc alone.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/types.h"
+
+namespace spillway::models {
+
+class ConfigObject {
+ public:
+  /// `object` must outlive this. `prefix` stands before key names, for example "rope_scaling.".
+  ConfigObject(const nlohmann::json& object, std::string file, std::string prefix = "")
+      : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
+
+  /// Null counts as absent, as in transformers.
+  bool has(const char* key) const;
+  const nlohmann::json* find(const char* key) const;  // null when absent
+  const nlohmann::json& object() const { return object_; }
+  const std::string& file() const { return file_; }
+
+  /// Whole number in [low, high]; absent without a fallback is an error.
+  i64 whole(const char* key, i64 low, i64 high, std::optional<i64> fallback = {}) const;
+  /// Finite number, low <= x <= high, or low < x with `above`.
+  double real(const char* key, double low, double high, std::optional<double> fallback = {}, bool above = false) const;
+  /// A share in [0, 1).
+  double share(const char* key, double fallback) const;
+  bool flag(const char* key, bool fallback) const;
+  std::string text(const char* key, std::optional<std::string> fallback = {}) const;
+
+  /// Throws Error(data) about `key`.
+  [[noreturn]] void complain(const std::string& key, const std::string& expected) const;
+
+ private:
+  [[noreturn]] void missing(const char* key, const std::string& expected) const;
+  const nlohmann::json& object_;
+  std::string file_, prefix_;
+};
+
+}  // namespace spillway::models

@@ -1,0 +1,146 @@
+#include "models/gpt2.h"
+
+#include <cmath>
+
+#include "models/head.h"
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+
+// Legend: B = rows, T = positions, C = width.
+namespace spillway::models {
+namespace {
+
+using nn::Context;
+using nn::Variable;
+
+// Conv1D: [in, out]. Projections onto the residual stream start smaller, by the number of additions to it.
+nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, DType dtype, bool onto_residual = false) {
+  const double std = onto_residual ? c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.initializer_range;
+  return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std}};
+}
+
+class Gpt2Embedding final : public nn::Module {
+ public:
+  Gpt2Embedding(const ModelConfig& c, DType dtype)
+      : tokens_("transformer.wte", c.vocabulary, c.width, dtype, c.initializer_range),
+        positions_("transformer.wpe", c.positions, c.width, dtype, c.initializer_range),
+        dropout_("transformer.drop", c.embedding_dropout) {}
+
+  const nn::Embedding& tokens() const { return tokens_; }
+
+  Variable forward(const Variable&, const Context& context) const override {
+    const Variable tokens = tokens_(context.batch->tokens_BT, context);
+    const Variable positions = positions_(context.batch->positions_BT, context);
+    return dropout_(ops::add(tokens, positions), context);
+  }
+
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(tokens_, positions_); }
+
+ private:
+  nn::Embedding tokens_, positions_;
+  nn::Dropout dropout_;
+};
+
+class Gpt2Attention {
+ public:
+  Gpt2Attention(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
+      : heads_(c.heads),
+        qkv_(projection(c, name + ".c_attn", c.width, 3 * c.width, dtype)),
+        out_(projection(c, name + ".c_proj", c.width, c.width, dtype, true)),
+        probability_dropout_(name + ".attn_dropout", c.attention_dropout),
+        residual_dropout_(name + ".resid_dropout", c.residual_dropout) {
+    if (c.scale_attention) scale_ /= std::sqrt(static_cast<double>(c.head_dim));
+    if (c.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
+  }
+
+  Variable operator()(const Variable& x_BTC, const Context& context) const {
+    ops::AttentionOptions options;
+    options.scale = scale_;
+    options.dropout = probability_dropout_.share(context);
+    options.key = probability_dropout_.key(context);
+    options.first_sample = context.batch->first_sample;
+    const Variable mixed = ops::attention_packed(qkv_(x_BTC, context), heads_, options);
+    return residual_dropout_(out_(mixed, context), context);
+  }
+
+  void list(nn::ParameterList& parameters) const {
+    qkv_.list(parameters);
+    out_.list(parameters);
+  }
+
+ private:
+  i64 heads_;
+  double scale_ = 1;
+  nn::Linear qkv_, out_;
+  nn::Dropout probability_dropout_, residual_dropout_;
+};
+
+class Gpt2Mlp {
+ public:
+  Gpt2Mlp(const ModelConfig& c, const std::string& name, DType dtype)
+      : activation_(c.activation),
+        up_(projection(c, name + ".c_fc", c.width, c.mlp_width, dtype)),
+        down_(projection(c, name + ".c_proj", c.mlp_width, c.width, dtype, true)),
+        dropout_(name + ".dropout", c.residual_dropout) {}
+
+  Variable operator()(const Variable& x_BTC, const Context& context) const {
+    return dropout_(down_(activate(up_(x_BTC, context)), context), context);
+  }
+
+  void list(nn::ParameterList& parameters) const {
+    up_.list(parameters);
+    down_.list(parameters);
+  }
+
+ private:
+  Variable activate(const Variable& x) const {
+    switch (activation_) {
+      case Activation::gelu_tanh: return ops::gelu_tanh(x);
+      case Activation::gelu_erf: return ops::gelu_erf(x);
+      case Activation::relu: return ops::relu(x);
+    }
+    throw Error(ErrorCode::bug, "[gpt2] an activation without an op");
+  }
+
+  Activation activation_;
+  nn::Linear up_, down_;
+  nn::Dropout dropout_;
+};
+
+class Gpt2Block final : public nn::Module {
+ public:
+  Gpt2Block(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
+      : norm1_(name + ".ln_1", c.width, dtype, c.norm_eps),
+        attention_(c, name + ".attn", layer, dtype),
+        norm2_(name + ".ln_2", c.width, dtype, c.norm_eps),
+        mlp_(c, name + ".mlp", dtype) {}
+
+  Variable forward(const Variable& x_BTC, const Context& context) const override {
+    const Variable attended = ops::add(attention_(norm1_(x_BTC, context), context), x_BTC);
+    return ops::add(attended, mlp_(norm2_(attended, context), context));
+  }
+
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(norm1_, attention_, norm2_, mlp_); }
+
+ private:
+  nn::LayerNorm norm1_;
+  Gpt2Attention attention_;
+  nn::LayerNorm norm2_;
+  Gpt2Mlp mlp_;
+};
+
+}  // namespace
+
+nn::Sequential build_gpt2(const ModelConfig& c, DType dtype) {
+  nn::Sequential model;
+  auto embedding = std::make_unique<Gpt2Embedding>(c, dtype);
+  const nn::ParameterUse head = head_weight(c.tied_head, embedding->tokens(), c.initializer_range);
+  model.push(std::move(embedding));
+  for (i64 layer = 0; layer < c.layers; ++layer) {
+    model.push(std::make_unique<Gpt2Block>(c, "transformer.h." + std::to_string(layer), layer, dtype));
+  }
+  model.push(std::make_unique<LanguageModelHead<nn::LayerNorm>>(nn::LayerNorm("transformer.ln_f", c.width, dtype, c.norm_eps), head));
+  return model;
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,49 @@
+// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is the
+// head's own (use 0) or the token embedding (use 1). Legend: B = rows, T = positions, C = width, V = vocabulary.
+#pragma once
+#include "base/error.h"
+#include "nn/layers.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/shape.h"
+
+namespace spillway::models {
+
+template <class Norm>
+class LanguageModelHead final : public nn::Module {
+ public:
+  LanguageModelHead(Norm norm, nn::ParameterUse weight) : norm_(std::move(norm)), weight_(std::move(weight)) {}
+
+  nn::Variable forward(const nn::Variable& x_BTC, const nn::Context& context) const override {
+    const nn::Variable w = context.use(*weight_.parameter, weight_.use);
+    if (context.mode == nn::Mode::generate) return ops::linear(norm_(last(x_BTC, context), context), w, {}, ops::WeightLayout::out_in);
+    return ops::linear_cross_entropy(norm_(x_BTC, context), w, context.batch->targets_BT, context.loss_factor);
+  }
+
+  std::vector<nn::ParameterUse> parameters() const override {
+    nn::ParameterList list;
+    norm_.list(list);
+    list.push_back(weight_);
+    return list;
+  }
+
+ private:
+  // The one position asked for, before the norm, which looks at rows alone: [B, C].
+  static nn::Variable last(const nn::Variable& x_BTC, const nn::Context& context) {
+    const i64 t = context.logits_position;
+    require(t >= 0 && t < x_BTC.shape()[1], "[head] logits_position lies outside the sequence");
+    return ops::reshape(ops::slice(x_BTC, 1, t, t + 1), {x_BTC.shape()[0], x_BTC.shape()[2]});
+  }
+
+  Norm norm_;
+  nn::ParameterUse weight_;
+};
+
+/// The tied embedding in its second use, or a weight of its own.
+inline nn::ParameterUse head_weight(bool tied, const nn::Embedding& tokens, double std) {
+  const nn::Parameter& table = *tokens.weight();
+  if (tied) return {tokens.weight(), 1};
+  return {nn::make_parameter("lm_head.weight", table.shape, table.dtype, {nn::Initializer::Kind::normal, std}), 0};
+}
+
+}  // namespace spillway::models

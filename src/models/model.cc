@@ -1,0 +1,20 @@
+#include "models/model.h"
+
+#include "base/error.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+
+namespace spillway::models {
+
+nn::Sequential build(const ModelConfig& config, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::f64) {
+    throw Error(ErrorCode::usage, "[models] expected f32 or f64 parameters, got " + std::string(to_string(dtype)));
+  }
+  switch (config.family) {
+    case Family::gpt2: return build_gpt2(config, dtype);
+    case Family::llama: return build_llama(config, dtype);
+  }
+  throw Error(ErrorCode::bug, "[models] a family without a builder");
+}
+
+}  // namespace spillway::models

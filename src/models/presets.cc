@@ -1,0 +1,119 @@
+#include "models/presets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace spillway::models {
+namespace {
+
+constexpr std::array<std::string_view, 9> kBuilt{"gpt2-tiny", "gpt2-124m",  "gpt2-355m", "gpt2-774m", "gpt2-1.5b",
+                                                 "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b"};
+constexpr std::array<std::string_view, 5> kNotBuilt{"qwen3-0.6b", "cifar-net", "resnet20", "resnet18", "resnet50"};
+
+// Radford et al. 2019; the published vocabulary ends with <|endoftext|>, which begins and ends a text.
+ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
+  ModelConfig c;
+  c.family = Family::gpt2;
+  c.layers = layers;
+  c.width = width;
+  c.heads = c.kv_heads = heads;
+  c.head_dim = width / heads;
+  c.mlp_width = 4 * width;
+  c.positions = positions;
+  c.vocabulary = vocabulary;
+  if (vocabulary == 50257) {
+    c.begin_token = 50256;
+    c.end_tokens = {50256};
+  }
+  return c;
+}
+
+ModelConfig llama(i64 layers, i64 width, i64 heads, i64 kv_heads, i64 mlp_width) {
+  ModelConfig c;
+  c.family = Family::llama;
+  c.layers = layers;
+  c.width = width;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = width / heads;
+  c.mlp_width = mlp_width;
+  c.tied_head = false;
+  return c;
+}
+
+ModelConfig llama_tiny() {
+  ModelConfig c = llama(4, 128, 4, 2, 352);
+  c.positions = c.vocabulary = 256;
+  return c;
+}
+
+// Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
+ModelConfig llama3(i64 layers, i64 width, i64 heads, i64 mlp_width, double rope_factor) {
+  ModelConfig c = llama(layers, width, heads, 8, mlp_width);
+  c.positions = 131072;
+  c.vocabulary = 128256;
+  c.rope_theta = 500000;
+  c.rope_scaling = RopeScaling{rope_factor, 1, 4, 8192};
+  c.begin_token = 128000;
+  c.end_tokens = {128001};
+  return c;
+}
+
+ModelConfig llama3_1b() {
+  ModelConfig c = llama3(16, 2048, 32, 8192, 32);
+  c.tied_head = true;
+  return c;
+}
+
+// Levenshtein's.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row[b.size()];
+}
+
+bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
+
+[[noreturn]] void refuse(std::string_view name) {
+  if (among(kNotBuilt, name)) {
+    throw Error(ErrorCode::usage, fmt::format("[preset] `{}` is not built yet; expected one of {}", name, fmt::join(kBuilt, ", ")));
+  }
+  const auto nearest = *std::ranges::min_element(kBuilt, {}, [&](std::string_view known) { return edit_distance(known, name); });
+  throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? A model folder of that name is `./{}`",
+                                            fmt::join(kBuilt, ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
+}
+
+}  // namespace
+
+bool is_preset(std::string_view name) { return among(kBuilt, name) || among(kNotBuilt, name); }
+
+std::span<const std::string_view> preset_names() { return kBuilt; }
+
+ModelConfig preset(std::string_view name) {
+  if (name == "gpt2-tiny") return gpt2(4, 128, 4, 256, 256);
+  if (name == "gpt2-124m") return gpt2(12, 768, 12);
+  if (name == "gpt2-355m") return gpt2(24, 1024, 16);
+  if (name == "gpt2-774m") return gpt2(36, 1280, 20);
+  if (name == "gpt2-1.5b") return gpt2(48, 1600, 25);
+  if (name == "llama-tiny") return llama_tiny();
+  if (name == "llama3-1b") return llama3_1b();
+  if (name == "llama3-8b") return llama3(32, 4096, 32, 14336, 8);
+  if (name == "llama3-70b") return llama3(80, 8192, 64, 28672, 8);
+  refuse(name.substr(0, 60));
+}
+
+}  // namespace spillway::models

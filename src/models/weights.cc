@@ -1,0 +1,109 @@
+#include "models/weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+
+namespace spillway::models {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Tensors that old and new checkpoints carry beside the parameters: constants that the code knows.
+bool is_known_buffer(const std::string& name) {
+  for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+// The base model's name: without the part up to the first dot.
+std::string bare(const std::string& parameter) { return parameter.substr(parameter.find('.') + 1); }
+
+// Only the wrapped model's parameters have a bare form: "lm_head.weight" bare would be "weight".
+bool has_bare_form(const std::string& parameter) { return parameter.starts_with("transformer.") || parameter.starts_with("model."); }
+
+std::string first_five(const Names& names) {
+  const size_t shown = std::min<size_t>(5, names.size());
+  const std::string rest = names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest);
+}
+
+void refuse_if_any(const std::filesystem::path& folder, const char* what, const Names& names, const char* cure) {
+  if (names.empty()) return;
+  throw Error(ErrorCode::data, fmt::format("[weights] {}: {}: {}; {}", folder.string(), what, first_five(names), cure));
+}
+
+void require_range(const nn::Parameter& parameter, i64 begin, std::span<double> out) {
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= parameter.elems(), "[weights] the range leaves the parameter");
+}
+
+template <class T>
+void fill_as(const nn::Parameter& parameter, const WeightSource& source) {
+  std::array<double, 4096> piece;
+  const std::span<T> values = parameter.value().span<T>();
+  for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
+    const std::span<double> read = std::span(piece).first(std::min(piece.size(), values.size() - begin));
+    source.read(parameter, static_cast<i64>(begin), read);
+    std::ranges::transform(read, values.begin() + static_cast<std::ptrdiff_t>(begin), [](double x) { return static_cast<T>(x); });
+  }
+}
+
+}  // namespace
+
+void ScratchWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
+  nn::initial_values(parameter, seed_, begin, out);
+}
+
+FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder) : tensors_(folder) {
+  Names missing, wrong;
+  std::set<std::string> left_over;
+  for (std::string& name : tensors_.names()) left_over.insert(std::move(name));
+  bool tied = true;
+  for (const auto& parameter : model.parameters) {
+    const std::string& name = parameter->name;
+    tied = tied && name != "lm_head.weight";
+    const std::string found = left_over.contains(name) || !has_bare_form(name) ? name : bare(name);
+    if (left_over.erase(found) == 0) {
+      missing.push_back(name);
+      continue;
+    }
+    const data::TensorInfo& tensor = *tensors_.find(found);
+    if (!(tensor.shape == parameter->shape)) {
+      wrong.push_back(fmt::format("{} (expected {}, got {})", name, to_string(parameter->shape), to_string(tensor.shape)));
+    } else if (!is_floating(tensor.dtype)) {
+      wrong.push_back(fmt::format("{} (expected floating numbers, got {})", name, to_string(tensor.dtype)));
+    }
+    names_.emplace(name, found);
+  }
+  if (tied) left_over.erase("lm_head.weight");
+  std::erase_if(left_over, is_known_buffer);
+  refuse_if_any(folder, "these parameters of the model that config.json describes are missing", missing, "the folder's files do not belong together");
+  refuse_if_any(folder, "these tensors do not fit config.json", wrong, "the folder's files do not belong together");
+  refuse_if_any(folder, "these tensors belong to no parameter of the model that config.json describes", Names(left_over.begin(), left_over.end()),
+                "a kind of model that is not built here?");
+}
+
+void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
+  require_range(parameter, begin, out);
+  const auto name = names_.find(parameter.name);
+  require(name != names_.end(), "[weights] a parameter of another model");
+  tensors_.read(name->second, begin, out);
+}
+
+void fill(const nn::Sequential& model, const WeightSource& source) {
+  for (const auto& parameter : model.parameters) {
+    if (parameter->dtype == DType::f64) {
+      fill_as<double>(*parameter, source);
+    } else {
+      fill_as<float>(*parameter, source);
+    }
+  }
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,47 @@
+// Where a model's first weights come from, tile by tile: a Hugging Face folder, or the initialisers. Never a whole tensor in memory. Read by
+// the trainer, which puts each range where its plan says, and by the eager way through fill(). Thread-safe after construction.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "nn/module.h"
+
+namespace spillway::models {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
+  virtual void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const = 0;
+};
+
+/// New weights: initial_values of the seed.
+class ScratchWeights final : public WeightSource {
+ public:
+  explicit ScratchWeights(u64 seed) : seed_(seed) {}
+  void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+
+ private:
+  u64 seed_;
+};
+
+/// The folder's safetensors. Names are those save_pretrained writes; the base model's, which lack the first part ("transformer.",
+/// "model."), are taken too. Not read: GPT-2's mask buffers, Llama's rotary buffers, and lm_head.weight of a tied head.
+class FolderWeights final : public WeightSource {
+ public:
+  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, or when a tensor is left over.
+  FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
+  void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+
+ private:
+  data::SafetensorsFolder tensors_;
+  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder
+};
+
+/// Writes the source's values into every parameter of the model; all must be resident (nn::EagerParameters).
+void fill(const nn::Sequential& model, const WeightSource& source);
+
+}  // namespace spillway::models

@@ -1,0 +1,87 @@
+#include "nn/eager.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "kernels/accumulate.h"
+
+namespace spillway::nn {
+namespace {
+
+template <class T>
+void draw_as(const Parameter& parameter, u64 seed) {
+  std::array<double, 4096> piece;
+  const std::span<T> values = parameter.value().span<T>();
+  for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
+    const size_t count = std::min(piece.size(), values.size() - begin);
+    initial_values(parameter, seed, static_cast<i64>(begin), std::span(piece).first(count));
+    for (size_t i = 0; i < count; ++i) values[begin + i] = static_cast<T>(piece[i]);
+  }
+}
+
+}  // namespace
+
+EagerParameters::EagerParameters(const Sequential& model) : model_(model) {
+  for (const auto& parameter : model.parameters) require(!parameter->storage->resident(), "[eager] a parameter already has memory");
+  for (const auto& parameter : model.parameters) memory_.push_back(zeros(parameter->shape, parameter->dtype, "weights"));
+  for (const auto& parameter : model.parameters) parameter->storage->fill(memory_[parameter->id].raw());
+}
+
+EagerParameters::~EagerParameters() {
+  for (const auto& parameter : model_.parameters) parameter->storage->drop();
+}
+
+void EagerParameters::draw(u64 seed) {
+  for (const auto& parameter : model_.parameters) {
+    if (parameter->dtype == DType::f64) {
+      draw_as<double>(*parameter, seed);
+    } else {
+      draw_as<float>(*parameter, seed);
+    }
+  }
+}
+
+Tensor EagerParameters::gradient(u32 parameter, u8 use) const {
+  const auto entry = gradients_.find({parameter, use});
+  return entry == gradients_.end() ? Tensor() : entry->second;
+}
+
+Tensor EagerParameters::gradient(u32 parameter) const {
+  Tensor sum;
+  bool own = false;  // a gradient kept for one use is never written here
+  for (auto entry = gradients_.lower_bound({parameter, 0}); entry != gradients_.end() && entry->first.first == parameter; ++entry) {
+    if (!sum.defined()) {
+      sum = entry->second;
+      continue;
+    }
+    const Tensor out = own ? sum : empty(sum.shape(), sum.dtype(), "gradient");
+    kernels::add(sum, entry->second, out);
+    sum = out;
+    own = true;
+  }
+  return sum;
+}
+
+void EagerParameters::forget() { gradients_.clear(); }
+
+Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
+  Tensor& target = unfinished_[{parameter, use}];
+  require(!target.defined(), "[eager] a gradient was asked for twice before it was done");
+  target = empty(shape, dtype, "gradient");
+  return target;
+}
+
+void EagerParameters::done(u32 parameter, u8 use) {
+  auto node = unfinished_.extract({parameter, use});
+  require(!node.empty(), "[eager] a gradient is done that was never asked for");
+  const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());
+  if (!first) kernels::accumulate(kept->second, node.mapped());
+}
+
+Variable run(const Sequential& model, const Context& context) {
+  Variable x;
+  for (const auto& block : model.blocks) x = block->forward(x, context);
+  return x;
+}
+
+}  // namespace spillway::nn

@@ -1,0 +1,87 @@
+// Small layers that blocks are made of: each holds its parameters, lists them in the order it reads them, and computes through ops/. Not
+// Modules themselves. Names are Hugging Face's: `name` is the layer's, the parameter adds ".weight" or ".bias". Immutable: thread-safe.
+// Legend: V = rows of a table, C = channels, I = inputs, O = outputs.
+#pragma once
+#include "nn/module.h"
+#include "ops/linear.h"
+
+namespace spillway::nn {
+
+using ParameterList = std::vector<ParameterUse>;
+
+/// What the layers list, in order: a block's parameters().
+template <class... Layers>
+ParameterList listed(const Layers&... layers) {
+  ParameterList parameters;
+  (layers.list(parameters), ...);
+  return parameters;
+}
+
+/// y[..., O] = x[..., I] w (+ b).
+class Linear {
+ public:
+  struct Options {
+    bool bias = true;  // starts at zero
+    ops::WeightLayout layout = ops::WeightLayout::out_in;
+    double std = 0.02;  // of the initial weights
+  };
+  Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
+  Variable operator()(const Variable& x, const Context& context) const;
+  void list(ParameterList& parameters) const;
+
+ private:
+  std::shared_ptr<Parameter> weight_, bias_;  // bias_ null: none
+  ops::WeightLayout layout_;
+};
+
+/// ids -> rows of weight[V, C]. Its weight may be shared with a head, whose use is then 1.
+class Embedding {
+ public:
+  Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std);
+  Variable operator()(const Tensor& ids_BT, const Context& context) const;
+  void list(ParameterList& parameters) const;
+  const std::shared_ptr<Parameter>& weight() const { return weight_; }
+
+ private:
+  std::shared_ptr<Parameter> weight_;
+};
+
+/// Over the last axis, with gain and bias.
+class LayerNorm {
+ public:
+  LayerNorm(const std::string& name, i64 channels, DType dtype, double eps);
+  Variable operator()(const Variable& x, const Context& context) const;
+  void list(ParameterList& parameters) const;
+
+ private:
+  std::shared_ptr<Parameter> weight_, bias_;
+  double eps_;
+};
+
+/// Over the last axis, with gain.
+class RmsNorm {
+ public:
+  RmsNorm(const std::string& name, i64 channels, DType dtype, double eps);
+  Variable operator()(const Variable& x, const Context& context) const;
+  void list(ParameterList& parameters) const;
+
+ private:
+  std::shared_ptr<Parameter> weight_;
+  double eps_;
+};
+
+/// Drops a share of x[B, ...] in Mode::train; x itself otherwise. `name` tells its mask from those of other places.
+class Dropout {
+ public:
+  Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
+  Variable operator()(const Variable& x, const Context& context) const;
+  /// The share in force: 0 but in Mode::train.
+  double share(const Context& context) const { return context.mode == Mode::train ? share_ : 0; }
+  RandomKey key(const Context& context) const { return context.random.derive("dropout").derive(name_); }
+
+ private:
+  std::string name_;
+  double share_;
+};
+
+}  // namespace spillway::nn

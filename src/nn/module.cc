@@ -1,0 +1,72 @@
+#include "nn/module.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace spillway::nn {
+namespace {
+
+[[noreturn]] void refuse(const Parameter& parameter, const std::string& what) {
+  throw Error(ErrorCode::bug, "[sequential] parameter " + parameter.name + ": " + what);
+}
+
+// Either a parameter of the model itself, or a new one whose name is free.
+bool is_known(const Sequential& model, const std::shared_ptr<Parameter>& parameter) {
+  for (const auto& known : model.parameters) {
+    if (known == parameter) return true;
+    if (known->name == parameter->name) refuse(*parameter, "expected a name of its own, got that of another parameter");
+  }
+  return false;
+}
+
+int listed(const std::vector<ParameterUse>& list, const Parameter* parameter) {
+  return static_cast<int>(std::ranges::count(list, parameter, [](const ParameterUse& entry) { return entry.parameter.get(); }));
+}
+
+}  // namespace
+
+Variable Context::use(const Parameter& parameter, u8 use) const {
+  return tape ? tape->parameter(parameter.value(), parameter.id, use) : Variable(parameter.value());
+}
+
+void Sequential::push(std::unique_ptr<Module> block) {
+  require(block != nullptr, "[sequential] expected a block, got a null pointer");
+  const std::vector<ParameterUse> uses_here = block->parameters();
+  std::vector<std::shared_ptr<Parameter>> fresh;
+  for (const ParameterUse& entry : uses_here) {
+    require(entry.parameter != nullptr, "[sequential] expected a parameter, got a null pointer");
+    const Parameter& parameter = *entry.parameter;
+    if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected once in its block, got it twice");
+    const bool known = is_known(*this, entry.parameter);
+    const int expected = known ? uses(parameter.id) : 0;
+    if (entry.use != expected) {
+      refuse(parameter, "expected use " + std::to_string(expected) + " (uses count up in block order), got " + std::to_string(entry.use));
+    }
+    if (known) continue;
+    for (const auto& other : fresh) {
+      if (other->name == parameter.name) refuse(parameter, "expected a name of its own, got that of another parameter of the block");
+    }
+    fresh.push_back(entry.parameter);
+  }
+  for (auto& parameter : fresh) {
+    parameter->id = static_cast<u32>(parameters.size());
+    parameters.push_back(std::move(parameter));
+  }
+  blocks.push_back(std::move(block));
+}
+
+int Sequential::uses(u32 parameter) const {
+  const Parameter* wanted = parameters.at(parameter).get();
+  int count = 0;
+  for (const auto& block : blocks) count += listed(block->parameters(), wanted);
+  return count;
+}
+
+i64 Sequential::parameter_elems() const {
+  i64 elems = 0;
+  for (const auto& parameter : parameters) elems += parameter->elems();
+  return elems;
+}
+
+}  // namespace spillway::nn

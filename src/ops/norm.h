@@ -1,0 +1,15 @@
+// Normalisation over the last axis. Statistics in the dtype of x (PyTorch's formulas); parameter gradients are sums over rows in a fixed
+// partition that depends on the shape alone. Saves x and the row statistics, never the normalised values.
+#pragma once
+#include "autograd/tape.h"
+
+namespace spillway::ops {
+
+using autograd::Variable;
+
+/// (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance; x[..., C], gamma[C], beta[C].
+Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps);
+/// x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, arXiv:1910.07467).
+Variable rms_norm(const Variable& x, const Variable& gamma, double eps);
+
+}  // namespace spillway::ops

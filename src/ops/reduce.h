@@ -1,0 +1,16 @@
+// Sums and means, f32 and f64. Partition and order of every sum are functions of the shape alone (fp64 partial sums for f32 too).
+#pragma once
+#include "autograd/tape.h"
+
+namespace spillway::ops {
+
+using autograd::Variable;
+
+/// Over all elements: a scalar (rank 0).
+Variable sum(const Variable& x);
+Variable mean(const Variable& x);
+/// Over one axis; `keep` leaves it with extent 1.
+Variable sum(const Variable& x, int axis, bool keep);
+Variable mean(const Variable& x, int axis, bool keep);
+
+}  // namespace spillway::ops

@@ -1,0 +1,14 @@
+// Rotary position embedding of the rotate-half kind (Su et al., arXiv:2104.09864; Llama's pairing). Legend: B rows, T positions, H heads,
+// D head width.
+#pragma once
+#include "autograd/tape.h"
+
+namespace spillway::ops {
+
+using autograd::Variable;
+
+/// Turns the pairs (i, i + D/2) of x[B, T, H, D] by positions_BT[b, t] * inverse_frequencies[i] and multiplies by attention_scaling.
+/// For f32 the angle is fp32(position) * fp32(frequency), as transformers computes it; for f64 it is fp64.
+Variable rope(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies, double attention_scaling = 1);
+
+}  // namespace spillway::ops

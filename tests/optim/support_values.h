@@ -1,0 +1,76 @@
+// Inputs that provoke differences between instruction sets, and equality to the bit.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "base/types.h"
+#include "optim/isa.h"
+
+namespace spillway::test {
+
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
+
+/// Equal to the bit, signed zeros too; any NaN equals any NaN.
+template <class T>
+bool same(T a, T b) {
+  return std::bit_cast<Bits<T>>(a) == std::bit_cast<Bits<T>>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!same(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+enum class Values { ordinary, tiny, huge, any };  // tiny: denormals and their neighbours; any: all bit patterns, NaN and infinity too
+
+template <class T>
+T draw(Values kind, std::mt19937_64& random) {
+  using Limits = std::numeric_limits<T>;
+  const T x = std::normal_distribution<T>()(random);
+  switch (kind) {
+    case Values::ordinary:
+      return x;
+    case Values::tiny:
+      return random() % 8 == 0 ? std::copysign(T(0), x) : x * Limits::min() * (random() % 2 ? T(1) / 1024 : T(4));
+    case Values::huge:
+      return x * std::sqrt(Limits::max()) * (random() % 2 ? std::sqrt(Limits::max()) / 8 : T(1));
+    case Values::any:
+      break;
+  }
+  return std::bit_cast<T>(static_cast<Bits<T>>(random()));
+}
+
+template <class T>
+std::vector<T> draw(size_t n, Values kind, std::mt19937_64& random) {
+  std::vector<T> values(n);
+  for (T& value : values) value = draw<T>(kind, random);
+  return values;
+}
+
+constexpr Values kAllValues[] = {Values::ordinary, Values::tiny, Values::huge, Values::any};
+
+/// A fast path against the scalar one; a path this CPU lacks is a skip.
+class FastPath : public testing::TestWithParam<optim::Isa> {
+ protected:
+  void SetUp() override {
+    for (optim::Isa isa : optim::available_isas()) {
+      if (isa == GetParam()) return;
+    }
+    GTEST_SKIP() << "this CPU lacks " << optim::to_string(GetParam());
+  }
+};
+
+inline std::string isa_name(const testing::TestParamInfo<optim::Isa>& info) { return optim::to_string(info.param); }
+
+}  // namespace spillway::test
