@@ -144,6 +144,26 @@ std::error_code remove_folder(const fs::path& folder) {
   return error;
 }
 
+// True when it was not there.
+bool make_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0700) == 0) return true;
+  if (errno != EEXIST) fail(folder, "mkdir", errno);
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(folder, error).type();
+  if (type == fs::file_type::directory || type == fs::file_type::not_found) return false;
+  throw Error(ErrorCode::usage, "[run folder] " + folder.string() + " is there and no folder: remove it or give --nvme another path");
+}
+
+// A folder whose owner cannot be written (a full disk) does not stay behind.
+void sign(int lock, const fs::path& folder, const std::string& run_id, bool made) {
+  try {
+    write_owner(lock, folder / kOwnerFile, run_id);
+  } catch (...) {
+    if (made) remove_folder(folder);
+    throw;
+  }
+}
+
 i64 bytes_on_drive(const fs::path& folder) {
   i64 bytes = 0;
   std::error_code error;
@@ -178,21 +198,10 @@ std::optional<Orphan> look_at(const fs::path& folder) {
 RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_(fs::absolute(scratch) / (std::string(kPrefix) + run_id)) {
   check_id(run_id);
   for (;;) {
-    const bool made = ::mkdir(path_.c_str(), 0700) == 0;
-    if (!made && errno != EEXIST) fail(path_, "mkdir", errno);
-    if (!is_folder(path_)) {
-      std::error_code error;
-      if (fs::symlink_status(path_, error).type() == fs::file_type::not_found) continue;  // somebody removed it meanwhile
-      throw Error(ErrorCode::usage, "[run folder] " + path_.string() + " is there and no folder: remove it or give --nvme another path");
-    }
+    const bool made = make_folder(path_);
     std::optional<Descriptor> lock = lock_folder(path_);
-    if (!lock) continue;
-    try {
-      write_owner(lock->get(), path_ / kOwnerFile, run_id);
-    } catch (...) {
-      if (made) remove_folder(path_);
-      throw;
-    }
+    if (!lock) continue;  // somebody removed it meanwhile
+    sign(lock->get(), path_, run_id, made);
     lock_ = lock->release();
     taken_over_ = !made;
     return;

@@ -1,5 +1,4 @@
-// See norm_paths.h. 64 fp64 lanes are all sixteen registers, so they go in two halves over blocks that stay in the first-level cache: a
-// lane's chain of additions is the same.
+// See norm_paths.h. The 64 fp64 lanes are all sixteen registers; the one or two that are spilled cost less than a second pass over the row.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -10,15 +9,14 @@
 namespace spillway::optim {
 namespace {
 
-constexpr i64 kBlockRows = 16;  // 4 KiB of float
-constexpr int kVectors = 8;     // half of the lanes
-constexpr i64 kWidth = 4, kHalf = kVectors * kWidth;
+constexpr int kVectors = 16;
+constexpr i64 kWidth = 4;
 
 SPILLWAY_AVX2 inline __m256d widen(const float* at) { return _mm256_cvtps_pd(_mm_loadu_ps(at)); }
 SPILLWAY_AVX2 inline __m256d widen(const double* at) { return _mm256_loadu_pd(at); }
 
 template <class T>
-SPILLWAY_AVX2 void add_half(const T* at, i64 rows, double* lanes) {
+SPILLWAY_AVX2 void add_rows(const T* at, i64 rows, double* lanes) {
   __m256d sum[kVectors];
   for (int k = 0; k < kVectors; ++k) sum[k] = _mm256_loadu_pd(lanes + k * kWidth);
   for (i64 row = 0; row < rows; ++row, at += kNormLanes) {
@@ -28,16 +26,6 @@ SPILLWAY_AVX2 void add_half(const T* at, i64 rows, double* lanes) {
     }
   }
   for (int k = 0; k < kVectors; ++k) _mm256_storeu_pd(lanes + k * kWidth, sum[k]);
-}
-
-template <class T>
-SPILLWAY_AVX2 void add_rows(const T* tile, i64 rows, double* lanes) {
-  for (i64 row = 0; row < rows; row += kBlockRows) {
-    const T* at = tile + row * kNormLanes;
-    const i64 block = rows - row < kBlockRows ? rows - row : kBlockRows;
-    add_half(at, block, lanes);
-    add_half(at + kHalf, block, lanes + kHalf);
-  }
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ step() {
   mkdir -p "$(dirname "$log")"
   : >"$log"
   printf '%s\n' "== $what"
-  while sleep 20; do printf '   %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | cut -c1-110)"; done &
+  while sleep 20 >/dev/null 2>&1; do printf '   %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | cut -c1-110)"; done &
   heartbeat=$!
   "$@" >"$log" 2>&1 || status=$?
   kill "$heartbeat" 2>/dev/null

@@ -94,7 +94,7 @@ struct TrainConfig : ResourceConfig {
   std::optional<i64> steps;                                           // at most one of steps and epochs; neither: 1 epoch
   std::optional<double> epochs;
 
-  std::string optimizer = "adamw";
+  std::string augment = "none", optimizer = "adamw";
   std::optional<double> learning_rate;  // empty: 3e-4, 2e-5 when weights are loaded
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
   bool decay_all = false;

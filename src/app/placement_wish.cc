@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "app/text.h"
 #include "base/units.h"

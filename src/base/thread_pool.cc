@@ -95,10 +95,7 @@ int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()
 
 void ThreadPool::run(i64 count, const std::function<void(i64, int)>& task) {
   State& s = *state_;
-  if (count <= 1 || s.workers.empty() || s.taken.exchange(true)) {
-    for (i64 i = 0; i < count; ++i) task(i, 0);
-    return;
-  }
+  if (count <= 1 || s.workers.empty() || s.taken.exchange(true)) return run_in_place(count, task);
   {
     std::lock_guard lock(s.mutex);
     s.task = &task;
@@ -117,6 +114,18 @@ void ThreadPool::run(i64 count, const std::function<void(i64, int)>& task) {
   }
   const std::exception_ptr error = std::exchange(s.error, nullptr);
   s.taken = false;
+  if (error) std::rethrow_exception(error);
+}
+
+void ThreadPool::run_in_place(i64 count, const std::function<void(i64, int)>& task) {
+  std::exception_ptr error;
+  for (i64 i = 0; i < count; ++i) {
+    try {
+      task(i, 0);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
   if (error) std::rethrow_exception(error);
 }
 

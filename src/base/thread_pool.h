@@ -23,6 +23,9 @@ class ThreadPool {
   /// by a task is rethrown here after the others have finished. A run() inside a task, or from a second caller, runs serially in place.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task);
 
+  /// The same without other threads: each task in order on thread 0, the first exception rethrown after the last.
+  static void run_in_place(i64 count, const std::function<void(i64 task, int thread)>& task);
+
   /// Cuts [0, n) into pieces of `grain` (the last may be short) and calls body(begin, end) for each.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body);
 

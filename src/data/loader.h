@@ -4,7 +4,7 @@
 // data-parallel rank r of R is window q + (k·R + r)·B + b through the order, which wraps at the end. `shuffled`: a seeded permutation per
 // epoch (base/random.h), a batch may straddle epochs.
 #pragma once
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace spillway::data {
 
-/// Tokens by position, from a mapped file: any length, no copy in RAM. Thread-safe.
+/// Tokens by position, read from the file as they are asked for: any length, no copy in RAM. Thread-safe.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -35,7 +35,7 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   bool shuffled = true;
   u64 seed = 1337;
-  double validation_fraction = 0;
+  double validation_fraction = 0;  // at least one window of each source that has two; 1: every window is held out (validation data)
 };
 
 class Loader {
@@ -48,8 +48,8 @@ class Loader {
   i64 windows_per_step() const;
   /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
   StepBatch step(i64 cursor) const;
-  /// Validation micro-batch `i` of validation_micro_batches(), in window order; the rows after the last window are padded with ignored
-  /// targets.
+  /// Validation micro-batch `i` of validation_micro_batches() of this rank: row b is held-out window (i·R + r)·B + b; rows after the last
+  /// window are padded with ignored targets, so that all ranks have equally many.
   MicroBatch validation(i64 i) const;
   i64 validation_micro_batches() const;
 
@@ -58,7 +58,10 @@ class Loader {
     size_t source;
     i64 first_window, windows;
   };
-  MicroBatch rows(const std::vector<i64>& windows, bool held_out, i64 first_sample) const;
+  static constexpr i64 kNoWindow = -1;
+  i64 window_at(i64 at) const;
+  MicroBatch make_micro_batch(i64 first_sample, const std::vector<Range>& ranges, const std::function<i64(i64 row)>& window_of_row) const;
+  void fill_row(i64 window, const std::vector<Range>& ranges, std::span<i32> tokens_T, std::span<i32> targets_T) const;
   const std::vector<std::unique_ptr<TokenSource>>& sources_;
   LoaderOptions options_;
   std::vector<Range> training_, held_out_;

@@ -12,7 +12,8 @@ std::string describe(cudaError_t status) {
 }
 
 std::string problem_of_count(cudaError_t status) {
-  if (status == cudaErrorInsufficientDriver) return "no NVIDIA driver is loaded, or it is older than this build's CUDA: " + describe(status);
+  if (status == cudaErrorInsufficientDriver)
+    return "no NVIDIA driver is loaded, or it is older than this build's CUDA: " + describe(status);
   if (status == cudaErrorNoDevice) return "no GPU is visible (look at CUDA_VISIBLE_DEVICES): " + describe(status);
   return "the CUDA runtime cannot count GPUs: " + describe(status);
 }

@@ -47,12 +47,13 @@ MemoryPool::~MemoryPool() {
 
 Allocation MemoryPool::allocate(i64 bytes, const char* what) {
   require(bytes >= 0, "[memory pool] negative size");
-  const i64 mapped = round_up(bytes, kPage);
+  const i64 mapped = bytes > kUnlimited - 2 * kHugePage ? kUnlimited - 2 * kHugePage : round_up(bytes, kPage);
   if (mapped == 0) return Allocation(this, nullptr, 0, 0);
   std::lock_guard lock(mutex_);
   if (mapped > budget_bytes_ - used_bytes_) {
-    throw Error(ErrorCode::refused, fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are held:\n{}{}", name_, what,
-                                                format_bytes(mapped), format_bytes(used_bytes_), format_bytes(budget_bytes_), table(), help_));
+    throw Error(ErrorCode::refused,
+                fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are held:\n{}{}", name_, what, format_bytes(mapped),
+                            format_bytes(used_bytes_), format_bytes(budget_bytes_), table_locked(), help_));
   }
   std::byte* data = mapped >= kHugePage ? map_huge(mapped) : map_pages(mapped);
   if (!data) {
@@ -86,6 +87,11 @@ i64 MemoryPool::peak_bytes() const {
 }
 
 std::string MemoryPool::table() const {
+  std::lock_guard lock(mutex_);
+  return table_locked();
+}
+
+std::string MemoryPool::table_locked() const {
   std::map<std::string, i64> by_use;
   for (auto& [data, entry] : held_) by_use[entry.first] += entry.second;
   std::vector<std::pair<i64, std::string>> rows;

@@ -34,6 +34,7 @@ class MemoryPool final : public Allocator {
 
  private:
   void release(std::byte* data, i64 offset, i64 bytes) noexcept override;
+  std::string table_locked() const;
 
   const std::string name_, help_;
   const i64 budget_bytes_;

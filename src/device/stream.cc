@@ -11,7 +11,7 @@ thread_local const Stream* in_force = nullptr;
 
 void Stream::run(i64 count, const std::function<void(i64, int)>& task) const {
   if (threads) return threads->run(count, task);
-  for (i64 i = 0; i < count; ++i) task(i, 0);
+  ThreadPool::run_in_place(count, task);
 }
 
 void Stream::for_ranges(i64 n, i64 grain, const std::function<void(i64, i64)>& body) const {

@@ -139,10 +139,12 @@ Rope parse_rope(const ConfigObject& parent, const char* key) {
   if (!value.is_object()) parent.complain(key, "an object");
   const ConfigObject object(value, parent.file(), std::string(key) + ".");
   const std::string type = object.text(object.has("rope_type") ? "rope_type" : "type", "default");
-  if (type != "default" && type != "llama3") object.complain(object.has("rope_type") ? "rope_type" : "type", "default or llama3: no other kind is built");
+  if (type != "default" && type != "llama3")
+    object.complain(object.has("rope_type") ? "rope_type" : "type", "default or llama3: no other kind is built");
   for (const auto& [name, entry] : value.items()) {
     const bool common = name == "rope_type" || name == "type" || name == "rope_theta" || (name == "partial_rotary_factor" && entry == 1.0);
-    const bool scaling = name == "factor" || name == "low_freq_factor" || name == "high_freq_factor" || name == "original_max_position_embeddings";
+    const bool scaling =
+        name == "factor" || name == "low_freq_factor" || name == "high_freq_factor" || name == "original_max_position_embeddings";
     if (!entry.is_null() && !common && !(scaling && type == "llama3")) object.complain(name, "no such key with rope_type " + type);
   }
   return {theta_of(object), type == "llama3" ? std::optional(parse_llama3_scaling(object)) : std::nullopt};
@@ -174,7 +176,8 @@ ModelConfig parse_llama(const ConfigObject& object) {
   config.kv_heads = object.whole("num_key_value_heads", 1, config.heads, config.heads);
   require_divisible(object, "num_attention_heads", config.heads, "num_key_value_heads", config.kv_heads);
   config.head_dim = object.whole("head_dim", 2, kMaxWidth, config.width / config.heads);
-  if (config.head_dim % 2 != 0) object.complain("head_dim", fmt::format("an even head width (it is {}): rotary positions turn pairs", config.head_dim));
+  if (config.head_dim % 2 != 0)
+    object.complain("head_dim", fmt::format("an even head width (it is {}): rotary positions turn pairs", config.head_dim));
   config.mlp_width = object.whole("intermediate_size", 1, kMaxMlpWidth);
   config.positions = object.whole("max_position_embeddings", 1, kMaxPositions);
   config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary);
@@ -213,10 +216,12 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   if (error) {
-    throw Error(ErrorCode::data, fmt::format("[config] {}: expected a Hugging Face model folder with a config.json, got: {}", path.string(), error.message()));
+    throw Error(ErrorCode::data, fmt::format("[config] {}: expected a Hugging Face model folder with a config.json, got: {}", path.string(),
+                                             error.message()));
   }
   if (bytes > static_cast<u64>(kMaxConfigBytes)) {
-    throw Error(ErrorCode::data, fmt::format("[config] {}: expected at most 16 MiB, got {} bytes: this is no config.json", path.string(), bytes));
+    throw Error(ErrorCode::data,
+                fmt::format("[config] {}: expected at most 16 MiB, got {} bytes: this is no config.json", path.string(), bytes));
   }
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});

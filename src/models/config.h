@@ -1,6 +1,6 @@
-// What a Hugging Face config.json says about a model, checked. Read by the command line, the planner and models::build; written beside exported
-// weights so that any tool loads them. A value: thread-safe. A config.json is an untrusted input: every key is checked for type and
-// range, and a feature that would change the numbers but is not built here is refused by its name, never ignored.
+// What a Hugging Face config.json says about a model, checked. Read by the command line, the planner and models::build; written beside
+// exported weights so that any tool loads them. A value: thread-safe. A config.json is an untrusted input: every key is checked for type
+// and range, and a feature that would change the numbers but is not built here is refused by its name, never ignored.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -39,7 +39,7 @@ struct ModelConfig {
 
   // GPT-2 only
   Activation activation = Activation::gelu_tanh;
-  bool scale_attention = true;           // scores times 1/sqrt(head_dim)
+  bool scale_attention = true;            // scores times 1/sqrt(head_dim)
   bool scale_attention_by_layer = false;  // and times 1/(layer + 1)
 
   // Llama only

@@ -17,19 +17,27 @@ json end_tokens(const std::vector<i64>& tokens) {
 
 const char* torch_name(DType t) {
   switch (t) {
-    case DType::f32: return "float32";
-    case DType::f64: return "float64";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: throw Error(ErrorCode::bug, "[config] expected a floating type for the weights, got " + std::string(to_string(t)));
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    default:
+      throw Error(ErrorCode::bug, "[config] expected a floating type for the weights, got " + std::string(to_string(t)));
   }
 }
 
 const char* activation_name(Activation activation) {
   switch (activation) {
-    case Activation::gelu_tanh: return "gelu_new";
-    case Activation::gelu_erf: return "gelu";
-    case Activation::relu: return "relu";
+    case Activation::gelu_tanh:
+      return "gelu_new";
+    case Activation::gelu_erf:
+      return "gelu";
+    case Activation::relu:
+      return "relu";
   }
   return "?";
 }

@@ -95,9 +95,12 @@ class Gpt2Mlp {
  private:
   Variable activate(const Variable& x) const {
     switch (activation_) {
-      case Activation::gelu_tanh: return ops::gelu_tanh(x);
-      case Activation::gelu_erf: return ops::gelu_erf(x);
-      case Activation::relu: return ops::relu(x);
+      case Activation::gelu_tanh:
+        return ops::gelu_tanh(x);
+      case Activation::gelu_erf:
+        return ops::gelu_erf(x);
+      case Activation::relu:
+        return ops::relu(x);
     }
     throw Error(ErrorCode::bug, "[gpt2] an activation without an op");
   }

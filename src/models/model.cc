@@ -11,8 +11,10 @@ nn::Sequential build(const ModelConfig& config, DType dtype) {
     throw Error(ErrorCode::usage, "[models] expected f32 or f64 parameters, got " + std::string(to_string(dtype)));
   }
   switch (config.family) {
-    case Family::gpt2: return build_gpt2(config, dtype);
-    case Family::llama: return build_llama(config, dtype);
+    case Family::gpt2:
+      return build_gpt2(config, dtype);
+    case Family::llama:
+      return build_llama(config, dtype);
   }
   throw Error(ErrorCode::bug, "[models] a family without a builder");
 }

@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace spillway::models {
 namespace {
 
-constexpr std::array<std::string_view, 9> kBuilt{"gpt2-tiny", "gpt2-124m",  "gpt2-355m", "gpt2-774m", "gpt2-1.5b",
+constexpr std::array<std::string_view, 9> kBuilt{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b",
                                                  "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b"};
 constexpr std::array<std::string_view, 5> kNotBuilt{"qwen3-0.6b", "cifar-net", "resnet20", "resnet18", "resnet50"};
 

@@ -83,10 +83,11 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
   }
   if (tied) left_over.erase("lm_head.weight");
   std::erase_if(left_over, is_known_buffer);
-  refuse_if_any(folder, "these parameters of the model that config.json describes are missing", missing, "the folder's files do not belong together");
+  refuse_if_any(folder, "these parameters of the model that config.json describes are missing", missing,
+                "the folder's files do not belong together");
   refuse_if_any(folder, "these tensors do not fit config.json", wrong, "the folder's files do not belong together");
-  refuse_if_any(folder, "these tensors belong to no parameter of the model that config.json describes", Names(left_over.begin(), left_over.end()),
-                "a kind of model that is not built here?");
+  refuse_if_any(folder, "these tensors belong to no parameter of the model that config.json describes",
+                Names(left_over.begin(), left_over.end()), "a kind of model that is not built here?");
 }
 
 void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
@@ -95,6 +96,8 @@ void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<do
   require(name != names_.end(), "[weights] a parameter of another model");
   tensors_.read(name->second, begin, out);
 }
+
+DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->dtype; }
 
 void fill(const nn::Sequential& model, const WeightSource& source) {
   for (const auto& parameter : model.parameters) {

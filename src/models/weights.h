@@ -1,5 +1,5 @@
-// Where a model's first weights come from, tile by tile: a Hugging Face folder, or the initialisers. Never a whole tensor in memory. Read by
-// the trainer, which puts each range where its plan says, and by the eager way through fill(). Thread-safe after construction.
+// Where a model's first weights come from, tile by tile: a Hugging Face folder, or the initialisers. Never a whole tensor in memory. Read
+// by the trainer, which puts each range where its plan says, and by the eager way through fill(). Thread-safe after construction.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -32,9 +32,12 @@ class ScratchWeights final : public WeightSource {
 /// "model."), are taken too. Not read: GPT-2's mask buffers, Llama's rotary buffers, and lm_head.weight of a tied head.
 class FolderWeights final : public WeightSource {
  public:
-  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, or when a tensor is left over.
+  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, or when a tensor is left
+  /// over.
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  /// Element type in the folder.
+  DType stored_dtype(const nn::Parameter& parameter) const;
 
  private:
   data::SafetensorsFolder tensors_;

@@ -1,25 +1,9 @@
 #include "nn/eager.h"
 
-#include <array>
-
 #include "base/error.h"
 #include "kernels/accumulate.h"
 
 namespace spillway::nn {
-namespace {
-
-template <class T>
-void draw_as(const Parameter& parameter, u64 seed) {
-  std::array<double, 4096> piece;
-  const std::span<T> values = parameter.value().span<T>();
-  for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
-    const size_t count = std::min(piece.size(), values.size() - begin);
-    initial_values(parameter, seed, static_cast<i64>(begin), std::span(piece).first(count));
-    for (size_t i = 0; i < count; ++i) values[begin + i] = static_cast<T>(piece[i]);
-  }
-}
-
-}  // namespace
 
 EagerParameters::EagerParameters(const Sequential& model) : model_(model) {
   for (const auto& parameter : model.parameters) require(!parameter->storage->resident(), "[eager] a parameter already has memory");
@@ -29,16 +13,6 @@ EagerParameters::EagerParameters(const Sequential& model) : model_(model) {
 
 EagerParameters::~EagerParameters() {
   for (const auto& parameter : model_.parameters) parameter->storage->drop();
-}
-
-void EagerParameters::draw(u64 seed) {
-  for (const auto& parameter : model_.parameters) {
-    if (parameter->dtype == DType::f64) {
-      draw_as<double>(*parameter, seed);
-    } else {
-      draw_as<float>(*parameter, seed);
-    }
-  }
 }
 
 Tensor EagerParameters::gradient(u32 parameter, u8 use) const {

@@ -1,6 +1,6 @@
 // The plain eager way, for those whose model fits: every parameter of a Sequential gets real memory, all blocks run on one tape,
 // loss.backward(), read the gradients, change the weights. Used by tests, examples and whoever wants no plan; a rank's trainer does not.
-//   EagerParameters weights(model);  weights.draw(seed);
+//   EagerParameters weights(model);  models::fill(model, source);
 //   Tape tape(&weights);  context.tape = &tape;
 //   run(model, context).backward();
 //   weights.gradient(id) …
@@ -20,11 +20,8 @@ class EagerParameters final : public autograd::GradientSink {
   EagerParameters(const EagerParameters&) = delete;
   EagerParameters& operator=(const EagerParameters&) = delete;
 
-  /// Fills every parameter with its initial_values.
-  void draw(u64 seed);
-
-  /// The gradient since the last forget(): backward passes add up in the order they ran, then the uses of a shared parameter in block order.
-  /// Undefined if nothing flowed there.
+  /// The gradient since the last forget(): backward passes add up in the order they ran, then the uses of a shared parameter in block
+  /// order. Undefined if nothing flowed there.
   Tensor gradient(u32 parameter) const;
   /// Of one use alone.
   Tensor gradient(u32 parameter, u8 use) const;

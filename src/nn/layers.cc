@@ -14,7 +14,8 @@ Initializer normal_of(double std) { return {Initializer::Kind::normal, std}; }
 }  // namespace
 
 Linear::Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options)
-    : weight_(make_parameter(name + ".weight", options.layout == ops::WeightLayout::out_in ? Shape{outputs, inputs} : Shape{inputs, outputs}, dtype,
+    : weight_(make_parameter(name + ".weight",
+                             options.layout == ops::WeightLayout::out_in ? Shape{outputs, inputs} : Shape{inputs, outputs}, dtype,
                              normal_of(options.std))),
       bias_(options.bias ? make_parameter(name + ".bias", {outputs}, dtype, kZeros) : nullptr),
       layout_(options.layout) {}
@@ -36,7 +37,9 @@ Variable Embedding::operator()(const Tensor& ids_BT, const Context& context) con
 void Embedding::list(ParameterList& parameters) const { parameters.push_back({weight_}); }
 
 LayerNorm::LayerNorm(const std::string& name, i64 channels, DType dtype, double eps)
-    : weight_(make_parameter(name + ".weight", {channels}, dtype, kOnes)), bias_(make_parameter(name + ".bias", {channels}, dtype, kZeros)), eps_(eps) {}
+    : weight_(make_parameter(name + ".weight", {channels}, dtype, kOnes)),
+      bias_(make_parameter(name + ".bias", {channels}, dtype, kZeros)),
+      eps_(eps) {}
 
 Variable LayerNorm::operator()(const Variable& x, const Context& context) const {
   return ops::layer_norm(x, context.use(*weight_), context.use(*bias_), eps_);

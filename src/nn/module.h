@@ -24,7 +24,8 @@ struct Context {
   const MicroBatch* batch = nullptr;
   autograd::Tape* tape = nullptr;  // null: nothing is recorded
   RandomKey random;                // of this run; layers derive theirs by purpose and name
-  double loss_factor = 1;          // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
+  double loss_factor =
+      1;  // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
   i64 logits_position = 0;
 
   /// The parameter as a variable: a leaf of the tape, or a constant without one. `use` numbers the blocks that share a parameter.

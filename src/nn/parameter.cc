@@ -19,13 +19,19 @@ std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, 
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out) {
   const i64 end = begin + static_cast<i64>(out.size());
   if (begin < 0 || end > parameter.elems()) {
-    throw Error(ErrorCode::bug, "[initial values] " + parameter.name + ": expected a range within its " + std::to_string(parameter.elems()) +
-                                    " elements, got [" + std::to_string(begin) + ", " + std::to_string(end) + ")");
+    throw Error(ErrorCode::bug, "[initial values] " + parameter.name + ": expected a range within its " +
+                                    std::to_string(parameter.elems()) + " elements, got [" + std::to_string(begin) + ", " +
+                                    std::to_string(end) + ")");
   }
   switch (parameter.init.kind) {
-    case Initializer::Kind::zeros: std::ranges::fill(out, 0.0); return;
-    case Initializer::Kind::ones: std::ranges::fill(out, 1.0); return;
-    case Initializer::Kind::normal: break;
+    case Initializer::Kind::zeros:
+      std::ranges::fill(out, 0.0);
+      return;
+    case Initializer::Kind::ones:
+      std::ranges::fill(out, 1.0);
+      return;
+    case Initializer::Kind::normal:
+      break;
   }
   const RandomKey key = RandomKey{seed}.derive("initial weights").derive(parameter.name);
   u64 element = static_cast<u64>(begin);

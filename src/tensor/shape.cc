@@ -22,7 +22,12 @@ size_t Shape::index(int i) const {
 
 i64 Shape::elems() const {
   i64 n = 1;
-  for (i64 extent : extents()) n *= extent;
+  for (i64 extent : extents()) {
+    // Below 2^59 elements the bytes of any element type fit 64 bits, so callers may multiply on.
+    if (__builtin_mul_overflow(n, extent, &n) || n > i64{1} << 59) {
+      throw Error(ErrorCode::bug, "[shape] " + to_string(*this) + " has more than 2^59 elements");
+    }
+  }
   return n;
 }
 
@@ -36,14 +41,22 @@ std::string to_string(const Shape& shape) {
 
 std::string_view to_string(DType t) {
   switch (t) {
-    case DType::f32: return "f32";
-    case DType::f64: return "f64";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::int32: return "i32";
-    case DType::int64: return "i64";
-    case DType::uint8: return "u8";
-    case DType::boolean: return "bool";
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::int32:
+      return "i32";
+    case DType::int64:
+      return "i64";
+    case DType::uint8:
+      return "u8";
+    case DType::boolean:
+      return "bool";
   }
   return "?";
 }

@@ -8,7 +8,7 @@ std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
   auto storage = std::shared_ptr<Storage>(new Storage(device, memory.bytes()));
   storage->data_ = memory.data();
   storage->memory_ = std::move(memory);
-  storage->resident_ = true;
+  storage->resident_ = storage->owning_ = true;
   return storage;
 }
 
@@ -21,7 +21,7 @@ void Storage::fill(std::byte* data) {
 }
 
 void Storage::drop() {
-  require(resident_ && memory_.data() == nullptr, "[storage] dropped, but it was not filled from outside");
+  require(resident_ && !owning_, "[storage] dropped, but it was not filled from outside");
   data_ = nullptr;
   resident_ = false;
 }

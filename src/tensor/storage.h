@@ -33,7 +33,7 @@ class Storage {
   i64 bytes_;
   Allocation memory_;
   std::byte* data_ = nullptr;
-  bool resident_ = false;
+  bool resident_ = false, owning_ = false;
 };
 
 }  // namespace spillway

@@ -25,6 +25,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, 
 }
 
 bool Tensor::is_contiguous() const {
+  if (elems() == 0) return true;
   i64 step = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (shape_[i] != 1 && strides_[i] != step) return false;
@@ -52,14 +53,21 @@ double Tensor::item() const {
   require(elems() == 1, "[tensor] item() wants exactly one element");
   if (!raw()) return 0;
   switch (dtype_) {
-    case DType::f32: return *data<float>();
-    case DType::f64: return *data<double>();
-    case DType::int32: return *data<i32>();
-    case DType::int64: return static_cast<double>(*data<i64>());
-    case DType::uint8: return *data<u8>();
-    case DType::boolean: return *data<bool>();
+    case DType::f32:
+      return *data<float>();
+    case DType::f64:
+      return *data<double>();
+    case DType::int32:
+      return *data<i32>();
+    case DType::int64:
+      return static_cast<double>(*data<i64>());
+    case DType::uint8:
+      return *data<u8>();
+    case DType::boolean:
+      return *data<bool>();
     case DType::bf16:
-    case DType::f16: break;
+    case DType::f16:
+      break;
   }
   throw Error(ErrorCode::bug, "[tensor] item() of a 16-bit type: convert it first");
 }
@@ -79,10 +87,13 @@ Tensor Tensor::permute(std::initializer_list<int> axes) const {
   require(static_cast<int>(axes.size()) == rank(), "[permute] expected one entry an axis");
   Tensor view = *this;
   int i = 0;
+  unsigned seen = 0;
   for (int axis : axes) {
+    seen |= 1u << ((axis < 0 ? axis + rank() : axis) & 31);
     view.shape_.set(i, shape_[axis]);
     view.strides_.set(i++, strides_[axis]);
   }
+  require(seen == (1u << rank()) - 1, "[permute] expected each axis once");
   return view;
 }
 

@@ -18,7 +18,8 @@ TEST(CudaCheck, NamesTheCallAndTheCode) {
     FAIL() << "an error was let through";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
-    EXPECT_NE(std::string(error.what()).find("cudaMalloc to succeed, got cudaErrorMemoryAllocation (2)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("cudaMalloc to succeed, got cudaErrorMemoryAllocation (2)"), std::string::npos)
+        << error.what();
   }
 }
 

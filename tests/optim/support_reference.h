@@ -14,7 +14,7 @@
 namespace spillway::test {
 
 inline std::string slurp(const std::string& name) {
-  std::ifstream file(data("optim/" + name), std::ios::binary);
+  std::ifstream file(test::data("optim/" + name), std::ios::binary);
   if (!file) throw std::runtime_error("cannot open " + name);
   return {std::istreambuf_iterator<char>(file), {}};
 }

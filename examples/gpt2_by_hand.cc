@@ -1,0 +1,67 @@
+// Lesson: a whole language model without a trainer. Builds the preset gpt2-tiny, draws its weights, and learns one sentence of bytes by
+// heart with gradient descent on one micro-batch; then continues it greedily.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "models/model.h"
+#include "models/presets.h"
+#include "models/weights.h"
+#include "nn/eager.h"
+
+using namespace spillway;
+
+namespace {
+
+MicroBatch batch_of(const std::string& text) {
+  const i64 T = static_cast<i64>(text.size()) - 1;
+  MicroBatch batch{empty({1, T}, DType::int32), empty({1, T}, DType::int32), empty({1, T}, DType::int32), 0, T};
+  for (i64 t = 0; t < T; ++t) {
+    const auto at = static_cast<size_t>(t);
+    batch.tokens_BT.data<i32>()[t] = static_cast<unsigned char>(text[at]);
+    batch.targets_BT.data<i32>()[t] = static_cast<unsigned char>(text[at + 1]);  // each byte is asked for the next
+    batch.positions_BT.data<i32>()[t] = static_cast<i32>(t);
+  }
+  return batch;
+}
+
+char likeliest_next(const nn::Sequential& model, const std::string& text) {
+  const MicroBatch batch = batch_of(text + " ");
+  nn::Context context;
+  context.mode = nn::Mode::generate;
+  context.batch = &batch;
+  context.logits_position = static_cast<i64>(text.size()) - 1;
+  const Tensor logits = nn::run(model, context).value;
+  return static_cast<char>(std::ranges::max_element(logits.span<float>()) - logits.span<float>().begin());
+}
+
+}  // namespace
+
+int main() {
+  const std::string sentence = "In the beginning God created the heaven and the earth.";
+  const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
+  nn::EagerParameters weights(model);
+  models::fill(model, models::ScratchWeights(1337));
+  std::printf("%lld parameters\n", static_cast<long long>(model.parameter_elems()));
+
+  const MicroBatch batch = batch_of(sentence);
+  for (int step = 0; step <= 60; ++step) {
+    autograd::Tape tape(&weights);
+    nn::Context context;
+    context.batch = &batch;
+    context.tape = &tape;
+    context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // the gradient of the mean
+    const nn::Variable loss = nn::run(model, context);
+    loss.backward();
+    for (const auto& p : model.parameters) {
+      const auto value = p->value().span<float>(), gradient = weights.gradient(p->id).span<float>();
+      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.3f * gradient[i];
+    }
+    weights.forget();
+    if (step % 10 == 0) std::printf("step %2d  loss %.4f\n", step, loss.value.item() * context.loss_factor);
+  }
+
+  std::string text = sentence.substr(0, 6);
+  while (text.size() < sentence.size()) text += likeliest_next(model, text);
+  std::printf("%s\n", text.c_str());
+}

@@ -1,0 +1,68 @@
+// Lesson: a block of your own. A model is a list of blocks; a block says which parameters it reads and computes forward from ops. What you
+// write here can be trained eagerly, as below, or handed to the trainer: a block knows nothing of memory, ranks or schedules.
+// A two-layer network learns exclusive or.
+#include <array>
+#include <cstdio>
+
+#include "models/weights.h"
+#include "nn/eager.h"
+#include "nn/layers.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+
+using namespace spillway;
+using nn::Context;
+using nn::Variable;
+
+namespace {
+
+class Hidden final : public nn::Module {
+ public:
+  explicit Hidden(Tensor questions) : questions_(std::move(questions)), layer_("hidden", 2, 8, DType::f32, {.std = 1}) {}
+  Variable forward(const Variable&, const Context& context) const override { return ops::tanh(layer_(questions_, context)); }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
+
+ private:
+  Tensor questions_;
+  nn::Linear layer_;
+};
+
+class Answer final : public nn::Module {
+ public:
+  explicit Answer(Tensor answers) : answers_(std::move(answers)), layer_("answer", 8, 1, DType::f32, {.std = 1}) {}
+  Variable forward(const Variable& x, const Context& context) const override {
+    const Variable error = ops::sub(layer_(x, context), answers_);
+    return ops::sum(ops::mul(error, error));
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
+
+ private:
+  Tensor answers_;
+  nn::Linear layer_;
+};
+
+}  // namespace
+
+int main() {
+  const std::array<float, 8> questions{0, 0, 0, 1, 1, 0, 1, 1};
+  const std::array<float, 4> answers{0, 1, 1, 0};
+  nn::Sequential model;
+  model.push(std::make_unique<Hidden>(tensor_of<float>(questions, {4, 2})));
+  model.push(std::make_unique<Answer>(tensor_of<float>(answers, {4, 1})));
+
+  nn::EagerParameters weights(model);  // real memory for every parameter, and the place where gradients go
+  models::fill(model, models::ScratchWeights(1));
+  for (int step = 0; step <= 200; ++step) {
+    autograd::Tape tape(&weights);
+    Context context;
+    context.tape = &tape;
+    const Variable loss = nn::run(model, context);
+    loss.backward();
+    for (const auto& p : model.parameters) {
+      const Tensor value = p->value(), gradient = weights.gradient(p->id);
+      for (size_t i = 0; i < value.span<float>().size(); ++i) value.span<float>()[i] -= 0.1f * gradient.span<float>()[i];
+    }
+    weights.forget();
+    if (step % 40 == 0) std::printf("step %3d  loss %.6f\n", step, loss.value.item());
+  }
+}

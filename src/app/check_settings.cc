@@ -1,0 +1,140 @@
+// Checks that concern more than one option, or the node.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "app/given.h"
+#include "app/launcher.h"
+#include "app/text.h"
+
+namespace spillway::app {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+void check_model(const ResourceConfig& config) {
+  constexpr std::array<std::string_view, 4> kImages = {"cifar-net", "resnet20", "resnet18", "resnet50"};
+  if (std::ranges::find(kImages, config.model) != kImages.end()) {
+    refuse("[--model] not built yet: image models such as " + config.model + "; gpt2-* and llama* presets and folders work");
+  }
+}
+
+void check_tokenizer(const std::string& tokenizer) {
+  if (tokenizer != "bytes") {
+    refuse("[--tokenizer] not built yet: tokenizers from a file such as " + tokenizer +
+           "; \"bytes\" works, and token files (.bin) need no tokenizer");
+  }
+}
+
+void check_activations(const PlacementWish& wish) {
+  if (!wish.automatic && wish.one_tier() != Tier::device) {
+    refuse("[--place-activations] not built yet: " + print_placement(wish) + "; device and auto work, and --recompute block keeps only block inputs");
+  }
+}
+
+// nvme wanted, but no path: the batch system's scratch, or nothing.
+void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
+  if (config.nvme.size() > 1) {
+    refuse("[--nvme] not built yet: striping over " + std::to_string(config.nvme.size()) + " paths; give the fastest one");
+  }
+  if (!wanted || !config.nvme.empty()) return;
+  const auto scratch = host.env("SLURM_TMPDIR");
+  if (!scratch) refuse("[--nvme] expected a scratch path, for a --place flag wants nvme, got none and no $SLURM_TMPDIR: give --nvme PATH");
+  config.nvme.push_back({*scratch, std::nullopt});
+}
+
+void check_ranks(const TrainConfig& config) {
+  constexpr const char* kInstead = "; one rank, one stage works";
+  if (config.ranks != 1) refuse("[--ranks] not built yet: " + std::to_string(config.ranks) + " ranks" + kInstead);
+  if (config.pipeline_stages != 1) refuse("[--pipeline-stages] not built yet: " + std::to_string(config.pipeline_stages) + " stages" + kInstead);
+  if (config.pipeline_chunks != 1) refuse("[--pipeline-chunks] not built yet: " + std::to_string(config.pipeline_chunks) + " chunks" + kInstead);
+  if (config.pipeline_split != "auto") refuse("[--pipeline-split] not built yet: \"" + config.pipeline_split + "\"" + kInstead);
+}
+
+void check_validation(const TrainConfig& config) {
+  if (!config.validation_data.empty() || config.validation_fraction > 0) return;
+  for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
+                                    std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
+    if (given) refuse(std::string("[") + name + "] expected --validation-data or --validation-fraction beside it, got neither: nothing is held out");
+  }
+}
+
+void check_allowed(const TrainConfig& config) {
+  for (const std::string& key : config.allow_change) {
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    const Option* option = find_option(Command::train, name);
+    if (option == nullptr) refuse("[--allow-change] expected a key of train, got \"" + key + "\"");
+    if (!option->changes_numbers) refuse("[--allow-change] expected a key that changes numbers, got \"" + key + "\", which may change anyway");
+  }
+}
+
+void check(TrainConfig& config, const Host& host) {
+  check_model(config);
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+  check_activations(config.place_activations);
+  check_ranks(config);
+  check_validation(config);
+  check_allowed(config);
+  config.micro_batches();
+  if (!config.prompt.empty() && config.sample_every == 0) refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
+  const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
+  find_nvme(config, wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer), host);
+}
+
+// One rank is what is built: a launcher of several is refused rather than run several times over.
+void check_launcher(const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.ranks > 1) {
+    refuse("[--ranks] not built yet: " + std::to_string(launcher.ranks) + " ranks, which " + launcher.name + " started; start one");
+  }
+  if (launcher.bare_slurm_tasks > 1) {
+    refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
+           " tasks, got a bare start: use srun (this version: srun --ntasks=1)");
+  }
+}
+
+// A run keeps its newest checkpoints; which of them validated best nobody records yet.
+void check_checkpoint(const ResourceConfig& config) {
+  if (config.checkpoint == "best") refuse("[--checkpoint] not built yet: \"best\"; last and a step work");
+  if (config.checkpoint != "last" && parse_integer(config.checkpoint, "--checkpoint") < 1) {
+    refuse("[--checkpoint] expected last or a step from 1, got \"" + config.checkpoint + "\"");
+  }
+}
+
+void check(GenerateConfig& config, const Host& host) {
+  check_checkpoint(config);
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+  check_activations(config.place_activations);
+  find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
+}
+
+void check(ExportConfig& config, const Host& host) {
+  check_checkpoint(config);
+  find_nvme(config, false, host);
+}
+
+void check(TokenizeConfig& config, const Host&) {
+  check_tokenizer(config.tokenizer);
+  const bool encode = !config.data.empty() || !config.out.empty();
+  if (config.decode.empty() && (config.data.empty() || config.out.empty())) {
+    refuse("[tokenize] expected --data TEXT with --out X.bin, or --decode X.bin");
+  }
+  if (!config.decode.empty() && encode) refuse("[--decode] expected it alone, got --data or --out too: do one after the other");
+}
+
+void check(InspectConfig&, const Host&) {}
+void check(DoctorConfig&, const Host&) {}
+
+}  // namespace
+
+void check_settings(Settings& settings, const Host& host) {
+  if (auto* train = std::get_if<TrainConfig>(&settings)) {
+    if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
+    check_launcher(host);
+  }
+  if (auto* plan = std::get_if<PlanConfig>(&settings)) return check(static_cast<TrainConfig&>(*plan), host);
+  std::visit([&](auto& config) { check(config, host); }, settings);
+}
+
+}  // namespace spillway::app

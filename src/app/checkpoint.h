@@ -1,0 +1,43 @@
+// Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool loads
+// them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq"). Written beside, fsynced, renamed: a folder
+// of that name is always whole. Streamed through the model's state a few tiles at a time. One thread.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "parallel/rank.h"
+
+namespace spillway::app {
+
+/// Where a run stands, beside its weights and optimizer state.
+struct Progress {
+  i64 step = 0;     // optimizer steps taken, skipped ones counted
+  i64 updates = 0;  // applied: Adam's t
+  i64 cursor = 0;   // windows of data consumed
+  i64 tokens = 0;   // trained on so far
+};
+
+constexpr int kCheckpointFormat = 1;
+
+/// Saves and returns the folder. Errors: Error(io); nothing half-written stays.
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Progress& progress, const models::ModelConfig& config,
+                                      const nn::Sequential& model, parallel::Rank& rank);
+
+/// Bytes a checkpoint of this model takes.
+i64 checkpoint_bytes(const nn::Sequential& model, DType dtype);
+
+/// Complete checkpoints of a run, oldest first.
+std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);
+/// `which`: "last" or a step number. Throws Error(data) naming what there is.
+std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
+/// Throws Error(data): unreadable, or of a newer format.
+Progress read_progress(const std::filesystem::path& checkpoint);
+/// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape.
+void load_checkpoint(const std::filesystem::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank);
+/// Removes all but the newest `keep`.
+void prune_checkpoints(const std::filesystem::path& run, i64 keep);
+
+}  // namespace spillway::app

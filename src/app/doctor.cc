@@ -1,0 +1,154 @@
+#include "app/doctor.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "app/grant.h"
+#include "app/launcher.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "device/device_query.h"
+#include "offload/run_folder.h"
+#include "offload/scratch.h"
+
+namespace spillway::app {
+namespace {
+
+// Below this not even gpt2-tiny with its activations has room to breathe.
+constexpr i64 kLeastGrantBytes = 256 * kMiB;
+// The default of most systems, too small to register staging buffers with io_uring.
+constexpr i64 kRegisteredBytes = 64 * kMiB;
+
+Finding cores(const Host& host) {
+  const CoreGrant grant = core_grant(host);
+  std::string text = fmt::format("{} granted, bounded by {} (affinity {}", grant.cores, grant.bounded, grant.affinity);
+  if (grant.cgroup_quota) text += fmt::format(", cgroup quota {:.2f}", *grant.cgroup_quota);
+  if (grant.slurm_cpus) text += fmt::format(", SLURM_CPUS_PER_TASK {}", *grant.slurm_cpus);
+  return {Level::green, "cores", text + ")", ""};
+}
+
+Finding instruction_set() {
+  std::string all;
+  for (const optim::Isa isa : optim::available_isas()) all += (all.empty() ? "" : " ") + std::string(optim::to_string(isa));
+  const bool scalar = optim::resolve(optim::Isa::best) == optim::Isa::scalar;
+  return {scalar ? Level::yellow : Level::green, "instruction set", fmt::format("{} (of {})", optim::to_string(optim::resolve(optim::Isa::best)), all),
+          scalar ? "the optimizer runs its plain loop" : ""};
+}
+
+Finding memory(const Host& host) {
+  const MemoryGrant grant = memory_grant(host);
+  std::string text = fmt::format("{} granted, bounded by {} ({} of {} available", format_bytes(grant.bytes), grant.bounded,
+                                 format_bytes(grant.available_bytes), format_bytes(grant.total_bytes));
+  if (grant.cgroup_limit_bytes) {
+    text += fmt::format(", cgroup limit {} with {} in use", format_bytes(*grant.cgroup_limit_bytes), format_bytes(*grant.cgroup_use_bytes));
+  }
+  if (grant.slurm_bytes) text += ", Slurm " + format_bytes(*grant.slurm_bytes);
+  const bool poor = grant.bytes < kLeastGrantBytes;
+  return {poor ? Level::red : Level::green, "memory", text + ")", poor ? "free memory, or ask the batch system for more (--mem)" : ""};
+}
+
+Finding memlock() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {Level::green, "memlock", "unlimited", ""};
+  const bool low = limit.rlim_cur < static_cast<rlim_t>(kRegisteredBytes);
+  return {low ? Level::yellow : Level::green, "memlock", format_bytes(static_cast<i64>(limit.rlim_cur)),
+          low ? "I/O buffers are not registered with the kernel; ulimit -l unlimited allows it" : ""};
+}
+
+Finding scratch_path(const offload::ScratchInfo& info, const ScratchPath& asked) {
+  Finding found{Level::green, "scratch " + asked.path, "", ""};
+  found.text = fmt::format("{}, {} free of {}, {}", info.filesystem.name, format_bytes(info.free_bytes), format_bytes(info.total_bytes),
+                           info.direct ? "O_DIRECT" : "no O_DIRECT");
+  if (!info.exists) found.text += ", to be created";
+  if (info.filesystem.network) {
+    found.level = Level::red;
+    found.cure = "a network filesystem is slow and shared: give a local disk, or --allow-network-nvme";
+  } else if (asked.bytes && *asked.bytes > info.free_bytes) {
+    found.level = Level::red;
+    found.cure = "less is free than " + format_bytes(*asked.bytes) + ": lower the size behind the path, or free space";
+  } else if (info.filesystem.memory) {
+    found.level = Level::yellow;
+    found.cure = "it is host memory and counts as such";
+  } else if (!info.direct) {
+    found.level = Level::yellow;
+    found.cure = "reads and writes go through the page cache";
+  }
+  return found;
+}
+
+void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>& findings) {
+  for (const offload::Orphan& orphan : offload::list_orphans(path)) {
+    const std::string owner = orphan.owner.empty() ? "" : ", " + orphan.owner;
+    std::string text = fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
+    if (reclaim) offload::remove_orphan(path, orphan.name);
+    findings.push_back({reclaim ? Level::green : Level::yellow, "orphan in " + path, text + (reclaim ? ", removed" : ""),
+                        reclaim ? "" : "a dead run left it; doctor --reclaim removes it"});
+  }
+}
+
+}  // namespace
+
+const char* to_string(Level level) {
+  constexpr const char* kNames[] = {"green", "yellow", "red"};
+  return kNames[static_cast<size_t>(level)];
+}
+
+std::vector<Finding> look_at_host(const Host& host) { return {cores(host), instruction_set(), memory(host), memlock()}; }
+
+Finding look_at_io(offload::IoEngineKind kind) {
+  try {
+    const std::string why = offload::make_io_engine(kind).why;
+    const bool fallback = kind == offload::IoEngineKind::automatic && !why.starts_with("io_uring");
+    return {fallback ? Level::yellow : Level::green, "I/O engine", why, fallback ? "nvme works through a few threads that read and write" : ""};
+  } catch (const Error& error) {
+    return {Level::red, "I/O engine", error.what(), "leave --io-engine out: pread takes over"};
+  }
+}
+
+std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, bool reclaim) {
+  std::vector<Finding> findings;
+  try {
+    findings.push_back(scratch_path(offload::inspect_scratch(scratch.path), scratch));
+    look_at_orphans(scratch.path, reclaim, findings);
+  } catch (const Error& error) {
+    findings.push_back({Level::red, "scratch " + scratch.path, error.what(), "give a folder of yours on a local disk"});
+  }
+  for (Finding& found : findings) {
+    if (login && found.level == Level::red) found.level = Level::yellow;
+  }
+  return findings;
+}
+
+Finding look_at_gpu(const Host& host) {
+  const GpuReport report = query_gpus();
+  std::string text;
+  for (const GpuFacts& gpu : report.gpus) {
+    text += fmt::format("{}cuda:{} {}, {} free of {}{}", text.empty() ? "" : "; ", gpu.index, gpu.name, format_bytes(gpu.free_bytes),
+                        format_bytes(gpu.total_bytes), gpu.problem.empty() ? "" : " (" + gpu.problem + ")");
+  }
+  if (!text.empty()) return {Level::yellow, "GPU", text, "training on CUDA is not built yet: the CPU backend trains"};
+  const bool driver = host.read("/proc/driver/nvidia/version").has_value();
+  const std::string none = report.problem.empty() ? "none" : "none (" + report.problem + ")";
+  return {driver ? Level::yellow : Level::green, "GPU", none, driver ? "an NVIDIA driver is here: the CPU backend trains" : ""};
+}
+
+std::vector<Finding> look_at_cluster(const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  std::vector<Finding> findings;
+  const std::string who = launcher.name.empty() ? "none" : fmt::format("{}, rank {} of {}", launcher.name, launcher.rank, launcher.ranks);
+  const bool several = launcher.ranks > 1;
+  findings.push_back({several ? Level::red : Level::green, "launcher", who, several ? "several ranks are not built yet: start one" : ""});
+  const auto job = host.env("SLURM_JOB_ID");
+  if (!job) return findings;
+  const auto scratch = host.env("SLURM_TMPDIR");
+  const bool bare = launcher.bare_slurm_tasks > 1;
+  findings.push_back({bare ? Level::red : scratch ? Level::green : Level::yellow, "Slurm",
+                      fmt::format("job {}, scratch {}", *job, scratch.value_or("not set")),
+                      bare ? fmt::format("{} tasks, started bare: use srun", launcher.bare_slurm_tasks)
+                           : scratch ? "" : "no $SLURM_TMPDIR: give --nvme PATH where nvme is wanted"});
+  return findings;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,31 @@
+// One line of metrics.jsonl. Numbers are printed so that reading them back gives the same bits; a non-finite one is null with
+// "nonfinite": "nan" or "inf" beside it.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "parallel/rank.h"
+
+namespace spillway::app {
+
+struct MetricsRow {
+  i64 step = 0;  // from 1
+  parallel::StepResult result;
+  double learning_rate = 0, seconds = 0;
+  i64 tokens = 0, samples = 0;  // of this step
+  std::optional<double> validation_loss;
+  parallel::TierBytes moved;
+  std::map<std::string, double> phases;  // milliseconds
+  std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
+};
+
+std::string to_json(const MetricsRow& row);
+
+/// Busy milliseconds of the last step by what they were spent on: forward, backward, reduce, fetch, evict, optimizer; and head and tail as a whole.
+std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank);
+
+/// The result of `train --json`.
+std::string summary_json(i64 step, const parallel::StepResult& last, std::optional<double> validation_loss, const std::string& run);
+
+}  // namespace spillway::app

@@ -1,0 +1,172 @@
+// Where things lie, what runs them, and on how many ranks: nothing here changes numbers but the device kind and a pinned instruction set.
+#include "app/field.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
+const unsigned kTrain = on(Command::train, Command::plan);
+const unsigned kForward = on(Command::train, Command::plan, Command::generate);
+const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::export_model);
+
+template <class C>
+Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
+  return {.name = name,
+          .group = kMemory,
+          .help = std::string(help) + ": device host nvme auto, or bytes per tier such as device=2GiB,host=rest",
+          .field = composite(member, parse_placement, print_placement),
+          .commands = commands,
+          .metavar = "TIER"};
+}
+
+std::vector<Option> memory() {
+  return {
+      {.name = "device",
+       .group = kMemory,
+       .help = "what computes",
+       .field = word(&ResourceConfig::device, {"cpu"}),
+       .commands = kRuns,
+       .default_text = "best found",
+       .unset_word = "auto",
+       .instead = "cpu works",
+       .later = {"cuda"}},
+      {.name = "device-memory",
+       .group = kMemory,
+       .help = "hard budget of the device tier; on the CPU backend it is host memory with a budget of its own",
+       .field = size(&ResourceConfig::device_memory_bytes),
+       .commands = kRuns,
+       .default_text = "the grant less --host-memory",
+       .range = above(0)},
+      {.name = "host-memory",
+       .group = kMemory,
+       .help = "hard budget of the host tier",
+       .field = size(&ResourceConfig::host_memory_bytes),
+       .commands = kRuns,
+       .default_text = "the grant less --device-memory, when that is given"},
+      {.name = "nvme",
+       .group = kMemory,
+       .help = "scratch folder, with a ceiling for all ranks of a node; a missing last component is created",
+       .field = composite(&ResourceConfig::nvme, parse_scratch, print_scratch),
+       .commands = kRuns,
+       .metavar = "PATH[:SIZE]",
+       .default_text = "none; SIZE: free space - 5 %"},
+      {.name = "allow-network-nvme",
+       .group = kMemory,
+       .help = "take a network filesystem as nvme",
+       .field = flag(&ResourceConfig::allow_network_nvme),
+       .commands = kRuns},
+      place("place-parameters", "weights", &ResourceConfig::place_parameters, kForward),
+      place("place-gradients", "gradients", &TrainConfig::place_gradients, kTrain),
+      place("place-optimizer", "optimizer state", &TrainConfig::place_optimizer, kTrain),
+      place("place-activations", "saved activations (only device is built)", &ResourceConfig::place_activations, kForward),
+      {.name = "io-engine",
+       .group = kMemory,
+       .help = "how nvme is read and written",
+       .field = choice(&ResourceConfig::io_engine, {{"auto", offload::IoEngineKind::automatic},
+                                                    {"io_uring", offload::IoEngineKind::io_uring},
+                                                    {"pread", offload::IoEngineKind::pread}}),
+       .commands = kRuns},
+      {.name = "durability",
+       .group = kMemory,
+       .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
+       .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}, {"step", Durability::step}}),
+       .commands = kTrain},
+  };
+}
+
+std::vector<Option> speed() {
+  return {
+      {.name = "prefetch",
+       .group = kSpeed,
+       .help = "blocks fetched ahead",
+       .field = integer(&ResourceConfig::prefetch),
+       .commands = kForward,
+       .metavar = "BLOCKS",
+       .unset_word = "auto",
+       .range = at_least(0)},
+      {.name = "recompute",
+       .group = kSpeed,
+       .help = "keep only a block's input and run it again in backward",
+       .field = choice(&TrainConfig::recompute, {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
+       .commands = kTrain},
+      {.name = "optimizer-overlap",
+       .group = kSpeed,
+       .help = "where the optimizer's step stands",
+       .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic}, {"none", OptimizerOverlap::none}}),
+       .commands = kTrain,
+       .instead = "none and auto work: the step stands after backward",
+       .later = {"backward", "forward"}},
+      {.name = "threads",
+       .group = kSpeed,
+       .help = "compute threads of a rank",
+       .field = integer(&ResourceConfig::threads),
+       .commands = kForward,
+       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
+       .range = Range{.low = 1, .high = 4096}},
+      {.name = "isa",
+       .group = kSpeed,
+       .help = "pin the instruction set",
+       .field = choice(&ResourceConfig::isa, {{"best", optim::Isa::best},
+                                              {"scalar", optim::Isa::scalar},
+                                              {"avx2", optim::Isa::avx2},
+                                              {"avx512", optim::Isa::avx512}}),
+       .commands = kForward,
+       .changes_numbers = true},
+      {.name = "bind",
+       .group = kSpeed,
+       .help = "threads to cores",
+       .field = word(&TrainConfig::bind, {"none"}),
+       .commands = kTrain,
+       .instead = "none works; taskset or srun --cpu-bind bind the process",
+       .later = {"cores", "numa"}},
+  };
+}
+
+Option rank_option(const char* name, const char* help, Field field, std::vector<std::string> later = {}) {
+  return {.name = name,
+          .group = kRanks,
+          .help = help,
+          .field = std::move(field),
+          .commands = kTrain,
+          .instead = "one rank, one stage works",
+          .later = std::move(later)};
+}
+
+Option later_option(const char* name, const char* metavar, const char* help, const char* default_text) {
+  return {.name = name,
+          .group = kRanks,
+          .help = help,
+          .field = no_field(Kind::text),
+          .commands = kTrain,
+          .metavar = metavar,
+          .default_text = default_text,
+          .instead = "leave it out: one rank has no peers",
+          .built = false};
+}
+
+std::vector<Option> ranks() {
+  Option split = rank_option("pipeline-split", "blocks per stage", text(&TrainConfig::pipeline_split));
+  split.metavar = "N,N,..";
+  return {
+      rank_option("ranks", "processes on this node", integer(&TrainConfig::ranks)),
+      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&TrainConfig::zero_stage, {"auto", "0"}), {"1", "2", "3"}),
+      rank_option("pipeline-stages", "stages the blocks are cut into", integer(&TrainConfig::pipeline_stages)),
+      rank_option("pipeline-schedule", "order of micro-batches over stages", word(&TrainConfig::pipeline_schedule, {"1f1b"}),
+                  {"gpipe", "interleaved", "zb-h1", "zb-v", "vertical"}),
+      split,
+      rank_option("pipeline-chunks", "model chunks per rank", integer(&TrainConfig::pipeline_chunks)),
+      rank_option("communicator", "how ranks talk", word(&TrainConfig::communicator, {"auto", "local"}), {"mpi", "nccl"}),
+      later_option("rendezvous", "HOW", "how ranks of different nodes meet: env, tcp:HOST:PORT, file:PATH", "auto"),
+      later_option("timeout", "TIME", "how long to wait for a peer", "60s"),
+  };
+}
+
+}  // namespace
+
+std::vector<Option> memory_options() {
+  std::vector<Option> all = memory();
+  for (auto table : {speed(), ranks()}) all.insert(all.end(), table.begin(), table.end());
+  return all;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,60 @@
+// spillway plan: what train would do, without weights, data or a byte written.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/commands.h"
+#include "app/resolve.h"
+#include "app/session.h"
+#include "app/train.h"
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+nlohmann::ordered_json by_tier(const std::array<i64, offload::kTiers>& bytes) {
+  return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}};
+}
+
+std::string plan_json(const parallel::Plan& plan, const TierBudgets& budgets) {
+  nlohmann::ordered_json out;
+  for (const parallel::PlanRow& row : plan.rows) out["rows"].push_back({{"what", row.what}, {"bytes", by_tier(row.bytes)}});
+  out["total_bytes"] = by_tier(plan.total);
+  out["budget_bytes"] = by_tier(budgets.bytes);
+  const parallel::TierBytes moved = plan.moved_per_step();
+  out["read_bytes_per_step"] = by_tier(moved.read);
+  out["written_bytes_per_step"] = by_tier(moved.written);
+  out["prefetch"] = plan.scheduling.prefetch;
+  out["recompute"] = plan.scheduling.recompute;
+  out["instructions"] = plan.train.head.size() + plan.train.commit.size();
+  return out.dump(2);
+}
+
+std::string program_text(const parallel::Program& program) {
+  return "head\n" + to_text(program.head) + "commit\n" + to_text(program.commit) + "skip\n" + to_text(program.skip);
+}
+
+}  // namespace
+
+int run_plan(const PlanConfig& given, Console& console) {
+  PlanConfig config = given;
+  ModelSource source = find_model(config.model);
+  resolve_model(config, source);
+  Session session(config, std::move(source), "plan");
+  session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
+  const parallel::Plan& plan = session.chosen();
+  if (console.json()) {
+    console.result(plan_json(plan, session.budgets()));
+    return 0;
+  }
+  const parallel::TierBytes moved = plan.moved_per_step();
+  std::string text = "it fits:\n" + memory_table(plan, session.budgets());
+  text += fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]), format_bytes(moved.written[1]),
+                      format_bytes(moved.read[2]), format_bytes(moved.written[2]));
+  for (const std::string& line : session.choices()) text += "\n  " + line;
+  if (config.program) text += "\n" + program_text(plan.train);
+  console.result(text);
+  return 0;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,92 @@
+#include "app/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string whole_file(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_beside(const fs::path& path, const std::string& text) {
+  const fs::path beside = path.string() + ".new";
+  {
+    std::ofstream out(beside, std::ios::trunc);
+    out << text;
+    out.flush();
+    if (!out) throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", beside.string(), std::strerror(errno)));
+  }
+  fs::rename(beside, path);
+}
+
+std::string owner() {
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("host {}, process {}\n", host, ::getpid());
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: {}", path_.string(), error.message()));
+  const fs::path file = path_ / "lock";
+  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
+  }
+  const std::string text = owner();
+  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, text.data(), text.size(), 0) < 0) {
+    ::close(lock_);
+    throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+  log_.open(path_ / "log.txt", std::ios::app);
+}
+
+RunFolder::~RunFolder() { ::close(lock_); }
+
+std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
+void RunFolder::write_config(const std::string& json) { write_beside(path_ / "config.json", json); }
+
+void RunFolder::open_metrics(i64 step) {
+  const fs::path file = path_ / "metrics.jsonl";
+  std::istringstream old(whole_file(file));
+  std::string kept;
+  for (std::string line; step > 0 && std::getline(old, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.value("step", i64{0}) >= 1 && row.value("step", i64{0}) <= step) kept += line + "\n";
+  }
+  write_beside(file, kept);
+  metrics_.open(file, std::ios::app);
+}
+
+void RunFolder::metrics_line(const std::string& json) {
+  metrics_ << json << "\n";
+  metrics_.flush();
+  if (!metrics_) {
+    throw Error(ErrorCode::io, fmt::format("[run folder] cannot append to {}: {} (errno {})", (path_ / "metrics.jsonl").string(), std::strerror(errno), errno));
+  }
+}
+
+void RunFolder::log(const std::string& line) { log_ << line << std::endl; }
+
+}  // namespace spillway::app

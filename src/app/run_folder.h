@@ -1,0 +1,34 @@
+// A run's folder: config.json (everything resolved), metrics.jsonl, log.txt, checkpoints/. Locked while in use. One thread.
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/types.h"
+
+namespace spillway::app {
+
+class RunFolder {
+ public:
+  /// Creates it if need be and takes its lock. Error(usage) naming host and process when another run holds it.
+  explicit RunFolder(std::filesystem::path path);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// The configuration the folder was made with; empty when there is none yet.
+  std::string config_text() const;
+  void write_config(const std::string& json);
+  /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending.
+  void open_metrics(i64 step);
+  void metrics_line(const std::string& json);
+  void log(const std::string& line);
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+  std::ofstream metrics_, log_;
+};
+
+}  // namespace spillway::app

@@ -1,0 +1,60 @@
+// What train, plan and generate share: the model named by the flags, the budgets of this node, the plan that fits, and then the resources and
+// the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "app/config.h"
+#include "app/console.h"
+#include "app/model_source.h"
+#include "app/planner.h"
+#include "offload/io_engine.h"
+#include "offload/scratch.h"
+#include "offload/run_folder.h"
+#include "parallel/rank.h"
+
+namespace spillway::app {
+
+class Session {
+ public:
+  /// `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a dead one left.
+  Session(const ResourceConfig& config, ModelSource source, std::string run_id);
+
+  /// Chooses the plan. Error(refused) when nothing fits.
+  void plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all = false);
+  /// Table and choices, for the log.
+  void print_plan(Console& console) const;
+  /// Takes the memory and the scratch file, and makes the rank.
+  void open(Console& console);
+
+  const ModelSource& source() const { return source_; }
+  const nn::Sequential& model() const { return model_; }
+  DType dtype() const { return dtype_; }
+  int threads() const { return threads_; }
+  const parallel::Plan& chosen() const { return chosen_->plan; }
+  /// What was chosen and where, a line each.
+  const std::vector<std::string>& choices() const { return chosen_->why; }
+  const TierBudgets& budgets() const { return budgets_; }
+  parallel::Rank& rank() { return *rank_; }
+  MemoryPool& device_pool() { return *device_; }
+  MemoryPool& host_pool() { return *host_; }
+
+ private:
+  void find_budgets(const ResourceConfig& config);
+  ResourceConfig config_;
+  ModelSource source_;
+  DType dtype_;
+  nn::Sequential model_;
+  int threads_ = 1;
+  const std::string run_id_;
+  std::optional<std::string> scratch_path_;
+  TierBudgets budgets_;
+  std::optional<ChosenPlan> chosen_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<MemoryPool> device_, host_;
+  offload::ChosenEngine engine_;
+  std::optional<offload::RunFolder> scratch_;
+  std::unique_ptr<parallel::Rank> rank_;
+};
+
+}  // namespace spillway::app

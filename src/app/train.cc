@@ -1,0 +1,132 @@
+// spillway train: everything that can be refused is refused before the first byte is written, in this order: model, data, plan, run folder.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/commands.h"
+#include "app/signals.h"
+#include "app/train.h"
+#include "app/trainer.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/atomic_folder.h"
+#include "models/weights.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The checkpoint this command goes on from; empty for a new run. Reads only.
+std::optional<fs::path> find_start(const TrainConfig& config) {
+  const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
+  const std::vector<fs::path> all = checkpoints(config.out);
+  switch (config.resume.kind) {
+    case Resume::Kind::never:
+      if (holds_run) throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
+      return {};
+    case Resume::Kind::must:
+      if (all.empty()) throw Error(ErrorCode::data, fmt::format("[resume] {} holds no complete checkpoint, and --resume is must", config.out));
+      return all.back();
+    case Resume::Kind::path: return fs::path(config.resume.path);
+    case Resume::Kind::automatic: break;
+  }
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+void check_same_numbers(const TrainConfig& config, const fs::path& checkpoint) {
+  const fs::path file = checkpoint.parent_path().parent_path() / "config.json";
+  if (!fs::exists(file)) return;
+  const std::vector<std::string> changes = number_changes(text_of(file), config);
+  if (changes.empty()) return;
+  throw Error(ErrorCode::usage, fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
+                                            "or another --out",
+                                            file.parent_path().string(), fmt::join(changes, "; ")));
+}
+
+void check_disk(const TrainConfig& config, const Session& session) {
+  fs::path at = fs::absolute(config.out);
+  while (!fs::exists(at)) at = at.parent_path();
+  const i64 each = checkpoint_bytes(session.model(), session.dtype());
+  const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
+  const i64 free_bytes = static_cast<i64>(fs::space(at).available);
+  const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
+  if (free_bytes >= wanted) return;
+  throw Error(ErrorCode::refused, fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free: free some, give another --out, or a "
+                                              "smaller --keep",
+                                              more, format_bytes(each), at.string(), format_bytes(free_bytes)));
+}
+
+void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {
+  if (start) return load_checkpoint(*start, session.model(), session.rank());
+  std::unique_ptr<models::WeightSource> source;
+  if (session.source().has_weights && !config.from_scratch) {
+    source = std::make_unique<models::FolderWeights>(session.model(), *session.source().folder);
+  } else {
+    source = std::make_unique<models::ScratchWeights>(config.seed);
+  }
+  session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
+}
+
+std::string run_id(const std::string& out) {
+  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(out).string()).value));
+}
+
+// A folder without weights has nothing to load: new weights must be asked for.
+void check_weights(const TrainConfig& config, const ModelSource& source) {
+  if (!source.folder || source.has_weights || config.from_scratch) return;
+  throw Error(ErrorCode::usage, fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
+}
+
+}  // namespace
+
+PlanWishes wishes_of(const TrainConfig& config) {
+  return {config.place_parameters, config.place_gradients, config.place_optimizer, config.recompute, config.prefetch};
+}
+
+int run_train(const TrainConfig& given, Console& console) {
+  install_stop_handlers();
+  TrainConfig config = given;
+  ModelSource source = find_model(config.model);
+  check_weights(config, source);
+  resolve_model(config, source);
+  const RunData data = open_data(config, source.config.vocabulary);
+  resolve_steps(config, *data.training);
+  if (config.out.empty()) config.out = default_out(config);
+  const std::optional<fs::path> start = find_start(config);
+  Progress progress;
+  if (start) {
+    progress = read_progress(*start);
+    check_same_numbers(config, *start);
+  }
+  if (start && progress.step >= *config.steps) {
+    console.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config.out, progress.step, *config.steps));
+    return 0;
+  }
+  console.log(start ? fmt::format("continues at step {} of {} ({})", progress.step, *config.steps, config.out)
+                    : fmt::format("new run of {} steps ({})", *config.steps, config.out));
+
+  Session session(config, std::move(source), run_id(config.out));
+  session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
+  check_disk(config, session);
+  i64 parameters = 0;
+  for (const auto& p : session.model().parameters) parameters += p->elems();
+  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters, session.model().blocks.size(),
+                          to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
+  session.print_plan(console);
+
+  RunFolder folder(config.out);
+  data::AtomicFolder::remove_stale(folder.path() / "checkpoints");
+  folder.write_config(to_json(config));
+  folder.open_metrics(progress.step);
+  session.open(console);
+  load_start(session, config, start);
+  return Trainer(config, session, data, folder, console, progress).run();
+}
+
+}  // namespace spillway::app

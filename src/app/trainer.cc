@@ -1,0 +1,239 @@
+#include "app/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+
+#include "app/generation.h"
+#include "app/host.h"
+#include "app/metrics.h"
+#include "app/signals.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/tokenizer.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr i64 kMostNonfinite = 20;  // steps in a row
+
+parallel::TierBytes traffic_now(parallel::Rank& rank) {
+  parallel::TierBytes now;
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    now.read[t] = rank.state().traffic().read_bytes[t];
+    now.written[t] = rank.state().traffic().written_bytes[t];
+  }
+  return now;
+}
+
+parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBytes& earlier) {
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    later.read[t] -= earlier.read[t];
+    later.written[t] -= earlier.written[t];
+  }
+  return later;
+}
+
+// Seconds from now to the end Slurm has set, if it has.
+std::optional<double> slurm_seconds_left() {
+  const auto end = Host{}.env("SLURM_JOB_END_TIME");
+  if (!end) return {};
+  return std::difftime(static_cast<std::time_t>(std::atoll(end->c_str())), std::time(nullptr));
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress)
+    : config_(config),
+      session_(session),
+      data_(data),
+      folder_(folder),
+      console_(console),
+      progress_(progress),
+      first_step_(progress.step),
+      start_(Clock::now()),
+      last_save_(start_),
+      last_save_step_(progress.step) {
+  if (config.time_limit_s) {
+    limit_s_ = static_cast<double>(*config.time_limit_s);
+  } else {
+    limit_s_ = slurm_seconds_left();
+  }
+}
+
+i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
+
+int Trainer::run() {
+  StepReport report;
+  while (progress_.step < *config_.steps) {
+    report = step();
+    write_metrics(report);
+    show_progress(report);
+    sample();
+    if (stop_requested()) return stop(fmt::format("stopped by {}", stop_signal()));
+    if (progress_.step < *config_.steps && time_is_up()) return stop("the time limit is near");
+    if (checkpoint_due() && progress_.step < *config_.steps) save(false);
+  }
+  if (!config_.no_final_checkpoint) save(true);
+  finish(report);
+  return 0;
+}
+
+Trainer::StepReport Trainer::step() {
+  StepReport report;
+  const auto begin = Clock::now();
+  parallel::Rank& rank = session_.rank();
+  const parallel::TierBytes before = traffic_now(rank);
+  parallel::StepSettings settings;
+  settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
+  settings.update.learning_rate = report.learning_rate = optim::learning_rate(
+      {config_.lr_schedule, *config_.learning_rate, *config_.warmup_steps, *config_.steps, config_.min_lr_ratio}, progress_.step);
+  settings.update.t = progress_.updates + 1;
+  settings.update.isa = config_.isa;
+  settings.gradient_clipping = config_.gradient_clipping;
+  settings.random = RandomKey{config_.seed}.derive("training");
+  report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
+  report.moved = difference(traffic_now(rank), before);
+  report.seconds = seconds_since(begin);
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    moved_.read[t] += report.moved.read[t];
+    moved_.written[t] += report.moved.written[t];
+  }
+  ++progress_.step;
+  progress_.cursor += data_.training->windows_per_step();
+  progress_.tokens += tokens_per_step();
+  progress_.updates += !report.result.skipped;
+  nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
+  if (nonfinite_in_a_row_ >= kMostNonfinite) {
+    throw Error(ErrorCode::numbers, fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
+                                                "try a lower --learning-rate or a longer --warmup-steps",
+                                                kMostNonfinite, progress_.step));
+  }
+  if (validates_now()) last_validation_ = report.validation_loss = validate();
+  return report;
+}
+
+bool Trainer::validates_now() const {
+  if (!data_.held_out) return false;
+  return progress_.step == *config_.steps || (config_.validate_every && progress_.step % *config_.validate_every == 0);
+}
+
+double Trainer::validate() {
+  const i64 batches = std::min(data_.held_out->validation_micro_batches(), config_.validation_steps.value_or(std::numeric_limits<i64>::max()));
+  double sum = 0;
+  i64 counted = 0;
+  const StreamScope scope(session_.rank().input_stream());
+  for (i64 i = 0; i < batches; ++i) {
+    const MicroBatch batch = data_.held_out->validation(i);
+    sum += session_.rank().evaluate(batch);
+    counted += batch.counted_targets;
+  }
+  return sum / static_cast<double>(counted);
+}
+
+void Trainer::write_metrics(const StepReport& r) {
+  parallel::Rank& rank = session_.rank();
+  MetricsRow row;
+  row.step = progress_.step;
+  row.result = r.result;
+  row.learning_rate = r.learning_rate;
+  row.tokens = tokens_per_step();
+  row.samples = data_.training->windows_per_step();
+  row.seconds = r.seconds;
+  row.validation_loss = r.validation_loss;
+  row.moved = r.moved;
+  row.phases = phase_milliseconds(rank);
+  row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
+  row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
+  folder_.metrics_line(to_json(row));
+}
+
+void Trainer::show_progress(const StepReport& r) {
+  if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
+  const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", progress_.step, *config_.steps, r.result.loss,
+                                 r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds);
+  if (r.result.skipped) line += "  skipped: the gradient norm is not finite";
+  if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
+  line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
+  console_.progress(line);
+  if (r.validation_loss) console_.end_progress();
+  folder_.log(line);
+}
+
+void Trainer::sample() {
+  if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
+  const data::ByteTokenizer tokenizer;
+  const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
+  std::vector<i32> tokens;
+  generate_tokens(session_.rank(), tokenizer.encode(prompt), 128, {.seed = config_.seed}, [&](i32 id) {
+    tokens.push_back(id);
+    return true;
+  });
+  console_.end_progress();
+  console_.log("sample: " + prompt + tokenizer.decode(tokens));
+}
+
+bool Trainer::checkpoint_due() const {
+  const Cadence& every = config_.checkpoint_every;
+  switch (every.unit) {
+    case Cadence::Unit::steps: return progress_.step % every.count == 0;
+    case Cadence::Unit::seconds: return seconds_since(last_save_) >= static_cast<double>(every.count);
+    case Cadence::Unit::epochs: {
+      const i64 windows = data_.training->windows() * every.count;
+      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
+    }
+  }
+  return false;
+}
+
+void Trainer::save(bool must) {
+  if (last_save_step_ == progress_.step && progress_.step > first_step_) return;
+  const auto begin = Clock::now();
+  try {
+    const auto path = save_checkpoint(folder_.path(), progress_, session_.source().config, session_.model(), session_.rank());
+    prune_checkpoints(folder_.path(), config_.keep);
+    save_seconds_ = seconds_since(begin);
+    const std::string line =
+        fmt::format("saved {}: blocked {}, durable after {}", path.string(), format_duration(save_seconds_), format_duration(save_seconds_));
+    console_.end_progress();
+    console_.log(line);
+    folder_.log(line);
+    last_save_step_ = progress_.step;
+  } catch (const Error& e) {
+    if (must) throw;
+    console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", progress_.step, e.what()));
+  }
+  last_save_ = Clock::now();
+}
+
+bool Trainer::time_is_up() const { return limit_s_ && seconds_since(start_) + 2 * save_seconds_ >= *limit_s_; }
+
+int Trainer::stop(const std::string& why) {
+  save(true);
+  console_.end_progress();
+  console_.log(fmt::format("{} after step {} of {}: saved; run the same command again to go on", why, progress_.step, *config_.steps));
+  return kStoppedStatus;
+}
+
+void Trainer::finish(const StepReport& last) {
+  parallel::Rank& rank = session_.rank();
+  const i64 steps = std::max<i64>(1, progress_.step - first_step_);
+  console_.end_progress();
+  if (console_.json()) return console_.result(summary_json(progress_.step, last.result, last_validation_, folder_.path().string()));
+  std::string text = fmt::format("done: step {}, loss {:.4f}", progress_.step, last.result.loss);
+  if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
+  text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
+  text += fmt::format("  peak memory: device {} of {}, host {}; on nvme {}\n", format_bytes(session_.device_pool().peak_bytes()),
+                      format_bytes(session_.device_pool().budget_bytes()), format_bytes(session_.host_pool().peak_bytes()),
+                      format_bytes(rank.state().nvme_bytes()));
+  text += fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
+                      format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
+  text += "  run folder: " + folder_.path().string();
+  console_.result(text);
+}
+
+}  // namespace spillway::app

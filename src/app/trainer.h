@@ -1,0 +1,65 @@
+// The training loop of one rank: steps, validation, metrics, progress, checkpoints, stopping. It drives a Rank and writes a RunFolder; what
+// the numbers are is decided below it. One thread.
+#pragma once
+#include <chrono>
+#include <optional>
+
+#include "app/checkpoint.h"
+#include "app/config.h"
+#include "app/resolve.h"
+#include "app/run_folder.h"
+#include "app/session.h"
+
+namespace spillway::app {
+
+constexpr int kStoppedStatus = 75;
+
+class Trainer {
+ public:
+  /// `config` is resolved; `progress` is where the run goes on.
+  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress);
+
+  /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct StepReport {
+    parallel::StepResult result;
+    double learning_rate = 0, seconds = 0;
+    std::optional<double> validation_loss;
+    parallel::TierBytes moved;
+  };
+  StepReport step();
+  double validate();
+  bool validates_now() const;
+  void write_metrics(const StepReport& report);
+  void show_progress(const StepReport& report);
+  void sample();
+  bool checkpoint_due() const;
+  /// `must`: an error is thrown on (final and stopping saves); else it is a warning and training goes on.
+  void save(bool must);
+  bool time_is_up() const;
+  int stop(const std::string& why);
+  void finish(const StepReport& last);
+  i64 tokens_per_step() const;
+  double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+  const TrainConfig& config_;
+  Session& session_;
+  const RunData& data_;
+  RunFolder& folder_;
+  Console& console_;
+  Progress progress_;
+  const i64 first_step_;
+  const Clock::time_point start_;
+  Clock::time_point last_save_;
+  i64 last_save_step_ = 0;
+  double save_seconds_ = 1;
+  std::optional<double> limit_s_;
+  i64 nonfinite_in_a_row_ = 0;
+  std::optional<double> last_validation_;
+  parallel::TierBytes moved_;  // by the steps of this process
+};
+
+}  // namespace spillway::app

@@ -1,0 +1,130 @@
+#include "data/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace spillway::data {
+namespace {
+
+// The last `fraction` of the windows, to the nearest; a fraction in between takes and leaves at least one where there are two.
+i64 held_out_windows(i64 windows, double fraction) {
+  if (fraction <= 0) return 0;
+  if (fraction >= 1) return windows;
+  if (windows < 2) return 0;
+  return std::clamp(static_cast<i64>(std::nearbyint(static_cast<double>(windows) * fraction)), i64{1}, windows - 1);
+}
+
+void check_options(const LoaderOptions& o) {
+  const auto at_least_one = [](i64 value, const char* flag) {
+    if (value < 1) throw Error(ErrorCode::usage, fmt::format("[loader] expected {} of at least 1, got {}", flag, value));
+  };
+  at_least_one(o.sequence_length, "--sequence-length");
+  at_least_one(o.micro_batch_size, "--micro-batch-size");
+  at_least_one(o.micro_batches, "--gradient-accumulation-steps");
+  require(o.ranks >= 1 && o.rank >= 0 && o.rank < o.ranks, "[loader] the rank is not one of the ranks");
+  if (!(o.validation_fraction >= 0 && o.validation_fraction <= 1)) {
+    throw Error(ErrorCode::usage, fmt::format("[loader] expected --validation-fraction from 0 to 1, got {}", o.validation_fraction));
+  }
+}
+
+template <class Ranges>
+i64 total(const Ranges& ranges) {
+  i64 windows = 0;
+  for (const auto& range : ranges) windows += range.windows;
+  return windows;
+}
+
+}  // namespace
+
+Loader::Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options)
+    : sources_(sources), options_(options) {
+  check_options(options_);
+  i64 tokens = 0;
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    tokens += sources_[s]->tokens();
+    const i64 windows = std::max<i64>(sources_[s]->tokens() - 1, 0) / options_.sequence_length;
+    const i64 held_out = held_out_windows(windows, options_.validation_fraction), training = windows - held_out;
+    if (training > 0) training_.push_back({s, 0, training});
+    if (held_out > 0) held_out_.push_back({s, training, held_out});
+  }
+  const bool only_validation = options_.validation_fraction == 1;
+  if (total(only_validation ? held_out_ : training_) == 0) {
+    throw Error(
+        ErrorCode::usage,
+        fmt::format(
+            "[loader] the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} in one source: give "
+            "more --data or a shorter --sequence-length",
+            tokens, sources_.size(), only_validation ? "validation" : "training", options_.sequence_length, options_.sequence_length + 1));
+  }
+}
+
+i64 Loader::windows() const { return total(training_); }
+i64 Loader::validation_windows() const { return total(held_out_); }
+i64 Loader::windows_per_step() const { return options_.micro_batches * options_.ranks * options_.micro_batch_size; }
+i64 Loader::validation_micro_batches() const { return ceil_div(validation_windows(), options_.ranks * options_.micro_batch_size); }
+
+// The window at place `at` of the run: epochs follow each other, each in its own order.
+i64 Loader::window_at(i64 at) const {
+  const i64 epoch = at / windows(), place = at % windows();
+  if (!options_.shuffled) return place;
+  const RandomKey key = RandomKey{options_.seed}.derive("data order", static_cast<u64>(epoch));
+  return static_cast<i64>(permute(key, static_cast<u64>(windows()), static_cast<u64>(place)));
+}
+
+StepBatch Loader::step(i64 cursor) const {
+  require(cursor >= 0 && windows() > 0, "[loader] a step wants a cursor from 0 and training windows");
+  StepBatch batch{.cursor = cursor};
+  for (i64 k = 0; k < options_.micro_batches; ++k) {
+    const i64 first = cursor + (k * options_.ranks + options_.rank) * options_.micro_batch_size;
+    batch.micro_batches.push_back(make_micro_batch(first, training_, [&](i64 row) { return window_at(first + row); }));
+    batch.counted_targets += batch.micro_batches.back().counted_targets;
+  }
+  return batch;
+}
+
+MicroBatch Loader::validation(i64 i) const {
+  require(i >= 0 && i < validation_micro_batches(), "[loader] there is no such validation micro-batch");
+  const i64 first = (i * options_.ranks + options_.rank) * options_.micro_batch_size;
+  return make_micro_batch(first, held_out_, [&](i64 row) { return first + row < validation_windows() ? first + row : kNoWindow; });
+}
+
+MicroBatch Loader::make_micro_batch(i64 first_sample, const std::vector<Range>& ranges,
+                                    const std::function<i64(i64)>& window_of_row) const {
+  const i64 rows = options_.micro_batch_size, T = options_.sequence_length;
+  MicroBatch batch{.tokens_BT = empty({rows, T}, DType::int32, "tokens"),
+                   .targets_BT = empty({rows, T}, DType::int32, "targets"),
+                   .positions_BT = empty({rows, T}, DType::int32, "positions"),
+                   .first_sample = first_sample};
+  require(batch.tokens_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
+  for (i64 row = 0; row < rows; ++row) {
+    const i64 window = window_of_row(row);
+    if (window != kNoWindow) batch.counted_targets += T;
+    if (!batch.tokens_BT.raw()) continue;  // the meta device: sizes only
+    const auto row_of = [&](const Tensor& x_BT) { return x_BT.span<i32>().subspan(static_cast<size_t>(row * T), static_cast<size_t>(T)); };
+    fill_row(window, ranges, row_of(batch.tokens_BT), row_of(batch.targets_BT));
+    const auto positions = row_of(batch.positions_BT);
+    for (i64 t = 0; t < T; ++t) positions[static_cast<size_t>(t)] = static_cast<i32>(t);
+  }
+  return batch;
+}
+
+void Loader::fill_row(i64 window, const std::vector<Range>& ranges, std::span<i32> tokens_T, std::span<i32> targets_T) const {
+  if (window == kNoWindow) {
+    std::ranges::fill(tokens_T, 0);
+    std::ranges::fill(targets_T, kIgnoredTarget);
+    return;
+  }
+  auto range = ranges.begin();
+  for (; window >= range->windows; ++range) window -= range->windows;
+  const TokenSource& source = *sources_[range->source];
+  const i64 begin = (range->first_window + window) * options_.sequence_length;
+  source.read(begin, tokens_T);
+  std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
+  source.read(begin + options_.sequence_length, targets_T.last(1));
+}
+
+}  // namespace spillway::data

@@ -1,0 +1,30 @@
+// Fused scaled dot-product attention, f32 and f64, on strided views (each head's D elements contiguous). Legend: B rows, Tq, Tk query and key
+// positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask query t sees keys s <= t + Tk - Tq.
+// Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape alone, each with its own workspace.
+#pragma once
+#include "base/random.h"
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+struct AttentionMask {
+  double scale = 1;  // > 0
+  bool causal = true;
+  double dropout = 0;  // of the probabilities: element (h * Tq + t) * Tk + s of sample first_sample + b
+  RandomKey key;
+  i64 first_sample = 0;
+};
+
+/// Bytes for views of these shapes: q[B, Tq, H, D], k[B, Tk, Hkv, D].
+i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
+i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
+
+/// out[B, Tq, H, D]; lse[B, H, Tq] contiguous.
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
+               const Tensor& workspace);
+
+/// All three gradients, written whole; dk and dv sum over query heads and tiles in ascending order.
+void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
+                        const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,23 @@
+// Row arithmetic of attention, one thread, one row at a time; per instruction set (attention_rows_cpu.cc). T is float or double.
+#pragma once
+#include "base/types.h"
+
+namespace spillway::kernels::rows {
+
+/// x = softmax(scale * x) in place, scale > 0; returns the log of the sum of exponentials of scale * x.
+template <class T>
+T softmax(T* x, i64 n, T scale);
+
+/// x = exp(scale * x - lse) in place.
+template <class T>
+void probabilities(T* x, i64 n, T scale, T lse);
+
+/// dx = p * (dx - delta) * scale in place.
+template <class T>
+void softmax_gradient(const T* p, T* dx, i64 n, T delta, T scale);
+
+/// Sum of x[i] * y[i].
+template <class T>
+T dot(const T* x, const T* y, i64 n);
+
+}  // namespace spillway::kernels::rows

@@ -1,0 +1,26 @@
+// Element-wise kernels, f32 and f64; contiguous unless said otherwise; an element's bits do not depend on its place. The fast paths (Highway,
+// per instruction set) lie within 4 ulp of the plain std:: loop.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, silu, gelu_tanh, gelu_erf };
+
+/// Whether the gradient is computed from the output (else from the input).
+constexpr bool gradient_wants_output(Unary op) {
+  return op == Unary::exp || op == Unary::sqrt || op == Unary::rsqrt || op == Unary::tanh || op == Unary::sigmoid;
+}
+
+void unary(Unary op, const Tensor& x, const Tensor& y);
+/// dx = dy * op'(kept); kept is the op's output or input as gradient_wants_output says. dx may be dy.
+void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+
+/// y = x * T(factor); y may be x.
+void scale(const Tensor& x, double factor, const Tensor& y);
+
+/// y = silu(gate) * up, and its gradients; an undefined gradient is not wanted.
+void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y);
+void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,302 @@
+#include "kernels/elementwise.h"
+
+#include "kernels/simd.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/elementwise_cpu.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "kernels/dispatch.h"
+#include "kernels/vector_math_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels {
+namespace HWY_NAMESPACE {
+
+struct Exp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return exp(d, x);
+  }
+};
+struct Tanh {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return tanh(d, x);
+  }
+};
+struct Sigmoid {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return sigmoid(d, x);
+  }
+};
+struct Silu {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Mul(x, sigmoid(d, x));
+  }
+};
+// silu' = s (1 + x (1 - s))
+struct SiluGradient {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V dy) const {
+    const V one = hn::Set(d, 1), s = sigmoid(d, x);
+    return hn::Mul(dy, hn::Mul(s, hn::MulAdd(x, hn::Sub(one, s), one)));
+  }
+};
+
+// 0.5 (1 + tanh u) = sigmoid(2u), which keeps its relative precision in the left tail.
+constexpr double kTwiceRootTwoOverPi = 1.5957691216057308, kCubic = 0.044715;
+struct GeluTanh {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V square = hn::Mul(x, x), one = hn::Set(d, 1);
+    using T = hn::TFromD<D>;
+    const V twice_u = hn::Mul(hn::Mul(hn::Set(d, T(kTwiceRootTwoOverPi)), x), hn::MulAdd(hn::Set(d, T(kCubic)), square, one));
+    return hn::Mul(x, sigmoid(d, twice_u));
+  }
+};
+struct GeluTanhGradient {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V dy) const {
+    using T = hn::TFromD<D>;
+    const V square = hn::Mul(x, x), one = hn::Set(d, 1), factor = hn::Set(d, T(kTwiceRootTwoOverPi));
+    const V s = sigmoid(d, hn::Mul(hn::Mul(factor, x), hn::MulAdd(hn::Set(d, T(kCubic)), square, one)));
+    const V slope = hn::Mul(factor, hn::MulAdd(hn::Set(d, T(3 * kCubic)), square, one));
+    return hn::Mul(dy, hn::MulAdd(hn::Mul(x, slope), hn::Mul(s, hn::Sub(one, s)), s));
+  }
+};
+struct SwiGlu {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V gate, V up) const {
+    return hn::Mul(hn::Mul(gate, sigmoid(d, gate)), up);
+  }
+};
+
+// Loops without a transcendental function in them: the compiler makes vectors of them.
+template <class T>
+void plain(Unary op, const T* x, T* y, i64 n) {
+  switch (op) {
+    case Unary::log:
+      for (i64 i = 0; i < n; ++i) y[i] = std::log(x[i]);
+      break;
+    case Unary::sqrt:
+      for (i64 i = 0; i < n; ++i) y[i] = std::sqrt(x[i]);
+      break;
+    case Unary::rsqrt:
+      for (i64 i = 0; i < n; ++i) y[i] = T(1) / std::sqrt(x[i]);
+      break;
+    case Unary::relu:
+      for (i64 i = 0; i < n; ++i) y[i] = x[i] < T(0) ? T(0) : x[i];
+      break;
+    case Unary::gelu_erf:
+      for (i64 i = 0; i < n; ++i) y[i] = T(0.5) * x[i] * (T(1) + std::erf(x[i] * T(0.70710678118654752440)));
+      break;
+    default: break;
+  }
+}
+
+template <class T>
+void plain_gradient(Unary op, const T* kept, const T* dy, T* dx, i64 n) {
+  switch (op) {
+    case Unary::exp:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * kept[i];
+      break;
+    case Unary::log:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] / kept[i];
+      break;
+    case Unary::sqrt:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] / (kept[i] + kept[i]);
+      break;
+    case Unary::rsqrt:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (T(-0.5) * kept[i] * kept[i] * kept[i]);
+      break;
+    case Unary::tanh:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (T(1) - kept[i] * kept[i]);
+      break;
+    case Unary::sigmoid:
+      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (kept[i] * (T(1) - kept[i]));
+      break;
+    case Unary::relu:
+      for (i64 i = 0; i < n; ++i) dx[i] = kept[i] > T(0) ? dy[i] : T(0);
+      break;
+    case Unary::gelu_erf:
+      for (i64 i = 0; i < n; ++i) {
+        const T x = kept[i], density = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
+        dx[i] = dy[i] * (T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440))) + x * density);
+      }
+      break;
+    default: break;
+  }
+}
+
+template <class T>
+HWY_ATTR void unary_range(Unary op, const T* x, T* y, i64 n) {
+  switch (op) {
+    case Unary::exp: return map(x, y, n, Exp());
+    case Unary::tanh: return map(x, y, n, Tanh());
+    case Unary::sigmoid: return map(x, y, n, Sigmoid());
+    case Unary::silu: return map(x, y, n, Silu());
+    case Unary::gelu_tanh: return map(x, y, n, GeluTanh());
+    default: return plain(op, x, y, n);
+  }
+}
+
+template <class T>
+HWY_ATTR void gradient_range(Unary op, const T* kept, const T* dy, T* dx, i64 n) {
+  switch (op) {
+    case Unary::silu: return map(kept, dy, dx, n, SiluGradient());
+    case Unary::gelu_tanh: return map(kept, dy, dx, n, GeluTanhGradient());
+    default: return plain_gradient(op, kept, dy, dx, n);
+  }
+}
+
+template <class T>
+HWY_ATTR void swiglu_range(const T* gate, const T* up, T* y, i64 n) {
+  map(gate, up, y, n, SwiGlu());
+}
+
+// dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
+template <class T>
+HWY_ATTR void swiglu_gradient_range(const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  for (i64 i = 0; i < n; i += lanes) {
+    const i64 used = n - i < lanes ? n - i : lanes;
+    const bool whole = used == lanes;
+    const auto g = whole ? hn::LoadU(d, gate + i) : load_rest(d, gate + i, used, T(0));
+    const auto u = whole ? hn::LoadU(d, up + i) : load_rest(d, up + i, used, T(0));
+    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto one = hn::Set(d, 1), s = sigmoid(d, g);
+    const auto to_up = hn::Mul(gradient, hn::Mul(g, s));
+    const auto to_gate = hn::Mul(hn::Mul(gradient, u), hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one)));
+    if (dgate) whole ? hn::StoreU(to_gate, d, dgate + i) : store_rest(d, to_gate, dgate + i, used);
+    if (dup) whole ? hn::StoreU(to_up, d, dup + i) : store_rest(d, to_up, dup + i, used);
+  }
+}
+
+void unary_f32(Unary op, const float* x, float* y, i64 n) { unary_range(op, x, y, n); }
+void unary_f64(Unary op, const double* x, double* y, i64 n) { unary_range(op, x, y, n); }
+void gradient_f32(Unary op, const float* kept, const float* dy, float* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
+void gradient_f64(Unary op, const double* kept, const double* dy, double* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
+void swiglu_f32(const float* gate, const float* up, float* y, i64 n) { swiglu_range(gate, up, y, n); }
+void swiglu_f64(const double* gate, const double* up, double* y, i64 n) { swiglu_range(gate, up, y, n); }
+void swiglu_gradient_f32(const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
+  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+}
+void swiglu_gradient_f64(const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
+  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spillway::kernels {
+namespace {
+
+HWY_EXPORT(unary_f32);
+HWY_EXPORT(unary_f64);
+HWY_EXPORT(gradient_f32);
+HWY_EXPORT(gradient_f64);
+HWY_EXPORT(swiglu_f32);
+HWY_EXPORT(swiglu_f64);
+HWY_EXPORT(swiglu_gradient_f32);
+HWY_EXPORT(swiglu_gradient_f64);
+
+// Elements of one task.
+constexpr i64 kGrain = 1 << 14;
+
+void check(const char* op, std::initializer_list<Tensor> views) {
+  for (const Tensor& view : views) {
+    if (!view.defined()) continue;
+    if (!view.is_contiguous() || view.elems() != views.begin()->elems() || view.dtype() != views.begin()->dtype()) {
+      throw Error(ErrorCode::bug, std::string("[") + op + "] expected contiguous views of one shape and dtype, got " +
+                                      to_string(views.begin()->shape()) + " and " + to_string(view.shape()));
+    }
+  }
+}
+
+template <class T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+}  // namespace
+
+void unary(Unary op, const Tensor& x, const Tensor& y) {
+  check("unary", {x, y});
+  if (y.device().is_meta()) return;
+  for_dtype("unary", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    Stream::current().for_ranges(x.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(unary_f32)(op, from + begin, to + begin, end - begin);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(unary_f64)(op, from + begin, to + begin, end - begin);
+    });
+  });
+}
+
+void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  check("unary_gradient", {kept, dy, dx});
+  if (dx.device().is_meta()) return;
+  for_dtype("unary_gradient", dx.dtype(), [&]<class T>(T) {
+    const T *x = kept.data<T>(), *from = dy.data<T>();
+    T* to = dx.data<T>();
+    Stream::current().for_ranges(dx.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_f32)(op, x + begin, from + begin, to + begin, end - begin);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_f64)(op, x + begin, from + begin, to + begin, end - begin);
+    });
+  });
+}
+
+void scale(const Tensor& x, double factor, const Tensor& y) {
+  check("scale", {x, y});
+  if (y.device().is_meta()) return;
+  for_dtype("scale", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const T f = static_cast<T>(factor);
+    Stream::current().for_ranges(x.elems(), kGrain, [=](i64 begin, i64 end) {
+      for (i64 i = begin; i < end; ++i) to[i] = from[i] * f;
+    });
+  });
+}
+
+void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
+  check("swiglu", {gate, up, y});
+  if (y.device().is_meta()) return;
+  for_dtype("swiglu", y.dtype(), [&]<class T>(T) {
+    const T *g = gate.data<T>(), *u = up.data<T>();
+    T* to = y.data<T>();
+    Stream::current().for_ranges(y.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(swiglu_f32)(g + begin, u + begin, to + begin, end - begin);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(swiglu_f64)(g + begin, u + begin, to + begin, end - begin);
+    });
+  });
+}
+
+void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
+  check("swiglu_gradient", {gate, up, dy, dgate, dup});
+  if (dy.device().is_meta()) return;
+  for_dtype("swiglu_gradient", dy.dtype(), [&]<class T>(T) {
+    const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
+    T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);
+    Stream::current().for_ranges(dy.elems(), kGrain, [=](i64 begin, i64 end) {
+      T *to_gate = dg ? dg + begin : nullptr, *to_up = du ? du + begin : nullptr;
+      if constexpr (sizeof(T) == 4) {
+        HWY_DYNAMIC_DISPATCH(swiglu_gradient_f32)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
+      } else {
+        HWY_DYNAMIC_DISPATCH(swiglu_gradient_f64)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
+      }
+    });
+  });
+}
+
+}  // namespace spillway::kernels
+#endif

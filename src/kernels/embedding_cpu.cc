@@ -1,0 +1,59 @@
+#include "kernels/embedding.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/dispatch.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr i64 kTableTasks = 64;  // each looks through all ids for those in its rows of the table
+
+void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
+  require(ids.dtype() == DType::int32 && ids.is_contiguous(), "[embedding] expected contiguous int32 ids");
+  require(table.rank() == 2 && table.is_contiguous() && rows.is_contiguous() && rows.elems() == ids.elems() * table.size(1),
+          "[embedding] expected a contiguous table [V, C] and one row an id");
+}
+
+}  // namespace
+
+void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
+  check(ids, table, out);
+  if (out.device().is_meta()) return;
+  const i64 vocabulary = table.size(0), row_bytes = table.size(1) * size_of(table.dtype());
+  const i32* id = ids.data<i32>();
+  const std::byte* from = table.raw();
+  std::byte* to = out.raw();
+  Stream::current().for_ranges(ids.elems(), std::max<i64>(1, (1 << 16) / row_bytes), [=](i64 begin, i64 end) {
+    for (i64 n = begin; n < end; ++n) {
+      if (id[n] < 0 || id[n] >= vocabulary) {
+        throw Error(ErrorCode::data, "[embedding] id " + std::to_string(id[n]) + " at position " + std::to_string(n) +
+                                         " is outside the table of " + std::to_string(vocabulary) + " rows: wrong tokenizer or model?");
+      }
+      std::memcpy(to + n * row_bytes, from + id[n] * row_bytes, static_cast<size_t>(row_bytes));
+    }
+  });
+}
+
+void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable) {
+  check(ids, dtable, dout);
+  if (dtable.device().is_meta()) return;
+  for_dtype("embedding_gradient", dtable.dtype(), [&]<class T>(T) {
+    const i64 columns = dtable.size(1), tokens = ids.elems();
+    const i32* id = ids.data<i32>();
+    const T* from = dout.data<T>();
+    T* to = dtable.data<T>();
+    Stream::current().for_ranges(dtable.size(0), ceil_div(dtable.size(0), kTableTasks), [=](i64 begin, i64 end) {
+      std::memset(to + begin * columns, 0, static_cast<size_t>((end - begin) * columns) * sizeof(T));
+      for (i64 n = 0; n < tokens; ++n) {
+        if (id[n] < begin || id[n] >= end) continue;
+        const T* add = from + n * columns;
+        T* row = to + id[n] * columns;
+        for (i64 c = 0; c < columns; ++c) row[c] += add[c];
+      }
+    });
+  });
+}
+
+}  // namespace spillway::kernels

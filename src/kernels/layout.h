@@ -1,0 +1,11 @@
+// Copies between views of equal shape with any strides (permute, slice, concat), f32 and f64.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+void copy_view(const Tensor& from, const Tensor& to);
+/// Zero everywhere; contiguous.
+void fill_zero(const Tensor& to);
+
+}  // namespace spillway::kernels

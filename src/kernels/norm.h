@@ -1,0 +1,19 @@
+// Layer and RMS normalisation over the last axis; x seen as [rows, C], f32 or f64, contiguous. Parameter gradients are summed over rows in
+// at most kNormChunks chunks of equal size, then over chunks in order: a partition by shape alone.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+inline constexpr i64 kNormChunks = 16;
+
+/// statistics[rows, 2]: mean and 1/sqrt(variance + eps); beta undefined means RMS: mean 0 and 1/sqrt(mean(x^2) + eps).
+void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics);
+
+/// Bytes norm_gradient wants.
+i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype);
+/// Undefined gradients are not wanted; dgamma and dbeta are written whole. `centred`: layer norm, else RMS (no dbeta).
+void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
+                   const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,239 @@
+#include "kernels/norm.h"
+
+#include "kernels/simd.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm_cpu.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/dispatch.h"
+#include "kernels/vector_math_inl.h"
+
+namespace spillway::kernels {
+#ifndef SPILLWAY_NORM_ROWS
+#define SPILLWAY_NORM_ROWS
+// A chunk of rows; null pointers: not wanted, or RMS.
+template <class T>
+struct NormRows {
+  const T *x, *gamma, *beta;
+  T *y, *statistics;
+  i64 rows, columns;
+  T eps;
+};
+template <class T>
+struct NormGradientRows {
+  const T *x, *gamma, *statistics, *dy;
+  T *dx, *gamma_sums, *beta_sums;  // the sums of this chunk, written whole
+  i64 rows, columns;
+  bool centred;
+};
+#endif
+}  // namespace spillway::kernels
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels {
+namespace HWY_NAMESPACE {
+
+// y[i] = (x[i] - mean) * scale * gamma[i] (+ beta[i])
+template <class T>
+HWY_ATTR void normalise(const NormRows<T>& r, const T* x, T mean, T factor, T* y) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  const auto m = hn::Set(d, mean), f = hn::Set(d, factor);
+  for (i64 i = 0; i < r.columns; i += lanes) {
+    const i64 used = std::min(lanes, r.columns - i);
+    const bool whole = used == lanes;
+    const auto value = whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0));
+    const auto gain = whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0));
+    auto out = hn::Mul(hn::Mul(hn::Sub(value, m), f), gain);
+    if (r.beta) out = hn::Add(out, whole ? hn::LoadU(d, r.beta + i) : load_rest(d, r.beta + i, used, T(0)));
+    whole ? hn::StoreU(out, d, y + i) : store_rest(d, out, y + i, used);
+  }
+}
+
+template <class T>
+struct Itself {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return x;
+  }
+};
+template <class T>
+struct SquareAround {
+  T mean;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V centred = hn::Sub(x, hn::Set(d, mean));
+    return hn::Mul(centred, centred);
+  }
+};
+
+template <class T>
+HWY_ATTR void norm_rows(const NormRows<T>& r) {
+  const T columns = static_cast<T>(r.columns);
+  for (i64 row = 0; row < r.rows; ++row) {
+    const T* x = r.x + row * r.columns;
+    const T mean = r.beta ? sum_row(x, r.columns, T(0), Itself<T>()) / columns : T(0);
+    const T variance = sum_row(x, r.columns, mean, SquareAround<T>{mean}) / columns;
+    const T factor = T(1) / std::sqrt(variance + r.eps);
+    normalise(r, x, mean, factor, r.y + row * r.columns);
+    r.statistics[2 * row] = mean;
+    r.statistics[2 * row + 1] = factor;
+  }
+}
+
+// With h = (x - mean) * factor and g = dy * gamma: dx = factor * (g - mean(g) - h * mean(g h)); without centring mean(g) is left out.
+template <class T>
+HWY_ATTR void gradient_row(const NormGradientRows<T>& r, i64 row) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  const T *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
+  T* dx = r.dx ? r.dx + row * r.columns : nullptr;
+  const auto mean = hn::Set(d, r.statistics[2 * row]), factor = hn::Set(d, r.statistics[2 * row + 1]);
+  auto sum_g = hn::Zero(d), sum_gh = hn::Zero(d);
+  for (i64 i = 0; i < r.columns; i += lanes) {
+    const i64 used = std::min(lanes, r.columns - i);
+    const bool whole = used == lanes;
+    const auto h = hn::Mul(hn::Sub(whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
+    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto g = hn::Mul(gradient, whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+    sum_g = hn::Add(sum_g, g);
+    sum_gh = hn::MulAdd(g, h, sum_gh);
+    // The chunk's sums are padded to whole vectors.
+    if (r.gamma_sums) hn::StoreU(hn::MulAdd(gradient, h, hn::LoadU(d, r.gamma_sums + i)), d, r.gamma_sums + i);
+    if (r.beta_sums) hn::StoreU(hn::Add(gradient, hn::LoadU(d, r.beta_sums + i)), d, r.beta_sums + i);
+  }
+  if (!dx) return;
+  const T columns = static_cast<T>(r.columns);
+  const auto mean_g = hn::Set(d, r.centred ? fold_sum<T>(sum_g) / columns : T(0)), mean_gh = hn::Set(d, fold_sum<T>(sum_gh) / columns);
+  for (i64 i = 0; i < r.columns; i += lanes) {
+    const i64 used = std::min(lanes, r.columns - i);
+    const bool whole = used == lanes;
+    const auto h = hn::Mul(hn::Sub(whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
+    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto g = hn::Mul(gradient, whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+    const auto out = hn::Mul(factor, hn::NegMulAdd(h, mean_gh, hn::Sub(g, mean_g)));
+    whole ? hn::StoreU(out, d, dx + i) : store_rest(d, out, dx + i, used);
+  }
+}
+
+template <class T>
+HWY_ATTR void gradient_rows(const NormGradientRows<T>& r) {
+  const i64 padded = round_up(r.columns, 16);
+  if (r.gamma_sums) std::fill(r.gamma_sums, r.gamma_sums + padded, T(0));
+  if (r.beta_sums) std::fill(r.beta_sums, r.beta_sums + padded, T(0));
+  for (i64 row = 0; row < r.rows; ++row) gradient_row(r, row);
+}
+
+void norm_rows_f32(const NormRows<float>& r) { norm_rows(r); }
+void norm_rows_f64(const NormRows<double>& r) { norm_rows(r); }
+void gradient_rows_f32(const NormGradientRows<float>& r) { gradient_rows(r); }
+void gradient_rows_f64(const NormGradientRows<double>& r) { gradient_rows(r); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spillway::kernels {
+namespace {
+
+HWY_EXPORT(norm_rows_f32);
+HWY_EXPORT(norm_rows_f64);
+HWY_EXPORT(gradient_rows_f32);
+HWY_EXPORT(gradient_rows_f64);
+
+// The chunk sums stand in rows of whole vectors.
+i64 padded(i64 columns) { return round_up(columns, 16); }
+i64 chunk_rows(i64 rows) { return std::max<i64>(1, ceil_div(rows, kNormChunks)); }
+
+i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
+
+void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
+  require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[norm] expected contiguous views of one shape");
+  require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(), "[norm] expected a gain with one element a column");
+}
+
+// to[c] = sum over chunks of partial[chunk][c], in order.
+template <class T>
+void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, T* to) {
+  for (i64 c = 0; c < columns; ++c) to[c] = partial[c];
+  for (i64 chunk = 1; chunk < chunks; ++chunk) {
+    for (i64 c = 0; c < columns; ++c) to[c] += partial[chunk * stride + c];
+  }
+}
+
+template <class T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+}  // namespace
+
+void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics) {
+  check(x, gamma, y);
+  if (x.device().is_meta() || x.elems() == 0) return;
+  for_dtype("norm", x.dtype(), [&]<class T>(T) {
+    const i64 columns = x.size(-1);
+    const NormRows<T> all{x.data<T>(), gamma.data<T>(),        data_or_null<T>(beta), y.data<T>(), statistics.data<T>(),
+                          rows_of(x),  columns, static_cast<T>(eps)};
+    Stream::current().for_ranges(all.rows, chunk_rows(all.rows), [&](i64 begin, i64 end) {
+      NormRows<T> some = all;
+      some.x += begin * columns;
+      some.y += begin * columns;
+      some.statistics += begin * 2;
+      some.rows = end - begin;
+      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(norm_rows_f32)(some);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(norm_rows_f64)(some);
+    });
+  });
+}
+
+i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype) {
+  return 2 * ceil_div(rows, chunk_rows(rows)) * padded(columns) * size_of(dtype);
+}
+
+void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
+                   const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace) {
+  check(x, gamma, dy);
+  const i64 rows = rows_of(x), columns = x.size(-1), step = chunk_rows(rows), chunks = ceil_div(rows, step), stride = padded(columns);
+  require(rows > 0, "[norm] expected at least one row");
+  require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()), "[norm] the workspace is too small");
+  if (x.device().is_meta()) return;
+  for_dtype("norm_gradient", x.dtype(), [&]<class T>(T) {
+    T *gamma_sums = reinterpret_cast<T*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;
+    const NormGradientRows<T> all{x.data<T>(),
+                                  gamma.data<T>(),
+                                  statistics.data<T>(),
+                                  dy.data<T>(),
+                                  data_or_null<T>(dx),
+                                  dgamma.defined() ? gamma_sums : nullptr,
+                                  dbeta.defined() ? beta_sums : nullptr,
+                                  rows,
+                                  columns,
+                                  centred};
+    const Stream& stream = Stream::current();
+    stream.run(chunks, [&](i64 chunk, int) {
+      NormGradientRows<T> some = all;
+      const i64 begin = chunk * step;
+      some.rows = std::min(step, rows - begin);
+      some.x += begin * columns;
+      some.dy += begin * columns;
+      some.statistics += begin * 2;
+      if (some.dx) some.dx += begin * columns;
+      if (some.gamma_sums) some.gamma_sums += chunk * stride;
+      if (some.beta_sums) some.beta_sums += chunk * stride;
+      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_rows_f32)(some);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_rows_f64)(some);
+    });
+    if (dgamma.defined()) add_chunks(gamma_sums, chunks, columns, stride, dgamma.data<T>());
+    if (dbeta.defined()) add_chunks(beta_sums, chunks, columns, stride, dbeta.data<T>());
+  });
+}
+
+}  // namespace spillway::kernels
+#endif

@@ -1,0 +1,62 @@
+#include "kernels/rope.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/dispatch.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr i64 kMaxPairs = 512;
+
+template <class T>
+struct Turn {
+  T cosine[kMaxPairs], sine[kMaxPairs];
+};
+
+template <class T>
+void turn_of(i32 position, std::span<const double> frequencies, T scaling, bool back, Turn<T>& turn) {
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const T angle = static_cast<T>(position) * static_cast<T>(frequencies[i]);
+    turn.cosine[i] = std::cos(angle) * scaling;
+    turn.sine[i] = (back ? -std::sin(angle) : std::sin(angle)) * scaling;
+  }
+}
+
+template <class T>
+void turn_head(const Turn<T>& turn, i64 pairs, const T* x, T* y) {
+  for (i64 i = 0; i < pairs; ++i) {
+    const T first = x[i], second = x[i + pairs];
+    y[i] = first * turn.cosine[i] - second * turn.sine[i];
+    y[i + pairs] = second * turn.cosine[i] + first * turn.sine[i];
+  }
+}
+
+}  // namespace
+
+void rope(const Tensor& x, const Tensor& positions, std::span<const double> frequencies, double scaling, bool back, const Tensor& y) {
+  require(x.rank() == 4 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[rope] expected contiguous x[B, T, H, D]");
+  const i64 pairs = static_cast<i64>(frequencies.size()), heads = x.size(2);
+  require(pairs <= kMaxPairs && x.size(3) == 2 * pairs, "[rope] expected D/2 inverse frequencies, at most 512");
+  require(positions.dtype() == DType::int32 && positions.is_contiguous() && positions.elems() == x.size(0) * x.size(1),
+          "[rope] expected one int32 position for each of [B, T]");
+  if (y.device().is_meta()) return;
+  for_dtype("rope", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const i32* position = positions.data<i32>();
+    Stream::current().for_ranges(positions.elems(), std::max<i64>(1, (1 << 13) / (heads * pairs)), [=](i64 begin, i64 end) {
+      Turn<T> turn;
+      for (i64 row = begin; row < end; ++row) {
+        if (row == begin || position[row] != position[row - 1]) turn_of(position[row], frequencies, static_cast<T>(scaling), back, turn);
+        for (i64 h = 0; h < heads; ++h) {
+          const i64 at = (row * heads + h) * 2 * pairs;
+          turn_head(turn, pairs, from + at, to + at);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace spillway::kernels

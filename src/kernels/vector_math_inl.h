@@ -1,0 +1,128 @@
+// Vector pieces shared by the Highway files, compiled once for each instruction set (included after hwy/highway.h, never by a header).
+// Every function computes each element by the same formula wherever it stands: the rest of a row is padded to a whole vector, not computed
+// another way. Sums over a row keep two vectors of lanes and fold them in a fixed order: a function of the row's length alone.
+#if defined(SPILLWAY_VECTOR_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPILLWAY_VECTOR_MATH_INL_H
+#undef SPILLWAY_VECTOR_MATH_INL_H
+#else
+#define SPILLWAY_VECTOR_MATH_INL_H
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "base/types.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+constexpr i64 lanes_of() {
+  return static_cast<i64>(HWY_LANES(T));
+}
+
+/// Highway's Exp, right also for NaN and beyond its stated range.
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  const V top = hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 104 : 710);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, hn::Min(top, x)));
+}
+
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1);
+  return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
+}
+
+/// The first `n` < lanes elements, the other lanes `pad`.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_rest(D d, const T* from, i64 n, T pad) {
+  HWY_ALIGN T lanes[HWY_LANES(T)];
+  for (i64 i = 0; i < lanes_of<T>(); ++i) lanes[i] = pad;
+  std::memcpy(lanes, from, static_cast<size_t>(n) * sizeof(T));
+  return hn::Load(d, lanes);
+}
+
+template <class D, class T>
+HWY_INLINE void store_rest(D d, hn::Vec<D> v, T* to, i64 n) {
+  HWY_ALIGN T lanes[HWY_LANES(T)];
+  hn::Store(v, d, lanes);
+  std::memcpy(to, lanes, static_cast<size_t>(n) * sizeof(T));
+}
+
+/// y[i] = f(x[i]); in place is fine. F: V operator()(D, V).
+template <class T, class F>
+HWY_ATTR void map(const T* x, T* y, i64 n, F f) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  i64 i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, y + i);
+  if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0))), y + i, n - i);
+}
+
+/// z[i] = f(x[i], y[i]).
+template <class T, class F>
+HWY_ATTR void map(const T* x, const T* y, T* z, i64 n, F f) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  i64 i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, z + i);
+  if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0)), load_rest(d, y + i, n - i, T(0))), z + i, n - i);
+}
+
+/// Lanes folded pairwise: i with i + half.
+template <class T, class V>
+HWY_INLINE T fold_sum(V v) {
+  const hn::ScalableTag<T> d;
+  HWY_ALIGN T lanes[HWY_LANES(T)];
+  hn::Store(v, d, lanes);
+  for (i64 half = lanes_of<T>() / 2; half > 0; half /= 2) {
+    for (i64 i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+/// Sum over i of f(x[i]); f(pad) must be zero.
+template <class T, class F>
+HWY_INLINE T sum_row(const T* x, i64 n, T pad, F f) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  i64 i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    even = hn::Add(even, f(d, hn::LoadU(d, x + i)));
+    odd = hn::Add(odd, f(d, hn::LoadU(d, x + i + lanes)));
+  }
+  if (i + lanes <= n) {
+    even = hn::Add(even, f(d, hn::LoadU(d, x + i)));
+    i += lanes;
+  }
+  if (i < n) odd = hn::Add(odd, f(d, load_rest(d, x + i, n - i, pad)));
+  return fold_sum<T>(hn::Add(even, odd));
+}
+
+/// Largest element; a NaN among them may be passed over (the sum of exponentials that follows meets it).
+template <class T>
+HWY_ATTR T max_row(const T* x, i64 n) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  auto top = load_rest(d, x, n < lanes ? n : 1, x[0]);
+  i64 i = 0;
+  for (; i + lanes <= n; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
+  if (i < n) top = hn::Max(top, load_rest(d, x + i, n - i, x[0]));
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels
+HWY_AFTER_NAMESPACE();
+#endif

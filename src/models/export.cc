@@ -1,0 +1,104 @@
+#include "models/export.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+namespace spillway::models {
+namespace {
+
+constexpr i64 kPiece = 4096;  // elements held at once
+
+DType wanted_dtype(const std::string& name) {
+  if (name == "fp32" || name == "f32") return DType::f32;
+  if (name == "fp64" || name == "f64") return DType::f64;
+  if (name == "bf16") return DType::bf16;
+  throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp64 or bf16, got `{}`", name));
+}
+
+u16 to_bf16(double value) {
+  const u32 bits = std::bit_cast<u32>(static_cast<float>(value));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<u16>((bits >> 16) | 0x40u);  // NaN stays NaN
+  return static_cast<u16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+template <class T, class Convert>
+void convert(std::span<const double> from, std::byte* to, Convert&& one) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    const T value = one(from[i]);
+    std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+void convert(std::span<const double> from, DType dtype, std::byte* to) {
+  if (dtype == DType::bf16) return convert<u16>(from, to, to_bf16);
+  if (dtype == DType::f64) return convert<double>(from, to, [](double x) { return x; });
+  convert<float>(from, to, [](double x) { return static_cast<float>(x); });
+}
+
+void write_shard(const std::filesystem::path& path, const std::vector<std::pair<const nn::Parameter*, DType>>& members, const WeightSource& source) {
+  std::vector<data::TensorInfo> tensors;
+  for (const auto& [p, dtype] : members) {
+    data::TensorInfo info;
+    info.name = p->name;
+    info.dtype = dtype;
+    info.shape = p->shape;
+    tensors.push_back(info);
+  }
+  data::SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
+  std::array<double, kPiece> wide;
+  std::array<std::byte, kPiece * 8> bytes;
+  for (size_t n = 0; n < members.size(); ++n) {
+    const auto& [p, dtype] = members[n];
+    for (i64 at = 0; at < p->elems(); at += kPiece) {
+      const auto count = static_cast<size_t>(std::min(kPiece, p->elems() - at));
+      const std::span piece(wide.data(), count);
+      source.read(*p, at, piece);
+      convert(piece, dtype, bytes.data());
+      writer.write(writer.tensors()[n], at * size_of(dtype), std::span<const std::byte>(bytes).first(count * static_cast<size_t>(size_of(dtype))));
+    }
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+ExportResult export_folder(const ModelConfig& config, const std::filesystem::path& from, const std::filesystem::path& to,
+                           const std::optional<std::string>& dtype, i64 max_shard_bytes) {
+  const nn::Sequential model = build(config, DType::f32);
+  const FolderWeights source(model, from);
+  std::vector<std::vector<std::pair<const nn::Parameter*, DType>>> shards(1);
+  DType last = DType::f32;
+  i64 filled = 0, total = 0;
+  for (const auto& p : model.parameters) {
+    last = dtype ? wanted_dtype(*dtype) : source.stored_dtype(*p);
+    if (last == DType::f16) last = DType::f32;  // widened: nothing is lost
+    const i64 bytes = p->elems() * size_of(last);
+    if (filled > 0 && filled + bytes > max_shard_bytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().emplace_back(p.get(), last);
+    filled += bytes;
+    total += bytes;
+  }
+  nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", nlohmann::json::object()}};
+  for (size_t s = 0; s < shards.size(); ++s) {
+    const std::string name = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
+    write_shard(to / name, shards[s], source);
+    for (const auto& [p, t] : shards[s]) index["weight_map"][p->name] = name;
+  }
+  if (shards.size() > 1) std::ofstream(to / "model.safetensors.index.json") << index.dump(2) << "\n";
+  std::ofstream(to / "config.json") << to_json(config, last);
+  return {static_cast<i64>(model.parameters.size()), static_cast<i64>(shards.size())};
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,70 @@
+// A folder of the test's own, and files in it.
+#pragma once
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+
+namespace spillway::test {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    static std::atomic<int> count{0};
+    path_ = std::filesystem::temp_directory_path() / ("spillway-data-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline std::filesystem::path put(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+/// The little-endian bytes of numbers, as they lie in files.
+template <class T>
+std::string raw(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// The Error that `act` throws, checked for its code; fails the test if there is none.
+inline std::string error_of(ErrorCode code, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "expected an Error, nothing was thrown";
+  return "";
+}
+
+}  // namespace spillway::test

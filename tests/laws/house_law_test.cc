@@ -1,0 +1,153 @@
+// The rules of the house that a machine can hold: who prints, how long a file is, what a header begins with, what may skip.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <regex>
+
+#include "tests/laws/support_sources.h"
+
+namespace spillway::laws {
+namespace {
+
+using Law = std::function<std::vector<std::string>(const Source&)>;
+
+std::vector<std::string> violations_of(const Law& law, const std::vector<Source>& sources) {
+  std::vector<std::string> all;
+  for (const Source& source : sources) {
+    for (std::string& violation : law(source)) all.push_back(std::move(violation));
+  }
+  return all;
+}
+
+// Names that write to the terminal or end the process, as free functions or in std: a member called abort() is somebody else's.
+std::vector<std::string> prints_or_exits(const Source& source) {
+  static const std::regex form(
+      R"((^|[^\w.>:]|std::|fmt::|[^:]::)(printf|fprintf|puts|putchar|fputs|perror|exit|_exit|quick_exit|abort|terminate|print|println)\s*\()"
+      R"(|std::(cout|cerr|clog)\b)");
+  // The one way out when the kernel may still write into memory that nobody can wait for any more.
+  const bool may_terminate = source.path == "offload/io_uring.cc";
+  std::vector<std::string> violations;
+  int number = 0;
+  for (const std::string& line : lines_of(code_only(source.text))) {
+    ++number;
+    std::smatch match;
+    if (!std::regex_search(line, match, form) || (may_terminate && match[2] == "terminate")) continue;
+    violations.push_back(at(source, number, "prints or exits: " + line));
+  }
+  return violations;
+}
+
+std::vector<std::string> too_long(const Source& source) {
+  const auto lines = lines_of(source.text).size();
+  if (lines <= 500) return {};
+  return {at(source, 501, "500 lines are a wall, this has " + std::to_string(lines))};
+}
+
+std::vector<std::string> unfinished(const Source& source) {
+  static const std::vector<std::string> marks = {std::string("TO") + "DO", std::string("FIX") + "ME", std::string("XX") + "X"};
+  std::vector<std::string> violations;
+  int number = 0;
+  for (const std::string& line : lines_of(source.text)) {
+    ++number;
+    for (const std::string& mark : marks) {
+      if (line.find(mark) != std::string::npos) violations.push_back(at(source, number, "unfinished: " + line));
+    }
+  }
+  return violations;
+}
+
+// A header says first, in a comment, what it is; then comes #pragma once (not in *_inl.h: Highway includes those once per instruction set).
+std::vector<std::string> no_banner(const Source& source) {
+  if (!source.path.ends_with(".h")) return {};
+  const auto lines = lines_of(source.text);
+  const auto code = std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return !line.starts_with("//"); });
+  if (code == lines.begin()) return {at(source, 1, "a header begins with a comment that says what it is")};
+  if (source.path.ends_with("_inl.h")) return {};
+  if (code == lines.end() || *code != "#pragma once") return {at(source, 1, "#pragma once follows the first comment")};
+  return {};
+}
+
+std::vector<std::string> badly_named(const Source& source) {
+  static const std::regex form(R"([a-z0-9_]+(/[a-z0-9_-]+)*\.(h|cc|cu))");
+  if (std::regex_match(source.path, form)) return {};
+  return {at(source, 1, "file names are snake_case")};
+}
+
+bool is_app(const Source& source) { return source.path.starts_with("src/app/"); }
+
+TEST(HouseLaw, NobodyPrintsOrExitsButTheApp) {
+  auto sources = room_sources();
+  std::erase_if(sources, is_app);
+  const auto violations = violations_of(prints_or_exits, sources);
+  EXPECT_TRUE(violations.empty()) << joined(violations);
+}
+
+struct Case {
+  const char* name;
+  Law law;
+  Source good, bad;
+  friend void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+};
+
+// Each law passes over the whole repository, passes a good file and finds a planted bad one.
+class EveryFile : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EveryFile, KeepsTheLaw) {
+  const auto violations = violations_of(GetParam().law, all_sources());
+  EXPECT_TRUE(violations.empty()) << joined(violations);
+}
+
+TEST_P(EveryFile, PlantedFileDoesNot) {
+  EXPECT_TRUE(GetParam().law(GetParam().good).empty());
+  EXPECT_EQ(GetParam().law(GetParam().bad).size(), 1u);
+}
+
+std::string many_lines(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "int x;\n";
+  return text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    HouseLaw, EveryFile,
+    ::testing::Values(
+        Case{"HasAtMost500Lines", too_long, {"src/a/b.cc", many_lines(500)}, {"src/a/b.cc", many_lines(501)}},
+        Case{"IsFinished", unfinished, {"src/a/b.cc", "// done\n"}, {"src/a/b.cc", std::string("// TO") + "DO: later\n"}},
+        Case{"StartsWithItsBannerIfAHeader", no_banner, {"src/a/b.h", "// What it is.\n#pragma once\n"}, {"src/a/b.h", "#pragma once\n"}},
+        Case{"IsNamedInSnakeCase", badly_named, {"src/a/b_c.cc", ""}, {"src/a/BadName.cc", ""}}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(HouseLaw, FindsPlantedPrinting) {
+  const std::vector<std::string> printing = {"std::cout << 1;",  "  printf(\"x\");",   "std::printf(\"x\");",    "exit(1);",
+                                             "std::abort();",    "if (x) ::_exit(2);", "fmt::print(\"{}\", 1);", "std::cerr << x;",
+                                             "std::terminate();"};
+  for (const std::string& line : printing) EXPECT_EQ(prints_or_exits({"src/nn/planted.cc", line}).size(), 1u) << line;
+  const std::vector<std::string> quiet = {"// std::cout << 1;",          "communicator->abort(rank, what);", "peers.abort(rank);",
+                                          "std::snprintf(b, n, \"x\");", "throw Error(code, \"printf(\");",  "/* exit(1)\n exit(2) */",
+                                          "x = R\"(exit(1))\";",         "i64 n = 1'000; // exit(1)"};
+  for (const std::string& line : quiet) EXPECT_TRUE(prints_or_exits({"src/nn/planted.cc", line}).empty()) << line;
+}
+
+TEST(HouseLaw, ReadsTheWholeHouse) {
+  EXPECT_GE(all_sources().size(), 60u) << "the walk over the repository finds too little for the laws to mean anything";
+  EXPECT_GE(rooms().size(), 13u);
+}
+
+// tests/expected_skips.txt: comments, then room/Suite.Test lines, sorted, each once.
+TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
+  std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
+  ASSERT_TRUE(in);
+  static const std::regex form(R"([a-z0-9]+/\w+(/\w+)?\.\w+(/\w+)?)");
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("#")) continue;
+    EXPECT_TRUE(std::regex_match(line, form)) << line;
+    EXPECT_LT(last, line) << "not sorted, or twice";
+    last = line;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::laws

@@ -1,0 +1,134 @@
+// Include directions: a room reaches only what its DEPENDS in CMakeLists.txt allow, and third-party headers stay behind few files.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/laws/support_sources.h"
+
+namespace spillway::laws {
+namespace {
+
+// A quoted include names room/thing.h, and the room is one that `source`'s room may include.
+std::vector<std::string> direction_violations(const std::vector<Source>& sources, const std::map<std::string, Room>& rooms) {
+  std::vector<std::string> violations;
+  for (const Source& source : sources) {
+    const std::string room = room_of(source.path, rooms);
+    for (const Include& include : includes_of(source)) {
+      if (!include.quoted) continue;
+      const std::string target = include.header.substr(0, include.header.find('/'));
+      if (!rooms.contains(target)) {
+        violations.push_back(at(source, include.line, "\"" + include.header + "\" does not read room/thing.h"));
+      } else if (!rooms.at(room).may_include.contains(target)) {
+        violations.push_back(at(source, include.line, room + " must not include " + target + " (" + include.header + ")"));
+      }
+    }
+  }
+  return violations;
+}
+
+TEST(IncludeLaw, RoomsIncludeOnlyWhatTheyDependOn) {
+  const auto violations = direction_violations(room_sources(), rooms());
+  EXPECT_TRUE(violations.empty()) << joined(violations);
+}
+
+TEST(IncludeLaw, FindsPlantedViolations) {
+  const std::vector<Source> planted = {
+      {"src/nn/planted.cc", "#include \"ops/linear.h\"\n#include \"offload/blob.h\"\n"},
+      {"offload/planted.cc", "#include \"tensor/dtype.h\"\n#include \"nn/module.h\"\n#include \"blob.h\"\n"}};
+  const std::vector<std::string> expected = {"src/nn/planted.cc:2: nn must not include offload (offload/blob.h)",
+                                             "offload/planted.cc:2: offload must not include nn (nn/module.h)",
+                                             "offload/planted.cc:3: \"blob.h\" does not read room/thing.h"};
+  EXPECT_EQ(direction_violations(planted, rooms()), expected);
+}
+
+// The rooms themselves keep the arrows: whatever CMakeLists.txt says, these must not be reachable.
+TEST(IncludeLaw, DependsKeepTheArrows) {
+  const std::map<std::string, std::vector<std::string>> never = {
+      {"models", {"offload", "optim", "parallel", "app"}},  // and so everything below it
+      {"data", {"kernels", "autograd", "ops", "nn"}},
+      {"offload", {"kernels", "autograd", "ops", "nn", "models", "data", "optim", "parallel", "app"}},
+      {"optim", {"autograd", "ops", "nn", "models", "data", "offload", "parallel", "app"}},
+      {"parallel", {"app"}}};
+  const auto known = rooms();
+  for (const auto& [room, forbidden] : never) {
+    for (const std::string& other : forbidden) {
+      ASSERT_TRUE(known.contains(room) && known.contains(other)) << room << " or " << other << " is no room any more";
+      EXPECT_FALSE(known.at(room).may_include.contains(other)) << room << " reaches " << other;
+    }
+  }
+}
+
+TEST(IncludeLaw, EveryFolderOfSrcIsARoom) {
+  const auto known = rooms();
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(SPILLWAY_SOURCE_DIR) + "/src")) {
+    if (!entry.is_directory()) continue;
+    EXPECT_TRUE(known.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+// Which files may include a third-party header, by the beginning of their paths. "*_cuda." stands for files of that kind anywhere. JSON and
+// CLI11 cost every file that includes them seconds of compiling, so theirs are listed one by one.
+struct ThirdParty {
+  const char* header_prefix;
+  std::vector<std::string> allowed;
+};
+const std::vector<ThirdParty> kThirdParty = {
+    {"liburing", {"offload/io_uring.cc"}},
+    {"dnnl", {"src/kernels/"}},
+    {"oneapi/dnnl", {"src/kernels/"}},
+    {"omp.h", {"src/kernels/"}},
+    {"hwy/", {"src/kernels/", "optim/"}},
+    {"mpi.h", {}},
+    {"nccl", {}},
+    {"cuda", {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc"}},
+    {"cublas", {"*_cuda."}},
+    {"cudnn", {"*_cuda."}},
+    {"zlib.h", {"src/data/"}},
+    {"spdlog/", {"src/app/"}},
+    {"CLI/", {"src/app/command_line.cc"}},
+    {"nlohmann/",
+     {"src/data/safetensors_header.cc", "src/data/safetensors_folder.cc", "src/models/config_json.h", "src/models/config_write.cc",
+      "src/app/checkpoint.cc", "src/app/config_json.cc", "src/app/run_folder.cc", "tests/"}},
+    {"gtest/", {"tests/"}},
+    {"gmock/", {"tests/"}},
+    {"benchmark/", {"bench/"}},
+};
+
+bool is_allowed(const std::string& path, const std::vector<std::string>& allowed) {
+  for (const std::string& rule : allowed) {
+    if (rule.starts_with("*") ? path.find(rule.substr(1)) != std::string::npos : path.starts_with(rule)) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> third_party_violations(const std::vector<Source>& sources) {
+  std::vector<std::string> violations;
+  for (const Source& source : sources) {
+    for (const Include& include : includes_of(source)) {
+      for (const ThirdParty& rule : kThirdParty) {
+        if (!include.quoted && include.header.starts_with(rule.header_prefix) && !is_allowed(source.path, rule.allowed)) {
+          violations.push_back(at(source, include.line, "<" + include.header + "> belongs behind another file"));
+        }
+      }
+    }
+  }
+  return violations;
+}
+
+TEST(IncludeLaw, ThirdPartyHeadersStayBehindTheirFiles) {
+  const auto violations = third_party_violations(all_sources());
+  EXPECT_TRUE(violations.empty()) << joined(violations);
+}
+
+TEST(IncludeLaw, FindsPlantedThirdPartyHeaders) {
+  const std::vector<Source> planted = {{"offload/blob.cc", "#include <liburing.h>\n"},
+                                       {"offload/io_uring.cc", "#include <liburing.h>\n"},
+                                       {"src/ops/linear.cc", "#include <vector>\n#include <cuda_runtime.h>\n"},
+                                       {"src/kernels/gemm_cuda.cu", "#include <cuda_runtime.h>\n"}};
+  const std::vector<std::string> expected = {"offload/blob.cc:1: <liburing.h> belongs behind another file",
+                                             "src/ops/linear.cc:2: <cuda_runtime.h> belongs behind another file"};
+  EXPECT_EQ(third_party_violations(planted), expected);
+}
+
+}  // namespace
+}  // namespace spillway::laws

@@ -1,0 +1,267 @@
+#include "models/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "models/presets.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::models {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* kGpt2 = R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 64, "vocab_size": 97})";
+const char* kLlama = R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                         "intermediate_size": 80, "max_position_embeddings": 64, "vocab_size": 97})";
+
+// `base` with the keys of `changes` replaced; a change to "<remove>" takes the key away.
+std::string with(const char* base, const char* changes) {
+  nlohmann::json config = nlohmann::json::parse(base);
+  const nlohmann::json changed = nlohmann::json::parse(changes);
+  for (const auto& [key, value] : changed.items()) {
+    if (value == "<remove>") {
+      config.erase(key);
+    } else {
+      config[key] = value;
+    }
+  }
+  return config.dump();
+}
+
+std::string complaint(const std::string& json) {
+  try {
+    parse_config(json, "some/config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::data);
+    EXPECT_THAT(error.what(), HasSubstr("[config] some/config.json"));
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Config, ReadsTheReferenceFolders) {
+  const ModelConfig gpt2 = read_config(test::data("gpt2-tiny"));
+  EXPECT_EQ(gpt2.family, Family::gpt2);
+  EXPECT_EQ(gpt2.layers, 2);
+  EXPECT_EQ(gpt2.width, 32);
+  EXPECT_EQ(gpt2.heads, 2);
+  EXPECT_EQ(gpt2.kv_heads, 2);
+  EXPECT_EQ(gpt2.head_dim, 16);
+  EXPECT_EQ(gpt2.mlp_width, 128);
+  EXPECT_EQ(gpt2.positions, 64);
+  EXPECT_EQ(gpt2.vocabulary, 97);
+  EXPECT_TRUE(gpt2.tied_head);
+  EXPECT_EQ(gpt2.norm_eps, 1e-5);
+  EXPECT_EQ(gpt2.attention_dropout, 0);
+  EXPECT_EQ(gpt2.begin_token, 0);
+  EXPECT_EQ(gpt2.end_tokens, std::vector<i64>{0});
+  EXPECT_FALSE(gpt2.pad_token.has_value());
+
+  const ModelConfig llama = read_config(test::data("llama-tiny"));
+  EXPECT_EQ(llama.family, Family::llama);
+  EXPECT_EQ(llama.kv_heads, 2);
+  EXPECT_EQ(llama.head_dim, 8);
+  EXPECT_EQ(llama.mlp_width, 80);
+  EXPECT_FALSE(llama.tied_head);
+  EXPECT_EQ(llama.rope_theta, 10000);
+  EXPECT_FALSE(llama.rope_scaling.has_value());
+
+  const ModelConfig scaled = read_config(test::data("llama3rope-tiny"));
+  EXPECT_TRUE(scaled.tied_head);
+  EXPECT_EQ(scaled.rope_scaling, (RopeScaling{8, 1, 4, 32}));
+}
+
+TEST(Config, MissingKeysHaveTransformersDefaults) {
+  const ModelConfig gpt2 = parse_config(kGpt2, "f");
+  EXPECT_EQ(gpt2.residual_dropout, 0.1);
+  EXPECT_EQ(gpt2.embedding_dropout, 0.1);
+  EXPECT_EQ(gpt2.attention_dropout, 0.1);
+  EXPECT_EQ(gpt2.begin_token, 50256);
+  EXPECT_TRUE(gpt2.tied_head);
+  EXPECT_EQ(gpt2.activation, Activation::gelu_tanh);
+  const ModelConfig llama = parse_config(kLlama, "f");
+  EXPECT_EQ(llama.kv_heads, 4);
+  EXPECT_EQ(llama.norm_eps, 1e-6);
+  EXPECT_EQ(llama.attention_dropout, 0);
+  EXPECT_FALSE(llama.tied_head);
+  EXPECT_EQ(llama.rope_theta, 10000);
+  EXPECT_EQ(llama.end_tokens, std::vector<i64>{2});
+}
+
+TEST(Config, ReadsRopeInTheOldStyleAndTheNew) {
+  const auto old_style =
+      parse_config(with(kLlama, R"({"rope_theta": 5e5, "rope_scaling": {"type": "llama3", "factor": 32, "low_freq_factor": 1,
+                                      "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})"),
+                   "f");
+  const auto new_style = parse_config(with(kLlama, R"({"rope_parameters": {"rope_theta": 500000, "rope_type": "llama3", "factor": 32.0,
+                                      "low_freq_factor": 1.0, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})"),
+                                      "f");
+  EXPECT_EQ(old_style, new_style);
+  EXPECT_EQ(new_style.rope_theta, 500000);
+  EXPECT_EQ(new_style.rope_scaling, (RopeScaling{32, 1, 4, 8192}));
+  EXPECT_EQ(parse_config(with(kLlama, R"({"rope_scaling": null, "rope_theta": 5e5})"), "f").rope_scaling, std::nullopt);
+}
+
+TEST(Config, ReadsWhatChangesTheNumbers) {
+  const auto gpt2 = parse_config(with(kGpt2, R"({"n_inner": 100, "activation_function": "relu", "scale_attn_weights": false,
+      "scale_attn_by_inverse_layer_idx": true, "tie_word_embeddings": false, "eos_token_id": [5, 6], "pad_token_id": -1})"),
+                                 "f");
+  EXPECT_EQ(gpt2.mlp_width, 100);
+  EXPECT_EQ(gpt2.activation, Activation::relu);
+  EXPECT_FALSE(gpt2.scale_attention);
+  EXPECT_TRUE(gpt2.scale_attention_by_layer);
+  EXPECT_FALSE(gpt2.tied_head);
+  EXPECT_EQ(gpt2.end_tokens, (std::vector<i64>{5, 6}));
+  EXPECT_FALSE(gpt2.pad_token.has_value());
+  EXPECT_EQ(parse_config(with(kGpt2, R"({"activation_function": "gelu"})"), "f").activation, Activation::gelu_erf);
+  EXPECT_EQ(parse_config(with(kGpt2, R"({"activation_function": "gelu_pytorch_tanh"})"), "f").activation, Activation::gelu_tanh);
+  const auto llama =
+      parse_config(with(kLlama, R"({"head_dim": 16, "attention_bias": true, "mlp_bias": true, "attention_dropout": 0.25})"), "f");
+  EXPECT_EQ(llama.head_dim, 16);
+  EXPECT_TRUE(llama.attention_bias);
+  EXPECT_TRUE(llama.mlp_bias);
+  EXPECT_EQ(llama.attention_dropout, 0.25);
+}
+
+TEST(Config, WritesWhatItReadsBack) {
+  for (const auto name : preset_names()) EXPECT_EQ(parse_config(to_json(preset(name)), "f"), preset(name)) << name;
+  for (const char* folder : {"gpt2-tiny", "llama-tiny", "llama3rope-tiny"}) {
+    const ModelConfig config = read_config(test::data(folder));
+    EXPECT_EQ(parse_config(to_json(config, DType::bf16), "f"), config) << folder;
+  }
+  for (const char* json : {R"({"n_inner": 100, "activation_function": "gelu", "scale_attn_weights": false, "tie_word_embeddings": false,
+                               "scale_attn_by_inverse_layer_idx": true, "bos_token_id": null, "eos_token_id": [1, 2], "attn_pdrop": 0.3})",
+                           R"({"eos_token_id": null, "embd_pdrop": 0.25, "layer_norm_epsilon": 1e-6, "initializer_range": 0.01})"}) {
+    const ModelConfig config = parse_config(with(kGpt2, json), "f");
+    EXPECT_EQ(parse_config(to_json(config), "f"), config) << json;
+  }
+  const ModelConfig llama = parse_config(with(kLlama, R"({"head_dim": 6, "num_key_value_heads": 1, "attention_bias": true, "mlp_bias": true,
+      "rms_norm_eps": 1e-3, "tie_word_embeddings": true, "pad_token_id": 3, "rope_theta": 1234.5})"),
+                                         "f");
+  EXPECT_EQ(parse_config(to_json(llama), "f"), llama);
+}
+
+TEST(Config, WritesTheKeysTransformersReads) {
+  const auto gpt2 = nlohmann::json::parse(to_json(preset("gpt2-124m"), DType::bf16));
+  EXPECT_EQ(gpt2["architectures"], nlohmann::json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(gpt2["model_type"], "gpt2");
+  EXPECT_EQ(gpt2["dtype"], "bfloat16");
+  EXPECT_EQ(gpt2["eos_token_id"], 50256);
+  EXPECT_TRUE(gpt2["n_inner"].is_null());
+  const auto llama = nlohmann::json::parse(to_json(preset("llama3-1b")));
+  EXPECT_EQ(llama["architectures"], nlohmann::json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(llama["rope_parameters"]["rope_type"], "llama3");
+  EXPECT_EQ(llama["rope_parameters"]["rope_theta"], 500000.0);
+  EXPECT_EQ(llama["rope_scaling"]["factor"], 32.0);
+  EXPECT_FALSE(llama["rope_scaling"].contains("rope_theta"));
+  EXPECT_EQ(llama["rope_theta"], 500000.0);
+  EXPECT_EQ(nlohmann::json::parse(to_json(preset("llama-tiny")))["rope_parameters"],
+            nlohmann::json::parse(R"({"rope_type": "default", "rope_theta": 10000.0})"));
+}
+
+struct Hostile {
+  const char* base;
+  const char* changes;
+  const char* key;  // which the message must name
+  const char* says;
+};
+
+class HostileConfig : public ::testing::TestWithParam<Hostile> {};
+
+TEST_P(HostileConfig, IsRefusedByTheKeysName) {
+  const auto& [base, changes, key, says] = GetParam();
+  const std::string message = complaint(with(base, changes));
+  EXPECT_THAT(message, HasSubstr("`" + std::string(key) + "`"));
+  EXPECT_THAT(message, HasSubstr(says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, HostileConfig,
+    ::testing::Values(
+        Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
+        Hostile{kGpt2, R"({"model_type": "qwen3"})", "model_type", "one of gpt2, llama"},
+        Hostile{kGpt2, R"({"model_type": 7})", "model_type", "got 7"}, Hostile{kGpt2, R"({"n_layer": "<remove>"})", "n_layer", "required"},
+        Hostile{kGpt2, R"({"n_layer": null})", "n_layer", "got null"},
+        Hostile{kGpt2, R"({"n_layer": "twelve"})", "n_layer", "got \"twelve\""},
+        Hostile{kGpt2, R"({"n_layer": 12.0})", "n_layer", "whole number"}, Hostile{kGpt2, R"({"n_layer": true})", "n_layer", "got true"},
+        Hostile{kGpt2, R"({"n_layer": 0})", "n_layer", "from 1 to"}, Hostile{kGpt2, R"({"n_layer": -3})", "n_layer", "got -3"},
+        Hostile{kGpt2, R"({"n_layer": 1000000000})", "n_layer", "got 1000000000"},
+        Hostile{kGpt2, R"({"n_embd": 18446744073709551615})", "n_embd", "got 18446744073709551615"},
+        Hostile{kGpt2, R"({"n_embd": 33})", "n_embd", "multiple of `n_head` (2)"},
+        Hostile{kGpt2, R"({"n_embd": [32]})", "n_embd", "an array of 1 entries"}, Hostile{kGpt2, R"({"n_head": 0})", "n_head", "from 1 to"},
+        Hostile{kGpt2, R"({"vocab_size": 9223372036854775807})", "vocab_size", "whole number"},
+        Hostile{kGpt2, R"({"n_positions": 99999999999})", "n_positions", "whole number"},
+        Hostile{kGpt2, R"({"n_inner": 0})", "n_inner", "from 1 to"},
+        Hostile{kGpt2, R"({"activation_function": "swiglu"})", "activation_function", "gelu_new"},
+        Hostile{kGpt2, R"({"layer_norm_epsilon": 0})", "layer_norm_epsilon", "above 0"},
+        Hostile{kGpt2, R"({"layer_norm_epsilon": "1e-5"})", "layer_norm_epsilon", "a number"},
+        Hostile{kGpt2, R"({"attn_pdrop": 1.0})", "attn_pdrop", "below 1"},
+        Hostile{kGpt2, R"({"resid_pdrop": -0.1})", "resid_pdrop", "at least 0"},
+        Hostile{kGpt2, R"({"embd_pdrop": false})", "embd_pdrop", "got false"},
+        Hostile{kGpt2, R"({"tie_word_embeddings": 1})", "tie_word_embeddings", "true or false"},
+        Hostile{kGpt2, R"({"scale_attn_weights": "yes"})", "scale_attn_weights", "true or false"},
+        Hostile{kGpt2, R"({"initializer_range": -1})", "initializer_range", "at least 0"},
+        Hostile{kGpt2, R"({"eos_token_id": [1, "two"]})", "eos_token_id", "token ids"},
+        Hostile{kGpt2, R"({"bos_token_id": 4294967296})", "bos_token_id", "whole number"},
+        Hostile{kGpt2, R"({"add_cross_attention": true})", "add_cross_attention", "not built"},
+        Hostile{kGpt2, R"({"quantization_config": {"bits": 4}})", "quantization_config", "not built"},
+        Hostile{kGpt2, R"({"pruned_heads": {"0": [1]}})", "pruned_heads", "not built"},
+        Hostile{kGpt2, R"({"auto_map": {"AutoModel": "code.py"}})", "auto_map", "not built"},
+        Hostile{kLlama, R"({"sliding_window": 4096})", "sliding_window", "not built"},
+        Hostile{kLlama, R"({"layer_types": ["full_attention", "sliding_attention"]})", "layer_types", "full_attention"},
+        Hostile{kLlama, R"({"pretraining_tp": 2})", "pretraining_tp", "not built"},
+        Hostile{kLlama, R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor", "not built"},
+        Hostile{kLlama, R"({"hidden_act": "gelu"})", "hidden_act", "silu"},
+        Hostile{kLlama, R"({"hidden_size": 34})", "hidden_size", "multiple of `num_attention_heads` (4)"},
+        Hostile{kLlama, R"({"num_key_value_heads": 3})", "num_attention_heads", "multiple of `num_key_value_heads` (3)"},
+        Hostile{kLlama, R"({"num_key_value_heads": 8})", "num_key_value_heads", "from 1 to 4"},
+        Hostile{kLlama, R"({"head_dim": 7})", "head_dim", "even"},
+        Hostile{kLlama, R"({"hidden_size": 12})", "head_dim", "even head width (it is 3)"},
+        Hostile{kLlama, R"({"intermediate_size": "<remove>"})", "intermediate_size", "required"},
+        Hostile{kLlama, R"({"rms_norm_eps": 2})", "rms_norm_eps", "at most 1"},
+        Hostile{kLlama, R"({"rope_theta": 0})", "rope_theta", "above 1"},
+        Hostile{kLlama, R"({"rope_scaling": "linear"})", "rope_scaling", "an object"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "linear", "factor": 2}})", "rope_scaling.type", "llama3"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "yarn", "factor": 2}})", "rope_parameters.rope_type", "llama3"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "default", "factor": 2}})", "rope_parameters.factor", "no such key"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4,
+                            "original_max_position_embeddings": 8192}})",
+                "rope_parameters.factor", "required"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4,
+                            "original_max_position_embeddings": 8192}})",
+                "rope_parameters.high_freq_factor", "above 4"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}})",
+                "rope_parameters.partial_rotary_factor", "no such key"},
+        Hostile{kLlama, R"({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}})", "rope_parameters",
+                "500000"},
+        Hostile{kLlama, R"({"rope_scaling": {"rope_type": "default"}, "rope_parameters": {"rope_type": "llama3", "factor": 8,
+                            "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})",
+                "rope_parameters", "rope_scaling"}));
+
+TEST(HostileConfig, NotJson) {
+  for (const char* text : {"", "{", "[1, 2]", "nonsense", "{\"model_type\": \"gpt2\",}", "\xff\xfe", "{\"n_embd\": 1e999}"}) {
+    EXPECT_THAT(complaint(text), HasSubstr("expected")) << text;
+  }
+}
+
+TEST(HostileConfig, DeepNestingIsNamedNotPrinted) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THAT(complaint(R"({"model_type": )" + deep + "}"), HasSubstr("an array of 1 entries"));
+}
+
+TEST(Config, AFolderWithoutOneSaysSo) {
+  try {
+    read_config(test::data("no-such-folder"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::data);
+    EXPECT_THAT(error.what(), HasSubstr("config.json"));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::models

@@ -1,0 +1,81 @@
+#include "models/presets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/model.h"
+
+namespace spillway::models {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Built on shapes alone: no parameter has memory.
+i64 parameters(const char* name) {
+  const nn::Sequential model = build(preset(name), DType::f32);
+  for (const auto& p : model.parameters) EXPECT_FALSE(p->storage->resident());
+  return model.parameter_elems();
+}
+
+TEST(Presets, HaveThePublishedParameterCounts) {
+  EXPECT_EQ(parameters("gpt2-tiny"), 858'880);
+  EXPECT_EQ(parameters("gpt2-124m"), 124'439'808);
+  EXPECT_EQ(parameters("gpt2-355m"), 354'823'168);
+  EXPECT_EQ(parameters("gpt2-774m"), 774'030'080);
+  EXPECT_EQ(parameters("gpt2-1.5b"), 1'557'611'200);
+  EXPECT_EQ(parameters("llama3-1b"), 1'235'814'400);
+  EXPECT_EQ(parameters("llama3-8b"), 8'030'261'248);
+  EXPECT_EQ(parameters("llama3-70b"), 70'553'706'496);
+}
+
+// By hand: two tables of 256 x 128; a layer has two norms, q and o of 128 x 128, k and v of 64 x 128, three matrices of 352 x 128; the last
+// norm.
+TEST(Presets, LlamaTinyIsWhatTheManualSays) {
+  EXPECT_EQ(parameters("llama-tiny"), 2 * 256 * 128 + 4 * (2 * 128 + 2 * 128 * 128 + 2 * 64 * 128 + 3 * 352 * 128) + 128);
+  EXPECT_FALSE(preset("llama-tiny").tied_head);
+  EXPECT_EQ(preset("llama-tiny").kv_heads, 2);
+}
+
+TEST(Presets, HavePublishedShapes) {
+  const ModelConfig one = preset("llama3-1b"), eight = preset("llama3-8b"), seventy = preset("llama3-70b");
+  EXPECT_EQ(one.rope_scaling, (RopeScaling{32, 1, 4, 8192}));
+  EXPECT_EQ(eight.rope_scaling, (RopeScaling{8, 1, 4, 8192}));
+  EXPECT_EQ(one.head_dim, 64);
+  EXPECT_EQ(seventy.head_dim, 128);
+  EXPECT_TRUE(one.tied_head);
+  EXPECT_FALSE(eight.tied_head);
+  for (const auto name : preset_names()) {
+    EXPECT_EQ(preset(name).residual_dropout + preset(name).embedding_dropout + preset(name).attention_dropout, 0) << name;
+    EXPECT_TRUE(is_preset(name));
+  }
+}
+
+std::string refusal(std::string_view name) {
+  try {
+    preset(name);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Presets, UnknownNamesAreToldTheNearest) {
+  EXPECT_FALSE(is_preset("gpt2-125m"));
+  EXPECT_THAT(refusal("gpt2-125m"), HasSubstr("did you mean gpt2-124m"));
+  EXPECT_THAT(refusal("llama-8b"), HasSubstr("did you mean llama3-8b"));
+  EXPECT_THAT(refusal("gpt2tiny"), HasSubstr("did you mean gpt2-tiny"));
+  EXPECT_THAT(refusal(""), HasSubstr("expected one of gpt2-tiny, "));
+  EXPECT_LT(refusal(std::string(100000, 'x')).size(), 1000u);
+}
+
+TEST(Presets, FamiliesNotBuiltSaySo) {
+  for (const char* name : {"qwen3-0.6b", "cifar-net", "resnet20", "resnet18", "resnet50"}) {
+    EXPECT_TRUE(is_preset(name));
+    EXPECT_THAT(refusal(name), HasSubstr("`" + std::string(name) + "` is not built yet"));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::models

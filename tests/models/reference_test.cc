@@ -1,0 +1,159 @@
+// Whole models against PyTorch and transformers: logits, loss, every gradient, in fp32 and fp64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/models/support_reference.h"
+
+namespace spillway {
+namespace {
+
+using test::Eager;
+using test::Reference;
+using test::worst_excess;
+
+struct Case {
+  const char* model;
+  DType dtype;
+};
+
+// fp64: both sides round in the sixteenth digit and differ in the order of sums only. fp32: the advice that came with the references.
+struct Tolerance {
+  double logits, loss, gradients, norm_relative;
+};
+Tolerance tolerance(DType dtype) { return dtype == DType::f64 ? Tolerance{1e-10, 1e-10, 1e-10, 1e-10} : Tolerance{1e-5, 2e-6, 2e-6, 1e-5}; }
+
+class AgainstReference : public ::testing::TestWithParam<Case> {
+ protected:
+  Reference reference{GetParam().model, GetParam().dtype};
+  Eager eager{GetParam().model, GetParam().dtype};
+  Tolerance allowed = tolerance(GetParam().dtype);
+
+  void expect_loss(double mean, const std::string& name) {
+    const double want = reference.value(name);
+    EXPECT_NEAR(mean, want, allowed.loss + (GetParam().dtype == DType::f64 ? 0 : 1e-5 * want)) << name;
+  }
+  void expect_gradients(const std::string& prefix) {
+    for (const auto& p : eager.model.parameters) {
+      EXPECT_LE(worst_excess(eager.gradient(p->name), reference.values(prefix + p->name), allowed.gradients, 0), 0) << prefix << p->name;
+    }
+  }
+  double gradient_norm() {
+    double squares = 0;
+    for (const auto& p : eager.model.parameters) {
+      for (double g : eager.gradient(p->name)) squares += g * g;
+    }
+    return std::sqrt(squares);
+  }
+};
+
+TEST_P(AgainstReference, LogitsOfEveryPosition) {
+  const MicroBatch batch = reference.batch("input_ids", "labels");
+  const std::vector<double> want = reference.values("logits");
+  const i64 B = batch.tokens_BT.size(0), T = batch.tokens_BT.size(1), V = eager.config.vocabulary;
+  for (i64 t = 0; t < T; ++t) {
+    std::vector<double> want_BV;
+    for (i64 b = 0; b < B; ++b) want_BV.insert(want_BV.end(), want.begin() + (b * T + t) * V, want.begin() + (b * T + t + 1) * V);
+    ASSERT_LE(worst_excess(eager.logits(batch, t), want_BV, allowed.logits, 0), 0) << "position " << t;
+  }
+}
+
+TEST_P(AgainstReference, LossAndEveryGradient) {
+  const MicroBatch batch = reference.batch("input_ids", "labels");
+  EXPECT_EQ(test::as_doubles(eager.weights.gradient(0)).size(), 0u);
+  const auto counted = static_cast<double>(batch.counted_targets);
+  expect_loss(eager.backward(batch, 1 / counted) / counted, "loss");
+  expect_gradients("grad/");
+  EXPECT_NEAR(gradient_norm(), reference.value("grad_norm"), allowed.norm_relative * reference.value("grad_norm"));
+}
+
+TEST_P(AgainstReference, MaskedTargets) {
+  const MicroBatch batch = reference.batch("input_ids", "masked/labels");
+  const auto counted = static_cast<double>(batch.counted_targets);
+  expect_loss(eager.backward(batch, 1 / counted) / counted, "masked/loss");
+  EXPECT_NEAR(gradient_norm(), reference.value("masked/grad_norm"), allowed.norm_relative * reference.value("masked/grad_norm"));
+}
+
+// Four micro-batches of two rows against the batch of eight: gradients accumulate as those of 1/Z times the sum, Z counted over all of
+// them.
+TEST_P(AgainstReference, AccumulationIsTokenWeighted) {
+  if (!reference.has("accum/loss")) return;  // llama-tiny's references only
+  for (const std::string prefix : {"accum/", "accum_masked/"}) {
+    std::vector<MicroBatch> batches;
+    i64 counted = 0;
+    for (i64 row = 0; row < 8; row += 2) {
+      batches.push_back(reference.batch("accum/input_ids", prefix + "labels", row, 2));
+      counted += batches.back().counted_targets;
+    }
+    const std::vector<double> micro_losses = reference.values(prefix + "micro_loss");
+    const auto Z = static_cast<double>(counted);
+    eager.weights.forget();
+    double sum = 0;
+    for (size_t k = 0; k < batches.size(); ++k) {
+      const double part = eager.backward(batches[k], 1 / Z);
+      EXPECT_NEAR(part / static_cast<double>(batches[k].counted_targets), micro_losses[k], allowed.loss + 1e-5 * allowed.loss)
+          << prefix << k;
+      sum += part;
+    }
+    expect_loss(sum / Z, prefix + "loss");
+    expect_gradients(prefix + "grad/");
+  }
+}
+
+TEST_P(AgainstReference, GenerateIsTheForwardOfEvaluate) {
+  const MicroBatch batch = reference.batch("input_ids", "labels");
+  nn::Context context;
+  context.batch = &batch;
+  context.mode = nn::Mode::evaluate;
+  const double evaluated = nn::run(eager.model, context).value.item();
+  EXPECT_EQ(evaluated, eager.backward(batch, 1)) << "without dropout training and evaluation are the same numbers";
+  EXPECT_EQ(evaluated, eager.backward(batch, 0.5)) << "the factor multiplies the gradient, not the value";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AgainstReference,
+                         ::testing::Values(Case{"gpt2-tiny", DType::f32}, Case{"gpt2-tiny", DType::f64}, Case{"llama-tiny", DType::f32},
+                                           Case{"llama-tiny", DType::f64}, Case{"llama3rope-tiny", DType::f32},
+                                           Case{"llama3rope-tiny", DType::f64}),
+                         [](const auto& entry) {
+                           std::string name = std::string(entry.param.model) + "_" + std::string(to_string(entry.param.dtype));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(TiedHead, GradientIsTheSumOfBothUses) {
+  for (const char* name : {"gpt2-tiny", "llama3rope-tiny"}) {
+    const Reference reference(name, DType::f64);
+    Eager eager(name, DType::f64);
+    const MicroBatch batch = reference.batch("input_ids", "labels");
+    eager.backward(batch, 1 / static_cast<double>(batch.counted_targets));
+    const auto& table = *eager.model.parameters[0];
+    ASSERT_EQ(eager.model.uses(table.id), 2);
+    const auto lookup = test::as_doubles(eager.weights.gradient(table.id, 0)), head = test::as_doubles(eager.weights.gradient(table.id, 1));
+    const auto sum = eager.gradient(table.name), want = reference.values("grad/" + table.name);
+    for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], lookup[i] + head[i]);
+    // Planted fault: either use alone is not the gradient.
+    EXPECT_GT(worst_excess(lookup, want, 1e-4, 0), 0);
+    EXPECT_GT(worst_excess(head, want, 1e-4, 0), 0);
+  }
+}
+
+// The comparison must be able to fail: one weight off in the seventh digit shows in fp64.
+TEST(PlantedFault, AWrongWeightShows) {
+  const Reference reference("llama-tiny", DType::f64);
+  Eager eager("llama-tiny", DType::f64);
+  const MicroBatch batch = reference.batch("input_ids", "labels");
+  eager.model.parameters[3]->value().span<double>()[5] += 1e-7;
+  const auto counted = static_cast<double>(batch.counted_targets);
+  eager.backward(batch, 1 / counted);
+  EXPECT_GT(worst_excess(eager.gradient("lm_head.weight"), reference.values("grad/lm_head.weight"), 1e-10, 0), 0);
+}
+
+TEST(PlantedFault, MeanOfMeansIsNotTheTokenWeightedMean) {
+  const Reference reference("llama-tiny", DType::f64);
+  double mean = 0;
+  for (double loss : reference.values("accum_masked/micro_loss")) mean += loss / 4;
+  EXPECT_GT(std::abs(mean - reference.value("accum_masked/loss")), 1e-4);
+}
+
+}  // namespace
+}  // namespace spillway

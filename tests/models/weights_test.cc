@@ -1,0 +1,173 @@
+#include "models/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "nn/eager.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::models {
+namespace {
+
+using data::TensorInfo;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Entry {
+  TensorInfo info;
+  std::vector<std::byte> bytes;
+};
+using Entries = std::vector<Entry>;
+
+// The tensors of a reference folder, to be changed and written elsewhere.
+Entries entries_of(const std::string& model) {
+  const data::SafetensorsReader reader(test::data(model) / "model.safetensors");
+  Entries entries;
+  for (const TensorInfo& info : reader.tensors()) {
+    entries.push_back({info, std::vector<std::byte>(static_cast<size_t>(info.bytes()))});
+    reader.read(info, 0, entries.back().bytes);
+  }
+  return entries;
+}
+
+class Weights : public ::testing::Test {
+ protected:
+  Weights() { std::filesystem::create_directories(folder_); }
+  ~Weights() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path& write(const Entries& entries) {
+    std::vector<TensorInfo> infos;
+    for (const Entry& entry : entries) infos.push_back(entry.info);
+    data::SafetensorsWriter writer(folder_ / "model.safetensors", infos);
+    for (size_t i = 0; i < entries.size(); ++i) writer.write(writer.tensors()[i], 0, entries[i].bytes);
+    writer.finish();
+    return folder_;
+  }
+
+  std::string refusal(const Entries& entries, const std::string& model) {
+    try {
+      const nn::Sequential built = build(read_config(test::data(model)), DType::f32);
+      FolderWeights weights(built, write(entries));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::data);
+      return error.what();
+    }
+    return "accepted";
+  }
+
+ private:
+  std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / ("weights-" + std::to_string(::getpid()));
+};
+
+Entry zeros_of(const std::string& name, const Shape& shape) {
+  Entry entry;
+  entry.info.name = name;
+  entry.info.shape = shape;
+  entry.bytes.resize(static_cast<size_t>(shape.elems() * 4));
+  return entry;
+}
+
+std::vector<double> values(const WeightSource& source, const nn::Parameter& parameter) {
+  std::vector<double> all(static_cast<size_t>(parameter.elems()));
+  source.read(parameter, 0, all);
+  return all;
+}
+
+// The same values as the untouched folder, for every parameter.
+void expect_same(const WeightSource& got, const nn::Sequential& model, const std::string& folder) {
+  const FolderWeights want(model, test::data(folder));
+  for (const auto& p : model.parameters) EXPECT_EQ(values(got, *p), values(want, *p)) << p->name;
+}
+
+TEST_F(Weights, ReadsAnyRange) {
+  const nn::Sequential model = build(read_config(test::data("llama-tiny")), DType::f32);
+  const FolderWeights weights(model, test::data("llama-tiny"));
+  const nn::Parameter& p = *model.parameters[2];
+  const auto all = values(weights, p);
+  std::vector<double> part(17);
+  weights.read(p, 5, part);
+  EXPECT_EQ(part, std::vector<double>(all.begin() + 5, all.begin() + 22));
+  EXPECT_THROW(weights.read(p, p.elems() - 16, part), Error);
+  EXPECT_THROW(weights.read(p, -1, part), Error);
+}
+
+TEST_F(Weights, TakesTheBaseModelsNames) {
+  for (const auto& [folder, prefix] : {std::pair("gpt2-tiny", "transformer."), std::pair("llama-tiny", "model.")}) {
+    Entries entries = entries_of(folder);
+    for (Entry& entry : entries) {
+      if (entry.info.name.starts_with(prefix)) entry.info.name = entry.info.name.substr(std::string(prefix).size());
+    }
+    const nn::Sequential model = build(read_config(test::data(folder)), DType::f32);
+    expect_same(FolderWeights(model, write(entries)), model, folder);
+  }
+}
+
+TEST_F(Weights, LeavesKnownBuffersAndARedundantHeadAlone) {
+  Entries entries = entries_of("gpt2-tiny");
+  entries.push_back(zeros_of("transformer.h.0.attn.bias", {1, 1, 64, 64}));
+  entries.push_back(zeros_of("transformer.h.1.attn.masked_bias", {}));
+  entries.push_back(zeros_of("lm_head.weight", {97, 32}));
+  const nn::Sequential gpt2 = build(read_config(test::data("gpt2-tiny")), DType::f32);
+  expect_same(FolderWeights(gpt2, write(entries)), gpt2, "gpt2-tiny");
+
+  entries = entries_of("llama-tiny");
+  entries.push_back(zeros_of("model.layers.0.self_attn.rotary_emb.inv_freq", {4}));
+  const nn::Sequential llama = build(read_config(test::data("llama-tiny")), DType::f32);
+  expect_same(FolderWeights(llama, write(entries)), llama, "llama-tiny");
+}
+
+TEST_F(Weights, NamesWhatIsMissing) {
+  Entries entries = entries_of("llama-tiny");
+  std::erase_if(entries, [](const Entry& e) { return e.info.name == "lm_head.weight"; });
+  EXPECT_THAT(refusal(entries, "llama-tiny"), AllOf(HasSubstr("missing: lm_head.weight;"), HasSubstr("config.json")));
+  std::erase_if(entries, [](const Entry& e) { return e.info.name.starts_with("model.layers.1."); });
+  EXPECT_THAT(refusal(entries, "llama-tiny"), AllOf(HasSubstr("model.layers.1.input_layernorm.weight"), HasSubstr("and 5 more")))
+      << "five are named";
+}
+
+TEST_F(Weights, NamesWhatHasAnotherShapeOrType) {
+  Entries entries = entries_of("gpt2-tiny");
+  for (Entry& entry : entries) {
+    if (entry.info.name == "transformer.h.0.attn.c_attn.weight") entry.info.shape = {96, 32};  // stored [out, in]
+    if (entry.info.name == "transformer.wpe.weight") entry.info.dtype = DType::int32;
+  }
+  EXPECT_THAT(refusal(entries, "gpt2-tiny"), AllOf(HasSubstr("transformer.h.0.attn.c_attn.weight (expected [32, 96], got [96, 32])"),
+                                                   HasSubstr("transformer.wpe.weight (expected floating numbers, got i32)")));
+}
+
+TEST_F(Weights, NamesWhatIsLeftOver) {
+  Entries entries = entries_of("llama-tiny");
+  entries.push_back(zeros_of("score.weight", {2, 32}));
+  EXPECT_THAT(refusal(entries, "llama-tiny"), HasSubstr("no parameter of the model that config.json describes: score.weight;"));
+  entries = entries_of("gpt2-tiny");
+  entries.push_back(zeros_of("transformer.h.2.ln_1.weight", {32}));
+  EXPECT_THAT(refusal(entries, "gpt2-tiny"), AllOf(HasSubstr("transformer.h.2.ln_1.weight"), Not(HasSubstr("missing"))));
+}
+
+TEST_F(Weights, OneTensorDoesNotServeTwoNames) {
+  Entries entries = entries_of("gpt2-tiny");
+  entries.push_back(zeros_of("wte.weight", {97, 32}));  // beside transformer.wte.weight
+  EXPECT_THAT(refusal(entries, "gpt2-tiny"), HasSubstr("no parameter of the model that config.json describes: wte.weight"));
+}
+
+TEST_F(Weights, FromScratchAreTheInitialValuesRoundedOnce) {
+  const nn::Sequential model = build(preset("gpt2-tiny"), DType::f32);
+  const nn::EagerParameters memory(model);
+  const ScratchWeights source(42);
+  fill(model, source);
+  for (const auto& p : model.parameters) {
+    std::vector<double> want(static_cast<size_t>(p->elems()));
+    nn::initial_values(*p, 42, 0, want);
+    const auto got = p->value().span<float>();
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(want[i])) << p->name << " " << i;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::models

@@ -1,0 +1,307 @@
+#include "offload/io_engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "offload/file.h"
+#include "tests/offload/support_files.h"
+#include "tests/support/faulty_engine.h"
+
+namespace spillway::offload {
+namespace {
+
+using test::Buffer;
+using test::error_of;
+using test::FaultySystem;
+using test::fill_pattern;
+using test::same;
+using test::TemporaryFolder;
+
+class Engines : public testing::TestWithParam<IoEngineKind> {
+ protected:
+  void SetUp() override {
+    const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 1);
+    if (GetParam() == IoEngineKind::io_uring && chosen.engine->name() != "io_uring") GTEST_SKIP() << chosen.why;
+  }
+  std::unique_ptr<IoEngine> make(int queue_depth = 16) { return make_io_engine(GetParam(), queue_depth, system_).engine; }
+  File file(i64 bytes, const std::string& name = "data") { return File::create(folder_ / name, bytes); }
+
+  FaultySystem system_;
+  TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Engines, testing::Values(IoEngineKind::io_uring, IoEngineKind::pread),
+                         [](const auto& test) { return test.param == IoEngineKind::pread ? "pread" : "io_uring"; });
+
+// Each thread owns the tiles whose number is its own modulo the thread count, and checks them against its own copy.
+void read_and_write_at_random(IoEngine& engine, const File& file, i64 tile_bytes, i64 tiles, int thread, int threads) {
+  std::mt19937 random(static_cast<u32>(thread));
+  std::vector<u64> seed_of(static_cast<size_t>(tiles), 0);
+  Buffer out(tile_bytes), in(tile_bytes), expected(tile_bytes);
+  for (int round = 0; round < 60; ++round) {
+    const i64 tile = static_cast<i64>(random() % static_cast<u32>(tiles / threads)) * threads + thread;
+    u64& seed = seed_of[static_cast<size_t>(tile)];
+    if (seed == 0 || random() % 2 == 0) {
+      seed = random() + 1u;
+      fill_pattern(out.span(), seed);
+      engine.submit({&file, true, tile * tile_bytes, tile_bytes, out.data()}).wait();
+    } else {
+      fill_pattern(expected.span(), seed);
+      engine.submit({&file, false, tile * tile_bytes, tile_bytes, in.data()}).wait();
+      ASSERT_TRUE(same(in.span(), expected.span())) << "tile " << tile << " in round " << round;
+    }
+  }
+}
+
+TEST_P(Engines, ManyThreadsReadBackWhatTheyWrote) {
+  constexpr int kThreads = 6;
+  constexpr i64 kTile = 192 * kKiB, kTiles = 48;
+  const auto engine = make(8);
+  const File file = this->file(kTile * kTiles);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back([&, t] { read_and_write_at_random(*engine, file, kTile, kTiles, t, kThreads); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(Engines, ManyRequestsInFlightFromOneThread) {
+  constexpr i64 kTile = 64 * kKiB, kTiles = 200;
+  const auto engine = make(4);
+  const File file = this->file(kTile * kTiles);
+  Buffer out(kTile * kTiles), in(kTile * kTiles);
+  fill_pattern(out.span(), 5);
+  std::vector<Event> events;
+  for (i64 t = 0; t < kTiles; ++t) events.push_back(engine->submit({&file, true, t * kTile, kTile, out.data() + t * kTile}));
+  for (const Event& event : events) event.wait();
+  events.clear();
+  for (i64 t = kTiles; t-- > 0;) events.push_back(engine->submit({&file, false, t * kTile, kTile, in.data() + t * kTile}));
+  for (const Event& event : events) event.wait();
+  EXPECT_TRUE(same(in.span(), out.span()));
+  EXPECT_LE(system_.most_at_work, 4);
+}
+
+TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
+  const auto engine = make(2);  // fewer slots than pieces: submit has to wait for room
+  const i64 bytes = 9 * kMiB + 4096;
+  const File file = this->file(bytes);
+  Buffer out(bytes), in(bytes);
+  fill_pattern(out.span(), 1);
+  engine->submit({&file, true, 0, bytes, out.data()}).wait();
+  EXPECT_EQ(system_.transfers, 10);
+  engine->submit({&file, false, 0, bytes, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), out.span()));
+}
+
+// The kernel itself moves less than was asked for.
+TEST_P(Engines, TrueShortCountsAreResumed) {
+  const auto engine = make();
+  const i64 bytes = 2 * kMiB + 8192;
+  const File file = this->file(bytes);
+  Buffer out(bytes), in(bytes);
+  fill_pattern(out.span(), 2);
+  system_.most_requested_bytes = 12288;
+  engine->submit({&file, true, 0, bytes, out.data()}).wait();
+  EXPECT_EQ(system_.transfers, 2 * ceil_div(kMiB, 12288) + 1);
+  engine->submit({&file, false, 0, bytes, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), out.span()));
+}
+
+// A count that is no multiple of the alignment: direct I/O must go back to the start of that block. What the kernel read beyond the count
+// is spoilt, so an engine that believes it got more than it was told fails here.
+TEST_P(Engines, MisalignedShortCountsAreResumed) {
+  const auto engine = make();
+  const File file = this->file(kMiB);
+  Buffer out(kMiB), in(kMiB);
+  fill_pattern(out.span(), 3);
+  system_.most_reported_bytes = 65537;
+  engine->submit({&file, true, 0, kMiB, out.data()}).wait();
+  engine->submit({&file, false, 0, kMiB, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), out.span()));
+  EXPECT_GT(system_.transfers, 30);
+}
+
+TEST_P(Engines, InterruptionsAreRetried) {
+  const auto engine = make();
+  const File file = this->file(kMiB);
+  Buffer out(kMiB), in(kMiB);
+  fill_pattern(out.span(), 4);
+  for (const int error_number : {EINTR, EAGAIN}) {
+    system_.error_number = error_number;
+    system_.transfers = 0;
+    system_.fail_at = 0;
+    system_.failures = 7;
+    engine->submit({&file, true, 0, kMiB, out.data()}).wait();
+    EXPECT_EQ(system_.transfers, 8);
+    engine->submit({&file, false, 0, kMiB, in.data()}).wait();
+    EXPECT_TRUE(same(in.span(), out.span()));
+  }
+}
+
+TEST_P(Engines, EndlessInterruptionIsAnError) {
+  const auto engine = make();
+  const File file = this->file(4096);
+  Buffer in(4096);
+  system_.error_number = EAGAIN;
+  system_.fail_at = 0;
+  system_.failures = 1'000'000;
+  const auto error = error_of([&] { engine->submit({&file, false, 0, 4096, in.data()}).wait(); });
+  EXPECT_EQ(error.code, ErrorCode::io);
+  EXPECT_TRUE(error.says("errno 11")) << error.text;
+}
+
+TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
+  const auto engine = make(1);
+  const File file = this->file(4 * kMiB);
+  Buffer buffer(4 * kMiB);
+  system_.fail_at = 2;
+  const auto io = error_of([&] { engine->submit({&file, false, 0, 4 * kMiB, buffer.data()}).wait(); });
+  EXPECT_EQ(io.code, ErrorCode::io);
+  for (const char* part : {"read of", "Input/output error", "errno 5", "dmesg", "--nvme"}) EXPECT_TRUE(io.says(part)) << io.text;
+  EXPECT_TRUE(io.says(file.path().string())) << io.text;
+  if (engine->name() == "io_uring") {  // one slot: pieces end in order
+    EXPECT_TRUE(io.says("at offset 2097152 ")) << io.text;
+  }
+  system_.transfers = 0;
+  system_.fail_at = 0;
+  system_.error_number = ENOSPC;
+  const auto full = error_of([&] { engine->submit({&file, true, kMiB, kMiB, buffer.data()}).wait(); });
+  EXPECT_EQ(full.code, ErrorCode::io);
+  for (const char* part : {"write of 1048576 bytes at offset 1048576 of", "errno 28", "another --nvme path"})
+    EXPECT_TRUE(full.says(part)) << full.text;
+}
+
+TEST_P(Engines, TheEventWaitsForTheWholeRequestEvenAfterAnError) {
+  const auto engine = make();
+  const File file = this->file(8 * kMiB);
+  Buffer buffer(8 * kMiB);
+  system_.fail_at = 0;
+  system_.delay_us = 3000;
+  EXPECT_EQ(error_of([&] { engine->submit({&file, true, 0, 8 * kMiB, buffer.data()}).wait(); }).code, ErrorCode::io);
+  EXPECT_EQ(system_.transfers, 8);
+  EXPECT_EQ(system_.at_work, 0);
+}
+
+TEST_P(Engines, AnErrorStaysWithItsRequest) {
+  const auto engine = make();
+  const File file = this->file(kMiB);
+  Buffer out(kMiB), in(kMiB);
+  fill_pattern(out.span(), 6);
+  system_.fail_at = 0;
+  EXPECT_EQ(error_of([&] { engine->submit({&file, true, 0, kMiB, out.data()}).wait(); }).code, ErrorCode::io);
+  engine->submit({&file, true, 0, kMiB, out.data()}).wait();
+  engine->submit({&file, false, 0, kMiB, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), out.span()));
+}
+
+TEST_P(Engines, AnUnexpectedEndOfFileIsAnError) {
+  const auto engine = make();
+  const File file = this->file(kMiB);
+  Buffer in(kMiB);
+  ASSERT_EQ(::truncate(file.path().c_str(), 256 * kKiB), 0);
+  const auto error = error_of([&] { engine->submit({&file, false, 0, kMiB, in.data()}).wait(); });
+  EXPECT_EQ(error.code, ErrorCode::io);
+  EXPECT_TRUE(error.says("at offset 262144 of")) << error.text;
+  EXPECT_TRUE(error.says("unexpected end of file")) << error.text;
+}
+
+TEST_P(Engines, AWriteThatMovesNothingIsAnError) {
+  const auto engine = make();
+  const File file = this->file(4096);
+  Buffer out(4096);
+  system_.fail_at = 0;
+  system_.error_number = 0;
+  const auto error = error_of([&] { engine->submit({&file, true, 0, 4096, out.data()}).wait(); });
+  EXPECT_EQ(error.code, ErrorCode::io);
+  EXPECT_TRUE(error.says("took no byte")) << error.text;
+}
+
+TEST_P(Engines, AFullFilesystemIsAnError) {
+  const auto engine = make();
+  const test::MountedFolder small("tmpfs", "size=8m");
+  if (!small.mounted()) GTEST_SKIP() << small.why();
+  const auto path = small.path() / "sparse";
+  { const File made = File::create(path, 0, false); }
+  ASSERT_EQ(::truncate(path.c_str(), 16 * kMiB), 0);
+  const File file = File::open(path);
+  EXPECT_FALSE(file.preallocated());
+  Buffer out(16 * kMiB, 7);
+  const auto error = error_of([&] { engine->submit({&file, true, 0, 16 * kMiB, out.data()}).wait(); });
+  EXPECT_EQ(error.code, ErrorCode::io);
+  EXPECT_TRUE(error.says("No space left on device (errno 28)")) << error.text;
+  EXPECT_TRUE(error.says("another --nvme path")) << error.text;
+}
+
+TEST_P(Engines, OffsetsBeyond4GiB) {
+  const auto engine = make();
+  const auto path = folder_ / "sparse";
+  { const File made = File::create(path, 0, false); }
+  ASSERT_EQ(::truncate(path.c_str(), 9 * kGiB), 0);
+  const File file = File::open(path, true);
+  ASSERT_EQ(file.bytes(), 9 * kGiB);
+  Buffer low(4096, 1), high(4096, 2), in(4096);
+  const i64 far = 8 * kGiB + 4096;  // the same place as `low` to whoever keeps 32 bits
+  engine->submit({&file, true, 4096, 4096, low.data()}).wait();
+  engine->submit({&file, true, far, 4096, high.data()}).wait();
+  engine->submit({&file, false, 4096, 4096, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), low.span()));
+  engine->submit({&file, false, far, 4096, in.data()}).wait();
+  EXPECT_TRUE(same(in.span(), high.span()));
+}
+
+TEST_P(Engines, BrokenPromisesAreBugs) {
+  const auto engine = make();
+  const File file = this->file(64 * kKiB);
+  Buffer buffer(64 * kKiB);
+  const auto code = [&](IoRequest request) { return error_of([&] { engine->submit(request); }).code; };
+  EXPECT_EQ(code({&file, false, 60 * kKiB, 8192, buffer.data()}), ErrorCode::bug);
+  EXPECT_EQ(code({&file, false, -4096, 4096, buffer.data()}), ErrorCode::bug);
+  EXPECT_EQ(code({&file, false, 0, 4096, nullptr}), ErrorCode::bug);
+  EXPECT_EQ(code({nullptr, false, 0, 4096, buffer.data()}), ErrorCode::bug);
+  engine->submit({&file, false, 64 * kKiB, 0, nullptr}).wait();  // nothing to do is done
+  if (!file.direct()) GTEST_SKIP() << "no O_DIRECT on " << file.path();
+  EXPECT_EQ(code({&file, false, 512, 4096, buffer.data()}), ErrorCode::bug);
+  EXPECT_EQ(code({&file, false, 0, 512, buffer.data()}), ErrorCode::bug);
+  EXPECT_EQ(code({&file, false, 0, 4096, buffer.data() + 512}), ErrorCode::bug);
+}
+
+TEST_P(Engines, TheDestructorWaits) {
+  auto engine = make();
+  const File file = this->file(4 * kMiB);
+  Buffer out(4 * kMiB);
+  system_.delay_us = 2000;
+  const Event event = engine->submit({&file, true, 0, 4 * kMiB, out.data()});
+  engine.reset();
+  EXPECT_TRUE(event.ready());
+}
+
+TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
+  const std::pair<int, const char*> causes[] = {
+      {EPERM, "EPERM: seccomp"}, {ENOSYS, "ENOSYS"}, {ENOMEM, "memlock"}, {EMFILE, "open files"}, {EBUSY, "errno 16"}};
+  for (const auto& [refusal, cause] : causes) {
+    FaultySystem system;
+    system.uring_refusal = refusal;
+    const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 8, system);
+    EXPECT_EQ(chosen.engine->name(), "pread");
+    EXPECT_NE(chosen.why.find("io_uring refused"), std::string::npos) << chosen.why;
+    EXPECT_NE(chosen.why.find(cause), std::string::npos) << chosen.why;
+    const auto error = error_of([&] { make_io_engine(IoEngineKind::io_uring, 8, system); });
+    EXPECT_EQ(error.code, ErrorCode::io);
+    EXPECT_TRUE(error.says(cause) && error.says("--io-engine pread")) << error.text;
+  }
+}
+
+TEST(EngineChoice, UringWhereTheKernelHasIt) {
+  const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic);
+  if (chosen.engine->name() == "pread") GTEST_SKIP() << chosen.why;
+  EXPECT_EQ(chosen.why, "io_uring, queue depth 64");
+}
+
+TEST(EngineChoice, SenselessQueueDepths) {
+  for (const int depth : {0, -1, 1 << 20}) EXPECT_EQ(error_of([&] { make_io_engine(IoEngineKind::pread, depth); }).code, ErrorCode::usage);
+}
+
+}  // namespace
+}  // namespace spillway::offload

@@ -1,0 +1,163 @@
+#include "offload/run_folder.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "offload/file.h"
+#include "tests/offload/support_files.h"
+
+namespace spillway::offload {
+namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
+
+// A process that owns a run folder with a file in it, until it is killed.
+class OtherRun {
+ public:
+  OtherRun(const std::filesystem::path& scratch, const std::string& run_id) {
+    int ready[2];
+    if (::pipe(ready) != 0) throw std::runtime_error("pipe");
+    process_ = ::fork();
+    if (process_ == 0) {
+      try {
+        const RunFolder folder(scratch, run_id);
+        const File file = File::create(folder.path() / "state", kMiB);
+        if (::write(ready[1], "x", 1) != 1) ::_exit(2);
+        for (;;) ::pause();
+      } catch (...) {
+        ::_exit(1);
+      }
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    owns_ = ::read(ready[0], &byte, 1) == 1;
+    ::close(ready[0]);
+  }
+  ~OtherRun() { kill(); }
+  bool owns() const { return owns_; }
+  int process() const { return process_; }
+  void kill() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+
+ private:
+  pid_t process_ = -1;
+  bool owns_ = false;
+};
+
+TEST(RunFolder, LivesAndGoesWithItsOwner) {
+  TemporaryFolder scratch;
+  {
+    RunFolder folder(scratch.path(), "a1");
+    EXPECT_EQ(folder.path(), scratch / "spillway-a1");
+    EXPECT_FALSE(folder.taken_over());
+    std::ofstream(folder.path() / "left") << "behind";
+    const RunFolder moved = std::move(folder);
+    EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  }
+  EXPECT_TRUE(scratch.empty());
+}
+
+TEST(RunFolder, TwoOwnersCannotShareAFolder) {
+  TemporaryFolder scratch;
+  const RunFolder first(scratch.path(), "a1");
+  const auto error = error_of([&] { RunFolder(scratch.path(), "a1"); });
+  EXPECT_EQ(error.code, ErrorCode::usage);
+  for (const std::string& part :
+       {std::string("in use"), "pid=" + std::to_string(::getpid()), std::string("run=a1"), std::string("host=")}) {
+    EXPECT_TRUE(error.says(part)) << error.text;
+  }
+  const RunFolder second(scratch.path(), "a2");
+  EXPECT_TRUE(std::filesystem::exists(first.path()));
+}
+
+TEST(RunFolder, AnotherProcessCollidesToo) {
+  TemporaryFolder scratch;
+  OtherRun other(scratch.path(), "b");
+  ASSERT_TRUE(other.owns());
+  const auto error = error_of([&] { RunFolder(scratch.path(), "b"); });
+  EXPECT_EQ(error.code, ErrorCode::usage);
+  EXPECT_TRUE(error.says("pid=" + std::to_string(other.process()))) << error.text;
+  EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  EXPECT_EQ(error_of([&] { remove_orphan(scratch.path(), "spillway-b"); }).code, ErrorCode::usage);
+  EXPECT_TRUE(std::filesystem::exists(scratch / "spillway-b" / "state"));
+}
+
+TEST(RunFolder, AKilledRunLeavesAnOrphanThatCanBeRemoved) {
+  TemporaryFolder scratch;
+  OtherRun other(scratch.path(), "dead");
+  ASSERT_TRUE(other.owns());
+  const RunFolder alive(scratch.path(), "alive");
+  const std::string pid = "pid=" + std::to_string(other.process());
+  other.kill();
+  const auto orphans = list_orphans(scratch.path());
+  ASSERT_EQ(orphans.size(), 1u);
+  EXPECT_EQ(orphans[0].name, "spillway-dead");
+  EXPECT_NE(orphans[0].owner.find(pid), std::string::npos) << orphans[0].owner;
+  EXPECT_GE(orphans[0].bytes, kMiB);
+  EXPECT_GE(orphans[0].age_s, 0);
+  EXPECT_LT(orphans[0].age_s, 600);
+  remove_orphan(scratch.path(), "spillway-dead");
+  EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  EXPECT_FALSE(std::filesystem::exists(scratch / "spillway-dead"));
+  EXPECT_TRUE(std::filesystem::exists(alive.path()));
+}
+
+TEST(RunFolder, TheSameRunTakesItsDeadFolderOver) {
+  TemporaryFolder scratch;
+  OtherRun other(scratch.path(), "r");
+  ASSERT_TRUE(other.owns());
+  other.kill();
+  {
+    const RunFolder folder(scratch.path(), "r");
+    EXPECT_TRUE(folder.taken_over());
+    EXPECT_EQ(File::open(folder.path() / "state").bytes(), kMiB);
+    EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  }
+  EXPECT_TRUE(scratch.empty());
+}
+
+TEST(RunFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
+  TemporaryFolder scratch;
+  std::filesystem::create_directory(scratch / "spillway-early");
+  const auto orphans = list_orphans(scratch.path());
+  ASSERT_EQ(orphans.size(), 1u);
+  EXPECT_TRUE(orphans[0].owner.empty());
+  remove_orphan(scratch.path(), "spillway-early");
+  EXPECT_TRUE(scratch.empty());
+}
+
+TEST(RunFolder, NothingElseIsEverTouched) {
+  TemporaryFolder scratch, elsewhere;
+  std::filesystem::create_directory(scratch / "other");
+  std::filesystem::create_directory_symlink(elsewhere.path(), scratch / "spillway-link");
+  std::ofstream(elsewhere / "precious") << "x";
+  std::ofstream(scratch / "spillway-file") << "x";
+  EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  EXPECT_TRUE(list_orphans(scratch / "missing").empty());
+  for (const char* name : {"other", "spillway-link", "spillway-file", "spillway-/../other", "spillway-none", "..", ""}) {
+    EXPECT_EQ(error_of([&] { remove_orphan(scratch.path(), name); }).code, ErrorCode::usage) << name;
+  }
+  EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), "link"); }).code, ErrorCode::usage);
+  EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), "file"); }).code, ErrorCode::usage);
+  EXPECT_TRUE(std::filesystem::exists(elsewhere / "precious"));
+  EXPECT_TRUE(std::filesystem::exists(scratch / "other"));
+}
+
+TEST(RunFolder, OddIdsAndMissingPathsAreRefused) {
+  TemporaryFolder scratch;
+  for (const char* id : {"", "a/b", "../x", "a b", "é"})
+    EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), id); }).code, ErrorCode::usage) << id;
+  EXPECT_EQ(error_of([&] { RunFolder(scratch / "missing", "a"); }).code, ErrorCode::io);
+  EXPECT_TRUE(scratch.empty());
+}
+
+}  // namespace
+}  // namespace spillway::offload

@@ -1,0 +1,64 @@
+// A disk that misbehaves on demand. FaultySystem sits between an I/O engine and the kernel; FaultyEngine is a real engine on top of one,
+// for tests that need an IoEngine. Faults are set before or between transfers; the counters may be read at any time.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "offload/io_engine.h"
+#include "offload/system_calls.h"
+
+namespace spillway::test {
+
+class FaultySystem : public offload::SystemCalls {
+ public:
+  int uring_refusal = 0;                     // errno of io_uring's setup
+  std::atomic<i64> fail_at{-1};              // the transfer (counted from 0 by completion) from which on …
+  std::atomic<i64> failures{1};              // … this many are answered with …
+  std::atomic<int> error_number{EIO};        // … this errno; 0: a count of zero, as at the end of a file
+  std::atomic<i64> most_requested_bytes{0};  // the kernel is asked for no more (0: all): true short counts
+  std::atomic<i64> most_reported_bytes{0};   // the engine is told no more (0: all); what was read beyond is spoilt
+  std::atomic<i64> delay_us{0};
+
+  std::atomic<i64> transfers{0}, at_work{0}, most_at_work{0};
+
+  int refuse_io_uring() override { return uring_refusal; }
+
+  i64 bytes_to_request(const offload::Transfer& transfer) override {
+    const i64 now = ++at_work;
+    for (i64 most = most_at_work; now > most && !most_at_work.compare_exchange_weak(most, now);) {
+    }
+    return most_requested_bytes > 0 ? std::min<i64>(most_requested_bytes, transfer.bytes) : transfer.bytes;
+  }
+
+  i64 completed(const offload::Transfer& transfer, i64 result) override {
+    if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    --at_work;
+    const i64 number = transfers++;
+    if (fail_at >= 0 && number >= fail_at && number < fail_at + failures) return -error_number;
+    const i64 limit = most_reported_bytes;
+    if (limit <= 0 || result <= limit) return result;
+    if (!transfer.write) std::memset(transfer.buffer + limit, 0xEE, static_cast<size_t>(result - limit));
+    return limit;
+  }
+};
+
+class FaultyEngine final : public offload::IoEngine {
+ public:
+  explicit FaultyEngine(offload::IoEngineKind kind = offload::IoEngineKind::pread, int queue_depth = 16)
+      : engine_(offload::make_io_engine(kind, queue_depth, system_).engine) {}
+  std::string_view name() const override { return engine_->name(); }
+  Event submit(const offload::IoRequest& request) override { return engine_->submit(request); }
+  FaultySystem& system() { return system_; }
+
+ private:
+  FaultySystem system_;
+  std::unique_ptr<offload::IoEngine> engine_;
+};
+
+}  // namespace spillway::test
