@@ -70,22 +70,22 @@ float plain_sum(const float* a, i64 n) {
 }
 
 // weight | m | v | gradient in one piece of huge pages; the axpy's a and b are its halves.
-struct Arena {
+struct Bench {
   MemoryPool pool{"bench", kUnlimited};
   ThreadPool threads{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   Stream stream{Device::cpu(), &threads, &pool};
   Allocation memory = pool.allocate(4 * kParameters * 4, "state and gradient");
   float* base = reinterpret_cast<float*>(memory.data());
 
-  Arena() {
+  Bench() {
     stream.for_ranges(4 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
       for (i64 i = begin; i < end; ++i) base[i] = 1e-3f * static_cast<float>(1 + (i * 2654435761u >> 7) % 1000);
     });
   }
   std::span<float> part(i64 index) const { return {base + index * kParameters, static_cast<size_t>(kParameters)}; }
-  static Arena& get() {
-    static Arena arena;
-    return arena;
+  static Bench& get() {
+    static Bench bench;
+    return bench;
   }
 };
 
@@ -102,7 +102,7 @@ double median(std::vector<double> values) {
 
 void beside(benchmark::State& state, const std::function<void()>& body, double bytes, const std::function<void()>& ceiling,
             double ceiling_bytes) {
-  const StreamScope scope(Arena::get().stream);
+  const StreamScope scope(Bench::get().stream);
   body();
   ceiling();
   std::vector<double> body_s, ceiling_s;
@@ -116,41 +116,41 @@ void beside(benchmark::State& state, const std::function<void()>& body, double b
   state.counters["ceiling_GB/s"] = top;
   state.counters["share_%"] = 100 * rate / top;
   state.counters["ns/elem"] = median(body_s) * 1e9 / kParameters;
-  state.counters["threads"] = Arena::get().threads.threads();
+  state.counters["threads"] = Bench::get().threads.threads();
 }
 
 // The whole run at once, or in chunks of so many tiles, as a Step instruction does.
 void adamw(benchmark::State& state, Isa isa, i64 chunk_elems) {
-  const Arena& arena = Arena::get();
+  const Bench& bench = Bench::get();
   const auto scalars = optim::make_adamw_scalars<float>({}, 1e-4, 0.1, 10, 1.0);
   const auto body = [&] {
     for (i64 at = 0; at < kParameters; at += chunk_elems) {
       const auto from = static_cast<size_t>(at), count = static_cast<size_t>(std::min(chunk_elems, kParameters - at));
-      const auto chunk = [&](i64 index) { return arena.part(index).subspan(from, count); };
+      const auto chunk = [&](i64 index) { return bench.part(index).subspan(from, count); };
       optim::adamw_update_tiles(optim::AdamWRun<float>{chunk(0), chunk(1), chunk(2), chunk(3)}, scalars, isa);
     }
   };
   const auto ceiling = [&] {
-    arena.stream.for_ranges(2 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
-      axpy(arena.base + begin, arena.base + 2 * kParameters + begin, end - begin, 1e-7f);
+    bench.stream.for_ranges(2 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
+      axpy(bench.base + begin, bench.base + 2 * kParameters + begin, end - begin, 1e-7f);
     });
   };
   beside(state, body, 28.0 * kParameters, ceiling, 12.0 * 2 * kParameters);
 }
 
 void norm(benchmark::State& state, Isa isa) {
-  const Arena& arena = Arena::get();
-  const auto gradient = arena.part(3);
+  const Bench& bench = Bench::get();
+  const auto gradient = bench.part(3);
   std::vector<double> sums(static_cast<size_t>(ceil_div(kParameters, optim::kTileElems)));
   const auto body = [&] {
-    arena.stream.for_ranges(kParameters, optim::kTileElems, [&](i64 begin, i64 end) {
+    bench.stream.for_ranges(kParameters, optim::kTileElems, [&](i64 begin, i64 end) {
       sums[static_cast<size_t>(begin / optim::kTileElems)] =
           optim::tile_square_sum(gradient.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), isa);
     });
     benchmark::DoNotOptimize(sums.data());
   };
   const auto ceiling = [&] {
-    arena.stream.for_ranges(kParameters, optim::kTileElems,
+    bench.stream.for_ranges(kParameters, optim::kTileElems,
                             [&](i64 begin, i64 end) { benchmark::DoNotOptimize(plain_sum(gradient.data() + begin, end - begin)); });
   };
   beside(state, body, 4.0 * kParameters, ceiling, 4.0 * kParameters);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/weights.h"
 #include "nn/eager.h"
+#include "optim/adamw.h"
 
 using namespace spillway;
 
@@ -23,6 +25,19 @@ MicroBatch batch_of(const std::string& text) {
     batch.positions_BT.data<i32>()[t] = static_cast<i32>(t);
   }
   return batch;
+}
+
+struct Moments {
+  Tensor m, v;
+};
+
+void adamw(const nn::Sequential& model, const nn::EagerParameters& weights, std::vector<Moments>& moments, i64 step) {
+  const auto scalars = optim::make_adamw_scalars<float>({}, 1e-3, 0, step, 1);
+  for (const auto& p : model.parameters) {
+    const Tensor gradient = weights.gradient(p->id);  // of the tied table: the sum of both its uses
+    const Moments& moment = moments[p->id];
+    optim::adamw_update<float>(p->value().span<float>(), moment.m.span<float>(), moment.v.span<float>(), gradient.span<float>(), scalars);
+  }
 }
 
 char likeliest_next(const nn::Sequential& model, const std::string& text) {
@@ -44,8 +59,11 @@ int main() {
   models::fill(model, models::ScratchWeights(1337));
   std::printf("%lld parameters\n", static_cast<long long>(model.parameter_elems()));
 
+  std::vector<Moments> moments;  // by parameter id
+  for (const auto& p : model.parameters) moments.push_back({zeros(p->shape, p->dtype), zeros(p->shape, p->dtype)});
+
   const MicroBatch batch = batch_of(sentence);
-  for (int step = 0; step <= 60; ++step) {
+  for (int step = 1; step <= 50; ++step) {
     autograd::Tape tape(&weights);
     nn::Context context;
     context.batch = &batch;
@@ -53,10 +71,7 @@ int main() {
     context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // the gradient of the mean
     const nn::Variable loss = nn::run(model, context);
     loss.backward();
-    for (const auto& p : model.parameters) {
-      const auto value = p->value().span<float>(), gradient = weights.gradient(p->id).span<float>();
-      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.3f * gradient[i];
-    }
+    adamw(model, weights, moments, step);
     weights.forget();
     if (step % 10 == 0) std::printf("step %2d  loss %.4f\n", step, loss.value.item() * context.loss_factor);
   }

@@ -60,7 +60,7 @@ int main() {
     loss.backward();
     for (const auto& p : model.parameters) {
       const Tensor value = p->value(), gradient = weights.gradient(p->id);
-      for (size_t i = 0; i < value.span<float>().size(); ++i) value.span<float>()[i] -= 0.1f * gradient.span<float>()[i];
+      for (size_t i = 0; i < value.span<float>().size(); ++i) value.span<float>()[i] -= 0.02f * gradient.span<float>()[i];
     }
     weights.forget();
     if (step % 40 == 0) std::printf("step %3d  loss %.6f\n", step, loss.value.item());

@@ -144,7 +144,7 @@ Event PieceEngine::submit(const IoRequest& request) {
   check(request);
   if (request.bytes == 0) return Event::done();
   auto shared = std::make_shared<Request>(request, ceil_div(request.bytes, kPieceBytes));
-  const Event event = shared->event;
+  Event event = shared->event;
   for (i64 at = 0; at < request.bytes; at += kPieceBytes) start(Piece(shared, at, std::min(kPieceBytes, request.bytes - at)));
   return event;
 }

@@ -69,7 +69,7 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
   exists = fs::exists(status);
   if (exists && !fs::is_directory(status)) unusable(path, "it is not a folder");
   if (exists) return path;
-  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (!fs::is_directory(parent, error)) unusable(path, fmt::format("its parent {} is not there either", parent.string()));
   return parent;
 }

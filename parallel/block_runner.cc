@@ -4,7 +4,7 @@
 
 namespace spillway::parallel {
 
-void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, float loss_factor, i64 logits_position) {
+void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position) {
   live_.clear();
   activation_.clear();
   gradient_.clear();

@@ -14,7 +14,7 @@ class BlockRunner {
   explicit BlockRunner(const nn::Sequential& model) : model_(model) {}
 
   /// What the coming blocks read: `batches` must outlive them.
-  void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, float loss_factor, i64 logits_position = 0);
+  void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0);
   void forward(const Instruction& instruction);
   /// Parameter gradients go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink);
@@ -46,7 +46,7 @@ class BlockRunner {
   const std::vector<MicroBatch>* batches_ = nullptr;
   nn::Mode mode_ = nn::Mode::train;
   RandomKey random_;
-  float loss_factor_ = 1;
+  double loss_factor_ = 1;
   i64 logits_position_ = 0;
   double loss_sum_ = 0;
   Forwarding sink_;

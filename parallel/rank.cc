@@ -90,7 +90,9 @@ void Rank::perform(const Instruction& i) {
     case Op::Load: {
       const StreamScope scope(input_stream_);
       batch_ = (*load_batch_)();
-      runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, static_cast<float>(1.0 / static_cast<double>(batch_.counted_targets)));
+      const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
+      const bool fp64 = plan_.scheduling.dtype == DType::f64;
+      runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
       return;
     }
     case Op::Fetch: return fetch(i);

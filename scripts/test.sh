@@ -38,4 +38,5 @@ if [ "$listed" != "$skipped" ]; then
 fi
 
 sed -n '/tests passed, .* tests failed/,$p' $log
+[ $status -eq 0 ] || echo "scripts/test.sh: failed; the reasons are above the summary" >&2
 exit $status

@@ -28,7 +28,8 @@ void check_tokenizer(const std::string& tokenizer) {
 
 void check_activations(const PlacementWish& wish) {
   if (!wish.automatic && wish.one_tier() != Tier::device) {
-    refuse("[--place-activations] not built yet: " + print_placement(wish) + "; device and auto work, and --recompute block keeps only block inputs");
+    refuse("[--place-activations] not built yet: " + print_placement(wish) +
+           "; device and auto work, and --recompute block keeps only block inputs");
   }
 }
 
@@ -46,8 +47,10 @@ void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
 void check_ranks(const TrainConfig& config) {
   constexpr const char* kInstead = "; one rank, one stage works";
   if (config.ranks != 1) refuse("[--ranks] not built yet: " + std::to_string(config.ranks) + " ranks" + kInstead);
-  if (config.pipeline_stages != 1) refuse("[--pipeline-stages] not built yet: " + std::to_string(config.pipeline_stages) + " stages" + kInstead);
-  if (config.pipeline_chunks != 1) refuse("[--pipeline-chunks] not built yet: " + std::to_string(config.pipeline_chunks) + " chunks" + kInstead);
+  if (config.pipeline_stages != 1)
+    refuse("[--pipeline-stages] not built yet: " + std::to_string(config.pipeline_stages) + " stages" + kInstead);
+  if (config.pipeline_chunks != 1)
+    refuse("[--pipeline-chunks] not built yet: " + std::to_string(config.pipeline_chunks) + " chunks" + kInstead);
   if (config.pipeline_split != "auto") refuse("[--pipeline-split] not built yet: \"" + config.pipeline_split + "\"" + kInstead);
 }
 
@@ -55,17 +58,21 @@ void check_validation(const TrainConfig& config) {
   if (!config.validation_data.empty() || config.validation_fraction > 0) return;
   for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
                                     std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
-    if (given) refuse(std::string("[") + name + "] expected --validation-data or --validation-fraction beside it, got neither: nothing is held out");
+    if (given)
+      refuse(std::string("[") + name + "] expected --validation-data or --validation-fraction beside it, got neither: nothing is held out");
   }
 }
 
-void check_allowed(const TrainConfig& config) {
-  for (const std::string& key : config.allow_change) {
+// Either spelling is taken; keys are what is compared.
+void check_allowed(TrainConfig& config) {
+  for (std::string& key : config.allow_change) {
     std::string name = key;
     std::ranges::replace(name, '_', '-');
+    std::ranges::replace(key, '-', '_');
     const Option* option = find_option(Command::train, name);
     if (option == nullptr) refuse("[--allow-change] expected a key of train, got \"" + key + "\"");
-    if (!option->changes_numbers) refuse("[--allow-change] expected a key that changes numbers, got \"" + key + "\", which may change anyway");
+    if (!option->changes_numbers)
+      refuse("[--allow-change] expected a key that changes numbers, got \"" + key + "\", which may change anyway");
   }
 }
 
@@ -77,7 +84,8 @@ void check(TrainConfig& config, const Host& host) {
   check_validation(config);
   check_allowed(config);
   config.micro_batches();
-  if (!config.prompt.empty() && config.sample_every == 0) refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
+  if (!config.prompt.empty() && config.sample_every == 0)
+    refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(config, wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer), host);
 }

@@ -22,9 +22,7 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
   return all;
 }
 
-Colour colour_of(Level level) {
-  return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red;
-}
+Colour colour_of(Level level) { return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red; }
 
 void print(const std::vector<Finding>& findings, Console& console) {
   size_t width = 0;
@@ -32,7 +30,8 @@ void print(const std::vector<Finding>& findings, Console& console) {
   for (const Finding& found : findings) {
     const std::string word = to_string(found.level), gap(7 - word.size(), ' ');
     const std::string cure = found.cure.empty() ? "" : ": " + found.cure;
-    console.result(fmt::format("{}{}{:<{}}  {}{}", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure));
+    console.result(
+        fmt::format("{}{}{:<{}}  {}{}", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure));
   }
 }
 

@@ -25,13 +25,15 @@ constexpr i64 kAnyVocabulary = i64{1} << 31, kShownTokens = 16, kPieceTokens = 1
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || (fs::file_size(path) > 0 && !(text << file.rdbuf()))) throw Error(ErrorCode::data, "[inspect] " + path.string() + " cannot be read");
+  if (!file || (fs::file_size(path) > 0 && !(text << file.rdbuf())))
+    throw Error(ErrorCode::data, "[inspect] " + path.string() + " cannot be read");
   return text.str();
 }
 
 Json read_json(const fs::path& path) {
   Json parsed = Json::parse(read_text(path), nullptr, false);
-  if (parsed.is_discarded()) throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", got something else: is it cut short?");
+  if (parsed.is_discarded())
+    throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", got something else: is it cut short?");
   return parsed;
 }
 
@@ -69,8 +71,13 @@ Json describe_tokens(const fs::path& path) {
     for (size_t i = 0; begin == 0 && i < ids.size() && i < kShownTokens; ++i) first.push_back(ids[i]);
   }
   const data::TokenLayout layout = data::token_layout(data::File::open(path));
-  return {{"kind", "tokens"},          {"path", path.string()}, {"tokens", source.tokens()}, {"bytes_per_token", layout.width_bytes},
-          {"header_bytes", layout.begin_bytes}, {"highest_id", highest}, {"first_ids", first}};
+  return {{"kind", "tokens"},
+          {"path", path.string()},
+          {"tokens", source.tokens()},
+          {"bytes_per_token", layout.width_bytes},
+          {"header_bytes", layout.begin_bytes},
+          {"highest_id", highest},
+          {"first_ids", first}};
 }
 
 // The safetensors files of a folder, one row each.
@@ -83,7 +90,8 @@ Json weight_files(const fs::path& folder) {
   Json files = Json::array();
   for (const fs::path& path : paths) {
     const Json one = describe_safetensors(path);
-    files.push_back({{"file", path.filename().string()}, {"tensors", one["tensors"]}, {"elements", one["elements"]}, {"bytes", one["data_bytes"]}});
+    files.push_back(
+        {{"file", path.filename().string()}, {"tensors", one["tensors"]}, {"elements", one["elements"]}, {"bytes", one["data_bytes"]}});
   }
   return files;
 }
@@ -125,14 +133,16 @@ Json describe_run(const fs::path& folder) {
   Json table = Json::array();
   for (const fs::path& path : paths) {
     const Json manifest = read_json(path / "manifest.json");
-    table.push_back({{"checkpoint", path.filename().string()}, {"step", manifest.value("step", Json())}, {"tokens", manifest.value("tokens", Json())}});
+    table.push_back(
+        {{"checkpoint", path.filename().string()}, {"step", manifest.value("step", Json())}, {"tokens", manifest.value("tokens", Json())}});
   }
   about["table"] = std::move(table);
   return about;
 }
 
 Json describe(const fs::path& path) {
-  if (!fs::exists(path)) throw Error(ErrorCode::data, "[inspect] expected a file or a folder, got " + path.string() + ", which does not exist");
+  if (!fs::exists(path))
+    throw Error(ErrorCode::data, "[inspect] expected a file or a folder, got " + path.string() + ", which does not exist");
   if (!fs::is_directory(path)) {
     if (path.extension() == ".safetensors") return describe_safetensors(path);
     if (path.extension() == ".bin") return describe_tokens(path);

@@ -27,9 +27,11 @@ std::vector<Bound> declare(CLI::App& parser, Command command) {
 [[noreturn]] void reject_extra(Command command, const std::string& extra) {
   if (extra.starts_with("--")) throw Error(ErrorCode::usage, unknown_option(command, extra.substr(2, extra.find('=') - 2), true));
   if (extra.starts_with("-")) {
-    throw Error(ErrorCode::usage, "[" + extra + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
+    throw Error(ErrorCode::usage,
+                "[" + extra + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
   }
-  throw Error(ErrorCode::usage, "[" + extra + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
+  throw Error(ErrorCode::usage,
+              "[" + extra + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
 }
 
 // CLI11 takes a flag for the missing value of the one before it as "1 required": said in our words.

@@ -40,7 +40,8 @@ int encode(const TokenizeConfig& config, Console& console) {
   writer.finish();
   const i64 bytes = static_cast<i64>(std::filesystem::file_size(config.out));
   if (console.json()) {
-    console.result(fmt::format("{{\"tokens\": {}, \"bytes_per_token\": {}, \"file_bytes\": {}}}", writer.tokens(), writer.width_bytes(), bytes));
+    console.result(
+        fmt::format("{{\"tokens\": {}, \"bytes_per_token\": {}, \"file_bytes\": {}}}", writer.tokens(), writer.width_bytes(), bytes));
   } else {
     console.result(fmt::format("{}: {} tokens, {} bytes each, {}", config.out, writer.tokens(), writer.width_bytes(), format_bytes(bytes)));
   }

@@ -170,8 +170,11 @@ struct DoctorConfig : CommonConfig {
 /// word). Numbers read back to the same bits.
 std::string to_json(const TrainConfig& config);
 
-/// A key that changes numbers and its value as text. --steps and --epochs are apart; accumulation appears as the global batch, so that another
-/// split of the same batch is the same run.
+/// What --warmup-steps is when nobody said: 1 % of the steps, at most 2000.
+i64 default_warmup_steps(i64 steps);
+
+/// A key that changes numbers and its value as text. --steps and --epochs are apart, and so is a warm-up that follows from them;
+/// accumulation appears as the global batch, so that another split of the same batch is the same run.
 struct NumberKey {
   std::string key, value;
   bool operator==(const NumberKey&) const = default;

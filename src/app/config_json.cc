@@ -69,10 +69,14 @@ Given as_given(const Option& option, const Json& value, const std::string& what)
 
 Json value_of(const Option& option, const std::string& text) {
   switch (option.field.kind) {
-    case Kind::integer: return parse_integer(text, option.name);
-    case Kind::number: return parse_number(text, option.name);
-    case Kind::flag: return text == "true";
-    default: return text;
+    case Kind::integer:
+      return parse_integer(text, option.name);
+    case Kind::number:
+      return parse_number(text, option.name);
+    case Kind::flag:
+      return text == "true";
+    default:
+      return text;
   }
 }
 
@@ -87,6 +91,20 @@ Json value_of(const Option& option, const Settings& settings) {
 
 // Strings that are empty because nobody said anything.
 bool is_unsaid(const Json& value) { return value.is_string() && value.get<std::string>().empty(); }
+
+// Of two options that exclude each other the resolved one stands (steps, accumulation), so that the file can be used again.
+TrainConfig without_alternatives(TrainConfig config) {
+  if (config.steps) config.epochs.reset();
+  if (config.gradient_accumulation_steps) config.global_batch_size.reset();
+  return config;
+}
+
+// The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are.
+Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
+  if (option.name == "global-batch-size") return config.micro_batches() * config.micro_batch_size;
+  const bool follows = option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(*config.steps);
+  return follows ? Json() : value_of(option, settings);
+}
 
 }  // namespace
 
@@ -112,7 +130,7 @@ GivenMap read_config_file(Command command, const std::string& path) {
 }
 
 std::string to_json(const TrainConfig& config) {
-  const Settings settings = config;
+  const Settings settings = without_alternatives(config);
   Json object = Json::object();
   for (const Option* option : options_of(Command::train)) {
     if (!option->built || !option->field.get) continue;
@@ -128,9 +146,7 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
   for (const Option* option : options_of(Command::train)) {
     if (!option->built || !option->field.get || !option->changes_numbers) continue;
     if (option->name == "gradient-accumulation-steps") continue;
-    const bool batch = option->name == "global-batch-size";
-    const Json value = batch ? Json(config.micro_batches() * config.micro_batch_size) : value_of(*option, settings);
-    keys.push_back({option->key(), value.dump()});
+    keys.push_back({option->key(), number_value(*option, config, settings).dump()});
   }
   return keys;
 }

@@ -33,7 +33,8 @@ Finding instruction_set() {
   std::string all;
   for (const optim::Isa isa : optim::available_isas()) all += (all.empty() ? "" : " ") + std::string(optim::to_string(isa));
   const bool scalar = optim::resolve(optim::Isa::best) == optim::Isa::scalar;
-  return {scalar ? Level::yellow : Level::green, "instruction set", fmt::format("{} (of {})", optim::to_string(optim::resolve(optim::Isa::best)), all),
+  return {scalar ? Level::yellow : Level::green, "instruction set",
+          fmt::format("{} (of {})", optim::to_string(optim::resolve(optim::Isa::best)), all),
           scalar ? "the optimizer runs its plain loop" : ""};
 }
 
@@ -81,7 +82,8 @@ Finding scratch_path(const offload::ScratchInfo& info, const ScratchPath& asked)
 void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>& findings) {
   for (const offload::Orphan& orphan : offload::list_orphans(path)) {
     const std::string owner = orphan.owner.empty() ? "" : ", " + orphan.owner;
-    std::string text = fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
+    std::string text =
+        fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
     if (reclaim) offload::remove_orphan(path, orphan.name);
     findings.push_back({reclaim ? Level::green : Level::yellow, "orphan in " + path, text + (reclaim ? ", removed" : ""),
                         reclaim ? "" : "a dead run left it; doctor --reclaim removes it"});
@@ -101,7 +103,8 @@ Finding look_at_io(offload::IoEngineKind kind) {
   try {
     const std::string why = offload::make_io_engine(kind).why;
     const bool fallback = kind == offload::IoEngineKind::automatic && !why.starts_with("io_uring");
-    return {fallback ? Level::yellow : Level::green, "I/O engine", why, fallback ? "nvme works through a few threads that read and write" : ""};
+    return {fallback ? Level::yellow : Level::green, "I/O engine", why,
+            fallback ? "nvme works through a few threads that read and write" : ""};
   } catch (const Error& error) {
     return {Level::red, "I/O engine", error.what(), "leave --io-engine out: pread takes over"};
   }
@@ -144,10 +147,13 @@ std::vector<Finding> look_at_cluster(const Host& host) {
   if (!job) return findings;
   const auto scratch = host.env("SLURM_TMPDIR");
   const bool bare = launcher.bare_slurm_tasks > 1;
-  findings.push_back({bare ? Level::red : scratch ? Level::green : Level::yellow, "Slurm",
-                      fmt::format("job {}, scratch {}", *job, scratch.value_or("not set")),
-                      bare ? fmt::format("{} tasks, started bare: use srun", launcher.bare_slurm_tasks)
-                           : scratch ? "" : "no $SLURM_TMPDIR: give --nvme PATH where nvme is wanted"});
+  findings.push_back({bare      ? Level::red
+                      : scratch ? Level::green
+                                : Level::yellow,
+                      "Slurm", fmt::format("job {}, scratch {}", *job, scratch.value_or("not set")),
+                      bare      ? fmt::format("{} tasks, started bare: use srun", launcher.bare_slurm_tasks)
+                      : scratch ? ""
+                                : "no $SLURM_TMPDIR: give --nvme PATH where nvme is wanted"});
   return findings;
 }
 

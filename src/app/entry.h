@@ -1,5 +1,5 @@
-// The program without its process: what main() calls, and the tests. Parses, dispatches, catches every exception and returns the exit status:
-// an Error's code, 5 for refused memory, 1 for anything else. One clear block "spillway train: message" goes to `err`.
+// The program without its process: what main() calls, and the tests. Parses, dispatches, catches every exception and returns the exit
+// status: an Error's code, 5 for refused memory, 1 for anything else. One clear block "spillway train: message" goes to `err`.
 #pragma once
 #include <ostream>
 #include <span>

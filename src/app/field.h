@@ -1,5 +1,5 @@
-// Builds Fields from pointers to members: integer(&TrainConfig::steps), size(&ResourceConfig::device_memory_bytes) … The member may be a T, an
-// optional<T> (unset until given) or a vector<T> (repeatable). Included by the option tables only.
+// Builds Fields from pointers to members: integer(&TrainConfig::steps), size(&ResourceConfig::device_memory_bytes) … The member may be a T,
+// an optional<T> (unset until given) or a vector<T> (repeatable). Included by the option tables only.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -129,7 +129,9 @@ Field word(M C::*member, std::vector<std::string> words) {
 }
 
 /// An option without a field.
-inline Field no_field(Kind kind, bool repeatable = false) { return {.kind = kind, .repeatable = repeatable, .choices = {}, .set = nullptr, .get = nullptr}; }
+inline Field no_field(Kind kind, bool repeatable = false) {
+  return {.kind = kind, .repeatable = repeatable, .choices = {}, .set = nullptr, .get = nullptr};
+}
 
 template <class... Commands>
 unsigned on(Commands... commands) {

@@ -15,12 +15,12 @@ struct Given {
 };
 using GivenMap = std::map<std::string, Given>;
 
-/// The flags after the command's name; "help" is among them when it was asked for. Throws Error(usage) on an unknown flag (naming the nearest),
-/// a flag without its value, and a stray word.
+/// The flags after the command's name; "help" is among them when it was asked for. Throws Error(usage) on an unknown flag (naming the
+/// nearest), a flag without its value, and a stray word.
 GivenMap parse_flags(Command command, const std::vector<std::string>& args);
 
-/// The keys of a JSON configuration. Throws Error(usage): unreadable, not an object, a key twice or unknown (naming the nearest), a value of
-/// the wrong type. Keys with null are as if absent.
+/// The keys of a JSON configuration. Throws Error(usage): unreadable, not an object, a key twice or unknown (naming the nearest), a value
+/// of the wrong type. Keys with null are as if absent.
 GivenMap read_config_file(Command command, const std::string& path);
 /// The same from its text; `where` names it in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
@@ -28,12 +28,12 @@ GivenMap read_config_text(Command command, const std::string& text, const std::s
 /// Flags win over the file, also over a key that excludes them (--epochs over steps).
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
-/// Every given text, checked and put into the command's Settings. Throws Error(usage): not built, not one of the choices, out of range, given
-/// twice, excluded by another, required but missing (unless `partial`).
+/// Every given text, checked and put into the command's Settings. Throws Error(usage): not built, not one of the choices, out of range,
+/// given twice, excluded by another, required but missing (unless `partial`).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
-/// What concerns several options, or the node: batches that do not divide, options that need another, what this version does not build, nvme
-/// without a path ($SLURM_TMPDIR is filled in), launchers of several ranks. Throws Error(usage).
+/// What concerns several options, or the node: batches that do not divide, options that need another, what this version does not build,
+/// nvme without a path ($SLURM_TMPDIR is filled in), launchers of several ranks. Throws Error(usage).
 void check_settings(Settings& settings, const Host& host);
 
 }  // namespace spillway::app

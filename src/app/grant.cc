@@ -27,7 +27,8 @@ i64 meminfo_bytes(const Host& host, const std::string& key) {
     i64 kib = 0;
     if (words >> name >> kib && name == key + ":") return kib * kKiB;
   }
-  throw Error(ErrorCode::io, "[grant] expected " + key + " in /proc/meminfo, got none: is /proc mounted? give --device-memory and --host-memory");
+  throw Error(ErrorCode::io,
+              "[grant] expected " + key + " in /proc/meminfo, got none: is /proc mounted? give --device-memory and --host-memory");
 }
 
 int allowed_cpus(const Host& host) {
@@ -102,9 +103,10 @@ Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, s
   const i64 device = device_bytes.value_or(0), host = host_bytes.value_or(0);
   // In two comparisons, for the sum of two absurd budgets may not fit either.
   if (device > grant.bytes || host > grant.bytes - device) {
-    throw Error(ErrorCode::refused, "[budgets] expected --device-memory " + format_bytes(device) + " and --host-memory " + format_bytes(host) +
-                                        " to fit the memory granted to this process, got a grant of " + format_bytes(grant.bytes) +
-                                        " (bounded by " + grant.bounded + "): lower one of them, or free memory");
+    throw Error(ErrorCode::refused, "[budgets] expected --device-memory " + format_bytes(device) + " and --host-memory " +
+                                        format_bytes(host) + " to fit the memory granted to this process, got a grant of " +
+                                        format_bytes(grant.bytes) + " (bounded by " + grant.bounded +
+                                        "): lower one of them, or free memory");
   }
   if (device_bytes && host_bytes) return {device, host};
   if (device_bytes) return {device, grant.bytes - device};

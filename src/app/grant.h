@@ -1,6 +1,6 @@
-// What this process may use of the node. Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300 MiB.
-// Cores: min(affinity, cgroup cpu quota, SLURM_CPUS_PER_TASK). A cgroup's use does not count file pages the kernel can drop. Every ancestor
-// of the process's cgroup counts; the tightest decides. Reads the Host alone. Thread-safe.
+// What this process may use of the node. Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300
+// MiB. Cores: min(affinity, cgroup cpu quota, SLURM_CPUS_PER_TASK). A cgroup's use does not count file pages the kernel can drop. Every
+// ancestor of the process's cgroup counts; the tightest decides. Reads the Host alone. Thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,7 +13,7 @@ namespace spillway::app {
 constexpr i64 kGrantReserveBytes = 300 * kMiB;
 
 struct MemoryGrant {
-  i64 total_bytes = 0, available_bytes = 0;                // MemTotal, MemAvailable
+  i64 total_bytes = 0, available_bytes = 0;                 // MemTotal, MemAvailable
   std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;  // of the level that leaves least
   std::optional<i64> slurm_bytes;
   i64 bytes = 0;        // the grant, never below 0
@@ -34,8 +34,8 @@ CoreGrant core_grant(const Host& host);
 struct Budgets {
   i64 device_bytes = 0, host_bytes = 0;
 };
-/// The CPU backend's rule: both come out of the one grant. A budget given is taken first, the other gets the rest; none given: all is device.
-/// Together above the grant: Error(refused) with the sum, the grant and what bounds it.
+/// The CPU backend's rule: both come out of the one grant. A budget given is taken first, the other gets the rest; none given: all is
+/// device. Together above the grant: Error(refused) with the sum, the grant and what bounds it.
 Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
 }  // namespace spillway::app

@@ -33,7 +33,6 @@ std::string list(const std::vector<std::string>& words) {
 std::string description(const Option& option) {
   std::string text = option.help;
   if (!option.built) return text + " (not built yet)";
-  if (option.field.kind == Kind::choice) text += ": " + list(option.field.choices);
   if (!option.later.empty()) text += " (not built yet: " + list(option.later) + ")";
   if (option.range) text += "; " + option.range->text();
   return text;

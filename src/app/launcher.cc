@@ -32,7 +32,8 @@ Launcher detect_launcher(const Host& host) {
     return {v.name, std::max(number(host, v.ranks, 1), 1), number(host, v.rank, 0), std::max(number(host, v.local_ranks, 1), 1), 0};
   }
   if (host.env("TORCHELASTIC_RUN_ID") && host.env("WORLD_SIZE") && host.env("RANK")) {
-    return {"torchrun", std::max(number(host, "WORLD_SIZE", 1), 1), number(host, "RANK", 0), std::max(number(host, "LOCAL_WORLD_SIZE", 1), 1), 0};
+    return {"torchrun", std::max(number(host, "WORLD_SIZE", 1), 1), number(host, "RANK", 0),
+            std::max(number(host, "LOCAL_WORLD_SIZE", 1), 1), 0};
   }
   Launcher none;
   none.bare_slurm_tasks = number(host, "SLURM_NTASKS", 0);

@@ -1,5 +1,5 @@
-// Who started us, as one of how many ranks: srun's step variables, Open MPI's, PMI's or torchrun's. Started bare inside a Slurm allocation of
-// several tasks there is no launcher, which the caller refuses. Thread-safe.
+// Who started us, as one of how many ranks: srun's step variables, Open MPI's, PMI's or torchrun's. Started bare inside a Slurm allocation
+// of several tasks there is no launcher, which the caller refuses. Thread-safe.
 #pragma once
 #include <string>
 

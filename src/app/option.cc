@@ -83,14 +83,22 @@ std::string Option::shown_default() const {
 std::string Option::shown_metavar() const {
   if (!metavar.empty()) return metavar;
   switch (field.kind) {
-    case Kind::text: return "TEXT";
-    case Kind::integer: return "N";
-    case Kind::number: return "X";
-    case Kind::flag: return "";
-    case Kind::size: return "SIZE";
-    case Kind::duration: return "TIME";
-    case Kind::choice: return "WORD";
-    case Kind::composite: return "VALUE";
+    case Kind::text:
+      return "TEXT";
+    case Kind::integer:
+      return "N";
+    case Kind::number:
+      return "X";
+    case Kind::flag:
+      return "";
+    case Kind::size:
+      return "SIZE";
+    case Kind::duration:
+      return "TIME";
+    case Kind::choice:
+      return (unset_word.empty() ? "" : unset_word + "|") + join(field.choices, "|");
+    case Kind::composite:
+      return "VALUE";
   }
   return "";
 }

@@ -1,6 +1,6 @@
-// The one table of options: flags, JSON keys, --help, defaults, checks, the run folder's hash and the resume check all come from it. An option
-// is known by (name, command): two commands may give one name different meanings. Rows live in options_*.cc. Immutable after the first call
-// of options(); thread-safe.
+// The one table of options: flags, JSON keys, --help, defaults, checks, the run folder's hash and the resume check all come from it. An
+// option is known by (name, command): two commands may give one name different meanings. Rows live in options_*.cc. Immutable after the
+// first call of options(); thread-safe.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -65,8 +65,8 @@ struct Option {
   std::string unset_word;    // the word for "decide for me": "auto"
   std::optional<Range> range;
   bool required = false, positional = false;
-  std::string exclusive;           // another option of which only one may be given
-  std::string instead;             // what works instead of what is not built
+  std::string exclusive;  // another option of which only one may be given
+  std::string instead;    // what works instead of what is not built
   bool built = true;
   std::vector<std::string> later;  // choices that are known but not built
 

@@ -106,10 +106,9 @@ std::vector<Option> speed() {
       {.name = "isa",
        .group = kSpeed,
        .help = "pin the instruction set",
-       .field = choice(&ResourceConfig::isa, {{"best", optim::Isa::best},
-                                              {"scalar", optim::Isa::scalar},
-                                              {"avx2", optim::Isa::avx2},
-                                              {"avx512", optim::Isa::avx512}}),
+       .field =
+           choice(&ResourceConfig::isa,
+                  {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),
        .commands = kForward,
        .changes_numbers = true},
       {.name = "bind",

@@ -135,7 +135,7 @@ std::vector<Option> data() {
        .built = false},
       {.name = "augment",
        .group = kData,
-       .help = "of images: crop-flip",
+       .help = "random changes to images",
        .field = word(&TrainConfig::augment, {"none"}),
        .commands = kTrain,
        .changes_numbers = true,

@@ -6,8 +6,8 @@ namespace {
 
 constexpr const char *kRun = "Run folder", *kShown = "What is shown";
 const unsigned kTrain = on(Command::train, Command::plan);
-const unsigned kAll = on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect,
-                         Command::doctor);
+const unsigned kAll =
+    on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect, Command::doctor);
 
 Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
   return {.name = name,
@@ -94,7 +94,8 @@ std::vector<Option> shown() {
       unbuilt("trace", kShown, Kind::text, "FILE", "Perfetto trace", "plan --program prints the instruction list"),
       unbuilt("trace-steps", kShown, Kind::text, "A:B", "steps to trace", "plan --program prints the instruction list"),
       unbuilt("profile", kShown, Kind::flag, "", "time per instruction kind", "phase_ms in metrics.jsonl says where a step's time goes"),
-      unbuilt("endurance", kShown, Kind::text, "600TBW", "days until the drive's rated writes", "written_bytes in metrics.jsonl counts them"),
+      unbuilt("endurance", kShown, Kind::text, "600TBW", "days until the drive's rated writes",
+              "written_bytes in metrics.jsonl counts them"),
       {.name = "config",
        .group = kShown,
        .help = "read flags from a JSON file (dashes become underscores); flags win over it",

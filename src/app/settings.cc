@@ -31,11 +31,20 @@ void check_choice(const Option& option, const std::string& text, const std::stri
 void check_range(const Option& option, const std::string& text, const std::string& what) {
   double value = 0;
   switch (option.field.kind) {
-    case Kind::integer: value = static_cast<double>(parse_integer(text, what)); break;
-    case Kind::number: value = parse_number(text, what); break;
-    case Kind::size: value = static_cast<double>(parse_size(text, what)); break;
-    case Kind::duration: value = static_cast<double>(parse_duration(text, what)); break;
-    default: return;
+    case Kind::integer:
+      value = static_cast<double>(parse_integer(text, what));
+      break;
+    case Kind::number:
+      value = parse_number(text, what);
+      break;
+    case Kind::size:
+      value = static_cast<double>(parse_size(text, what));
+      break;
+    case Kind::duration:
+      value = static_cast<double>(parse_duration(text, what));
+      break;
+    default:
+      return;
   }
   if (!option.range->holds(value)) refuse("[" + what + "] expected a value " + option.range->text() + ", got \"" + text + "\"");
 }

@@ -33,10 +33,14 @@ bool stop_requested() { return stop_.load() != 0; }
 
 const char* stop_signal() {
   switch (stop_.load()) {
-    case SIGINT: return "SIGINT";
-    case SIGTERM: return "SIGTERM";
-    case SIGUSR1: return "SIGUSR1";
-    default: return "";
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "";
   }
 }
 

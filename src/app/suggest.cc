@@ -202,7 +202,10 @@ std::string unknown_option(Command command, std::string_view name, bool flags) {
   const std::string own(info(command).name), wanted = dashed(name);
   const std::string given = flags ? "--" + std::string(name) : "\"" + std::string(name) + "\"";
   const std::string what = "[" + given + "] unknown " + (flags ? "flag" : "key") + " of " + own + ": ";
-  if (find_option(command, wanted)) return what + "write " + shown(wanted, flags);
+  if (const Option* own_option = find_option(command, wanted)) {
+    if (flags && own_option->positional) return what + "it stands without a flag: spillway " + own + " " + own_option->metavar;
+    return what + "write " + shown(wanted, flags);
+  }
   const auto foreign = std::ranges::find(kForeign, wanted, &Foreign::theirs);
   if (foreign != std::end(kForeign) && find_option(command, foreign->ours)) return what + "here it is " + shown(foreign->ours, flags);
   if (const std::string others = owners(wanted); !others.empty()) return what + "it belongs to " + others;

@@ -49,8 +49,8 @@ std::string print_number(double value) {
 }
 
 std::string print_size(i64 bytes) {
-  constexpr std::pair<i64, const char*> kUnits[] = {{1024 * kGiB, "TiB"}, {kGiB, "GiB"},       {1'000'000'000, "GB"}, {kMiB, "MiB"},
-                                                    {1'000'000, "MB"},    {kKiB, "KiB"}};
+  constexpr std::pair<i64, const char*> kUnits[] = {{1024 * kGiB, "TiB"}, {kGiB, "GiB"},     {1'000'000'000, "GB"},
+                                                    {kMiB, "MiB"},        {1'000'000, "MB"}, {kKiB, "KiB"}};
   for (const auto& [unit, name] : kUnits) {
     if (bytes != 0 && bytes % unit == 0) return std::to_string(bytes / unit) + name;
   }
@@ -66,7 +66,8 @@ std::string print_duration(i64 seconds) {
 ScratchPath parse_scratch(const std::string& text, const std::string& what) {
   ScratchPath path{text, std::nullopt};
   const size_t colon = text.rfind(':');
-  if (colon != text.npos && colon + 1 < text.size() && text[colon + 1] >= '0' && text[colon + 1] <= '9' && text.find('/', colon) == text.npos) {
+  if (colon != text.npos && colon + 1 < text.size() && text[colon + 1] >= '0' && text[colon + 1] <= '9' &&
+      text.find('/', colon) == text.npos) {
     path.path = text.substr(0, colon);
     path.bytes = parse_bytes(text.substr(colon + 1), what);
   }
@@ -98,9 +99,12 @@ Cadence parse_cadence(const std::string& text, const std::string& what) {
 
 std::string print_cadence(const Cadence& cadence) {
   switch (cadence.unit) {
-    case Cadence::Unit::steps: return std::to_string(cadence.count);
-    case Cadence::Unit::epochs: return std::to_string(cadence.count) + "epoch";
-    case Cadence::Unit::seconds: break;
+    case Cadence::Unit::steps:
+      return std::to_string(cadence.count);
+    case Cadence::Unit::epochs:
+      return std::to_string(cadence.count) + "epoch";
+    case Cadence::Unit::seconds:
+      break;
   }
   return print_duration(cadence.count);
 }
@@ -115,10 +119,14 @@ Resume parse_resume(const std::string& text, const std::string& what) {
 
 std::string print_resume(const Resume& resume) {
   switch (resume.kind) {
-    case Resume::Kind::automatic: return "auto";
-    case Resume::Kind::never: return "never";
-    case Resume::Kind::must: return "must";
-    case Resume::Kind::path: break;
+    case Resume::Kind::automatic:
+      return "auto";
+    case Resume::Kind::never:
+      return "never";
+    case Resume::Kind::must:
+      return "must";
+    case Resume::Kind::path:
+      break;
   }
   return resume.path;
 }

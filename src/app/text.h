@@ -1,5 +1,5 @@
-// Single values as users write them, and back. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …"; each print_*() gives
-// text that parses to the same value, to the bit. Thread-safe: pure functions.
+// Single values as users write them, and back. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …"; each print_*()
+// gives text that parses to the same value, to the bit. Thread-safe: pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ i64 parse_size(const std::string& text, const std::string& what);      // bytes
 i64 parse_duration(const std::string& text, const std::string& what);  // seconds
 
 std::string print_number(double value);
-std::string print_size(i64 bytes);      // exact: "2GiB", "100GB", "123B"
+std::string print_size(i64 bytes);        // exact: "2GiB", "100GB", "123B"
 std::string print_duration(i64 seconds);  // exact: "30m", "90s"
 
 /// "auto", "host", "device=2GiB,host=rest": exactly one tier takes the rest.

@@ -120,6 +120,9 @@ void Tape::backward(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward without a gradient wants a variable of one element");
     dy = one(y.value);
   }
+  const Slot& slot = slots_[static_cast<size_t>(y.slot)];  // y.value may have been dropped
+  require(dy.shape() == slot.shape && dy.dtype() == slot.dtype && dy.is_contiguous(),
+          "[tape] the gradient must be contiguous and of the variable's shape and dtype");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
   while (!nodes_.empty()) {
     const i32 id = static_cast<i32>(nodes_.size()) - 1;
@@ -134,6 +137,7 @@ void Tape::backward(const Variable& y, Tensor dy) {
     for (i32 ticket : node.tickets) {
       Saved& saved = saved_[static_cast<size_t>(ticket)];
       if (saved.at_door) door_->unpack(saved.packed);
+      saved_bytes_ -= saved.counted_bytes;
       saved = {};
     }
     for (i32 slot : node.inputs) {
@@ -141,7 +145,6 @@ void Tape::backward(const Variable& y, Tensor dy) {
     }
   }
   saved_.clear();
-  saved_bytes_ = 0;
 }
 
 Tensor Tape::take_gradient(const Variable& x) {
@@ -149,7 +152,7 @@ Tensor Tape::take_gradient(const Variable& x) {
   return std::exchange(slots_[static_cast<size_t>(x.slot)].gradient, Tensor());
 }
 
-Recorder::Recorder(std::initializer_list<Variable> inputs) {
+Recorder::Recorder(std::span<const Variable> inputs) {
   for (const Variable& v : inputs) {
     if (!v.needs_gradient()) continue;
     require(tape_ == nullptr || tape_ == v.tape, "[recorder] inputs of one op lie on different tapes");
@@ -168,7 +171,8 @@ SavedTensor Recorder::save(const Variable& v) {
   } else {
     saved.tensor = v.value;
   }
-  if (!weight) tape_->saved_bytes_ += v.value.bytes();
+  if (!weight) saved.counted_bytes = v.value.bytes();
+  tape_->saved_bytes_ += saved.counted_bytes;
   tape_->saved_.push_back(std::move(saved));
   tickets_.push_back(static_cast<i32>(tape_->saved_.size()) - 1);
   return {tickets_.back()};

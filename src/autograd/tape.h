@@ -98,7 +98,7 @@ class Tape {
   /// Undefined if nothing flowed to x.
   Tensor take_gradient(const Variable& x);
 
-  /// Bytes of saved tensors held now, weights not counted.
+  /// Bytes of saved tensors not yet used up, here or behind the door; parameters are not counted, a tensor saved by two ops counts twice.
   i64 saved_bytes() const { return saved_bytes_; }
 
  private:
@@ -122,6 +122,7 @@ class Tape {
     Tensor tensor;
     u64 packed = 0;
     bool at_door = false;
+    i64 counted_bytes = 0;
   };
   i32 new_slot(const Tensor& value);
   void contributed(i32 slot);
@@ -143,7 +144,8 @@ class Tape {
 /// When no input needs a gradient nothing is saved or recorded and the output is a constant.
 class Recorder {
  public:
-  Recorder(std::initializer_list<Variable> inputs);
+  Recorder(std::initializer_list<Variable> inputs) : Recorder(std::span(inputs.begin(), inputs.size())) {}
+  explicit Recorder(std::span<const Variable> inputs);
   bool recording() const { return tape_ != nullptr; }
   SavedTensor save(const Variable& v);
   Variable output(Tensor value, BackwardFunction backward);

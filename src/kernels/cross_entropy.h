@@ -1,21 +1,21 @@
-// Cross entropy of rows of logits[N, V] (f32 or f64, contiguous) against int32 targets; a negative target is not counted. Legend: lse = log
-// of the sum of exponentials of a row.
+// Cross entropy of rows of logits[N, V] (f32 or f64, contiguous) against int32 targets; a negative target is not counted. A row is kept as two
+// numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large logits need.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// lse[N] and loss[N] = lse - logit of the target (0 where it is not counted), in the dtype of the logits.
-/// Throws Error(data) on a target >= V.
-void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse, const Tensor& loss);
+/// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in the dtype of the
+/// logits. Throws Error(data) on a target >= V.
+void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss);
 
-/// dlogits = (exp(logits - lse) - onehot(target)) * T(factor), zero where the target is not counted. dlogits may be logits.
-void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& lse, double factor, const Tensor& dlogits);
+/// dlogits = (softmax(logits) - onehot(target)) * T(factor), zero where the target is not counted. dlogits may be logits.
+void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits);
 
-/// total (one f64) = the fp64 sum of x in order (added to what it holds if `add`).
-void sum_in_order(const Tensor& x, const Tensor& total, bool add);
+/// total (one f64) = factor times the fp64 sum of x in order.
+void sum_in_order(const Tensor& x, double factor, const Tensor& total);
 
-/// How many targets are counted.
+/// How many targets are counted. Throws Error(data) when none is.
 i64 counted_targets(const Tensor& targets);
 
 }  // namespace spillway::kernels

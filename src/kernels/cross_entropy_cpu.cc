@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/dispatch.h"
 #include "kernels/vector_math_inl.h"
@@ -34,22 +35,22 @@ struct ScaledExpMinus {
   }
 };
 
+// statistics = the largest and the sum of exp(x - largest). Lanes that pad the last vector add nothing.
 template <class T>
-HWY_ATTR T log_sum_exp(const T* x, i64 n) {
-  const T top = max_row(x, n);
-  // Lanes that pad the last vector must add nothing.
-  return top + std::log(sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{top}));
+HWY_ATTR void row_statistics(const T* x, i64 n, T* statistics) {
+  statistics[0] = max_row(x, n);
+  statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
 template <class T>
-HWY_ATTR void gradient_row(const T* x, i64 n, T lse, T factor, T* dx) {
-  map(x, dx, n, ScaledExpMinus<T>{lse, factor});
+HWY_ATTR void gradient_row(const T* x, i64 n, T largest, T factor, T* dx) {
+  map(x, dx, n, ScaledExpMinus<T>{largest, factor});
 }
 
-float log_sum_exp_f32(const float* x, i64 n) { return log_sum_exp(x, n); }
-double log_sum_exp_f64(const double* x, i64 n) { return log_sum_exp(x, n); }
-void gradient_row_f32(const float* x, i64 n, float lse, float factor, float* dx) { gradient_row(x, n, lse, factor, dx); }
-void gradient_row_f64(const double* x, i64 n, double lse, double factor, double* dx) { gradient_row(x, n, lse, factor, dx); }
+void row_statistics_f32(const float* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
+void row_statistics_f64(const double* x, i64 n, double* statistics) { row_statistics(x, n, statistics); }
+void gradient_row_f32(const float* x, i64 n, float largest, float factor, float* dx) { gradient_row(x, n, largest, factor, dx); }
+void gradient_row_f64(const double* x, i64 n, double largest, double factor, double* dx) { gradient_row(x, n, largest, factor, dx); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -59,8 +60,8 @@ HWY_AFTER_NAMESPACE();
 namespace spillway::kernels {
 namespace {
 
-HWY_EXPORT(log_sum_exp_f32);
-HWY_EXPORT(log_sum_exp_f64);
+HWY_EXPORT(row_statistics_f32);
+HWY_EXPORT(row_statistics_f64);
 HWY_EXPORT(gradient_row_f32);
 HWY_EXPORT(gradient_row_f64);
 
@@ -83,31 +84,31 @@ void check_target(i32 target, i64 row, i64 columns) {
 
 }  // namespace
 
-void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse, const Tensor& loss) {
+void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {
   check(logits, targets);
   if (logits.device().is_meta()) return;
   for_dtype("cross_entropy", logits.dtype(), [&]<class T>(T) {
     const i64 columns = logits.size(1);
     const T* x = logits.data<T>();
     const i32* target = targets.data<i32>();
-    T *lses = lse.data<T>(), *losses = loss.data<T>();
+    T *kept = statistics.data<T>(), *losses = loss.data<T>();
     Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
       for (i64 row = begin; row < end; ++row) {
         check_target(target[row], row, columns);
-        if constexpr (sizeof(T) == 4) lses[row] = HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(x + row * columns, columns);
-        if constexpr (sizeof(T) == 8) lses[row] = HWY_DYNAMIC_DISPATCH(log_sum_exp_f64)(x + row * columns, columns);
-        losses[row] = target[row] < 0 ? T(0) : lses[row] - x[row * columns + target[row]];
+        if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(row_statistics_f32)(x + row * columns, columns, kept + 2 * row);
+        if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(row_statistics_f64)(x + row * columns, columns, kept + 2 * row);
+        losses[row] = target[row] < 0 ? T(0) : std::log(kept[2 * row + 1]) - (x[row * columns + target[row]] - kept[2 * row]);
       }
     });
   });
 }
 
-void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& lse, double factor, const Tensor& dlogits) {
+void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
   check(logits, targets);
   if (logits.device().is_meta()) return;
   for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class T>(T) {
     const i64 columns = logits.size(1);
-    const T *x = logits.data<T>(), *lses = lse.data<T>();
+    const T *x = logits.data<T>(), *kept = statistics.data<T>();
     const i32* target = targets.data<i32>();
     T* to = dlogits.data<T>();
     const T f = static_cast<T>(factor);
@@ -118,27 +119,31 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
           std::fill(out, out + columns, T(0));
           continue;
         }
-        if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_row_f32)(x + row * columns, columns, lses[row], f, out);
-        if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_row_f64)(x + row * columns, columns, lses[row], f, out);
+        const T largest = kept[2 * row], share = f / kept[2 * row + 1];
+        if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_row_f32)(x + row * columns, columns, largest, share, out);
+        if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_row_f64)(x + row * columns, columns, largest, share, out);
         out[target[row]] -= f;
       }
     });
   });
 }
 
-void sum_in_order(const Tensor& x, const Tensor& total, bool add) {
+void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
   require(total.elems() == 1 && total.dtype() == DType::f64 && x.is_contiguous(), "[sum_in_order] expected a contiguous view and one f64");
   if (total.device().is_meta()) return;
   for_dtype("sum_in_order", x.dtype(), [&]<class T>(T) {
-    double sum = add ? *total.data<double>() : 0;
+    double sum = 0;
     for (const T value : x.span<T>()) sum += static_cast<double>(value);
-    *total.data<double>() = sum;
+    *total.data<double>() = sum * factor;
   });
 }
 
 i64 counted_targets(const Tensor& targets) {
+  if (targets.device().is_meta()) return targets.elems();
   const auto all = targets.span<i32>();
-  return std::count_if(all.begin(), all.end(), [](i32 target) { return target >= 0; });
+  const i64 counted = std::count_if(all.begin(), all.end(), [](i32 target) { return target >= 0; });
+  if (counted == 0) throw Error(ErrorCode::data, "[cross_entropy] no target is counted: the mean of no losses is undefined");
+  return counted;
 }
 
 }  // namespace spillway::kernels

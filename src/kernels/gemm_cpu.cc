@@ -20,7 +20,7 @@ constexpr int kVectors = 3;
 
 template <class T>
 constexpr i64 panel_extent(Side side) {
-  return side == Side::a ? kRows : kVectors * static_cast<i64>(hn::Lanes(hn::ScalableTag<T>()));
+  return side == Side::a ? kRows : kVectors * static_cast<i64>(HWY_LANES(T));
 }
 
 // Sixteen elements at a time where k is contiguous: 4x4 transposes in 128-bit lanes; only the rest goes element by element.
@@ -62,29 +62,46 @@ HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, T* t
   }
 }
 
-// One panel: to[p * panel + i] = from(i, p); rows beyond `outer` are zero.
-template <class T>
-HWY_ATTR void pack_panel(Operand<T> from, i64 outer, i64 k, i64 panel, T* to) {
-  if (outer < panel) {
-    for (i64 p = 0; p < k; ++p) std::fill(to + p * panel + outer, to + (p + 1) * panel, T(0));
-  }
-  if (from.k_stride == 1 && from.outer_stride != 1) return pack_transposed(from, outer, k, panel, to);
-  const hn::ScalableTag<T> d;
-  const i64 lanes = static_cast<i64>(hn::Lanes(d));
+// Rows contiguous in memory: each is read once from end to end and dealt to the panels.
+template <Side side, class T>
+HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, T* to) {
+  constexpr i64 panel = panel_extent<T>(side);
+  const hn::CappedTag<T, static_cast<size_t>(std::min<i64>(panel, HWY_LANES(T)))> d;
+  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = outer / panel * panel;
   for (i64 p = 0; p < k; ++p) {
     const T* source = from.data + p * from.k_stride;
-    i64 i = 0;
-    if (from.outer_stride == 1) {
-      for (; i + lanes <= outer; i += lanes) hn::StoreU(hn::LoadU(d, source + i), d, to + p * panel + i);
+    for (i64 i = 0; i < whole; i += panel) {
+      for (i64 j = 0; j < panel; j += lanes) hn::StoreU(hn::LoadU(d, source + i + j), d, to + i * k + p * panel + j);
     }
-    for (; i < outer; ++i) to[p * panel + i] = source[i * from.outer_stride];
+    for (i64 i = whole; i < outer; ++i) to[whole * k + p * panel + i - whole] = source[i];
+  }
+}
+
+// Panel after panel: to[i / panel][p][i % panel] = from(i, p); what is missing of the last panel is zero.
+template <Side side, class T>
+HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, T* to) {
+  constexpr i64 panel = panel_extent<T>(side);
+  if (const i64 used = outer % panel; used != 0) {
+    T* last = to + (outer - used) * k;
+    for (i64 p = 0; p < k; ++p) std::fill(last + p * panel + used, last + (p + 1) * panel, T(0));
+  }
+  if (from.outer_stride == 1) return pack_contiguous<side>(from, outer, k, to);
+  for (i64 i = 0; i < outer; i += panel) {
+    const Operand<T> rows = from.from(i, 0);
+    const i64 used = std::min(panel, outer - i);
+    if (from.k_stride == 1) {
+      pack_transposed(rows, used, k, panel, to + i * k);
+      continue;
+    }
+    for (i64 p = 0; p < k; ++p) {
+      for (i64 r = 0; r < used; ++r) to[i * k + p * panel + r] = rows.data[r * rows.outer_stride + p * rows.k_stride];
+    }
   }
 }
 
 template <class T>
 HWY_ATTR void pack_side(Side side, Operand<T> from, i64 outer, i64 k, T* to) {
-  const i64 panel = panel_extent<T>(side);
-  for (i64 i = 0; i < outer; i += panel) pack_panel(from.from(i, 0), std::min(panel, outer - i), k, panel, to + i * k);
+  side == Side::a ? pack_panels<Side::a>(from, outer, k, to) : pack_panels<Side::b>(from, outer, k, to);
 }
 
 // Writes one row of sums (rows x panel columns, in the buffer) into C.
@@ -108,6 +125,10 @@ HWY_ATTR void micro(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, i64
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::Zero(d);
+  }
+  // C is far away when k is short and the matrix large: ask for it before the sums are made.
+  for (i64 r = 0; r < rows; ++r) {
+    for (i64 j = 0; j < columns; j += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(c.data + r * c.row_stride + j, 1);
   }
   for (i64 p = 0; p < k; ++p) {
     hn::Vec<decltype(d)> column[kUsed];

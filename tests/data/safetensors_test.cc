@@ -54,7 +54,7 @@ TEST(SafetensorsHostile, EveryVerdictOfTheIndex) {
     }
   }
   EXPECT_EQ(good, 7);
-  EXPECT_EQ(bad, 25);
+  EXPECT_EQ(bad, 26);
 }
 
 TEST(SafetensorsHostile, TheReasonIsNamed) {
@@ -337,6 +337,7 @@ TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
           bytes.erase(at, 1 + random() % 4);
       }
     }
+    std::filesystem::remove(folder / "a");  // ext4 flushes a file that is cut to nothing and written anew, milliseconds each
     put(folder / "a", bytes);
     try {
       const SafetensorsReader reader(folder / "a");

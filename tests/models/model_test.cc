@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "device/arena.h"
+#include "device/memory_pool.h"
 #include "models/llama.h"
 #include "models/presets.h"
 #include "models/weights.h"
@@ -170,6 +172,39 @@ TEST(Dropout, DoesNotDependOnTheCutIntoMicroBatches) {
   MicroBatch wrong = batch_of(config, 2, 16);
   wrong.first_sample = 1;
   EXPECT_GT(std::abs(scratch.loss(wrong, nn::Mode::train) - whole), 1e-3) << "the check can fail";
+}
+
+// One training step's forward and backward with everything from the arena; its peak in bytes.
+i64 step_in(Arena& arena, Device device, const ModelConfig& config) {
+  const Stream stream{device, nullptr, &arena};
+  const StreamScope scope(stream);
+  const nn::Sequential model = build(config, DType::f32);
+  nn::EagerParameters weights(model);
+  if (!device.is_meta()) fill(model, ScratchWeights(1));
+  const Shape shape{2, 24};
+  MicroBatch batch{zeros(shape, DType::int32), zeros(shape, DType::int32), zeros(shape, DType::int32), 0, 48};
+  autograd::Tape tape(&weights);
+  nn::Context context;
+  context.batch = &batch;
+  context.tape = &tape;
+  const nn::Variable loss = nn::run(model, context);
+  loss.backward();
+  for (const auto& p : model.parameters) EXPECT_TRUE(weights.gradient(p->id).defined()) << p->name;
+  return arena.peak_bytes();
+}
+
+TEST(MetaDevice, ADryRunTellsTheExactBytes) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    ModelConfig config = preset(name);
+    config.attention_dropout = config.residual_dropout = config.embedding_dropout = 0.1;
+    Arena without_memory;
+    const i64 planned = step_in(without_memory, Device::meta(), config);
+    const Allocation slab = MemoryPool::heap().allocate(planned, "test slab");
+    Arena exact(slab.data(), planned);
+    EXPECT_EQ(step_in(exact, Device::cpu(), config), planned) << name;
+    Arena short_by_a_piece(slab.data(), planned - kAllocationAlignment);
+    EXPECT_THROW(step_in(short_by_a_piece, Device::cpu(), config), Error) << name;
+  }
 }
 
 TEST(Generate, RefusesAPositionOutsideTheSequence) {

@@ -17,11 +17,12 @@ struct Case {
   DType dtype;
 };
 
-// fp64: both sides round in the sixteenth digit and differ in the order of sums only. fp32: the advice that came with the references.
+// fp64: both sides round in the sixteenth digit and differ in the order of sums only; values are below 10, measured differences below
+// 1e-14. fp32: logits, loss and gradients measured below 2e-6, 3e-7 and 2e-7.
 struct Tolerance {
   double logits, loss, gradients, norm_relative;
 };
-Tolerance tolerance(DType dtype) { return dtype == DType::f64 ? Tolerance{1e-10, 1e-10, 1e-10, 1e-10} : Tolerance{1e-5, 2e-6, 2e-6, 1e-5}; }
+Tolerance tolerance(DType dtype) { return dtype == DType::f64 ? Tolerance{1e-12, 1e-12, 1e-12, 1e-12} : Tolerance{1e-5, 2e-6, 1e-6, 1e-5}; }
 
 class AgainstReference : public ::testing::TestWithParam<Case> {
  protected:
@@ -91,8 +92,7 @@ TEST_P(AgainstReference, AccumulationIsTokenWeighted) {
     double sum = 0;
     for (size_t k = 0; k < batches.size(); ++k) {
       const double part = eager.backward(batches[k], 1 / Z);
-      EXPECT_NEAR(part / static_cast<double>(batches[k].counted_targets), micro_losses[k], allowed.loss + 1e-5 * allowed.loss)
-          << prefix << k;
+      EXPECT_NEAR(part / static_cast<double>(batches[k].counted_targets), micro_losses[k], allowed.loss) << prefix << k;
       sum += part;
     }
     expect_loss(sum / Z, prefix + "loss");
@@ -113,7 +113,8 @@ TEST_P(AgainstReference, GenerateIsTheForwardOfEvaluate) {
 INSTANTIATE_TEST_SUITE_P(Models, AgainstReference,
                          ::testing::Values(Case{"gpt2-tiny", DType::f32}, Case{"gpt2-tiny", DType::f64}, Case{"llama-tiny", DType::f32},
                                            Case{"llama-tiny", DType::f64}, Case{"llama3rope-tiny", DType::f32},
-                                           Case{"llama3rope-tiny", DType::f64}),
+                                           Case{"llama3rope-tiny", DType::f64}, Case{"gpt2-odd", DType::f64},
+                                           Case{"llama-odd", DType::f64}),
                          [](const auto& entry) {
                            std::string name = std::string(entry.param.model) + "_" + std::string(to_string(entry.param.dtype));
                            std::erase(name, '-');

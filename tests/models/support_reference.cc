@@ -21,6 +21,12 @@ std::vector<T> read(const data::SafetensorsReader& reader, const std::string& na
   return values;
 }
 
+// The references were run without dropout, whatever config.json says.
+models::ModelConfig undropped(models::ModelConfig config) {
+  config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0;
+  return config;
+}
+
 Tensor tensor(const std::vector<i32>& values, const Shape& shape) { return tensor_of<i32>(values, shape); }
 
 }  // namespace
@@ -61,7 +67,7 @@ MicroBatch Reference::batch(const std::string& ids_name, const std::string& labe
 }
 
 Eager::Eager(const std::string& name, DType dtype)
-    : config(models::read_config(test::data(name))), model(models::build(config, dtype)), weights(model) {
+    : config(undropped(models::read_config(test::data(name)))), model(models::build(config, dtype)), weights(model) {
   models::fill(model, models::FolderWeights(model, test::data(name)));
 }
 

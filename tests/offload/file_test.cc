@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/units.h"
 #include "tests/offload/support_files.h"
 
 namespace spillway::offload {
@@ -61,7 +62,8 @@ TEST(File, AFullFilesystemRefusesAndKeepsNothing) {
   if (!small.mounted()) GTEST_SKIP() << small.why();
   const auto error = error_of([&] { File::create(small.path() / "data", 16 * kMiB); });
   EXPECT_EQ(error.code, ErrorCode::refused);
-  for (const char* part : {"16.0 MiB wanted", "8.0 MiB free", "--nvme"}) EXPECT_TRUE(error.says(part)) << error.text;
+  for (const std::string& part : {format_bytes(16 * kMiB) + " wanted", format_bytes(8 * kMiB) + " free", std::string("--nvme")})
+    EXPECT_TRUE(error.says(part)) << error.text;
   EXPECT_TRUE(std::filesystem::is_empty(small.path()));
   const File fits = File::create(small.path() / "data", 6 * kMiB);  // and its space is free again
   EXPECT_TRUE(fits.preallocated());

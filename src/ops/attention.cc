@@ -1,0 +1,71 @@
+#include "ops/attention.h"
+
+#include "base/error.h"
+#include "kernels/attention.h"
+#include "ops/workspace.h"
+
+namespace spillway::ops {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+
+kernels::AttentionMask mask_of(const AttentionOptions& o) { return {o.scale, o.causal, o.dropout, o.key, o.first_sample}; }
+
+Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, q.dtype(), "attention log-sum-exp"); }
+
+void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, const Tensor& out, const Tensor& lse) {
+  kernels::attention(q, k, v, mask_of(options), out, lse, workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype())));
+}
+
+Tensor target_or_scratch(Backward& b, int input, const Shape& shape) {
+  return b.needs(input) ? b.target(input) : empty(shape, b.gradient().dtype(), "unwanted gradient");
+}
+
+// The q, k and v thirds of [B, T, 3 * H * D] as views [B, T, H, D].
+struct Thirds {
+  Tensor q, k, v;
+  Thirds(const Tensor& qkv, i64 heads) {
+    const Tensor all = qkv.reshape({qkv.size(0), qkv.size(1), 3 * heads, qkv.size(2) / (3 * heads)});
+    q = all.slice(2, 0, heads);
+    k = all.slice(2, heads, 2 * heads);
+    v = all.slice(2, 2 * heads, 3 * heads);
+  }
+};
+
+}  // namespace
+
+Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
+  require(q.shape().rank() == 4, "[attention] expected q[B, T, H, D]");
+  const Tensor out = empty(q.shape(), q.dtype(), "attention"), lse = lse_for(q.value);
+  forward(q.value, k.value, v.value, options, out, lse);
+  Recorder r({q, k, v});
+  const auto kept_q = r.save(q), kept_k = r.save(k), kept_v = r.save(v), kept_out = r.save(out), kept_lse = r.save(lse);
+  return r.output(out, [=, q_shape = q.shape(), kv_shape = k.shape()](Backward& b) {
+    const Tensor dq = target_or_scratch(b, 0, q_shape), dk = target_or_scratch(b, 1, kv_shape), dv = target_or_scratch(b, 2, kv_shape);
+    const i64 bytes = kernels::attention_gradient_workspace_bytes(q_shape, kv_shape, dq.dtype());
+    kernels::attention_gradient(b.saved(kept_q), b.saved(kept_k), b.saved(kept_v), b.saved(kept_out), b.saved(kept_lse), b.gradient(),
+                                mask_of(options), dq, dk, dv, workspace(bytes));
+  });
+}
+
+Variable attention_packed(const Variable& qkv, i64 heads, const AttentionOptions& options) {
+  if (qkv.shape().rank() != 3 || heads < 1 || qkv.shape()[2] % (3 * heads) != 0) {
+    throw Error(ErrorCode::bug, "[attention_packed] expected qkv[B, T, 3 * heads * D], got " + to_string(qkv.shape()) + " for " +
+                                    std::to_string(heads) + " heads");
+  }
+  const Thirds in(qkv.value, heads);
+  const Tensor out = empty({qkv.shape()[0], qkv.shape()[1], qkv.shape()[2] / 3}, qkv.dtype(), "attention"), lse = lse_for(in.q);
+  forward(in.q, in.k, in.v, options, out.reshape(in.q.shape()), lse);
+  Recorder r({qkv});
+  const auto kept_qkv = r.save(qkv), kept_out = r.save(out), kept_lse = r.save(lse);
+  return r.output(out, [=](Backward& b) {
+    const Thirds x(b.saved(kept_qkv), heads), dx(b.target(0), heads);
+    const Shape& shape = x.q.shape();
+    kernels::attention_gradient(x.q, x.k, x.v, b.saved(kept_out).reshape(shape), b.saved(kept_lse), b.gradient().reshape(shape),
+                                mask_of(options), dx.q, dx.k, dx.v,
+                                workspace(kernels::attention_gradient_workspace_bytes(shape, shape, dx.q.dtype())));
+  });
+}
+
+}  // namespace spillway::ops

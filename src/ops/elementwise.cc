@@ -1,0 +1,120 @@
+#include "ops/elementwise.h"
+
+#include "base/error.h"
+#include "kernels/elementwise.h"
+#include "kernels/reduce.h"
+
+namespace spillway::ops {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+using autograd::SavedTensor;
+using kernels::Binary;
+using kernels::Unary;
+
+// The gradient of an input that was stretched: the sum over the stretched axes, the first axis first.
+Tensor sum_to(Tensor gradient, const Shape& wanted) {
+  const int extra = gradient.rank() - wanted.rank();
+  for (int axis = 0; axis < gradient.rank(); ++axis) {
+    const i64 n = gradient.size(axis);
+    if (n == 1 || (axis >= extra && wanted[axis - extra] == n)) continue;
+    i64 outer = 1, inner = 1;
+    for (int i = 0; i < axis; ++i) outer *= gradient.size(i);
+    for (int i = axis + 1; i < gradient.rank(); ++i) inner *= gradient.size(i);
+    Shape shape = gradient.shape();
+    shape.set(axis, 1);
+    Tensor sum = empty(shape, gradient.dtype(), "gradient sum");
+    kernels::sum_axis(gradient, outer, n, inner, 1, sum);
+    gradient = sum;
+  }
+  return gradient.reshape(wanted);
+}
+
+// Gives input `i` of shape `shape` the gradient a op b of the output's shape.
+void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {
+  if (shape == b.gradient().shape()) return kernels::binary(op, left, right, b.target(i));
+  const Tensor whole = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
+  kernels::binary(op, left, right, whole);
+  b.pass(i, sum_to(whole, shape));
+}
+
+Tensor combine(Binary op, const Variable& a, const Variable& b) {
+  require(a.dtype() == b.dtype(), "[elementwise] expected two inputs of one dtype");
+  const Tensor out = empty(kernels::broadcast_shape(a.shape(), b.shape()), a.dtype(), "elementwise result");
+  kernels::binary(op, a.value, b.value, out);
+  return out;
+}
+
+Variable apply(Unary op, const Variable& x) {
+  const Tensor y = empty(x.shape(), x.dtype(), "activation");
+  kernels::unary(op, x.value, y);
+  Recorder r({x});
+  const SavedTensor kept = r.save(kernels::gradient_wants_output(op) ? Variable(y) : x);
+  return r.output(y, [=](Backward& b) { kernels::unary_gradient(op, b.saved(kept), b.gradient(), b.target(0)); });
+}
+
+}  // namespace
+
+Variable add(const Variable& x, const Variable& y) {
+  const Tensor out = combine(Binary::add, x, y);
+  Recorder r({x, y});
+  return r.output(out, [first = x.shape(), second = y.shape()](Backward& b) {
+    if (b.needs(0)) b.pass(0, sum_to(b.gradient(), first));
+    if (b.needs(1)) b.pass(1, sum_to(b.gradient(), second));
+  });
+}
+
+Variable sub(const Variable& x, const Variable& y) {
+  const Tensor out = combine(Binary::sub, x, y);
+  Recorder r({x, y});
+  return r.output(out, [first = x.shape(), second = y.shape()](Backward& b) {
+    if (b.needs(0)) b.pass(0, sum_to(b.gradient(), first));
+    if (b.needs(1)) kernels::scale(sum_to(b.gradient(), second), -1, b.target(1));
+  });
+}
+
+Variable mul(const Variable& x, const Variable& y) {
+  const Tensor out = combine(Binary::mul, x, y);
+  Recorder r({x, y});
+  const SavedTensor kept_x = y.needs_gradient() ? r.save(x) : SavedTensor(), kept_y = x.needs_gradient() ? r.save(y) : SavedTensor();
+  return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
+    if (b.needs(0)) give(b, 0, first, Binary::mul, b.gradient(), b.saved(kept_y));
+    if (b.needs(1)) give(b, 1, second, Binary::mul, b.gradient(), b.saved(kept_x));
+  });
+}
+
+Variable div(const Variable& x, const Variable& y) {
+  const Tensor out = combine(Binary::div, x, y);
+  Recorder r({x, y});
+  const SavedTensor kept_y = r.save(y), kept_out = y.needs_gradient() ? r.save(out) : SavedTensor();
+  return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
+    if (b.needs(0)) give(b, 0, first, Binary::div, b.gradient(), b.saved(kept_y));
+    if (!b.needs(1)) return;
+    // d(x/y)/dy = -(x/y)/y
+    const Tensor product = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
+    kernels::binary(Binary::mul, b.gradient(), b.saved(kept_out), product);
+    kernels::scale(product, -1, product);
+    give(b, 1, second, Binary::div, product, b.saved(kept_y));
+  });
+}
+
+Variable scale(const Variable& x, double factor) {
+  const Tensor y = empty(x.shape(), x.dtype(), "scaled");
+  kernels::scale(x.value, factor, y);
+  Recorder r({x});
+  return r.output(y, [=](Backward& b) { kernels::scale(b.gradient(), factor, b.target(0)); });
+}
+
+Variable exp(const Variable& x) { return apply(Unary::exp, x); }
+Variable log(const Variable& x) { return apply(Unary::log, x); }
+Variable sqrt(const Variable& x) { return apply(Unary::sqrt, x); }
+Variable rsqrt(const Variable& x) { return apply(Unary::rsqrt, x); }
+Variable tanh(const Variable& x) { return apply(Unary::tanh, x); }
+Variable sigmoid(const Variable& x) { return apply(Unary::sigmoid, x); }
+Variable relu(const Variable& x) { return apply(Unary::relu, x); }
+Variable silu(const Variable& x) { return apply(Unary::silu, x); }
+Variable gelu_tanh(const Variable& x) { return apply(Unary::gelu_tanh, x); }
+Variable gelu_erf(const Variable& x) { return apply(Unary::gelu_erf, x); }
+
+}  // namespace spillway::ops

@@ -1,0 +1,54 @@
+#include "ops/norm.h"
+
+#include "base/error.h"
+#include "kernels/norm.h"
+#include "ops/workspace.h"
+
+namespace spillway::ops {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+
+void check(const char* op, const Variable& x, const Variable& parameter) {
+  if (x.shape().rank() >= 1 && parameter.shape() == Shape{x.shape()[-1]} && parameter.dtype() == x.dtype() && x.value.elems() > 0) return;
+  throw Error(ErrorCode::bug, std::string("[") + op + "] expected x[..., C] and parameters [C] of one dtype, got " + to_string(x.shape()) +
+                                  " and " + to_string(parameter.shape()));
+}
+
+Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, x.dtype(), "norm statistics"); }
+
+Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(input) : Tensor(); }
+
+}  // namespace
+
+Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps) {
+  check("layer_norm", x, gamma);
+  check("layer_norm", x, beta);
+  const Tensor y = empty(x.shape(), x.dtype(), "layer norm"), statistics = statistics_for(x);
+  kernels::norm(x.value, gamma.value, beta.value, eps, y, statistics);
+  Recorder r({x, gamma, beta});
+  const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
+  return r.output(y, [=](Backward& b) {
+    const Tensor rows = b.saved(kept_x);
+    const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1), dbeta = target_if(b, 2);
+    const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
+    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), true, dx, dgamma, dbeta, workspace(bytes));
+  });
+}
+
+Variable rms_norm(const Variable& x, const Variable& gamma, double eps) {
+  check("rms_norm", x, gamma);
+  const Tensor y = empty(x.shape(), x.dtype(), "rms norm"), statistics = statistics_for(x);
+  kernels::norm(x.value, gamma.value, {}, eps, y, statistics);
+  Recorder r({x, gamma});
+  const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
+  return r.output(y, [=](Backward& b) {
+    const Tensor rows = b.saved(kept_x);
+    const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1);
+    const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
+    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), false, dx, dgamma, {}, workspace(bytes));
+  });
+}
+
+}  // namespace spillway::ops

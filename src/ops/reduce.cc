@@ -1,0 +1,58 @@
+#include "ops/reduce.h"
+
+#include "base/error.h"
+#include "kernels/elementwise.h"
+#include "kernels/reduce.h"
+
+namespace spillway::ops {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+
+// x seen as [outer, n, inner] -> factor times the sums over n, in the shape `out`; `kept` is `out` with the summed axes of extent 1.
+Variable sum_over(const Variable& x, i64 outer, i64 n, i64 inner, double factor, const Shape& out, const Shape& kept) {
+  const Tensor y = empty(out, x.dtype(), "sum");
+  kernels::sum_axis(x.value, outer, n, inner, factor, y);
+  Recorder r({x});
+  return r.output(y, [=](Backward& b) {
+    Tensor gradient = b.gradient();
+    if (factor != 1) {
+      gradient = empty(out, b.gradient().dtype(), "gradient");
+      kernels::scale(b.gradient(), factor, gradient);
+    }
+    kernels::broadcast(gradient.reshape(kept), b.target(0));
+  });
+}
+
+Variable over_all(const Variable& x, double factor) {
+  Shape ones = x.shape();
+  for (int i = 0; i < ones.rank(); ++i) ones.set(i, 1);
+  return sum_over(x, 1, x.value.elems(), 1, factor, Shape(), ones);
+}
+
+Variable over_axis(const Variable& x, int axis, bool keep, bool mean) {
+  const Shape& shape = x.shape();
+  const int at = axis < 0 ? axis + shape.rank() : axis;
+  require(at >= 0 && at < shape.rank(), "[sum] the axis is out of range");
+  i64 outer = 1, inner = 1, extents[Shape::kMaxRank] = {};
+  int rank = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != at) extents[rank++] = shape[i];
+    if (i < at) outer *= shape[i];
+    if (i > at) inner *= shape[i];
+  }
+  Shape kept = shape;
+  kept.set(at, 1);
+  const Shape dropped(std::span<const i64>(extents, static_cast<size_t>(rank)));
+  return sum_over(x, outer, shape[at], inner, mean ? 1.0 / static_cast<double>(shape[at]) : 1.0, keep ? kept : dropped, kept);
+}
+
+}  // namespace
+
+Variable sum(const Variable& x) { return over_all(x, 1); }
+Variable mean(const Variable& x) { return over_all(x, 1.0 / static_cast<double>(x.value.elems())); }
+Variable sum(const Variable& x, int axis, bool keep) { return over_axis(x, axis, keep, false); }
+Variable mean(const Variable& x, int axis, bool keep) { return over_axis(x, axis, keep, true); }
+
+}  // namespace spillway::ops

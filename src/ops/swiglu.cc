@@ -1,0 +1,23 @@
+#include "ops/swiglu.h"
+
+#include "base/error.h"
+#include "kernels/elementwise.h"
+
+namespace spillway::ops {
+
+using autograd::Backward;
+using autograd::Recorder;
+
+Variable swiglu(const Variable& gate, const Variable& up) {
+  require(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "[swiglu] expected gate and up of one shape and dtype");
+  const Tensor y = empty(gate.shape(), gate.dtype(), "swiglu");
+  kernels::swiglu(gate.value, up.value, y);
+  Recorder r({gate, up});
+  const auto kept_gate = r.save(gate), kept_up = r.save(up);
+  return r.output(y, [=](Backward& b) {
+    const Tensor dgate = b.needs(0) ? b.target(0) : Tensor(), dup = b.needs(1) ? b.target(1) : Tensor();
+    kernels::swiglu_gradient(b.saved(kept_gate), b.saved(kept_up), b.gradient(), dgate, dup);
+  });
+}
+
+}  // namespace spillway::ops

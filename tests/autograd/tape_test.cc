@@ -1,0 +1,225 @@
+// The tape's promises, on two toy ops: sum2 = a + b (hands its gradient on) and times = a * b (saves both).
+#include "autograd/tape.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "device/memory_pool.h"
+#include "kernels/accumulate.h"
+#include "tests/support/numbers.h"
+
+namespace spillway {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+using autograd::Tape;
+using autograd::Variable;
+
+Variable sum2(const Variable& a, const Variable& b) {
+  const Tensor out = empty(a.shape(), DType::f64);
+  kernels::add(a.value, b.value, out);
+  Recorder r({a, b});
+  return r.output(out, [](Backward& step) {
+    if (step.needs(0)) step.pass(0, step.gradient());
+    if (step.needs(1)) step.pass(1, step.gradient());
+  });
+}
+
+void multiply(const Tensor& a, const Tensor& b, const Tensor& out) {
+  for (i64 i = 0; out.raw() && i < out.elems(); ++i) out.data<double>()[i] = a.data<double>()[i] * b.data<double>()[i];
+}
+
+Variable times(const Variable& a, const Variable& b) {
+  const Tensor out = empty(a.shape(), DType::f64);
+  multiply(a.value, b.value, out);
+  Recorder r({a, b});
+  const auto kept_a = r.save(a), kept_b = r.save(b);
+  return r.output(out, [=](Backward& step) {
+    if (step.needs(0)) multiply(step.gradient(), step.saved(kept_b), step.target(0));
+    if (step.needs(1)) multiply(step.gradient(), step.saved(kept_a), step.target(1));
+  });
+}
+
+Tensor values(std::vector<double> all) { return tensor_of<double>(all, {static_cast<i64>(all.size())}); }
+std::vector<double> numbers(const Tensor& t) { return {t.span<double>().begin(), t.span<double>().end()}; }
+
+// Keeps finished gradients and how often each was handed over.
+struct Sink final : autograd::GradientSink {
+  std::map<std::pair<u32, u8>, Tensor> gradients;
+  std::map<std::pair<u32, u8>, int> finished;
+  Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {
+    const Tensor t = empty(shape, dtype);
+    for (double& x : t.span<double>()) x = 1e300;  // old contents must not count
+    return gradients[{parameter, use}] = t;
+  }
+  void done(u32 parameter, u8 use) override { ++finished[{parameter, use}]; }
+};
+
+using Doubles = std::vector<double>;
+
+TEST(Tape, ProductRule) {
+  Tape tape;
+  const Variable a = tape.input(values({2, 3})), b = tape.input(values({5, 7}));
+  tape.backward(times(a, b), values({1, 10}));
+  EXPECT_EQ(numbers(tape.take_gradient(a)), (Doubles{5, 70}));
+  EXPECT_EQ(numbers(tape.take_gradient(b)), (Doubles{2, 30}));
+  EXPECT_FALSE(tape.take_gradient(a).defined()) << "taken once";
+}
+
+TEST(Tape, EagerBackwardSeedsOne) {
+  Tape tape;
+  const Variable a = tape.input(values({3}));
+  times(a, a).backward();
+  EXPECT_EQ(numbers(tape.take_gradient(a)), (Doubles{6}));
+}
+
+// x + f(x) hands one gradient tensor on to two slots; adding f's part to one must not change the other.
+TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
+  Tape tape;
+  const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20}));
+  const Variable joined = sum2(x, y);                   // its gradient reaches x and y as one tensor
+  const Variable out = sum2(joined, times(x, x));       // and x gets 2x besides
+  const Tensor dy = values({1, 1});
+  tape.backward(out, dy);
+  EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{3, 5}));
+  EXPECT_EQ(numbers(tape.take_gradient(y)), (Doubles{1, 1}));
+  EXPECT_EQ(numbers(dy), (Doubles{1, 1})) << "the caller's gradient was written";
+}
+
+TEST(Tape, TheSameVariableTwiceInOneOp) {
+  Tape tape;
+  const Variable x = tape.input(values({4}));
+  tape.backward(sum2(sum2(x, x), x));
+  EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{3}));
+}
+
+TEST(Tape, SeveralTapesLiveSideBySide) {
+  Tape first, second;
+  const Variable a = first.input(values({2})), b = second.input(values({3}));
+  const Variable ya = times(a, a), yb = times(b, b);
+  EXPECT_THROW(times(a, b), Error) << "one op cannot lie on two tapes";
+  second.backward(yb);
+  first.backward(ya);
+  EXPECT_EQ(numbers(first.take_gradient(a)), (Doubles{4}));
+  EXPECT_EQ(numbers(second.take_gradient(b)), (Doubles{6}));
+  EXPECT_THROW(first.backward(yb), Error);
+}
+
+TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
+  Sink sink;
+  Tape tape(&sink);
+  const Tensor w = values({3});
+  const Variable x = tape.input(values({2}));
+  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // w^2 x
+  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // and another use, apart
+  EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
+  EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
+  EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{7, 0}, 1}, {{7, 1}, 1}}));
+}
+
+TEST(Tape, APassedGradientIsCopiedIntoTheSinksMemory) {
+  Sink sink;
+  Tape tape(&sink);
+  const Tensor dy = values({5});
+  tape.backward(sum2(tape.parameter(values({1}), 0), tape.parameter(values({2}), 1)), dy);
+  EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(0, 0)]), (Doubles{5}));
+  EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(1, 0)]), (Doubles{5}));
+  const Tensor target = sink.gradients[std::pair<u32, u8>(0, 0)];
+  EXPECT_NE(target.raw(), dy.raw());
+}
+
+TEST(Tape, ConstantsAreNotRecorded) {
+  Tape tape;
+  const Variable c = times(Variable(values({2})), Variable(values({3})));
+  EXPECT_FALSE(c.needs_gradient());
+  EXPECT_THROW(c.backward(), Error);
+  const Variable x = tape.input(values({1}));
+  const Variable unused = times(x, x);
+  tape.backward(times(x, c));
+  EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{6}));
+  (void)unused;
+}
+
+TEST(Tape, RefusesAGradientOfAnotherShape) {
+  Tape tape;
+  const Variable x = tape.input(values({1, 2}));
+  EXPECT_THROW(tape.backward(times(x, x), values({1})), Error);
+}
+
+// Stores elsewhere what ops save, so that the tape holds nothing.
+struct Door final : autograd::SavedTensorDoor {
+  std::map<u64, Tensor> rest;
+  u64 next = 0;
+  int unpacked = 0;
+  u64 pack(Tensor saved) override {
+    const Tensor copy = empty(saved.shape(), saved.dtype());
+    kernels::copy(saved, copy);
+    rest[next] = copy;
+    return next++;
+  }
+  Tensor unpack(u64 packed) override {
+    ++unpacked;
+    const Tensor t = rest.at(packed);  // throws when asked twice
+    rest.erase(packed);
+    return t;
+  }
+};
+
+TEST(SavedTensors, TheDoorIsTheOnlyHolder) {
+  MemoryPool pool("activations", kUnlimited), elsewhere("spilled", kUnlimited);
+  const Stream stream{Device::cpu(), nullptr, &pool};
+  StreamScope scope(stream);
+  Door door;
+  Sink sink;
+  {
+    Tape tape(&sink, &door);
+    Variable x = tape.input(values({1, 2, 3}));
+    const Variable w = tape.parameter(values({2, 2, 2}), 0);
+    Variable y = times(times(x, w), w);
+    EXPECT_EQ(door.rest.size(), 2U) << "x and x w; the parameter stays where it is";
+    EXPECT_EQ(tape.saved_bytes(), 48);
+    const Tensor inner = x.value;
+    x.value = {};
+    EXPECT_EQ(inner.storage().use_count(), 1) << "someone besides the door holds a saved tensor";
+    tape.backward(y, values({1, 1, 1}));
+    EXPECT_EQ(tape.saved_bytes(), 0);
+    EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{4, 4, 4}));
+  }
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{4, 8, 12}));  // d(x w^2)/dw = 2 x w
+  EXPECT_EQ(door.unpacked, 2);
+  EXPECT_TRUE(door.rest.empty());
+}
+
+// A chain of squares keeps one tensor an op; each must be given back as soon as its op's backward has run.
+TEST(SavedTensors, AreFreedAtLastUse) {
+  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // whole pages, as the pool gives them
+  MemoryPool pool("activations", kUnlimited);
+  const Stream stream{Device::cpu(), nullptr, &pool};
+  StreamScope scope(stream);
+  std::vector<i64> used;
+  const auto square = [&](const Variable& x) {
+    const Tensor out = empty(x.shape(), DType::f64);
+    multiply(x.value, x.value, out);
+    Recorder r({x});
+    const auto kept = r.save(x);
+    return r.output(out, [=, &used, &pool](Backward& step) {
+      used.push_back(pool.used_bytes());
+      multiply(step.gradient(), step.saved(kept), step.target(0));
+    });
+  };
+  Tape tape;
+  Variable y = tape.input(zeros({kElems}, DType::f64));
+  for (int i = 0; i < 4; ++i) y = square(y);
+  const i64 before = pool.used_bytes();
+  Tensor dy = zeros({kElems}, DType::f64);
+  tape.backward(y, std::move(dy));
+  // Each op finds its own gradient instead of the last one's, and one saved tensor fewer.
+  ASSERT_EQ(used.size(), 4U);
+  for (size_t i = 0; i < used.size(); ++i) EXPECT_EQ(used[i], before + kBytes - static_cast<i64>(i) * kBytes);
+  y = {};
+  EXPECT_EQ(pool.used_bytes(), kBytes) << "only the input's gradient is left";
+}
+
+}  // namespace
+}  // namespace spillway

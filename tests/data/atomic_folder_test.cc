@@ -1,0 +1,162 @@
+#include "data/atomic_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/data/support_files.h"
+
+namespace spillway::data {
+namespace {
+
+using spillway::test::bytes_of;
+using spillway::test::error_of;
+using spillway::test::put;
+using spillway::test::TemporaryFolder;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void write_checkpoint(const fs::path& path, const std::string& text) {
+  AtomicFolder folder(path);
+  folder.write_text("manifest.json", text);
+  folder.write_text("weights/part.txt", text);
+  folder.commit();
+}
+
+TEST(AtomicFolder, AppearsOnlyOnCommit) {
+  const TemporaryFolder root;
+  {
+    AtomicFolder folder(root / "runs" / "step-1/");
+    EXPECT_EQ(folder.final_path(), root / "runs" / "step-1");
+    folder.write_text("a.txt", "hello");
+    EXPECT_FALSE(fs::exists(root / "runs" / "step-1"));
+    EXPECT_EQ(folder.path().string(), (root / "runs" / "step-1.partial-").string() + std::to_string(::getpid()));
+    folder.commit();
+  }
+  EXPECT_EQ(bytes_of(root / "runs" / "step-1" / "a.txt"), "hello");
+  EXPECT_EQ(names_in(root / "runs"), std::vector<std::string>{"step-1"});
+}
+
+TEST(AtomicFolder, WithoutCommitNothingIsLeft) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "last", "old");
+  try {
+    AtomicFolder folder(root / "last");
+    folder.write_text("manifest.json", "new");
+    throw Error(ErrorCode::io, "half-way");
+  } catch (const Error&) {
+  }
+  EXPECT_EQ(names_in(root.path()), std::vector<std::string>{"last"});
+  EXPECT_EQ(bytes_of(root / "last" / "manifest.json"), "old");
+}
+
+TEST(AtomicFolder, ReplacesAnOldOneInOneStep) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "last", "old");
+  put(root / "last" / "only in the old one", "x");
+  write_checkpoint(root / "last", "new");
+  EXPECT_EQ(names_in(root.path()), std::vector<std::string>{"last"});
+  EXPECT_EQ(names_in(root / "last"), (std::vector<std::string>{"manifest.json", "weights"}));
+  EXPECT_EQ(bytes_of(root / "last" / "weights" / "part.txt"), "new");
+}
+
+// Runs `act` in a child and kills it with SIGKILL where it calls its argument; returns the child's number.
+pid_t killed_in(const std::function<void(const std::function<void()>& die)>& act) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      act([] { ::raise(SIGKILL); });
+    } catch (...) {
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  return child;
+}
+
+TEST(AtomicFolder, AProcessKilledHalfWayLeavesTheOldOneAndItsRestIsFound) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "last", "old");
+  const pid_t dead = killed_in([&](const std::function<void()>& die) {
+    AtomicFolder folder(root / "last");
+    folder.write_text("manifest.json", "new");
+    die();
+  });
+  EXPECT_EQ(bytes_of(root / "last" / "manifest.json"), "old");
+  const fs::path rest = root / ("last.partial-" + std::to_string(dead));
+  EXPECT_TRUE(fs::exists(rest / "manifest.json"));
+
+  AtomicFolder mine(root / "next");  // of a living process: not stale
+  put(root / "notes.partial-draft", "no folder of ours");
+  fs::create_directory(root / "other.partial-12x");
+  EXPECT_EQ(AtomicFolder::remove_stale(root.path()), std::vector<fs::path>{rest});
+  EXPECT_FALSE(fs::exists(rest));
+  EXPECT_TRUE(fs::exists(mine.path()));
+  EXPECT_TRUE(fs::exists(root / "other.partial-12x"));
+  EXPECT_TRUE(AtomicFolder::remove_stale(root.path()).empty());
+  EXPECT_TRUE(AtomicFolder::remove_stale(root / "not there").empty());
+}
+
+TEST(AtomicFolder, AProcessKilledAfterCommitLeavesTheNewOne) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "last", "old");
+  killed_in([&](const std::function<void()>& die) {
+    AtomicFolder folder(root / "last");
+    folder.write_text("manifest.json", "new");
+    folder.commit();
+    die();
+  });
+  EXPECT_EQ(bytes_of(root / "last" / "manifest.json"), "new");
+}
+
+TEST(AtomicFolder, TheRestOfADeadProcessOfOurNumberIsReplaced) {
+  const TemporaryFolder root;
+  const fs::path rest = root / ("last.partial-" + std::to_string(::getpid()));
+  fs::create_directory(rest);
+  put(rest / "old.txt", "x");
+  AtomicFolder folder(root / "last");
+  folder.write_text("new.txt", "y");
+  folder.commit();
+  EXPECT_EQ(names_in(root / "last"), std::vector<std::string>{"new.txt"});
+}
+
+TEST(AtomicFolder, AFullDiskIsSaidInWords) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "last", "old");
+  {
+    AtomicFolder folder(root / "last");
+    fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // a device on which every write fails with ENOSPC
+    const std::string text = error_of(ErrorCode::io, [&] { folder.write_text("manifest.json", "new"); });
+    EXPECT_THAT(text, HasSubstr("the disk is full"));
+    EXPECT_THAT(text, HasSubstr("errno 28"));
+    EXPECT_THAT(text, HasSubstr("manifest.json"));
+  }
+  EXPECT_EQ(names_in(root.path()), std::vector<std::string>{"last"});
+  EXPECT_EQ(bytes_of(root / "last" / "manifest.json"), "old");
+}
+
+TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
+  const TemporaryFolder root;
+  put(root / "file", "x");
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last"); }), HasSubstr("file"));
+  AtomicFolder folder(root / "file");  // an old file in the way is exchanged for the folder, too
+  folder.write_text("a", "b");
+  folder.commit();
+  EXPECT_TRUE(fs::is_directory(root / "file"));
+}
+
+}  // namespace
+}  // namespace spillway::data

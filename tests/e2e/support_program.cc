@@ -1,0 +1,99 @@
+#include "support_program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace spillway::test {
+
+namespace fs = std::filesystem;
+
+Workplace::Workplace() {
+  std::string name = (fs::temp_directory_path() / "spillway-e2e-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
+  path_ = name;
+}
+
+Workplace::~Workplace() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+pid_t Workplace::start(const std::vector<std::string>& args) const {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  if (::chdir(path_.c_str()) != 0) ::_exit(127);
+  for (const auto& [name, descriptor] : {std::pair("stdout.txt", 1), std::pair("stderr.txt", 2)}) {
+    const int file = ::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(file, descriptor);
+  }
+  std::vector<char*> argv = {const_cast<char*>(SPILLWAY_PROGRAM)};
+  for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  ::execv(SPILLWAY_PROGRAM, argv.data());
+  ::_exit(127);
+}
+
+Finished Workplace::wait(pid_t pid) const {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read("stdout.txt"), read("stderr.txt")};
+}
+
+Finished Workplace::spillway(const std::vector<std::string>& args) const { return wait(start(args)); }
+
+Finished Workplace::spillway_until(const std::vector<std::string>& args, const std::function<bool()>& when, int signal) const {
+  const pid_t pid = start(args);
+  siginfo_t info{};
+  while (!when()) {
+    info.si_pid = 0;
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) return wait(pid);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ::kill(pid, signal);
+  return wait(pid);
+}
+
+void Workplace::write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+
+std::string Workplace::read(const std::string& name) const {
+  std::ifstream in(path_ / name, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void Workplace::write_text(const std::string& name, int bytes) const {
+  const char* words[] = {"and ", "the ", "river ", "runs ", "over ", "stones, ", "under ", "light.\n", "of ", "a ", "long ", "day "};
+  unsigned state = 12345;
+  std::string text;
+  while (static_cast<int>(text.size()) < bytes) text += words[(state = state * 1664525u + 1013904223u) >> 16 & 0xffffu ? (state >> 20) % 12 : 0];
+  write(name, text);
+}
+
+std::vector<std::string> Workplace::metrics(const std::string& run) const {
+  std::istringstream lines(read(run + "/metrics.jsonl"));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  return all;
+}
+
+std::vector<std::string> numbers_of(const std::vector<std::string>& metrics) {
+  std::vector<std::string> numbers;
+  for (const std::string& line : metrics) {
+    const auto row = nlohmann::json::parse(line);
+    numbers.push_back(row["step"].dump() + " " + row["loss"].dump() + " " + row["grad_norm"].dump() + " " + row["lr"].dump());
+  }
+  return numbers;
+}
+
+}  // namespace spillway::test

@@ -1,0 +1,46 @@
+// Runs the built program as a user would, in a folder of its own.
+#pragma once
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spillway::test {
+
+struct Finished {
+  int status = -1;  // exit status; 128 + signal when killed
+  std::string out, err;
+};
+
+/// A fresh folder to run in, removed at the end.
+class Workplace {
+ public:
+  Workplace();
+  ~Workplace();
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+  /// `spillway args…` to its end.
+  Finished spillway(const std::vector<std::string>& args) const;
+  /// Starts it and sends `signal` as soon as `when` holds (looked at every few milliseconds); then waits for its end.
+  Finished spillway_until(const std::vector<std::string>& args, const std::function<bool()>& when, int signal) const;
+
+  void write(const std::string& name, const std::string& text) const;
+  std::string read(const std::string& name) const;
+  /// English-like bytes, the same every time.
+  void write_text(const std::string& name, int bytes) const;
+  /// Lines of a run's metrics.jsonl.
+  std::vector<std::string> metrics(const std::string& run) const;
+
+ private:
+  pid_t start(const std::vector<std::string>& args) const;
+  Finished wait(pid_t pid) const;
+  std::filesystem::path path_;
+};
+
+/// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr.
+std::vector<std::string> numbers_of(const std::vector<std::string>& metrics);
+
+}  // namespace spillway::test

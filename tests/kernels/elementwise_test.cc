@@ -1,0 +1,145 @@
+#include "kernels/elementwise.h"
+
+#include <hwy/targets.h>
+
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/norm.h"
+#include "tests/support/numbers.h"
+
+namespace spillway {
+namespace {
+
+using kernels::Unary;
+
+struct Reference {
+  Unary op;
+  const char* name;
+  double (*value)(double);
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+// 0.5 (1 + tanh u) written so that it does not cancel for u << 0.
+double gelu_tanh(double x) { return x * sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
+
+const std::vector<Reference> kAll{{Unary::exp, "exp", [](double x) { return std::exp(x); }},
+                                  {Unary::tanh, "tanh", [](double x) { return std::tanh(x); }},
+                                  {Unary::sigmoid, "sigmoid", sigmoid},
+                                  {Unary::silu, "silu", [](double x) { return x * sigmoid(x); }},
+                                  {Unary::gelu_tanh, "gelu_tanh", gelu_tanh},
+                                  {Unary::relu, "relu", [](double x) { return x > 0 ? x : 0; }},
+                                  {Unary::gelu_erf, "gelu_erf", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }}};
+
+// The argument of the exponential grows like x (gelu: x^3) and carries a relative error of eps, which the exponential makes absolute:
+// hence 1 + x^2 of the 4 eps. 1 + erf cancels in gelu_erf's left tail, as it does in PyTorch's.
+// A factor below the smallest normal number may come out as zero.
+void check(const Reference& reference, DType dtype) {
+  const Tensor x = test::random({1003}, dtype, 7, 8), y = empty({1003}, dtype);
+  kernels::unary(reference.op, x, y);
+  const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23, tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
+  for (i64 i = 0; i < x.elems(); ++i) {
+    const double at = test::at(x, i), want = reference.value(at), cancelled = reference.op == Unary::gelu_erf ? std::abs(at) : 0;
+    ASSERT_NEAR(test::at(y, i), want, 4 * eps * ((1 + at * at) * std::abs(want) + cancelled) + tiny * (1 + std::abs(at))) << reference.name << " of " << at;
+  }
+}
+
+TEST(Elementwise, NearTheStandardLibraryOnEveryInstructionSet) {
+  for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+    const i64 target = targets & -targets;
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(hwy::TargetName(target));
+    for (const Reference& reference : kAll) {
+      check(reference, DType::f32);
+      check(reference, DType::f64);
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(Elementwise, NotANumberStaysOneAndInfinitiesHaveLimits) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = tensor_of<float>(std::vector<float>{nan, inf, -inf, 1000, -1000}, {5}), y = empty({5}, DType::f32);
+  const auto got = [&](Unary op) {
+    kernels::unary(op, x, y);
+    return y.span<float>();
+  };
+  for (const Reference& reference : kAll) EXPECT_TRUE(std::isnan(got(reference.op)[0])) << reference.name;
+  EXPECT_EQ(got(Unary::exp)[1], inf);
+  EXPECT_EQ(got(Unary::exp)[3], inf);
+  EXPECT_EQ(got(Unary::exp)[2], 0);
+  EXPECT_EQ(got(Unary::tanh)[1], 1);
+  EXPECT_EQ(got(Unary::tanh)[4], -1);
+  EXPECT_EQ(got(Unary::sigmoid)[3], 1);
+  EXPECT_EQ(got(Unary::sigmoid)[4], 0);
+  EXPECT_EQ(got(Unary::gelu_tanh)[3], 1000);
+  EXPECT_EQ(got(Unary::gelu_tanh)[4], 0);
+}
+
+// Whatever place an element has in a vector or in the rest of one.
+TEST(Elementwise, AValueDoesNotDependOnItsPlace) {
+  const Tensor x = test::random({200}, DType::f32, 3, 3), y = empty({200}, DType::f32), dx = empty({200}, DType::f32);
+  for (const Reference& reference : kAll) {
+    kernels::unary(reference.op, x, y);
+    kernels::unary_gradient(reference.op, x, y, dx);
+    for (i64 begin = 1; begin < 40; ++begin) {
+      const i64 n = 37 + begin;
+      const Tensor part = empty({n}, DType::f32), part_dx = empty({n}, DType::f32);
+      kernels::unary(reference.op, x.slice(0, begin, begin + n), part);
+      kernels::unary_gradient(reference.op, x.slice(0, begin, begin + n), part, part_dx);
+      ASSERT_TRUE(test::same_bits(part, y.slice(0, begin, begin + n))) << reference.name;
+      ASSERT_TRUE(test::same_bits(part_dx, dx.slice(0, begin, begin + n))) << reference.name;
+    }
+  }
+}
+
+TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
+  const RandomKey key{99};
+  const Tensor x = test::random({3, 5, 7}, DType::f32, 1), y = empty(x.shape(), DType::f32);
+  kernels::dropout(x, 0.3, key, 11, y);
+  for (i64 i = 0; i < x.elems(); ++i) {
+    const bool dropped = uniform(key, static_cast<u64>(11 + i / 35), static_cast<u64>(i % 35)) < 0.3;
+    ASSERT_EQ(test::at(y, i), dropped ? 0.0F : static_cast<float>(test::at(x, i)) * static_cast<float>(1 / 0.7)) << i;
+  }
+  // Row 2 as the first row of another micro-batch.
+  const Tensor alone = empty({1, 5, 7}, DType::f32);
+  kernels::dropout(x.slice(0, 2, 3), 0.3, key, 13, alone);
+  EXPECT_TRUE(test::same_bits(alone, y.slice(0, 2, 3)));
+}
+
+// Sums of dyadic numbers are exact, so the plain loop and the fixed partition must agree to the bit.
+TEST(Embedding, GradientIsDenseAndAddsRepeats) {
+  const Tensor ids = test::ints({4, 0, 4, 2, 4}, {5}), dout = test::random({5, 3}, DType::f32, 1), table = test::random({200, 3}, DType::f32, 2);
+  kernels::embedding_gradient(ids, dout, table);
+  const auto from = dout.span<float>(), to = table.span<float>();
+  for (size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(to[12 + c], (from[c] + from[6 + c]) + from[12 + c]);
+    EXPECT_EQ(to[c], from[3 + c]);
+    EXPECT_EQ(to[6 + c], from[9 + c]);
+    for (size_t row : {1, 3, 5, 199}) EXPECT_EQ(to[row * 3 + c], 0);
+  }
+}
+
+// A plain loop in fp64 beside the vector code, on every instruction set and for lengths around the vectors'.
+TEST(Norm, NearThePlainLoopOnEveryInstructionSet) {
+  for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    for (const i64 columns : {1, 7, 16, 33, 768}) {
+      const Tensor x = test::random({3, columns}, DType::f32, 1), gamma = test::random({columns}, DType::f32, 2), beta = test::random({columns}, DType::f32, 3);
+      const Tensor y = empty(x.shape(), DType::f32), statistics = empty({3, 2}, DType::f32);
+      kernels::norm(x, gamma, beta, 1e-5, y, statistics);
+      for (i64 row = 0; row < 3; ++row) {
+        double mean = 0, variance = 0;
+        for (i64 c = 0; c < columns; ++c) mean += test::at(x, row * columns + c) / static_cast<double>(columns);
+        for (i64 c = 0; c < columns; ++c) variance += std::pow(test::at(x, row * columns + c) - mean, 2) / static_cast<double>(columns);
+        for (i64 c = 0; c < columns; ++c) {
+          const double want = (test::at(x, row * columns + c) - mean) / std::sqrt(variance + 1e-5) * test::at(gamma, c) + test::at(beta, c);
+          ASSERT_NEAR(test::at(y, row * columns + c), want, 1e-5 * (1 + std::abs(want)));
+        }
+      }
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,100 @@
+// One law for all kernels with tasks: the same bits on 1, 2 and 3 threads.
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/norm.h"
+#include "kernels/reduce.h"
+#include "kernels/rope.h"
+#include "tests/support/numbers.h"
+
+namespace spillway {
+namespace {
+
+// `work` computes some tensors; they must not depend on the number of threads.
+void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
+  const std::vector<Tensor> alone = work();
+  for (int threads = 2; threads <= 3; ++threads) {
+    test::with_threads(threads, [&] {
+      const std::vector<Tensor> together = work();
+      for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(test::same_bits(alone[i], together[i])) << "result " << i << ", " << threads << " threads";
+    });
+  }
+}
+
+Tensor bytes(i64 n) { return empty({n}, DType::uint8); }
+
+TEST(SameBits, Attention) {
+  for (const bool causal : {true, false}) {
+    expect_same_bits([=] {
+      const Shape shape{3, 70, 4, 24}, kv_shape{3, 70, 2, 24};
+      const Tensor q = test::random(shape, DType::f32, 1), k = test::random(kv_shape, DType::f32, 2), v = test::random(kv_shape, DType::f32, 3);
+      const Tensor out = empty(shape, DType::f32), lse = empty({3, 4, 70}, DType::f32), dout = test::random(shape, DType::f32, 4);
+      const Tensor dq = empty(shape, DType::f32), dk = empty(kv_shape, DType::f32), dv = empty(kv_shape, DType::f32);
+      const kernels::AttentionMask mask{0.2, causal, 0.1, RandomKey{5}, 7};
+      kernels::attention(q, k, v, mask, out, lse, bytes(kernels::attention_workspace_bytes(shape, kv_shape, DType::f32)));
+      kernels::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv,
+                                  bytes(kernels::attention_gradient_workspace_bytes(shape, kv_shape, DType::f32)));
+      return std::vector<Tensor>{out, lse, dq, dk, dv};
+    });
+  }
+}
+
+TEST(SameBits, Norms) {
+  expect_same_bits([] {
+    const Tensor x = test::random({70, 100}, DType::f32, 1), gamma = test::random({100}, DType::f32, 2), beta = test::random({100}, DType::f32, 3);
+    const Tensor dy = test::random({70, 100}, DType::f32, 4), y = empty(x.shape(), DType::f32), statistics = empty({70, 2}, DType::f32);
+    const Tensor dx = empty(x.shape(), DType::f32), dgamma = empty({100}, DType::f32), dbeta = empty({100}, DType::f32);
+    kernels::norm(x, gamma, beta, 1e-5, y, statistics);
+    kernels::norm_gradient(x, gamma, statistics, dy, true, dx, dgamma, dbeta, bytes(kernels::norm_gradient_workspace_bytes(70, 100, DType::f32)));
+    return std::vector<Tensor>{y, statistics, dx, dgamma, dbeta};
+  });
+}
+
+TEST(SameBits, CrossEntropy) {
+  expect_same_bits([] {
+    const Tensor logits = test::random({50, 1003}, DType::f32, 1, 3), statistics = empty({50, 2}, DType::f32), loss = empty({50}, DType::f32);
+    std::vector<i32> targets;
+    for (i32 i = 0; i < 50; ++i) targets.push_back(i % 7 == 0 ? -100 : i * 19);
+    const Tensor target = test::ints(targets, {50}), total = empty({}, DType::f64);
+    kernels::cross_entropy(logits, target, statistics, loss);
+    kernels::sum_in_order(loss, 1, total);
+    kernels::cross_entropy_gradient(logits, target, statistics, 0.01, logits);
+    return std::vector<Tensor>{total, logits};
+  });
+}
+
+TEST(SameBits, SumsRowsAndTables) {
+  expect_same_bits([] {
+    const Tensor x = test::random({300, 257}, DType::f32, 1), columns = empty({257}, DType::f32), rows = empty({300}, DType::f32), all = empty({}, DType::f32);
+    kernels::sum_axis(x, 1, 300, 257, 1, columns);
+    kernels::sum_axis(x, 300, 257, 1, 0.5, rows);
+    kernels::sum_axis(x, 1, 300 * 257, 1, 1, all);
+    std::vector<i32> ids;
+    for (i32 i = 0; i < 300; ++i) ids.push_back(i * i % 90);
+    const Tensor table = empty({90, 257}, DType::f32), turned = empty({30, 10, 2, 128}, DType::f32);
+    kernels::embedding_gradient(test::ints(ids, {300}), x, table);
+    const std::vector<double> frequencies(64, 0.1);
+    kernels::rope(test::random(turned.shape(), DType::f32, 2), test::ints(ids, {30, 10}), frequencies, 1, false, turned);
+    return std::vector<Tensor>{columns, rows, all, table, turned};
+  });
+}
+
+// A sum that a NaN or an infinity spoils must not come out finite: the trainer's skip depends on it.
+TEST(NotANumber, ReachesLossAndAttention) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const i64 at : {0, 5, 16, 40}) {
+    const Tensor logits = test::random({1, 41}, DType::f32, 1), statistics = empty({1, 2}, DType::f32), loss = empty({1}, DType::f32);
+    logits.span<float>()[static_cast<size_t>(at)] = nan;
+    kernels::cross_entropy(logits, test::ints({3}, {1}), statistics, loss);
+    EXPECT_TRUE(std::isnan(test::at(loss, 0))) << at;
+  }
+  const Shape shape{1, 4, 1, 8};
+  const Tensor q = test::random(shape, DType::f32, 1), k = test::random(shape, DType::f32, 2), out = empty(shape, DType::f32), lse = empty({1, 1, 4}, DType::f32);
+  k.span<float>()[0] = nan;
+  kernels::attention(q, k, k, {}, out, lse, bytes(kernels::attention_workspace_bytes(shape, shape, DType::f32)));
+  EXPECT_TRUE(std::isnan(test::at(out, 31)));
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,184 @@
+// Central differences in fp64 for what the reference data does not hold. With h = 1e-6 the differences are good to h^2 f''' + eps / h, about
+// 1e-9 for these sizes: 1e-6 relative is asked for.
+#include "base/error.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
+#include "ops/shape.h"
+#include "tests/support/numbers.h"
+
+namespace spillway {
+namespace {
+
+using ops::Variable;
+using Function = std::function<Variable(const std::vector<Variable>&)>;
+
+// A number that depends on every element of y differently.
+double weighted(const Tensor& y) {
+  double sum = 0;
+  for (i64 i = 0; i < y.elems(); ++i) sum += test::at(y, i) * std::cos(static_cast<double>(i));
+  return sum;
+}
+
+Tensor weights_of(const Tensor& y) {
+  const Tensor dy = empty(y.shape(), DType::f64);
+  for (i64 i = 0; i < y.elems(); ++i) dy.span<double>()[static_cast<size_t>(i)] = std::cos(static_cast<double>(i));
+  return dy;
+}
+
+void check(const std::vector<Tensor>& inputs, const Function& f) {
+  autograd::Tape tape;
+  std::vector<Variable> variables;
+  for (const Tensor& x : inputs) variables.push_back(tape.input(x));
+  const Variable y = f(variables);
+  tape.backward(y, weights_of(y.value));
+  const std::vector<Variable> constants(inputs.begin(), inputs.end());
+  for (size_t n = 0; n < inputs.size(); ++n) {
+    const Tensor gradient = tape.take_gradient(variables[n]);
+    ASSERT_TRUE(gradient.defined()) << "input " << n;
+    for (i64 i = 0; i < inputs[n].elems(); ++i) {
+      double& x = inputs[n].span<double>()[static_cast<size_t>(i)];
+      const double at = x, h = 1e-6;
+      x = at + h;
+      const double above = weighted(f(constants).value);
+      x = at - h;
+      const double below = weighted(f(constants).value);
+      x = at;
+      const double want = (above - below) / (2 * h);
+      ASSERT_NEAR(test::at(gradient, i), want, 1e-6 * (1 + std::abs(want))) << "input " << n << ", element " << i;
+    }
+  }
+}
+
+Tensor random(const Shape& shape, u64 seed) { return test::random(shape, DType::f64, seed); }
+
+TEST(Gradient, EmbeddingWithRepeats) {
+  const Tensor ids = test::ints({2, 0, 2, 2, 4, 0}, {2, 3});
+  check({random({5, 3}, 1)}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
+}
+
+TEST(Gradient, AttentionPackedWithDropout) {
+  for (const double dropout : {0.0, 0.3}) {
+    ops::AttentionOptions options;
+    options.scale = 0.5;
+    options.dropout = dropout;
+    options.key = RandomKey{3};
+    check({random({2, 35, 3 * 2 * 2}, 1)}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
+  }
+}
+
+TEST(Gradient, GroupedAttentionWithoutMask) {
+  ops::AttentionOptions options;
+  options.scale = 0.7;
+  options.causal = false;
+  check({random({2, 5, 4, 3}, 1), random({2, 6, 2, 3}, 2), random({2, 6, 2, 3}, 3)},
+        [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+}
+
+TEST(Gradient, LinearCrossEntropyInOneChunkAndInSeveral) {
+  const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
+  for (const i64 chunk_bytes : {ops::kLogitsChunkBytes, i64{2 * 11 * 8}, i64{1}}) {
+    check({random({7, 4}, 1), random({11, 4}, 2)},
+          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, chunk_bytes); });
+  }
+}
+
+TEST(Gradient, Dropout) {
+  check({random({4, 9}, 1)}, [](const auto& in) { return ops::dropout(in[0], 0.4, RandomKey{8}, 100); });
+}
+
+TEST(Gradient, OpsInAChain) {
+  check({random({3, 4}, 1), random({4}, 2)}, [](const auto& in) {
+    const Variable x = ops::gelu_tanh(ops::mul(in[0], in[1]));
+    return ops::mean(ops::concat({x, ops::slice(ops::add(x, in[0]), 1, 1, 3)}, 1), 0, false);
+  });
+}
+
+// Attention by its definition, from other ops' parts: one head, plain loops.
+TEST(Attention, IsItsDefinitionOverSeveralTiles) {
+  constexpr i64 T = 100, D = 5;
+  const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3);
+  ops::AttentionOptions options;
+  options.scale = 0.4;
+  const Tensor out = ops::attention(q, k, v, options).value;
+  for (i64 t = 0; t < T; ++t) {
+    std::vector<double> weight;
+    double total = 0;
+    for (i64 s = 0; s <= t; ++s) {
+      double score = 0;
+      for (i64 d = 0; d < D; ++d) score += test::at(q, t * D + d) * test::at(k, s * D + d);
+      weight.push_back(std::exp(0.4 * score));
+      total += weight.back();
+    }
+    for (i64 d = 0; d < D; ++d) {
+      double want = 0;
+      for (i64 s = 0; s <= t; ++s) want += weight[static_cast<size_t>(s)] / total * test::at(v, s * D + d);
+      ASSERT_NEAR(test::at(out, t * D + d), want, 1e-12) << t;
+    }
+  }
+}
+
+// The mask belongs to the sample: a row gives the same numbers in any micro-batch.
+TEST(Attention, DropoutFollowsTheSampleNumber) {
+  const Tensor qkv = test::random({3, 10, 24}, DType::f32, 1);
+  ops::AttentionOptions options;
+  options.scale = 1;
+  options.dropout = 0.5;
+  options.first_sample = 40;
+  const Tensor all = ops::attention_packed(qkv, 2, options).value;
+  options.first_sample = 42;
+  const Tensor last = ops::attention_packed(qkv.slice(0, 2, 3), 2, options).value;
+  EXPECT_TRUE(test::same_bits(last, all.slice(0, 2, 3)));
+  options.first_sample = 41;
+  EXPECT_FALSE(test::same_bits(ops::attention_packed(qkv.slice(0, 2, 3), 2, options).value, last)) << "planted: another sample, another mask";
+}
+
+TEST(Loss, FusedHeadEqualsItsParts) {
+  const Tensor x = test::random({9, 20}, DType::f32, 1), w = test::random({50, 20}, DType::f32, 2);
+  const Tensor targets = test::ints({1, 2, -100, 49, 0, 7, 7, 30, 12}, {9});
+  const auto run = [&](const std::function<Variable(const Variable&, const Variable&)>& head) {
+    autograd::Tape tape;
+    const Variable vx = tape.input(x), vw = tape.input(w), loss = head(vx, vw);
+    loss.backward();
+    return std::vector<Tensor>{loss.value, tape.take_gradient(vx), tape.take_gradient(vw)};
+  };
+  const auto parts = run([&](const Variable& vx, const Variable& vw) {
+    return ops::cross_entropy_sum(ops::linear(vx, vw, {}, ops::WeightLayout::out_in), targets, 0.125);
+  });
+  const auto fused = run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125); });
+  const auto chunked = run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125, 2 * 50 * 4); });
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(test::same_bits(fused[i], parts[i])) << i;
+  EXPECT_TRUE(test::same_bits(chunked[0], parts[0])) << "a row's loss does not depend on its chunk";
+  EXPECT_TRUE(test::same_bits(chunked[1], parts[1])) << "nor does its gradient";
+  test::expect_near(chunked[2], parts[2], 1e-5, 1e-6, "dw, summed over chunks");
+}
+
+TEST(Loss, GradientFactorAndIncomingGradientMultiply) {
+  const Tensor logits = test::random({3, 7}, DType::f64, 1), targets = test::ints({1, 0, 6}, {3});
+  const auto gradient = [&](double factor, double seed) {
+    autograd::Tape tape;
+    const Variable x = tape.input(logits), loss = ops::cross_entropy_sum(x, targets, factor);
+    const std::vector<double> one{seed};
+    tape.backward(loss, tensor_of<double>(one, {}));
+    return std::pair(loss.value.item(), tape.take_gradient(x));
+  };
+  const auto [loss, plain] = gradient(1, 1);
+  const auto [same, scaled] = gradient(0.5, 4);
+  EXPECT_EQ(loss, same) << "the factor belongs to the gradient, not to the value";
+  for (i64 i = 0; i < 21; ++i) EXPECT_NEAR(test::at(scaled, i), 2 * test::at(plain, i), 1e-15);
+}
+
+TEST(Loss, RefusesBadTargets) {
+  const Tensor logits = test::random({2, 5}, DType::f32, 1);
+  EXPECT_THROW(ops::cross_entropy_sum(logits, test::ints({1, 5}, {2}), 1), Error);
+  EXPECT_THROW(ops::cross_entropy_mean(logits, test::ints({-100, -1}, {2})), Error);
+  EXPECT_THROW(ops::cross_entropy_sum(logits, test::ints({1}, {1}), 1), Error);
+  EXPECT_THROW(ops::embedding(test::ints({5}, {1}), logits), Error);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,225 @@
+// Every op against the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
+#include <map>
+
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/reduce.h"
+#include "ops/rope.h"
+#include "ops/shape.h"
+#include "ops/swiglu.h"
+#include "tests/support/numbers.h"
+#include "tests/support/reference_file.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using ops::Variable;
+using test::ReferenceFile;
+
+struct Case {
+  json attributes;
+  std::map<std::string, Variable> in;
+  std::map<std::string, Tensor> ints;
+  const Variable& operator[](const std::string& name) const { return in.at(name); }
+};
+
+using Op = std::function<Variable(const Case&)>;
+
+// Which cases of a file belong to an op; the others are forms the op does not have.
+using Wanted = std::function<bool(const std::string& name, const json& attributes)>;
+
+// f32: the tolerances of the reference data's README. f64: 1e-10, where rounding of the longest sums is 1e-13.
+struct Tolerance {
+  double relative = 1e-5, absolute = 1e-6;
+};
+
+void compare(const Tensor& got, const Tensor& want, const Tolerance& tolerance, const std::string& what) {
+  if (what.find("/f64/") != std::string::npos) return test::expect_near(got, want, 1e-10, 1e-10, what);
+  test::expect_near(got, want, tolerance.relative, tolerance.absolute, what);
+}
+
+Tensor as_dtype(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  Tensor to = empty(t.shape(), dtype);
+  for (i64 i = 0; i < t.elems(); ++i) to.span<double>()[static_cast<size_t>(i)] = test::at(t, i);
+  return to;
+}
+
+void run_case(const ReferenceFile& file, const std::string& name, const json& about, const Op& op, const Tolerance& tolerance) {
+  for (const std::string dtype : {"f32", "f64"}) {
+    const std::string prefix = name + "/" + dtype + "/";
+    SCOPED_TRACE(prefix);
+    autograd::Tape tape;
+    Case c{about.at("attrs"), {}, {}};
+    for (const auto& [input, shape] : about.at("inputs").items()) c.in[input] = tape.input(file.get(prefix + "in/" + input));
+    for (const auto& [input, shape] : about.at("int_inputs").items()) c.ints[input] = file.get(name + "/int/" + input);
+    const Variable out = op(c);
+    compare(out.value, file.get(prefix + "out"), tolerance, prefix + "out");
+    tape.backward(out, as_dtype(file.get(prefix + "gout"), out.dtype()));
+    for (const auto& [input, variable] : c.in) {
+      compare(tape.take_gradient(variable), file.get(prefix + "grad/" + input), tolerance, prefix + "grad/" + input);
+    }
+    EXPECT_EQ(tape.saved_bytes(), 0);
+  }
+}
+
+json index() {
+  std::ifstream in(test::data("ops/index.json"));
+  return json::parse(in);
+}
+
+void check(const std::string& file_name, int cases, const Op& op, const Tolerance& tolerance = {}, const Wanted& wanted = {}) {
+  const ReferenceFile file("ops/" + file_name + ".safetensors");
+  int run = 0;
+  const json about_all = index().at(file_name);
+  for (const auto& [name, about] : about_all.items()) {
+    if (wanted && !wanted(name, about.at("attrs"))) continue;
+    run_case(file, name, about, op, tolerance);
+    ++run;
+  }
+  EXPECT_EQ(run, cases) << "the reference data changed: every case must be run or left out on purpose";
+}
+
+bool starts(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+
+TEST(Reference, Binary) {
+  check("add", 6, [](const Case& c) { return ops::add(c["a"], c["b"]); });
+  check("sub", 6, [](const Case& c) { return ops::sub(c["a"], c["b"]); });
+  check("mul", 6, [](const Case& c) { return ops::mul(c["a"], c["b"]); });
+  check("div", 6, [](const Case& c) { return ops::div(c["a"], c["b"]); });
+}
+
+TEST(Reference, Unary) {
+  const std::map<std::string, Variable (*)(const Variable&)> all{
+      {"exp", ops::exp},   {"log", ops::log},   {"sqrt", ops::sqrt}, {"rsqrt", ops::rsqrt},         {"tanh", ops::tanh}, {"sigmoid", ops::sigmoid},
+      {"relu", ops::relu}, {"silu", ops::silu}, {"gelu_tanh", ops::gelu_tanh}, {"gelu_erf", ops::gelu_erf}};
+  for (const auto& [name, op] : all) check(name, 3, [op = op](const Case& c) { return op(c["x"]); });
+}
+
+TEST(Reference, Shapes) {
+  check("reshape", 6, [](const Case& c) {
+    const auto extents = c.attributes.at("shape").get<std::vector<i64>>();
+    const Shape shape{std::span<const i64>(extents)};
+    if (!c.attributes.contains("note")) return ops::reshape(c["x"], shape);
+    return ops::reshape(c["x"].shape().rank() == 2 ? ops::permute(c["x"], {1, 0}) : ops::permute(c["x"], {2, 1, 0}), shape);
+  });
+  check("permute", 3, [](const Case& c) { return ops::permute(c["x"], c.attributes.at("dims").get<std::vector<int>>()); });
+  check("transpose", 3, [](const Case& c) {
+    std::vector<int> axes;
+    for (int i = 0; i < c["x"].shape().rank(); ++i) axes.push_back(i);
+    std::swap(axes.front(), axes.back());
+    return ops::permute(c["x"], axes);
+  });
+  check("concat", 3, [](const Case& c) {
+    std::vector<Variable> parts;
+    for (const auto& [name, part] : c.in) parts.push_back(part);
+    return ops::concat(parts, c.attributes.at("axis"));
+  });
+  // Case 1 has steps other than 1, which slice() does not offer.
+  const Op slice = [](const Case& c) {
+    Variable x = c["x"];
+    int axis = 0;
+    for (const auto& range : c.attributes.at("slices")) x = ops::slice(x, axis++, range[0], range[1]);
+    return x;
+  };
+  check("slice", 2, slice, {}, [](const std::string& name, const json&) { return name != "case_1"; });
+}
+
+TEST(Reference, Sums) {
+  const auto reduce = [](const Case& c, auto op) {
+    const json& axis = c.attributes.at("axis");
+    const bool keep = c.attributes.at("keepdim");
+    if (axis.is_null()) return op(c["x"], -100, false);
+    if (axis.is_number()) return op(c["x"], axis.get<int>(), keep);
+    Variable x = c["x"];
+    for (size_t i = axis.size(); i-- > 0;) x = op(x, axis[i].get<int>(), keep);
+    return x;
+  };
+  check("sum", 6, [&](const Case& c) {
+    return reduce(c, [](const Variable& x, int axis, bool keep) { return axis == -100 ? ops::sum(x) : ops::sum(x, axis, keep); });
+  });
+  check("mean", 6, [&](const Case& c) {
+    return reduce(c, [](const Variable& x, int axis, bool keep) { return axis == -100 ? ops::mean(x) : ops::mean(x, axis, keep); });
+  });
+}
+
+TEST(Reference, Linear) {
+  const auto bias = [](const Case& c) { return c.in.count("b") ? c["b"] : Variable(); };
+  check("linear", 6, [&](const Case& c) { return ops::linear(c["x"], c["w"], bias(c), ops::WeightLayout::out_in); });
+  check("linear", 6, [&](const Case& c) { return ops::linear(c["x"], ops::permute(c["w"], {1, 0}), bias(c), ops::WeightLayout::in_out); });
+}
+
+TEST(Reference, Matmul) {
+  const auto flip = [](const Variable& x) {
+    std::vector<int> axes;
+    for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+    std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+    return ops::permute(x, axes);
+  };
+  const auto op = [&](const Case& c) {
+    const std::string formula = c.attributes.at("formula");
+    return ops::matmul(formula.find("a^T") != std::string::npos ? flip(c["a"]) : c["a"],
+                       formula.find("b^T") != std::string::npos ? flip(c["b"]) : c["b"]);
+  };
+  // Batch extents that stretch are not offered.
+  check("matmul", 18, op, {}, [](const std::string& name, const json&) { return name != "batched_3" && name != "batched_tb_3"; });
+}
+
+TEST(Reference, Embedding) {
+  check("embedding", 3, [](const Case& c) { return ops::embedding(c.ints.at("idx"), c["w"]); });
+}
+
+TEST(Reference, Norms) {
+  const auto layer = [](const Case& c) { return ops::layer_norm(c["x"], c["w"], c["b"], c.attributes.at("eps")); };
+  // With one column the variance is 0 and 1/sqrt(eps) magnifies rounding (README of the data).
+  check("layer_norm", 3, layer, {}, [](const std::string& name, const json&) { return name != "case_2"; });
+  check("layer_norm", 1, layer, {1e-5, 1e-4}, [](const std::string& name, const json&) { return name == "case_2"; });
+  check("rms_norm", 4, [](const Case& c) { return ops::rms_norm(c["x"], c["w"], c.attributes.at("eps")); });
+}
+
+TEST(Reference, Rope) {
+  const auto op = [](const Case& c) {
+    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // B, H, T, D in the data
+    const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
+    std::vector<i32> at;
+    for (i64 i = 0; i < rows * positions; ++i) at.push_back(static_cast<i32>(i % positions) + c.attributes.at("position_offset").get<i32>());
+    std::vector<double> frequencies;
+    for (i64 i = 0; i < width / 2; ++i) {
+      frequencies.push_back(std::pow(c.attributes.at("theta").get<double>(), -2.0 * static_cast<double>(i) / static_cast<double>(width)));
+    }
+    return ops::permute(ops::rope(x, test::ints(at, {rows, positions}), frequencies), {0, 2, 1, 3});
+  };
+  check("rope", 3, op, {}, [](const std::string& name, const json&) { return starts(name, "half"); });
+}
+
+TEST(Reference, SwiGlu) {
+  check("swiglu", 3, [](const Case& c) { return ops::swiglu(c["gate"], c["up"]); });
+}
+
+TEST(Reference, Attention) {
+  check("attention", 8, [](const Case& c) {
+    const auto turn = [](const Variable& x) { return ops::permute(x, {0, 2, 1, 3}); };
+    ops::AttentionOptions options;
+    options.scale = c.attributes.at("scale");
+    options.causal = c.attributes.at("causal");
+    return turn(ops::attention(turn(c["q"]), turn(c["k"]), turn(c["v"]), options));
+  });
+}
+
+TEST(Reference, CrossEntropy) {
+  const auto wanted = [](const std::string& reduction) {
+    return [=](const std::string&, const json& attributes) {
+      return attributes.at("reduction") == reduction && !attributes.contains("label_smoothing");
+    };
+  };
+  check("cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
+  check("cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,103 @@
+#include "support_run.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "models/model.h"
+
+namespace spillway::test {
+
+namespace fs = std::filesystem;
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (fs::temp_directory_path() / "spillway-test-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() { fs::remove_all(path_); }
+
+StepBatch random_batch(const RunOptions& o, i64 step) {
+  const RandomKey key = RandomKey{7}.derive("tokens");
+  const Shape shape{o.micro_batch_size, o.sequence_length};
+  StepBatch batch;
+  batch.cursor = step * o.micro_batches * o.micro_batch_size;
+  for (i64 k = 0; k < o.micro_batches; ++k) {
+    MicroBatch m{empty(shape, DType::int32), empty(shape, DType::int32), empty(shape, DType::int32)};
+    m.first_sample = batch.cursor + k * o.micro_batch_size;
+    for (i64 i = 0; i < shape.elems(); ++i) {
+      const double u = uniform(key, static_cast<u64>(m.first_sample), static_cast<u64>(i)), v = uniform(key, static_cast<u64>(m.first_sample) + 1, static_cast<u64>(i));
+      m.tokens_BT.data<i32>()[i] = static_cast<i32>(u * static_cast<double>(o.model.vocabulary));
+      // Other micro-batches ignore other numbers of targets, so that a mean of means would show.
+      const bool ignored = v < 0.1 + 0.2 * static_cast<double>(k);
+      m.targets_BT.data<i32>()[i] = ignored ? kIgnoredTarget : static_cast<i32>(v * static_cast<double>(o.model.vocabulary));
+      m.positions_BT.data<i32>()[i] = static_cast<i32>(i % o.sequence_length);
+      m.counted_targets += !ignored;
+    }
+    batch.counted_targets += m.counted_targets;
+    batch.micro_batches.push_back(std::move(m));
+  }
+  return batch;
+}
+
+std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank) {
+  std::vector<std::vector<double>> all(model.parameters.size());
+  const parallel::Plan& plan = rank.plan();
+  for (const parallel::Group& g : plan.layout.groups) {
+    rank.state().scan(parallel::What::weights, g.id, [&](parallel::TileRange range, std::span<const std::byte> bytes) {
+      const i64 first = range.begin * parallel::kTileElems;
+      parallel::for_segments(g, first, range.end * parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
+        for (i64 i = begin; s && i < end; ++i) {
+          all[s->parameter].push_back(plan.scheduling.dtype == DType::f64 ? reinterpret_cast<const double*>(bytes.data())[i - first]
+                                                                          : reinterpret_cast<const float*>(bytes.data())[i - first]);
+        }
+      });
+    });
+  }
+  return all;
+}
+
+RunResult train(const RunOptions& o) {
+  const nn::Sequential model = models::build(o.model, o.dtype);
+  parallel::PlanRequest request;
+  request.model = &model;
+  request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
+  request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer);
+  request.scheduling = {o.micro_batches, o.prefetch, o.recompute, o.dtype};
+  request.micro_batch_size = o.micro_batch_size;
+  request.sequence_length = o.sequence_length;
+  RunResult result;
+  result.plan = make_plan(request);
+  if (o.change_plan) o.change_plan(result.plan);
+
+  const TemporaryFolder folder;
+  MemoryPool device("device", result.plan.total[0]), host("host", result.plan.total[1]);
+  ThreadPool threads(o.threads);
+  auto engine = offload::make_io_engine(o.engine).engine;
+  if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));
+  parallel::Rank rank(model, result.plan, {&device, &host, engine.get(), folder.path(), &threads});
+  rank.load(o.weights ? o.weights : [](const nn::Parameter& p, i64 begin, std::span<double> out) { nn::initial_values(p, 1, begin, out); });
+  const offload::Traffic& traffic = rank.state().traffic();
+  parallel::TierBytes before;
+  for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
+  for (i64 s = 0; s < o.steps; ++s) {
+    parallel::StepSettings settings;
+    settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = s + 1, .isa = o.isa};
+    settings.gradient_clipping = o.gradient_clipping;
+    settings.random = RandomKey{3};
+    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, settings);
+    result.losses.push_back(step.loss);
+    result.norms.push_back(step.grad_norm);
+  }
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
+    result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
+  }
+  result.head_timings = rank.head_timings();
+  result.weights = read_weights(model, rank);
+  result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
+  return result;
+}
+
+}  // namespace spillway::test

@@ -1,0 +1,59 @@
+// Trains a small model in-process under any placement and hands back every number, for tests that compare bits.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "offload/io_engine.h"
+#include "parallel/rank.h"
+
+namespace spillway::test {
+
+/// A fresh folder, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct RunOptions {
+  models::ModelConfig model;
+  DType dtype = DType::f32;
+  parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
+  i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
+  int prefetch = 1, threads = 1;
+  bool recompute = false;
+  offload::IoEngineKind engine = offload::IoEngineKind::automatic;
+  std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // planted faults and delays
+  i64 max_bucket_elems = parallel::kMaxBucketElems;
+  double gradient_clipping = 1, learning_rate = 1e-3;
+  optim::Isa isa = optim::Isa::best;
+  std::function<StepBatch(i64 step)> batches;   // default: tokens drawn from a fixed key
+  parallel::Rank::Source weights;               // default: initial_values of seed 1
+  std::function<void(parallel::Plan&)> change_plan;
+};
+
+struct RunResult {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened
+  parallel::Plan plan;
+  parallel::TierBytes moved;                 // by the steps
+  std::array<i64, 2> peak_bytes{};           // device and host pool
+  std::vector<parallel::Timing> head_timings;
+};
+
+RunResult train(const RunOptions& options);
+
+/// Deterministic random tokens with a few ignored targets.
+StepBatch random_batch(const RunOptions& options, i64 step);
+
+/// All weights of a rank, through its state at rest.
+std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank);
+
+}  // namespace spillway::test

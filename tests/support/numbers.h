@@ -1,0 +1,55 @@
+// Comparing and making tensors in tests.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace spillway::test {
+
+inline double at(const Tensor& t, i64 i) { return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)]; }
+
+/// |got - want| <= absolute + relative |want|, element by element; contiguous.
+inline void expect_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
+  ASSERT_TRUE(got.defined()) << what;
+  ASSERT_EQ(got.shape(), want.shape()) << what << ": " << to_string(got.shape()) << " for " << to_string(want.shape());
+  for (i64 i = 0; i < want.elems(); ++i) {
+    ASSERT_NEAR(at(got, i), at(want, i), absolute + relative * std::abs(at(want, i))) << what << " at element " << i;
+  }
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+/// Numbers of mean 0 and standard deviation `std`, evenly spread, fixed by `seed`.
+inline Tensor random(const Shape& shape, DType dtype, u64 seed, double std = 1) {
+  Tensor t = empty(shape, dtype);
+  const auto n = static_cast<u64>(t.elems());
+  double* wide = dtype == DType::f64 ? t.data<double>() : nullptr;
+  float* narrow = dtype == DType::f32 ? t.data<float>() : nullptr;
+  for (u64 i = 0; i < n; ++i) {
+    u64 bits = (i + 1) * 0x9e3779b97f4a7c15u + seed * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ (bits >> 31)) * 0x94d049bb133111ebu;
+    bits = (bits ^ (bits >> 29)) * 0xbf58476d1ce4e5b9u;
+    const double value = std * std::sqrt(12.0) * (static_cast<double>((bits ^ (bits >> 32)) >> 11) * 0x1p-53 - 0.5);
+    wide ? wide[i] = value : narrow[i] = static_cast<float>(value);
+  }
+  return t;
+}
+
+inline Tensor ints(const std::vector<i32>& values, const Shape& shape) { return tensor_of<i32>(values, shape); }
+
+/// Runs `work` on a stream of `threads` compute threads.
+inline void with_threads(int threads, const std::function<void()>& work) {
+  ThreadPool pool(threads);
+  const Stream stream{Device::cpu(), &pool, Stream::current().memory};
+  StreamScope scope(stream);
+  work();
+}
+
+}  // namespace spillway::test
