@@ -29,7 +29,9 @@ options=(
 generate=(--model "$run" --prompt "And the LORD said" --max-tokens 200)
 
 rm -rf "$run"
-echo "== build/release/spillway train ${options[*]}"
-build/release/spillway train "${options[@]}"
-echo "== build/release/spillway generate ${generate[*]}"
-build/release/spillway generate "${generate[@]}"
+spillway() {
+  echo "== build/release/spillway $(printf '%q ' "$@")"
+  build/release/spillway "$@"
+}
+spillway train "${options[@]}"
+spillway generate "${generate[@]}"

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -23,11 +22,9 @@ using Json = nlohmann::ordered_json;
 constexpr i64 kAnyVocabulary = i64{1} << 31, kShownTokens = 16, kPieceTokens = 16 * kKiB;
 
 std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || (fs::file_size(path) > 0 && !(text << file.rdbuf())))
-    throw Error(ErrorCode::data, "[inspect] " + path.string() + " cannot be read");
-  return text.str();
+  const auto text = read_whole(path);
+  if (!text) throw Error(ErrorCode::data, "[inspect] " + path.string() + " cannot be read");
+  return *text;
 }
 
 Json read_json(const fs::path& path) {

@@ -1,9 +1,7 @@
 // Configurations as JSON: keys are the options' names with underscores, values what the flags would say.
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "app/given.h"
 #include "app/suggest.h"
@@ -123,10 +121,9 @@ GivenMap read_config_text(Command command, const std::string& text, const std::s
 }
 
 GivenMap read_config_file(Command command, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) refuse("[--config] expected a JSON file, got " + path + ", which cannot be read");
-  return read_config_text(command, text.str(), path);
+  const auto text = read_whole(path);
+  if (!text) refuse("[--config] expected a JSON file, got " + path + ", which cannot be read");
+  return read_config_text(command, *text, path);
 }
 
 std::string to_json(const TrainConfig& config) {

@@ -12,10 +12,17 @@ std::optional<std::string> Host::real_environment(const char* name) {
 }
 
 std::optional<std::string> Host::read(const std::string& absolute) const {
-  std::ifstream file(root / std::filesystem::path(absolute).relative_path());
+  return read_whole(root / std::filesystem::path(absolute).relative_path());
+}
+
+std::optional<std::string> read_whole(const std::filesystem::path& path) {
+  std::error_code none;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, none)) return std::nullopt;
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return std::nullopt;
-  return text.str();
+  // An empty file sets the fail bit of `text`, and is read all the same.
+  text << file.rdbuf();
+  return file.bad() ? std::nullopt : std::optional(text.str());
 }
 
 }  // namespace spillway::app

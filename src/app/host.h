@@ -7,6 +7,9 @@
 
 namespace spillway::app {
 
+/// A whole file; empty when it cannot be read, or is a folder.
+std::optional<std::string> read_whole(const std::filesystem::path& path);
+
 struct Host {
   std::filesystem::path root = "/";
   /// Empty when the variable is not set or empty.

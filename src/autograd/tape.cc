@@ -120,8 +120,8 @@ void Tape::backward(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward without a gradient wants a variable of one element");
     dy = one(y.value);
   }
-  const Slot& slot = slots_[static_cast<size_t>(y.slot)];  // y.value may have been dropped
-  require(dy.shape() == slot.shape && dy.dtype() == slot.dtype && dy.is_contiguous(),
+  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may have been dropped
+  require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] the gradient must be contiguous and of the variable's shape and dtype");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
   while (!nodes_.empty()) {

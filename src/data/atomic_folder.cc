@@ -36,6 +36,16 @@ void make_folders(const fs::path& path) {
   if (error) throw_io("create the folder", path, error.value());
 }
 
+// Makes the folders that are missing above a new one, and their names durable.
+void make_durable_folders(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return;
+  if (path != parent_of(path)) make_durable_folders(parent_of(path));
+  fs::create_directory(path, error);  // another rank may have been quicker: no error
+  if (error) throw_io("create the folder", path, error.value());
+  sync_path(parent_of(path));
+}
+
 void sync_tree(const fs::path& folder) {
   std::error_code error;
   for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry); entry.increment(error)) {
@@ -65,7 +75,7 @@ AtomicFolder::AtomicFolder(const fs::path& final_path) : final_(without_trailing
   std::error_code error;
   fs::remove_all(partial_, error);  // of a dead process that bore our number: containers give the same one at each start
   if (error) throw_io("remove the old folder", partial_, error.value());
-  make_folders(parent_of(final_));
+  make_durable_folders(parent_of(final_));
   if (!fs::create_directory(partial_, error)) throw_io("create the folder", partial_, error ? error.value() : EEXIST);
 }
 

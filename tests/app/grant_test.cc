@@ -64,9 +64,10 @@ TEST(MemoryGrant, InACgroupNamespaceTheMountIsOurGroup) {
 TEST(MemoryGrant, Slurm) {
   EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "4096").host()).bytes, 4 * kGiB - kReserve);
   EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "0").host()).bounded, "MemAvailable");  // 0: all of the node
-  const auto per_cpu = FakeHost().env("SLURM_MEM_PER_CPU", "1024").env("SLURM_CPUS_ON_NODE", "3").host();
-  EXPECT_EQ(memory_grant(per_cpu).bytes, 3 * kGiB - kReserve);
-  EXPECT_EQ(memory_grant(per_cpu).bounded, "Slurm's memory");
+  FakeHost per_cpu;
+  per_cpu.env("SLURM_MEM_PER_CPU", "1024").env("SLURM_CPUS_ON_NODE", "3");
+  EXPECT_EQ(memory_grant(per_cpu.host()).bytes, 3 * kGiB - kReserve);
+  EXPECT_EQ(memory_grant(per_cpu.host()).bounded, "Slurm's memory");
 }
 
 TEST(MemoryGrant, NeverBelowZeroAndNeverGuessed) {

@@ -1,0 +1,164 @@
+// The system calls under src/data are replaced for this program: they can be made to move little, to be interrupted, to fail, and they tell
+// in which order things were made durable. Everything else in this program passes through them unchanged.
+#include "data/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include "data/atomic_folder.h"
+#include "data/safetensors.h"
+#include "tests/data/support_files.h"
+
+namespace {
+
+std::atomic<bool> stutter{false};   // reads and writes move 7 bytes at most, every third call is interrupted
+std::atomic<int> failing_error{0};  // errno of every read, write and fsync
+std::atomic<unsigned> calls{0};
+std::atomic<bool> recording{false};
+std::mutex record_mutex;
+std::vector<std::string> record;
+
+bool refused(size_t& count) {
+  if (failing_error) return errno = failing_error, true;
+  if (!stutter) return false;
+  if (++calls % 3 == 0) return errno = EINTR, true;
+  count = std::min<size_t>(count, 7);
+  return false;
+}
+
+void note(const std::string& what) {
+  const std::lock_guard lock(record_mutex);
+  if (recording) record.push_back(what);
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pread(int fd, void* into, size_t count, off_t offset) {
+  return refused(count) ? -1 : ::syscall(SYS_pread64, fd, into, count, offset);
+}
+
+ssize_t pwrite(int fd, const void* from, size_t count, off_t offset) {
+  return refused(count) ? -1 : ::syscall(SYS_pwrite64, fd, from, count, offset);
+}
+
+int fsync(int fd) {
+  if (failing_error) return errno = failing_error, -1;
+  note("sync " + std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).filename().string());
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  note("rename to " + std::filesystem::path(to).filename().string());
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+}
+
+namespace spillway::data {
+namespace {
+
+using spillway::test::bytes_of;
+using spillway::test::error_of;
+using spillway::test::put;
+using spillway::test::TemporaryFolder;
+using testing::HasSubstr;
+
+struct Stutter {
+  Stutter() { stutter = true; }
+  ~Stutter() { stutter = false; }
+};
+
+struct Failing {
+  explicit Failing(int error) { failing_error = error; }
+  ~Failing() { failing_error = 0; }
+};
+
+TEST(File, ShortAndInterruptedTransfersAreResumed) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += static_cast<char>(i * 7);
+  const Stutter on;
+  const unsigned before = calls;
+  File file = File::create(folder / "a");
+  file.write(0, std::as_bytes(std::span(text)));
+  std::string back(text.size(), ' ');
+  file.read(0, std::as_writable_bytes(std::span(back)));
+  EXPECT_GT(calls - before, 2u * 1000 / 7);  // the replacement is really in the way
+  EXPECT_EQ(back, text);
+  EXPECT_EQ(bytes_of(folder / "a"), text);
+}
+
+TEST(File, EveryFailureNamesPathOffsetAndErrno) {
+  const TemporaryFolder folder;
+  File file = File::create(put(folder / "a", "text"));
+  std::byte bytes[4];
+  const Failing on(EIO);
+  for (const std::function<void()>& act : {std::function<void()>([&] { file.read(12, bytes); }), {[&] { file.write(12, bytes); }}}) {
+    const std::string text = error_of(ErrorCode::io, act);
+    EXPECT_THAT(text, HasSubstr((folder / "a").string()));
+    EXPECT_THAT(text, HasSubstr("offset 12"));
+    EXPECT_THAT(text, HasSubstr("errno 5"));
+  }
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { file.sync(); }), HasSubstr("errno 5"));
+}
+
+TEST(File, TextFromAFileIsMadeFitForAMessage) {
+  EXPECT_EQ(in_quotes("plain name"), "\"plain name\"");
+  EXPECT_EQ(in_quotes("a\"b\\\n\x1b"), R"("a\x22b\x5c\x0a\x1b")");
+  EXPECT_LT(in_quotes(std::string(100000, 'x')).size(), 200u);
+}
+
+TEST(SafetensorsWriter, AFailedSyncIsNotAFinishedFile) {
+  const TemporaryFolder folder;
+  {
+    SafetensorsWriter writer(folder / "a", {{.name = "a", .dtype = DType::uint8, .shape = {0}}});
+    const Failing on(EIO);
+    error_of(ErrorCode::io, [&] { writer.finish(); });
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+}
+
+TEST(AtomicFolder, EverythingIsDurableBeforeTheRenameAndTheRenameAfterwards) {
+  const TemporaryFolder root;
+  AtomicFolder folder(root / "runs" / "step-1");
+  folder.write_text("weights/part.txt", "x");
+  put(folder.path() / "by another rank.txt", "y");
+  recording = true;
+  folder.commit();
+  recording = false;
+  const std::string partial = folder.path().filename();
+  ASSERT_EQ(record.size(), 6u);
+  EXPECT_THAT(std::vector<std::string>(record.begin(), record.begin() + 3),
+              testing::UnorderedElementsAre("sync by another rank.txt", "sync part.txt", "sync weights"));
+  EXPECT_EQ(record[3], "sync " + partial);
+  EXPECT_EQ(record[4], "rename to step-1");
+  EXPECT_EQ(record[5], "sync runs");
+  record.clear();
+}
+
+TEST(AtomicFolder, AFailedSyncLeavesTheOldOne) {
+  const TemporaryFolder root;
+  {
+    AtomicFolder old(root / "last");
+    old.write_text("a", "old");
+    old.commit();
+  }
+  {
+    AtomicFolder folder(root / "last");
+    folder.write_text("a", "new");
+    const Failing on(EIO);
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { folder.commit(); }), HasSubstr("errno 5"));
+  }
+  EXPECT_EQ(bytes_of(root / "last" / "a"), "old");
+}
+
+}  // namespace
+}  // namespace spillway::data
