@@ -93,17 +93,26 @@ TEST(Elementwise, AValueDoesNotDependOnItsPlace) {
 }
 
 TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
-  const RandomKey key{99};
+  const RandomKey key{0x9876543210ABCDEFu};
   const Tensor x = test::random({3, 5, 7}, DType::f32, 1), y = empty(x.shape(), DType::f32);
-  kernels::dropout(x, 0.3, key, 11, y);
-  for (i64 i = 0; i < x.elems(); ++i) {
-    const bool dropped = uniform(key, static_cast<u64>(11 + i / 35), static_cast<u64>(i % 35)) < 0.3;
-    ASSERT_EQ(test::at(y, i), dropped ? 0.0F : static_cast<float>(test::at(x, i)) * static_cast<float>(1 / 0.7)) << i;
+  constexpr i64 kFirst = (i64{1} << 33) + 11;  // sample numbers need more than 32 bits
+  for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    kernels::dropout(x, 0.3, key, kFirst, y);
+    for (i64 i = 0; i < x.elems(); ++i) {
+      const bool dropped = uniform(key, static_cast<u64>(kFirst + i / 35), static_cast<u64>(i % 35)) < 0.3;
+      ASSERT_EQ(test::at(y, i), dropped ? 0.0F : static_cast<float>(test::at(x, i)) * static_cast<float>(1 / 0.7)) << i;
+    }
   }
+  hwy::SetSupportedTargetsForTest(0);
   // Row 2 as the first row of another micro-batch.
   const Tensor alone = empty({1, 5, 7}, DType::f32);
-  kernels::dropout(x.slice(0, 2, 3), 0.3, key, 13, alone);
+  kernels::dropout(x.slice(0, 2, 3), 0.3, key, kFirst + 2, alone);
   EXPECT_TRUE(test::same_bits(alone, y.slice(0, 2, 3)));
+  // Elements beyond 2^32, in the middle of a sample.
+  std::vector<double> far(13, 1);
+  kernels::drop(key, 5, (i64{1} << 32) - 6, 13, 0.5, far.data());
+  for (u64 i = 0; i < far.size(); ++i) EXPECT_EQ(far[i], uniform(key, 5, (u64{1} << 32) - 6 + i) < 0.5 ? 0 : 2) << i;
 }
 
 // Sums of dyadic numbers are exact, so the plain loop and the fixed partition must agree to the bit.
