@@ -43,7 +43,8 @@ Tensor Backward::target(int input) {
 void Backward::pass(int input, Tensor gradient) {
   const i32 id = tape_.nodes_[static_cast<size_t>(node_)].inputs.at(static_cast<size_t>(input));
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
-  require(gradient.shape() == slot.shape && gradient.is_contiguous(), "[backward] a passed gradient must be contiguous and of the input's shape");
+  require(gradient.shape() == slot.shape && gradient.is_contiguous(),
+          "[backward] a passed gradient must be contiguous and of the input's shape");
   if (slot.parameter >= 0 && !slot.gradient.defined()) {  // a sink's memory is written, never aliased
     slot.gradient = tape_.new_gradient(slot);
     kernels::copy(gradient, slot.gradient);

@@ -1,5 +1,5 @@
-// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse. Several tapes may be alive at
-// once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
+// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse. Several tapes may be alive
+// at once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
 //   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor: whatever it needs from forward goes through save(), which
 //      is the door where activations spill, and is freed as soon as the op's backward has run.
 //   2. A parameter's gradient goes to the GradientSink, whole, exactly once for each (parameter, use); other gradients are added in reverse
@@ -108,7 +108,7 @@ class Tape {
     Shape shape;
     DType dtype;
     Tensor gradient;
-    int pending = 0;        // ops still to contribute
+    int pending = 0;  // ops still to contribute
     i64 parameter = -1;
     u8 use = 0;
   };

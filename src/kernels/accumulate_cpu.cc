@@ -32,9 +32,8 @@ void copy(const Tensor& from, const Tensor& to) {
   if (to.device().is_meta()) return;
   const std::byte* source = from.raw();
   std::byte* target = to.raw();
-  Stream::current().for_ranges(to.bytes(), kGrain * 4, [=](i64 begin, i64 end) {
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
-  });
+  Stream::current().for_ranges(to.bytes(), kGrain * 4,
+                               [=](i64 begin, i64 end) { std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin)); });
 }
 
 void accumulate(const Tensor& to, const Tensor& from) { add(to, from, to); }

@@ -1,6 +1,7 @@
-// Fused scaled dot-product attention, f32 and f64, on strided views (each head's D elements contiguous). Legend: B rows, Tq, Tk query and key
-// positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask query t sees keys s <= t + Tk - Tq.
-// Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape alone, each with its own workspace.
+// Fused scaled dot-product attention, f32 and f64, on strided views (each head's D elements contiguous). Legend: B rows, Tq, Tk query and
+// key positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask query t sees keys s <= t + Tk -
+// Tq. Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape alone, each with its own
+// workspace.
 #pragma once
 #include "base/random.h"
 #include "tensor/tensor.h"

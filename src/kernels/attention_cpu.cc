@@ -34,7 +34,8 @@ struct Extents {
 };
 
 Extents extents_of(const Shape& q, const Shape& k) {
-  const bool fits = q.rank() == 4 && k.rank() == 4 && q[0] == k[0] && q[3] == k[3] && k[2] > 0 && q[2] % k[2] == 0 && q[1] > 0 && k[1] >= q[1];
+  const bool fits =
+      q.rank() == 4 && k.rank() == 4 && q[0] == k[0] && q[3] == k[3] && k[2] > 0 && q[2] % k[2] == 0 && q[1] > 0 && k[1] >= q[1];
   if (!fits) {
     throw Error(ErrorCode::bug, "[attention] expected q[B, Tq, H, D] and k[B, Tk, Hkv, D] with Tk >= Tq and Hkv dividing H, got " +
                                     to_string(q) + " and " + to_string(k));
@@ -205,7 +206,8 @@ void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, co
 
 void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Tensor& v, std::initializer_list<Tensor> views) {
   require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout in [0, 1)");
-  require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(), "[attention] expected k and v of one shape and dtype");
+  require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(),
+          "[attention] expected k and v of one shape and dtype");
   for (const Tensor& view : views) {
     require(view.rank() == 4 && (view.size(3) == 1 || view.stride(3) == 1) && view.dtype() == q.dtype(),
             "[attention] expected views of rank 4 whose last axis is contiguous");
@@ -239,7 +241,8 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
                         const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace) {
   const Extents extents = extents_of(q.shape(), k.shape());
   check(mask, q, k, v, {q, k, v, out, dout, dq, dk, dv});
-  require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype()), "[attention] the workspace is too small");
+  require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype()),
+          "[attention] the workspace is too small");
   if (dout.device().is_meta()) return;
   for_dtype("attention_gradient", q.dtype(), [&]<class T>(T) {
     run_items<T>(extents.batch, extents.kv_heads, extents.backward_elems(), workspace,

@@ -1,12 +1,12 @@
-// Cross entropy of rows of logits[N, V] (f32 or f64, contiguous) against int32 targets; a negative target is not counted. A row is kept as two
-// numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large logits need.
+// Cross entropy of rows of logits[N, V] (f32 or f64, contiguous) against int32 targets; a negative target is not counted. A row is kept as
+// two numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large logits need.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in the dtype of the
-/// logits. Throws Error(data) on a target >= V.
+/// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in the dtype of
+/// the logits. Throws Error(data) on a target >= V.
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss);
 
 /// dlogits = (softmax(logits) - onehot(target)) * T(factor), zero where the target is not counted. dlogits may be logits.

@@ -1,5 +1,5 @@
-// Element-wise kernels, f32 and f64; contiguous unless said otherwise; an element's bits do not depend on its place. The fast paths (Highway,
-// per instruction set) lie within 4 ulp of the plain std:: loop.
+// Element-wise kernels, f32 and f64; contiguous unless said otherwise; an element's bits do not depend on its place. The fast paths
+// (Highway, per instruction set) lie within 4 ulp of the plain std:: loop.
 #pragma once
 #include "tensor/tensor.h"
 

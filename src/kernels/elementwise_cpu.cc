@@ -96,7 +96,8 @@ void plain(Unary op, const T* x, T* y, i64 n) {
     case Unary::gelu_erf:
       for (i64 i = 0; i < n; ++i) y[i] = T(0.5) * x[i] * (T(1) + std::erf(x[i] * T(0.70710678118654752440)));
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -130,28 +131,38 @@ void plain_gradient(Unary op, const T* kept, const T* dy, T* dx, i64 n) {
         dx[i] = dy[i] * (T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440))) + x * density);
       }
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
 template <class T>
 HWY_ATTR void unary_range(Unary op, const T* x, T* y, i64 n) {
   switch (op) {
-    case Unary::exp: return map(x, y, n, Exp());
-    case Unary::tanh: return map(x, y, n, Tanh());
-    case Unary::sigmoid: return map(x, y, n, Sigmoid());
-    case Unary::silu: return map(x, y, n, Silu());
-    case Unary::gelu_tanh: return map(x, y, n, GeluTanh());
-    default: return plain(op, x, y, n);
+    case Unary::exp:
+      return map(x, y, n, Exp());
+    case Unary::tanh:
+      return map(x, y, n, Tanh());
+    case Unary::sigmoid:
+      return map(x, y, n, Sigmoid());
+    case Unary::silu:
+      return map(x, y, n, Silu());
+    case Unary::gelu_tanh:
+      return map(x, y, n, GeluTanh());
+    default:
+      return plain(op, x, y, n);
   }
 }
 
 template <class T>
 HWY_ATTR void gradient_range(Unary op, const T* kept, const T* dy, T* dx, i64 n) {
   switch (op) {
-    case Unary::silu: return map(kept, dy, dx, n, SiluGradient());
-    case Unary::gelu_tanh: return map(kept, dy, dx, n, GeluTanhGradient());
-    default: return plain_gradient(op, kept, dy, dx, n);
+    case Unary::silu:
+      return map(kept, dy, dx, n, SiluGradient());
+    case Unary::gelu_tanh:
+      return map(kept, dy, dx, n, GeluTanhGradient());
+    default:
+      return plain_gradient(op, kept, dy, dx, n);
   }
 }
 

@@ -1,9 +1,9 @@
-// The single-threaded heart of every matrix product: packed panels and a register-tiled micro-kernel, one per instruction set, chosen at run
-// time (Goto and van de Geijn, ACM TOMS 34(3), 2008). No allocation, thread-safe. Used by matmul_cpu.cc and attention_cpu.cc.
-// Why not oneDNN: for f32 its 2.6 series has the `gemm:jit` path only, which takes its packing buffers (1-3 MB) from malloc at every call and cuts K
-// by thread count for some shapes; here both are ours.
-// Invariant: an element of C is ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), each chunk one chain of multiply-adds over kDepth ascending k
-// from zero: its bits depend on its row of A, its column of B and K alone, never on M, N, its place, strides or threads.
+// The single-threaded heart of every matrix product: packed panels and a register-tiled micro-kernel, one per instruction set, chosen at
+// run time (Goto and van de Geijn, ACM TOMS 34(3), 2008). No allocation, thread-safe. Used by matmul_cpu.cc and attention_cpu.cc. Why not
+// oneDNN: for f32 its 2.6 series has the `gemm:jit` path only, which takes its packing buffers (1-3 MB) from malloc at every call and cuts
+// K by thread count for some shapes; here both are ours. Invariant: an element of C is ((sum of chunk 0) + sum of chunk 1) + ... (+ bias),
+// each chunk one chain of multiply-adds over kDepth ascending k from zero: its bits depend on its row of A, its column of B and K alone,
+// never on M, N, its place, strides or threads.
 #pragma once
 #include "base/types.h"
 

@@ -87,7 +87,8 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
   require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == out.dtype()),
           "[matmul] the bias must be contiguous with one element a column");
-  require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), out.dtype()), "[matmul] the workspace is too small");
+  require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), out.dtype()),
+          "[matmul] the workspace is too small");
 }
 
 template <class T>

@@ -154,8 +154,10 @@ i64 chunk_rows(i64 rows) { return std::max<i64>(1, ceil_div(rows, kNormChunks));
 i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
-  require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[norm] expected contiguous views of one shape");
-  require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(), "[norm] expected a gain with one element a column");
+  require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
+          "[norm] expected contiguous views of one shape");
+  require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(),
+          "[norm] expected a gain with one element a column");
 }
 
 // to[c] = sum over chunks of partial[chunk][c], in order.
@@ -179,8 +181,8 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
   if (x.device().is_meta() || x.elems() == 0) return;
   for_dtype("norm", x.dtype(), [&]<class T>(T) {
     const i64 columns = x.size(-1);
-    const NormRows<T> all{x.data<T>(), gamma.data<T>(),        data_or_null<T>(beta), y.data<T>(), statistics.data<T>(),
-                          rows_of(x),  columns, static_cast<T>(eps)};
+    const NormRows<T> all{x.data<T>(), gamma.data<T>(), data_or_null<T>(beta), y.data<T>(), statistics.data<T>(),
+                          rows_of(x),  columns,         static_cast<T>(eps)};
     Stream::current().for_ranges(all.rows, chunk_rows(all.rows), [&](i64 begin, i64 end) {
       NormRows<T> some = all;
       some.x += begin * columns;

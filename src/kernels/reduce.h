@@ -1,5 +1,5 @@
-// Sums along axes and broadcasting arithmetic, f32 and f64. Partial sums are fp64 for both; their order is ascending along the summed axis in
-// chunks that depend on the shape alone.
+// Sums along axes and broadcasting arithmetic, f32 and f64. Partial sums are fp64 for both; their order is ascending along the summed axis
+// in chunks that depend on the shape alone.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -150,10 +150,14 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.device().is_meta() || out.elems() == 0) return;
   for_dtype("binary", out.dtype(), [&]<class T>(T) {
     switch (op) {
-      case Binary::add: return binary_rows<T>(a, b, out, [](T x, T y) { return x + y; });
-      case Binary::sub: return binary_rows<T>(a, b, out, [](T x, T y) { return x - y; });
-      case Binary::mul: return binary_rows<T>(a, b, out, [](T x, T y) { return x * y; });
-      case Binary::div: return binary_rows<T>(a, b, out, [](T x, T y) { return x / y; });
+      case Binary::add:
+        return binary_rows<T>(a, b, out, [](T x, T y) { return x + y; });
+      case Binary::sub:
+        return binary_rows<T>(a, b, out, [](T x, T y) { return x - y; });
+      case Binary::mul:
+        return binary_rows<T>(a, b, out, [](T x, T y) { return x * y; });
+      case Binary::div:
+        return binary_rows<T>(a, b, out, [](T x, T y) { return x / y; });
     }
   });
 }

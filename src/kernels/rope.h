@@ -6,6 +6,7 @@ namespace spillway::kernels {
 
 /// y = x turned by +-(position * frequency), times `scaling`; `back` turns the other way (the gradient). y may be x. positions[B, T] int32.
 /// The angle is a product in the dtype of x.
-void rope(const Tensor& x, const Tensor& positions, std::span<const double> inverse_frequencies, double scaling, bool back, const Tensor& y);
+void rope(const Tensor& x, const Tensor& positions, std::span<const double> inverse_frequencies, double scaling, bool back,
+          const Tensor& y);
 
 }  // namespace spillway::kernels

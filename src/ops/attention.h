@@ -1,5 +1,6 @@
-// Scaled dot-product attention with memory linear in T (Dao et al., arXiv:2205.14135): forward keeps q, k, v, the output and one log-sum-exp
-// for each (b, h, t); backward recomputes the probabilities tile by tile. Legend: B rows, T positions, H heads, Hkv key/value heads, D width.
+// Scaled dot-product attention with memory linear in T (Dao et al., arXiv:2205.14135): forward keeps q, k, v, the output and one
+// log-sum-exp for each (b, h, t); backward recomputes the probabilities tile by tile. Legend: B rows, T positions, H heads, Hkv key/value
+// heads, D width.
 #pragma once
 #include "autograd/tape.h"
 #include "base/random.h"
@@ -16,7 +17,8 @@ struct AttentionOptions {
   i64 first_sample = 0;  // number of row 0 over the whole run: the mask does not depend on how rows are cut into micro-batches
 };
 
-/// q[B,T,H,D], k[B,T,Hkv,D], v[B,T,Hkv,D] -> [B,T,H,D]; query head h uses key/value head h / (H / Hkv).
+/// q[B,T,H,D], k[B,T,Hkv,D], v[B,T,Hkv,D] -> [B,T,H,D]; query head h uses key/value head h / (H / Hkv). k and v may have more positions
+/// than q (generation): the causal mask is then aligned at the last one.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options);
 
 /// GPT-2's packed form: qkv[B, T, 3*H*D] holds the q, k and v thirds -> [B, T, H*D]. One gradient tensor is written for all three.

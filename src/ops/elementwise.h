@@ -1,6 +1,6 @@
-// Element-wise ops, f32 and f64, contiguous inputs. Two-argument ops broadcast like numpy; the gradient of a broadcast input is the sum over
-// the axes it was stretched along, in ascending order. One rounding an operation; no element's value depends on its place in the tensor.
-// Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
+// Element-wise ops, f32 and f64, contiguous inputs. Two-argument ops broadcast like numpy; the gradient of a broadcast input is the sum
+// over the axes it was stretched along, in ascending order. One rounding an operation; no element's value depends on its place in the
+// tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
 #pragma once
 #include "autograd/tape.h"
 

@@ -66,15 +66,16 @@ Tensor as_batch(const Tensor& x) { return x.reshape({x.elems() / (x.size(-1) * x
 // out[p] = a[p] b[p], the operands transposed if asked for.
 void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, const Tensor& out) {
   const Tensor left = as_batch(a), right = as_batch(b), result = as_batch(out);
-  for (i64 i = 0; i < result.size(0); ++i) multiply(flipped_if(flip_a, matrix(left, i)), flipped_if(flip_b, matrix(right, i)), {}, matrix(result, i));
+  for (i64 i = 0; i < result.size(0); ++i)
+    multiply(flipped_if(flip_a, matrix(left, i)), flipped_if(flip_b, matrix(right, i)), {}, matrix(result, i));
 }
 
 Shape matmul_shape(const Shape& a, const Shape& b) {
   bool fits = a.rank() >= 2 && b.rank() >= 2 && a[-1] == b[-2] && (b.rank() == 2 || b.rank() == a.rank());
   for (int i = 0; fits && b.rank() > 2 && i < a.rank() - 2; ++i) fits = a[i] == b[i];
   if (!fits || a.elems() == 0) {
-    throw Error(ErrorCode::bug, "[matmul] expected a[..., M, K] and b[..., K, N] with equal batch extents, or b[K, N]; got " + to_string(a) +
-                                    " and " + to_string(b));
+    throw Error(ErrorCode::bug, "[matmul] expected a[..., M, K] and b[..., K, N] with equal batch extents, or b[K, N]; got " +
+                                    to_string(a) + " and " + to_string(b));
   }
   Shape out = a;
   out.set(-1, b[-1]);

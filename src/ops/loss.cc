@@ -27,7 +27,8 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
 // The summed losses times value_factor; the gradient is gradient_factor times that of the sum.
 Variable sum_of_losses(const Variable& logits, const Tensor& targets, double value_factor, double gradient_factor) {
   check("cross_entropy", logits, targets);
-  const Tensor rows = as_rows(logits.value), statistics = empty({rows.size(0), 2}, rows.dtype(), "loss statistics"), total = empty({}, DType::f64, "loss");
+  const Tensor rows = as_rows(logits.value), statistics = empty({rows.size(0), 2}, rows.dtype(), "loss statistics"),
+               total = empty({}, DType::f64, "loss");
   {
     const Tensor losses = empty({rows.size(0)}, rows.dtype(), "token losses");
     kernels::cross_entropy(rows, targets, statistics, losses);

@@ -20,9 +20,8 @@ Variable rope(const Variable& x, const Tensor& positions, std::span<const double
   Recorder r({x});
   const auto kept_positions = r.save(positions);
   const std::vector<double> frequencies(inverse_frequencies.begin(), inverse_frequencies.end());
-  return r.output(y, [=](Backward& b) {
-    kernels::rope(b.gradient(), b.saved(kept_positions), frequencies, attention_scaling, true, b.target(0));
-  });
+  return r.output(
+      y, [=](Backward& b) { kernels::rope(b.gradient(), b.saved(kept_positions), frequencies, attention_scaling, true, b.target(0)); });
 }
 
 }  // namespace spillway::ops

@@ -18,13 +18,20 @@ struct Axes {
 
 Tensor permuted(const Tensor& x, const Axes& axes) {
   switch (axes.rank) {
-    case 1: return x;
-    case 2: return x.permute({axes.at[0], axes.at[1]});
-    case 3: return x.permute({axes.at[0], axes.at[1], axes.at[2]});
-    case 4: return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3]});
-    case 5: return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3], axes.at[4]});
-    case 6: return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3], axes.at[4], axes.at[5]});
-    default: return x;
+    case 1:
+      return x;
+    case 2:
+      return x.permute({axes.at[0], axes.at[1]});
+    case 3:
+      return x.permute({axes.at[0], axes.at[1], axes.at[2]});
+    case 4:
+      return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3]});
+    case 5:
+      return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3], axes.at[4]});
+    case 6:
+      return x.permute({axes.at[0], axes.at[1], axes.at[2], axes.at[3], axes.at[4], axes.at[5]});
+    default:
+      return x;
   }
 }
 
@@ -97,7 +104,8 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
   Recorder r(parts);
   return r.output(y, [=](Backward& b) {
     for (size_t i = 0; i + 1 < begins.size(); ++i) {
-      if (b.needs(static_cast<int>(i))) kernels::copy_view(b.gradient().slice(front, begins[i], begins[i + 1]), b.target(static_cast<int>(i)));
+      if (b.needs(static_cast<int>(i)))
+        kernels::copy_view(b.gradient().slice(front, begins[i], begins[i + 1]), b.target(static_cast<int>(i)));
     }
   });
 }

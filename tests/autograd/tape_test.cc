@@ -78,8 +78,8 @@ TEST(Tape, EagerBackwardSeedsOne) {
 TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   Tape tape;
   const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20}));
-  const Variable joined = sum2(x, y);                   // its gradient reaches x and y as one tensor
-  const Variable out = sum2(joined, times(x, x));       // and x gets 2x besides
+  const Variable joined = sum2(x, y);              // its gradient reaches x and y as one tensor
+  const Variable out = sum2(joined, times(x, x));  // and x gets 2x besides
   const Tensor dy = values({1, 1});
   tape.backward(out, dy);
   EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{3, 5}));

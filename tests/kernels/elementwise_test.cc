@@ -39,7 +39,8 @@ void check(const Reference& reference, DType dtype) {
   const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23, tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
   for (i64 i = 0; i < x.elems(); ++i) {
     const double at = test::at(x, i), want = reference.value(at), cancelled = reference.op == Unary::gelu_erf ? std::abs(at) : 0;
-    ASSERT_NEAR(test::at(y, i), want, 4 * eps * ((1 + at * at) * std::abs(want) + cancelled) + tiny * (1 + std::abs(at))) << reference.name << " of " << at;
+    ASSERT_NEAR(test::at(y, i), want, 4 * eps * ((1 + at * at) * std::abs(want) + cancelled) + tiny * (1 + std::abs(at)))
+        << reference.name << " of " << at;
   }
 }
 
@@ -117,7 +118,8 @@ TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
 
 // Sums of dyadic numbers are exact, so the plain loop and the fixed partition must agree to the bit.
 TEST(Embedding, GradientIsDenseAndAddsRepeats) {
-  const Tensor ids = test::ints({4, 0, 4, 2, 4}, {5}), dout = test::random({5, 3}, DType::f32, 1), table = test::random({200, 3}, DType::f32, 2);
+  const Tensor ids = test::ints({4, 0, 4, 2, 4}, {5}), dout = test::random({5, 3}, DType::f32, 1),
+               table = test::random({200, 3}, DType::f32, 2);
   kernels::embedding_gradient(ids, dout, table);
   const auto from = dout.span<float>(), to = table.span<float>();
   for (size_t c = 0; c < 3; ++c) {
@@ -133,7 +135,8 @@ TEST(Norm, NearThePlainLoopOnEveryInstructionSet) {
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);
     for (const i64 columns : {1, 7, 16, 33, 768}) {
-      const Tensor x = test::random({3, columns}, DType::f32, 1), gamma = test::random({columns}, DType::f32, 2), beta = test::random({columns}, DType::f32, 3);
+      const Tensor x = test::random({3, columns}, DType::f32, 1), gamma = test::random({columns}, DType::f32, 2),
+                   beta = test::random({columns}, DType::f32, 3);
       const Tensor y = empty(x.shape(), DType::f32), statistics = empty({3, 2}, DType::f32);
       kernels::norm(x, gamma, beta, 1e-5, y, statistics);
       for (i64 row = 0; row < 3; ++row) {

@@ -89,7 +89,8 @@ TEST(Matmul, LongInnerExtent) {
 
 // The packed operand is walked in slabs where it is large: 1000 rows by 2100 are more than 4 MiB.
 TEST(Matmul, SlabsOfTheInnerExtent) {
-  const Tensor a = test::random({1000, 2100}, DType::f32, 1), b = test::random({2100, 1001}, DType::f32, 2), out = empty({1000, 1001}, DType::f32);
+  const Tensor a = test::random({1000, 2100}, DType::f32, 1), b = test::random({2100, 1001}, DType::f32, 2),
+               out = empty({1000, 1001}, DType::f32);
   multiply(a, b, {}, out);
   const Tensor rows = a.slice(0, 990, 1000), few = empty({10, 1001}, DType::f32);
   multiply(rows, b, {}, few);
@@ -99,7 +100,8 @@ TEST(Matmul, SlabsOfTheInnerExtent) {
 
 TEST(Matmul, AddsToWhatIsThere) {
   const Tensor a = test::random({20, 300}, DType::f32, 1), b = test::random({300, 70}, DType::f32, 2);
-  const Tensor out = test::random({20, 70}, DType::f32, 3), before = test::random({20, 70}, DType::f32, 3), product = empty({20, 70}, DType::f32);
+  const Tensor out = test::random({20, 70}, DType::f32, 3), before = test::random({20, 70}, DType::f32, 3),
+               product = empty({20, 70}, DType::f32);
   multiply(a, b, {}, out, Store::add);
   multiply(a, b, {}, product);
   for (i64 i = 0; i < out.elems(); ++i) ASSERT_NEAR(test::at(out, i), test::at(before, i) + test::at(product, i), 1e-4);
@@ -120,7 +122,8 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
 
 // The header's invariant: any block of C, computed by itself, is the same bits.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
-  const Tensor a = test::random({90, 777}, DType::f32, 1), b = test::random({777, 150}, DType::f32, 2), whole = empty({90, 150}, DType::f32);
+  const Tensor a = test::random({90, 777}, DType::f32, 1), b = test::random({777, 150}, DType::f32, 2),
+               whole = empty({90, 150}, DType::f32);
   multiply(a, b, {}, whole);
   for (const auto& [row, rows, column, columns] : std::vector<std::array<i64, 4>>{{7, 1, 0, 150}, {0, 90, 49, 3}, {33, 50, 5, 101}}) {
     const Tensor part = empty({rows, columns}, DType::f32);

@@ -17,7 +17,8 @@ void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
   for (int threads = 2; threads <= 3; ++threads) {
     test::with_threads(threads, [&] {
       const std::vector<Tensor> together = work();
-      for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(test::same_bits(alone[i], together[i])) << "result " << i << ", " << threads << " threads";
+      for (size_t i = 0; i < alone.size(); ++i)
+        EXPECT_TRUE(test::same_bits(alone[i], together[i])) << "result " << i << ", " << threads << " threads";
     });
   }
 }
@@ -28,7 +29,8 @@ TEST(SameBits, Attention) {
   for (const bool causal : {true, false}) {
     expect_same_bits([=] {
       const Shape shape{3, 70, 4, 24}, kv_shape{3, 70, 2, 24};
-      const Tensor q = test::random(shape, DType::f32, 1), k = test::random(kv_shape, DType::f32, 2), v = test::random(kv_shape, DType::f32, 3);
+      const Tensor q = test::random(shape, DType::f32, 1), k = test::random(kv_shape, DType::f32, 2),
+                   v = test::random(kv_shape, DType::f32, 3);
       const Tensor out = empty(shape, DType::f32), lse = empty({3, 4, 70}, DType::f32), dout = test::random(shape, DType::f32, 4);
       const Tensor dq = empty(shape, DType::f32), dk = empty(kv_shape, DType::f32), dv = empty(kv_shape, DType::f32);
       const kernels::AttentionMask mask{0.2, causal, 0.1, RandomKey{5}, 7};
@@ -42,18 +44,21 @@ TEST(SameBits, Attention) {
 
 TEST(SameBits, Norms) {
   expect_same_bits([] {
-    const Tensor x = test::random({70, 100}, DType::f32, 1), gamma = test::random({100}, DType::f32, 2), beta = test::random({100}, DType::f32, 3);
+    const Tensor x = test::random({70, 100}, DType::f32, 1), gamma = test::random({100}, DType::f32, 2),
+                 beta = test::random({100}, DType::f32, 3);
     const Tensor dy = test::random({70, 100}, DType::f32, 4), y = empty(x.shape(), DType::f32), statistics = empty({70, 2}, DType::f32);
     const Tensor dx = empty(x.shape(), DType::f32), dgamma = empty({100}, DType::f32), dbeta = empty({100}, DType::f32);
     kernels::norm(x, gamma, beta, 1e-5, y, statistics);
-    kernels::norm_gradient(x, gamma, statistics, dy, true, dx, dgamma, dbeta, bytes(kernels::norm_gradient_workspace_bytes(70, 100, DType::f32)));
+    kernels::norm_gradient(x, gamma, statistics, dy, true, dx, dgamma, dbeta,
+                           bytes(kernels::norm_gradient_workspace_bytes(70, 100, DType::f32)));
     return std::vector<Tensor>{y, statistics, dx, dgamma, dbeta};
   });
 }
 
 TEST(SameBits, CrossEntropy) {
   expect_same_bits([] {
-    const Tensor logits = test::random({50, 1003}, DType::f32, 1, 3), statistics = empty({50, 2}, DType::f32), loss = empty({50}, DType::f32);
+    const Tensor logits = test::random({50, 1003}, DType::f32, 1, 3), statistics = empty({50, 2}, DType::f32),
+                 loss = empty({50}, DType::f32);
     std::vector<i32> targets;
     for (i32 i = 0; i < 50; ++i) targets.push_back(i % 7 == 0 ? -100 : i * 19);
     const Tensor target = test::ints(targets, {50}), total = empty({}, DType::f64);
@@ -66,7 +71,8 @@ TEST(SameBits, CrossEntropy) {
 
 TEST(SameBits, SumsRowsAndTables) {
   expect_same_bits([] {
-    const Tensor x = test::random({300, 257}, DType::f32, 1), columns = empty({257}, DType::f32), rows = empty({300}, DType::f32), all = empty({}, DType::f32);
+    const Tensor x = test::random({300, 257}, DType::f32, 1), columns = empty({257}, DType::f32), rows = empty({300}, DType::f32),
+                 all = empty({}, DType::f32);
     kernels::sum_axis(x, 1, 300, 257, 1, columns);
     kernels::sum_axis(x, 300, 257, 1, 0.5, rows);
     kernels::sum_axis(x, 1, 300 * 257, 1, 1, all);
@@ -90,7 +96,8 @@ TEST(NotANumber, ReachesLossAndAttention) {
     EXPECT_TRUE(std::isnan(test::at(loss, 0))) << at;
   }
   const Shape shape{1, 4, 1, 8};
-  const Tensor q = test::random(shape, DType::f32, 1), k = test::random(shape, DType::f32, 2), out = empty(shape, DType::f32), lse = empty({1, 1, 4}, DType::f32);
+  const Tensor q = test::random(shape, DType::f32, 1), k = test::random(shape, DType::f32, 2), out = empty(shape, DType::f32),
+               lse = empty({1, 1, 4}, DType::f32);
   k.span<float>()[0] = nan;
   kernels::attention(q, k, k, {}, out, lse, bytes(kernels::attention_workspace_bytes(shape, shape, DType::f32)));
   EXPECT_TRUE(std::isnan(test::at(out, 31)));

@@ -73,9 +73,9 @@ struct ThirdParty {
 };
 const std::vector<ThirdParty> kThirdParty = {
     {"liburing", {"offload/io_uring.cc"}},
-    {"dnnl", {"src/kernels/"}},
+    {"dnnl", {"src/kernels/", "bench/matmul.cc"}},
     {"oneapi/dnnl", {"src/kernels/"}},
-    {"omp.h", {"src/kernels/"}},
+    {"omp.h", {"src/kernels/", "bench/matmul.cc"}},
     {"hwy/", {"src/kernels/", "optim/", "tests/kernels/", "tests/optim/"}},
     {"mpi.h", {}},
     {"nccl", {}},

@@ -1,5 +1,5 @@
-// Central differences in fp64 for what the reference data does not hold. With h = 1e-6 the differences are good to h^2 f''' + eps / h, about
-// 1e-9 for these sizes: 1e-6 relative is asked for.
+// Central differences in fp64 for what the reference data does not hold. With h = 1e-6 the differences are good to h^2 f''' + eps / h,
+// about 1e-9 for these sizes: 1e-6 relative is asked for.
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
@@ -134,7 +134,8 @@ TEST(Attention, DropoutFollowsTheSampleNumber) {
   const Tensor last = ops::attention_packed(qkv.slice(0, 2, 3), 2, options).value;
   EXPECT_TRUE(test::same_bits(last, all.slice(0, 2, 3)));
   options.first_sample = 41;
-  EXPECT_FALSE(test::same_bits(ops::attention_packed(qkv.slice(0, 2, 3), 2, options).value, last)) << "planted: another sample, another mask";
+  EXPECT_FALSE(test::same_bits(ops::attention_packed(qkv.slice(0, 2, 3), 2, options).value, last))
+      << "planted: another sample, another mask";
 }
 
 TEST(Loss, FusedHeadEqualsItsParts) {
@@ -150,7 +151,8 @@ TEST(Loss, FusedHeadEqualsItsParts) {
     return ops::cross_entropy_sum(ops::linear(vx, vw, {}, ops::WeightLayout::out_in), targets, 0.125);
   });
   const auto fused = run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125); });
-  const auto chunked = run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125, 2 * 50 * 4); });
+  const auto chunked =
+      run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125, 2 * 50 * 4); });
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(test::same_bits(fused[i], parts[i])) << i;
   EXPECT_TRUE(test::same_bits(chunked[0], parts[0])) << "a row's loss does not depend on its chunk";
   EXPECT_TRUE(test::same_bits(chunked[1], parts[1])) << "nor does its gradient";

@@ -1,5 +1,5 @@
-// A plan learns a block's bytes from a run on the meta device: the same ops over an arena without memory must ask for the same pieces in the same
-// order as the real run, on any number of threads.
+// A plan learns a block's bytes from a run on the meta device: the same ops over an arena without memory must ask for the same pieces in
+// the same order as the real run, on any number of threads.
 #include "device/arena.h"
 #include "device/memory_pool.h"
 #include "ops/attention.h"
@@ -31,7 +31,8 @@ Inputs make_inputs(Device device) {
   StreamScope scope(stream);
   Inputs in;
   in.ids = empty({2, 40}, DType::int32), in.targets = empty({2, 40}, DType::int32), in.positions = empty({2, 40}, DType::int32);
-  in.table = empty({100, 24}, DType::f32), in.gain = empty({24}, DType::f32), in.wide = empty({72, 24}, DType::f32), in.square = empty({24, 24}, DType::f32);
+  in.table = empty({100, 24}, DType::f32), in.gain = empty({24}, DType::f32), in.wide = empty({72, 24}, DType::f32),
+  in.square = empty({24, 24}, DType::f32);
   if (device.is_meta()) return in;
   for (const Tensor& t : {in.ids, in.targets, in.positions}) {
     for (i32 i = 0; i < 80; ++i) t.data<i32>()[i] = i % 40;

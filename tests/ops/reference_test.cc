@@ -96,8 +96,8 @@ TEST(Reference, Binary) {
 
 TEST(Reference, Unary) {
   const std::map<std::string, Variable (*)(const Variable&)> all{
-      {"exp", ops::exp},   {"log", ops::log},   {"sqrt", ops::sqrt}, {"rsqrt", ops::rsqrt},         {"tanh", ops::tanh}, {"sigmoid", ops::sigmoid},
-      {"relu", ops::relu}, {"silu", ops::silu}, {"gelu_tanh", ops::gelu_tanh}, {"gelu_erf", ops::gelu_erf}};
+      {"exp", ops::exp},         {"log", ops::log},   {"sqrt", ops::sqrt}, {"rsqrt", ops::rsqrt},         {"tanh", ops::tanh},
+      {"sigmoid", ops::sigmoid}, {"relu", ops::relu}, {"silu", ops::silu}, {"gelu_tanh", ops::gelu_tanh}, {"gelu_erf", ops::gelu_erf}};
   for (const auto& [name, op] : all) check(name, 3, [op = op](const Case& c) { return op(c["x"]); });
 }
 
@@ -187,7 +187,8 @@ TEST(Reference, Rope) {
     const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // B, H, T, D in the data
     const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
     std::vector<i32> at;
-    for (i64 i = 0; i < rows * positions; ++i) at.push_back(static_cast<i32>(i % positions) + c.attributes.at("position_offset").get<i32>());
+    for (i64 i = 0; i < rows * positions; ++i)
+      at.push_back(static_cast<i32>(i % positions) + c.attributes.at("position_offset").get<i32>());
     std::vector<double> frequencies;
     for (i64 i = 0; i < width / 2; ++i) {
       frequencies.push_back(std::pow(c.attributes.at("theta").get<double>(), -2.0 * static_cast<double>(i) / static_cast<double>(width)));
@@ -217,8 +218,10 @@ TEST(Reference, CrossEntropy) {
       return attributes.at("reduction") == reduction && !attributes.contains("label_smoothing");
     };
   };
-  check("cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
-  check("cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
+  check(
+      "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
+  check(
+      "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ void equals_scalar_at_any_length(Isa isa) {
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF32) { equals_scalar_at_any_length<float>(GetParam()); }
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF64) { equals_scalar_at_any_length<double>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::Values(Isa::avx2, Isa::avx512), test::isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas()), test::isa_name);
 
 }  // namespace
 }  // namespace spillway::optim

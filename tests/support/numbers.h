@@ -11,7 +11,9 @@
 
 namespace spillway::test {
 
-inline double at(const Tensor& t, i64 i) { return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)]; }
+inline double at(const Tensor& t, i64 i) {
+  return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
+}
 
 /// |got - want| <= absolute + relative |want|, element by element; contiguous.
 inline void expect_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {

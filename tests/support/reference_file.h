@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include "tests/support/fixtures.h"
 #include "tensor/tensor.h"
+#include "tests/support/fixtures.h"
 
 namespace spillway::test {
 
