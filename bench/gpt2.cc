@@ -1,5 +1,5 @@
-// Training steps of gpt2-124m at (B, T) = (4, 64) in fp32 with everything on the device: tokens/s. The peer is PyTorch eager with fused AdamW
-// on the same shapes, timed in the same minutes (bench/README.md).
+// Training steps of gpt2-124m at (B, T) = (4, 64) in fp32 with everything on the device: tokens/s. The peer is PyTorch eager with fused
+// AdamW on the same shapes, timed in the same minutes (bench/README.md).
 #include <benchmark/benchmark.h>
 
 #include <thread>
@@ -48,11 +48,18 @@ void gpt2_124m_fp32(benchmark::State& state) {
     benchmark::DoNotOptimize(rank.train_step([&] { return batch(config.vocabulary); }, settings).loss);
     ++settings.update.t;
   }
-  state.counters["tokens_per_s"] = benchmark::Counter(static_cast<double>(state.iterations() * kRows * kPositions), benchmark::Counter::kIsRate);
+  state.counters["tokens_per_s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * kRows * kPositions), benchmark::Counter::kIsRate);
   state.counters["device_GiB"] = static_cast<double>(device.peak_bytes()) / static_cast<double>(kGiB);
 }
 
-BENCHMARK(gpt2_124m_fp32)->Unit(benchmark::kMillisecond)->UseRealTime()->MinWarmUpTime(3)->MinTime(8)->Repetitions(3)->ReportAggregatesOnly();
+BENCHMARK(gpt2_124m_fp32)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->MinWarmUpTime(3)
+    ->MinTime(8)
+    ->Repetitions(3)
+    ->ReportAggregatesOnly();
 
 }  // namespace
 

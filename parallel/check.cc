@@ -41,8 +41,8 @@ class Checker {
 
  private:
   [[noreturn]] void refuse(u32 i, const std::string& why) const {
-    throw Error(ErrorCode::bug, fmt::format("[check] instruction {} ({} {} block {} group {}): {}", i, to_string(list_[i].lane), to_string(list_[i].op),
-                                            list_[i].block, list_[i].group, why));
+    throw Error(ErrorCode::bug, fmt::format("[check] instruction {} ({} {} block {} group {}): {}", i, to_string(list_[i].lane),
+                                            to_string(list_[i].op), list_[i].block, list_[i].group, why));
   }
 
   // clock[l] of an instruction: how many instructions of lane l are done before it starts.
@@ -69,7 +69,8 @@ class Checker {
 
   void touch(u32 i, const Slot& slot, Access access) {
     if (slot.bytes == 0) return;
-    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes_) refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes_));
+    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes_)
+      refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes_));
     for (const Use& earlier : uses_) {
       if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
       if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
@@ -77,7 +78,9 @@ class Checker {
       }
     }
     // Whoever is ordered after this one is ordered after what it covers.
-    if (access != Access::read) std::erase_if(uses_, [&](const Use& u) { return slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes; });
+    if (access != Access::read)
+      std::erase_if(uses_,
+                    [&](const Use& u) { return slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes; });
     uses_.push_back({i, slot, access});
     if (access != Access::read) std::erase_if(holds_, [&](const auto& h) { return h.first.overlaps(slot); });
   }
@@ -92,8 +95,8 @@ class Checker {
     if (!moves && slot.bytes == 0) return;
     const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
     if (slot.bytes == 0 || h == holds_.end() || !(h->second == Content{what, group, use, 0})) {
-      refuse(i, fmt::format("expected the {} of group {} use {} in slot [{}, +{}), but no earlier instruction put them there", to_string(what), group, use,
-                            slot.offset, slot.bytes));
+      refuse(i, fmt::format("expected the {} of group {} use {} in slot [{}, +{}), but no earlier instruction put them there",
+                            to_string(what), group, use, slot.offset, slot.bytes));
     }
     if (!before(h->second.by, i)) refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
     touch(i, slot, Access::read);
@@ -102,9 +105,11 @@ class Checker {
   void contents(u32 i) {
     const Instruction& now = list_[i];
     switch (now.op) {
-      case Op::Fetch: return fetch(i);
+      case Op::Fetch:
+        return fetch(i);
       case Op::Forward:
-      case Op::Backward: return block(i);
+      case Op::Backward:
+        return block(i);
       case Op::Release:
         expect(i, now.in, What::weights, now.group, 0);
         released_[now.group] = i;
@@ -113,13 +118,15 @@ class Checker {
         expect(i, now.in, What::gradient, now.group, now.use);
         expect(i, now.out, What::gradient, now.group, 0);
         return rewrite(i, now.out);
-      case Op::Reduce: return expect(i, now.in, What::gradient, now.group, 0);
+      case Op::Reduce:
+        return expect(i, now.in, What::gradient, now.group, 0);
       case Op::Evict:
         expect(i, now.in, What::gradient, now.group, now.use);
         touch(i, now.in, Access::give_up);
         evicted_[{now.group, now.use}] = i;
         return;
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -146,7 +153,8 @@ class Checker {
   void block(u32 i) {
     const Instruction& now = list_[i];
     const auto& groups = layout_.blocks.at(now.block);
-    if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size())) refuse(i, "names too few slots");
+    if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size()))
+      refuse(i, "names too few slots");
     for (size_t g = 0; g < groups.size(); ++g) {
       expect(i, now.weights[g], What::weights, groups[g].group, 0);
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
@@ -180,7 +188,8 @@ class Checker {
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement) {
-  for (const List* list : {&program.head, &program.commit, &program.skip}) Checker(*list, program.moving_slab_bytes, layout, placement).run();
+  for (const List* list : {&program.head, &program.commit, &program.skip})
+    Checker(*list, program.moving_slab_bytes, layout, placement).run();
 }
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// Runs a list: a thread a lane (the compute lane on the caller's), each taking its instructions in order, each waiting for `after`. It knows
-// no other order. An error in one lane stops the others before their next instruction and is rethrown by run().
+// Runs a list: a thread a lane (the compute lane on the caller's), each taking its instructions in order, each waiting for `after`. It
+// knows no other order. An error in one lane stops the others before their next instruction and is rethrown by run().
 #pragma once
 #include <functional>
 #include <vector>

@@ -127,7 +127,8 @@ class Generator {
 
   void compute(i64 position) {
     const Compute& c = order_[static_cast<size_t>(position)];
-    Instruction i{.op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
+    Instruction i{
+        .op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
     // Recomputing the last block would repeat what was done a moment ago.
     i.recompute = training_ && scheduling_.recompute && c.block + 1u < blocks();
     if (position == 0 && training_) i.after.push_back(0);
@@ -182,7 +183,8 @@ class Generator {
 
   void evict(GradientKey key, u32 after) {
     const Slot slot = gradients_.at(key);
-    Instruction evict{.op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
+    Instruction evict{
+        .op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
     evicted_[key] = add(std::move(evict));
     slab_.give_up(slot, evicted_[key]);
     gradients_.erase(key);
@@ -226,9 +228,9 @@ class Generator {
   std::map<u16, std::vector<Stay>> stays_;
   SlabPlan slab_;
   Program program_;
-  std::map<u16, Slot> weights_;               // where the group's weights lie now
-  std::map<u16, u32> fetched_, released_;     // the group's last Fetch and Release
-  std::map<GradientKey, Slot> gradients_;     // where the accumulator lies now
+  std::map<u16, Slot> weights_;            // where the group's weights lie now
+  std::map<u16, u32> fetched_, released_;  // the group's last Fetch and Release
+  std::map<GradientKey, Slot> gradients_;  // where the accumulator lies now
   std::map<GradientKey, u32> gradient_fetched_, evicted_;
 };
 

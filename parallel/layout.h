@@ -35,8 +35,8 @@ struct Group {
   u16 id = 0, owner_block = 0;
   std::vector<Segment> segments;  // ascending
   std::vector<u16> buckets;
-  i64 elems = 0;                 // whole tiles
-  std::vector<u16> uses;         // the blocks that use it, in order; use u is uses[u]
+  i64 elems = 0;          // whole tiles
+  std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
   bool tied() const { return uses.size() > 1; }
 };
 
@@ -49,7 +49,7 @@ struct GroupUse {
 struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
-  std::vector<std::vector<GroupUse>> blocks;                // by block
+  std::vector<std::vector<GroupUse>> blocks;              // by block
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
 
   const Segment& segment(u32 parameter) const;

@@ -35,7 +35,8 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64 tiles, i64 tile_bytes) {
   if (tier != Tier::nvme) {
-    return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, 1, traffic_);
+    return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, 1,
+                                     traffic_);
   }
   // Gradients are rewritten before they are read again, in whichever generation: one slot.
   const int slots = !plan_.training || std::string_view(what) == "gradients" ? 1 : plan_.slots(tier);

@@ -32,7 +32,8 @@ i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
   std::vector<MicroBatch> batches;
   {
     const StreamScope scope(input_stream);
-    for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k) batches.push_back(meta_batch(rows, r.sequence_length));
+    for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k)
+      batches.push_back(meta_batch(rows, r.sequence_length));
   }
   const StreamScope scope(stream);
   BlockRunner runner(*r.model);

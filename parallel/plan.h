@@ -1,5 +1,5 @@
-// Everything decided before step 1 for one rank: layout, placement, Programs, and the exact bytes of every tier by use. Bytes of activations
-// come from a run of the Programs on the meta device. Values; a function of the request alone.
+// Everything decided before step 1 for one rank: layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
+// activations come from a run of the Programs on the meta device. Values; a function of the request alone.
 #pragma once
 #include <string>
 

@@ -1,6 +1,6 @@
-// What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is a head
-// and one of the tails commit and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers nothing. Every
-// memory operand is a planned Slot. Values; thread-safe to read.
+// What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is a
+// head and one of the tails commit and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers nothing.
+// Every memory operand is a planned Slot. Values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
@@ -22,9 +22,9 @@ enum class Op : u8 {
   Reduce,    // sums of squares of a finished gradient, tile by tile
   Evict,     // a gradient from its slot to its tier
   AgreeNorm,
-  Step,      // optimizer update of a bucket, streamed in tiles
-  Commit,    // every write of the next generation has landed
-  Publish,   // readers see the next generation
+  Step,     // optimizer update of a bucket, streamed in tiles
+  Commit,   // every write of the next generation has landed
+  Publish,  // readers see the next generation
 };
 
 enum class Lane : u8 { compute, load, store, optimizer, data };
@@ -51,12 +51,12 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
-  bool first = false;             // Backward: this micro-batch stores the gradient, later ones add
-  bool recompute = false;         // Forward keeps only its input; Backward runs it again
+  bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
+  bool recompute = false;  // Forward keeps only its input; Backward runs it again
   Slot in, out;
-  std::vector<Slot> weights;      // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
-  std::vector<Slot> gradients;    // Backward: likewise
-  std::vector<u32> after;         // instructions of the same list
+  std::vector<Slot> weights;    // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
+  std::vector<Slot> gradients;  // Backward: likewise
+  std::vector<u32> after;       // instructions of the same list
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // what it moves, by tier
 };
 

@@ -95,23 +95,32 @@ void Rank::perform(const Instruction& i) {
       runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
       return;
     }
-    case Op::Fetch: return fetch(i);
+    case Op::Fetch:
+      return fetch(i);
     case Op::Forward: {
       const StreamScope scope(stream_);
       return runner_.forward(i);
     }
-    case Op::Backward: return backward(i);
-    case Op::Release: return drop_group(i.group);
-    case Op::AddTied: return add_tied(i);
-    case Op::Reduce: return reduce(i);
-    case Op::Evict: return evict(i);
-    case Op::AgreeNorm: return;
+    case Op::Backward:
+      return backward(i);
+    case Op::Release:
+      return drop_group(i.group);
+    case Op::AddTied:
+      return add_tied(i);
+    case Op::Reduce:
+      return reduce(i);
+    case Op::Evict:
+      return evict(i);
+    case Op::AgreeNorm:
+      return;
     case Op::Step: {
       const StreamScope scope(stream_);
       return stepper_.step(plan_.layout.buckets[i.bucket], settings_.update);
     }
-    case Op::Commit: return stepper_.drain();
-    case Op::Publish: return state_.publish();
+    case Op::Commit:
+      return stepper_.drain();
+    case Op::Publish:
+      return state_.publish();
   }
 }
 
@@ -155,7 +164,9 @@ void Rank::reduce(const Instruction& i) {
   std::vector<double>& sums = square_sums_[i.group];
   const bool fp64 = plan_.scheduling.dtype == DType::f64;
   stream_.run(static_cast<i64>(sums.size()), [&](i64 tile, int) {
-    const auto sum = [&](auto* elements) { return optim::tile_square_sum(std::span(elements + tile * kTileElems, static_cast<size_t>(kTileElems))); };
+    const auto sum = [&](auto* elements) {
+      return optim::tile_square_sum(std::span(elements + tile * kTileElems, static_cast<size_t>(kTileElems)));
+    };
     sums[static_cast<size_t>(tile)] = fp64 ? sum(reinterpret_cast<const double*>(base)) : sum(reinterpret_cast<const float*>(base));
   });
 }

@@ -20,7 +20,9 @@ class SlabPlan {
     for (const auto& [old, by] : given_up_) {
       if (old.overlaps(slot)) after.push_back(by);
     }
-    std::erase_if(given_up_, [&](const auto& g) { return slot.offset <= g.first.offset && g.first.offset + g.first.bytes <= slot.offset + slot.bytes; });
+    std::erase_if(given_up_, [&](const auto& g) {
+      return slot.offset <= g.first.offset && g.first.offset + g.first.bytes <= slot.offset + slot.bytes;
+    });
     return slot;
   }
   /// The slot is free once `instruction` is done.

@@ -16,13 +16,13 @@ if [ ! -s build/data/kjv.txt ]; then
 fi
 
 # The arithmetic: 3,257,856 parameters x 16 bytes (fp32 weight, gradient and two moments) = 49.7 MiB of training state; the device gets
-# 40 MiB, activations included. A step is 2 x 8 windows of 128 bytes; 400 steps see each byte of the training text about 0.2 times.
+# 16 MiB, activations included. A step is 8 x 2 windows of 128 bytes; 400 steps see each byte of the training text about 0.2 times.
 run=runs/quickstart
 options=(
   --model examples/models/gpt2-bible --from-scratch --tokenizer bytes
   --data build/data/kjv.txt --validation-fraction 0.05
-  --sequence-length 128 --micro-batch-size 8 --gradient-accumulation-steps 2 --steps 400 --learning-rate 2e-3
-  --device cpu --device-memory 40MiB --host-memory 256MiB
+  --sequence-length 128 --micro-batch-size 2 --gradient-accumulation-steps 8 --steps 400 --learning-rate 2e-3 --warmup-steps 20
+  --device cpu --device-memory 16MiB --host-memory 256MiB
   --place-optimizer nvme --nvme build/scratch
   --out "$run"
 )

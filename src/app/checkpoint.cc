@@ -86,18 +86,26 @@ nlohmann::json read_manifest(const fs::path& checkpoint) {
   std::ifstream file(checkpoint / "manifest.json");
   const nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
   if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer()) {
-    throw Error(ErrorCode::data, fmt::format("[checkpoint] expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
+    throw Error(ErrorCode::data,
+                fmt::format("[checkpoint] expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
   }
   if (manifest["format"].get<i64>() > kCheckpointFormat) {
-    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, this program reads up to {}: use a newer spillway", checkpoint.string(),
-                                             manifest["format"].get<i64>(), kCheckpointFormat));
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, this program reads up to {}: use a newer spillway",
+                                             checkpoint.string(), manifest["format"].get<i64>(), kCheckpointFormat));
   }
   return manifest;
 }
 
+// Empty when it is not there.
+std::string text_of(const nlohmann::json& manifest, const char* key) {
+  const auto found = manifest.find(key);
+  return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path& checkpoint) {
   if (!manifest.contains(key) || !manifest[key].is_number_integer() || manifest[key].get<i64>() < 0) {
-    throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected `{}` to be a whole number from 0", (checkpoint / "manifest.json").string(), key));
+    throw Error(ErrorCode::data,
+                fmt::format("[checkpoint] {}: expected `{}` to be a whole number from 0", (checkpoint / "manifest.json").string(), key));
   }
   return manifest[key].get<i64>();
 }
@@ -111,9 +119,10 @@ fs::path save_checkpoint(const fs::path& run, const Progress& progress, const mo
   write_weights(folder.path() / "model.safetensors", model, rank);
   write_state(folder.path() / "optimizer.safetensors", model, rank);
   folder.write_text("config.json", models::to_json(config, rank.plan().scheduling.dtype));
-  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},     {"updates", progress.updates},
-                                   {"cursor", progress.cursor},   {"tokens", progress.tokens}, {"dtype", to_string(rank.plan().scheduling.dtype)},
-                                   {"loss_scale", 1.0}};
+  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},
+                                   {"updates", progress.updates}, {"cursor", progress.cursor},
+                                   {"tokens", progress.tokens},   {"dtype", to_string(rank.plan().scheduling.dtype)},
+                                   {"loss_scale", 1.0},           {"made_with", progress.made_with}};
   folder.write_text("manifest.json", manifest.dump(2) + "\n");
   folder.commit();
   return final_path;
@@ -153,15 +162,15 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
 Progress read_progress(const fs::path& checkpoint) {
   const nlohmann::json manifest = read_manifest(checkpoint);
   const auto number = [&](const char* key) { return whole_number(manifest, key, checkpoint); };
-  return {number("step"), number("updates"), number("cursor"), number("tokens")};
+  return {number("step"), number("updates"), number("cursor"), number("tokens"), text_of(manifest, "made_with")};
 }
 
 void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
   const nlohmann::json manifest = read_manifest(checkpoint);
   const DType dtype = rank.plan().scheduling.dtype;
-  if (manifest.value("dtype", "") != to_string(dtype)) {
-    throw Error(ErrorCode::usage, fmt::format("[checkpoint] {} was saved in {}, this run trains in {}: give the run's --precision", checkpoint.string(),
-                                              manifest.value("dtype", "?"), to_string(dtype)));
+  if (text_of(manifest, "dtype") != to_string(dtype)) {
+    throw Error(ErrorCode::usage, fmt::format("[checkpoint] {} was saved in {}, this run trains in {}: give the run's --precision",
+                                              checkpoint.string(), text_of(manifest, "dtype"), to_string(dtype)));
   }
   const models::FolderWeights weights(model, checkpoint);
   rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
@@ -171,8 +180,8 @@ void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, pa
     for (const char* moment : kMoments) {
       const data::TensorInfo* info = state.find(p->name + moment);
       if (!info || !(info->shape == p->shape) || info->dtype != dtype) {
-        throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different", state.path().string(),
-                                                 p->name + moment, to_string(p->shape), to_string(dtype)));
+        throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
+                                                 state.path().string(), p->name + moment, to_string(p->shape), to_string(dtype)));
       }
       moments.push_back(info);
     }

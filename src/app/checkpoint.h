@@ -1,6 +1,6 @@
-// Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool loads
-// them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq"). Written beside, fsynced, renamed: a folder
-// of that name is always whole. Streamed through the model's state a few tiles at a time. One thread.
+// Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
+// loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq"). Written beside, fsynced, renamed:
+// a folder of that name is always whole. Streamed through the model's state a few tiles at a time. One thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,10 +14,11 @@ namespace spillway::app {
 
 /// Where a run stands, beside its weights and optimizer state.
 struct Progress {
-  i64 step = 0;     // optimizer steps taken, skipped ones counted
-  i64 updates = 0;  // applied: Adam's t
-  i64 cursor = 0;   // windows of data consumed
-  i64 tokens = 0;   // trained on so far
+  i64 step = 0;           // optimizer steps taken, skipped ones counted
+  i64 updates = 0;        // applied: Adam's t
+  i64 cursor = 0;         // windows of data consumed
+  i64 tokens = 0;         // trained on so far
+  std::string made_with;  // what the bits depend on beside the configuration: the instruction set
 };
 
 constexpr int kCheckpointFormat = 1;

@@ -18,9 +18,11 @@ int run_export(const ExportConfig& config, Console& console) {
     throw Error(ErrorCode::usage, fmt::format("[export] {} exists already: give a new folder, nothing is overwritten", config.out));
   }
   data::AtomicFolder folder(config.out);
-  const models::ExportResult written = models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes);
+  const models::ExportResult written =
+      models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes);
   folder.commit();
-  console.result(fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
+  console.result(
+      fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
   return 0;
 }
 

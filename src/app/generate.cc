@@ -14,18 +14,22 @@ namespace spillway::app {
 int run_generate(const GenerateConfig& config, Console& console) {
   ModelSource source = find_trained_model(config.model, config.checkpoint);
   if (!source.has_weights) {
-    throw Error(ErrorCode::usage, fmt::format("[generate] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors", config.model));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("[generate] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors", config.model));
   }
   const data::ByteTokenizer tokenizer;
   const std::vector<i32> prompt = tokenizer.encode(config.prompt);
   for (i32 id : prompt) {
     if (id < source.config.vocabulary) continue;
-    throw Error(ErrorCode::usage, fmt::format("[generate] the prompt's byte {} is beyond the model's vocabulary of {}", id, source.config.vocabulary));
+    throw Error(ErrorCode::usage,
+                fmt::format("[generate] the prompt's byte {} is beyond the model's vocabulary of {}", id, source.config.vocabulary));
   }
   const i64 T = std::min<i64>(source.config.positions, static_cast<i64>(prompt.size()) + config.max_tokens);
   Session session(config, std::move(source), fmt::format("generate-{}", ::getpid()));
-  session.plan({config.place_parameters, PlacementWish::whole(Tier::device), PlacementWish::whole(Tier::device), Recompute::none, config.prefetch}, false, 1, 1,
-               std::max<i64>(1, T));
+  session.plan(
+      {config.place_parameters, PlacementWish::whole(Tier::device), PlacementWish::whole(Tier::device), Recompute::none, config.prefetch},
+      false, 1, 1, std::max<i64>(1, T));
   session.open(console);
   const models::FolderWeights weights(session.model(), *session.source().folder);
   session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });

@@ -52,7 +52,8 @@ i32 sample_token(const std::vector<double>& logits, const Sampling& s, i64 posit
   return list.back().second;
 }
 
-void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling, const std::function<bool(i32)>& emit) {
+void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling,
+                     const std::function<bool(i32)>& emit) {
   if (tokens.empty()) throw Error(ErrorCode::usage, "[generate] expected a prompt of at least one token: give --prompt TEXT");
   const i64 T = rank.plan().sequence_length;
   const StreamScope scope(rank.input_stream());

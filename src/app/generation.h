@@ -21,6 +21,7 @@ i32 sample_token(const std::vector<double>& logits, const Sampling& sampling, i6
 
 /// Continues `tokens` by up to `max_tokens`; windows are the plan's sequence length (older tokens fall out). `emit` sees each new token and
 /// returns false to stop. Throws Error(usage) on an empty prompt.
-void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling, const std::function<bool(i32)>& emit);
+void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling,
+                     const std::function<bool(i32)>& emit);
 
 }  // namespace spillway::app

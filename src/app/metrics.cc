@@ -18,20 +18,29 @@ Json by_tier(const std::array<i64, offload::kTiers>& bytes) { return {{"device",
 
 const char* phase_of(parallel::Op op) {
   switch (op) {
-    case parallel::Op::Forward: return "forward";
-    case parallel::Op::Backward: return "backward";
+    case parallel::Op::Forward:
+      return "forward";
+    case parallel::Op::Backward:
+      return "backward";
     case parallel::Op::AddTied:
-    case parallel::Op::Reduce: return "reduce";
-    case parallel::Op::Fetch: return "fetch";
-    case parallel::Op::Evict: return "evict";
-    case parallel::Op::Load: return "data";
+    case parallel::Op::Reduce:
+      return "reduce";
+    case parallel::Op::Fetch:
+      return "fetch";
+    case parallel::Op::Evict:
+      return "evict";
+    case parallel::Op::Load:
+      return "data";
     case parallel::Op::Step:
-    case parallel::Op::Commit: return "optimizer";
-    default: return nullptr;
+    case parallel::Op::Commit:
+      return "optimizer";
+    default:
+      return nullptr;
   }
 }
 
-void add(std::map<std::string, double>& phases, const parallel::List& list, const std::vector<parallel::Timing>& timings, const char* whole) {
+void add(std::map<std::string, double>& phases, const parallel::List& list, const std::vector<parallel::Timing>& timings,
+         const char* whole) {
   double end = 0;
   for (size_t i = 0; i < timings.size(); ++i) {
     end = std::max(end, timings[i].end_us);

@@ -22,7 +22,8 @@ struct MetricsRow {
 
 std::string to_json(const MetricsRow& row);
 
-/// Busy milliseconds of the last step by what they were spent on: forward, backward, reduce, fetch, evict, optimizer; and head and tail as a whole.
+/// Busy milliseconds of the last step by what they were spent on: forward, backward, reduce, fetch, evict, optimizer; and head and tail as
+/// a whole.
 std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank);
 
 /// The result of `train --json`.

@@ -55,8 +55,10 @@ ModelSource find_model(const std::string& model) {
   if (fs::is_directory(model)) return from_folder(model, last_component(model));
   if (const auto snapshot = cached_snapshot(model)) return from_folder(*snapshot, last_component(model));
   if (model.find('/') == std::string::npos) models::preset(model);  // throws: names the known ones and the nearest
-  throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`: no such folder; download it first",
-                                            hugging_face_cache().string(), model));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`: no such folder; download it first",
+                  hugging_face_cache().string(), model));
 }
 
 ModelSource find_trained_model(const std::string& model, const std::string& which) {

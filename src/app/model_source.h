@@ -1,5 +1,5 @@
-// What `--model` names: a preset, a Hugging Face folder, org/name in the local Hugging Face cache, or (for generate and export) a run folder or
-// one of its checkpoints. Nothing is downloaded.
+// What `--model` names: a preset, a Hugging Face folder, org/name in the local Hugging Face cache, or (for generate and export) a run
+// folder or one of its checkpoints. Nothing is downloaded.
 #pragma once
 #include <filesystem>
 #include <optional>

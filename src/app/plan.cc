@@ -49,8 +49,8 @@ int run_plan(const PlanConfig& given, Console& console) {
   }
   const parallel::TierBytes moved = plan.moved_per_step();
   std::string text = "it fits:\n" + memory_table(plan, session.budgets());
-  text += fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]), format_bytes(moved.written[1]),
-                      format_bytes(moved.read[2]), format_bytes(moved.written[2]));
+  text += fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]),
+                      format_bytes(moved.written[1]), format_bytes(moved.read[2]), format_bytes(moved.written[2]));
   for (const std::string& line : session.choices()) text += "\n  " + line;
   if (config.program) text += "\n" + program_text(plan.train);
   console.result(text);

@@ -90,14 +90,16 @@ i64 total_excess(const Plan& plan, const TierBudgets& b) {
   const parallel::Tier all[] = {Tier::device, Tier::host, Tier::nvme};
   std::string text = "[plan] it does not fit:";
   for (Tier t : all) {
-    if (over[static_cast<size_t>(t)] > 0) text += fmt::format(" {} by {}", offload::to_string(t), format_bytes(over[static_cast<size_t>(t)]));
+    if (over[static_cast<size_t>(t)] > 0)
+      text += fmt::format(" {} by {}", offload::to_string(t), format_bytes(over[static_cast<size_t>(t)]));
   }
   text += ". The closest plan needs:\n" + memory_table(plan, b) + "What would help:";
   if (over[0] > 0) text += fmt::format(" --device-memory {} or more;", format_bytes(plan.total[0]));
   if (over[0] > 0 && b.bytes[2] == 0) text += " --nvme PATH;";
   if (over[0] > 0 && wishes.recompute == Recompute::none) text += " --recompute block;";
   if (over[0] > 0) text += " a smaller --micro-batch-size or --sequence-length;";
-  if (over[1] > 0) text += fmt::format(" --host-memory {} or more{};", format_bytes(plan.total[1]), b.bytes[2] > 0 ? "" : ", or --nvme PATH");
+  if (over[1] > 0)
+    text += fmt::format(" --host-memory {} or more{};", format_bytes(plan.total[1]), b.bytes[2] > 0 ? "" : ", or --nvme PATH");
   if (over[2] > 0) text += fmt::format(" {} of free space on the --nvme path;", format_bytes(plan.total[2]));
   text.back() = '.';
   throw Error(ErrorCode::refused, text);
@@ -109,7 +111,9 @@ std::string tiers_text(const std::vector<Tier>& tiers) {
   std::string text;
   for (size_t t = 0; t < count.size(); ++t) {
     if (count[t] == tiers.size()) return std::string(offload::to_string(static_cast<Tier>(t)));
-    if (count[t]) text += fmt::format("{}{} of {} groups on {}", text.empty() ? "" : ", ", count[t], tiers.size(), offload::to_string(static_cast<Tier>(t)));
+    if (count[t])
+      text += fmt::format("{}{} of {} groups on {}", text.empty() ? "" : ", ", count[t], tiers.size(),
+                          offload::to_string(static_cast<Tier>(t)));
   }
   return text;
 }

@@ -11,17 +11,17 @@
 namespace spillway::app {
 namespace {
 
-bool is_text(const std::string& path) {
-  return std::filesystem::is_directory(path) || std::filesystem::path(path).extension() == ".txt";
-}
+bool is_text(const std::string& path) { return std::filesystem::is_directory(path) || std::filesystem::path(path).extension() == ".txt"; }
 
 void check_tokenizer(const TrainConfig& config, const ModelSource& source) {
   if (config.tokenizer || !source.has_weights || config.from_scratch) return;
   for (const std::string& path : config.data) {
     if (!is_text(path)) continue;
-    throw Error(ErrorCode::usage, fmt::format("[tokenizer] {} has weights, and `{}` is text: its tokenizer.json is not read by this version; give token files "
-                                              "(.bin), or --tokenizer bytes if the model was trained on bytes",
-                                              config.model, path));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("[tokenizer] {} has weights, and `{}` is text: its tokenizer.json is not read by this version; give token files "
+                    "(.bin), or --tokenizer bytes if the model was trained on bytes",
+                    config.model, path));
   }
 }
 
@@ -41,8 +41,8 @@ void resolve_model(TrainConfig& config, ModelSource& source) {
   if (!config.learning_rate) config.learning_rate = loaded ? 2e-5 : 3e-4;
   if (!config.sequence_length) config.sequence_length = source.config.positions;
   if (*config.sequence_length > source.config.positions) {
-    throw Error(ErrorCode::usage, fmt::format("[train] expected --sequence-length of at most {} (the model's positions), got {}", source.config.positions,
-                                              *config.sequence_length));
+    throw Error(ErrorCode::usage, fmt::format("[train] expected --sequence-length of at most {} (the model's positions), got {}",
+                                              source.config.positions, *config.sequence_length));
   }
 }
 

@@ -52,7 +52,8 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   if (lock_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock_);
-    throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
+    throw Error(ErrorCode::usage,
+                fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
   }
   const std::string text = owner();
   if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, text.data(), text.size(), 0) < 0) {
@@ -83,7 +84,8 @@ void RunFolder::metrics_line(const std::string& json) {
   metrics_ << json << "\n";
   metrics_.flush();
   if (!metrics_) {
-    throw Error(ErrorCode::io, fmt::format("[run folder] cannot append to {}: {} (errno {})", (path_ / "metrics.jsonl").string(), std::strerror(errno), errno));
+    throw Error(ErrorCode::io, fmt::format("[run folder] cannot append to {}: {} (errno {})", (path_ / "metrics.jsonl").string(),
+                                           std::strerror(errno), errno));
   }
 }
 

@@ -24,7 +24,10 @@ i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const
 }  // namespace
 
 Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id)
-    : config_(config), source_(std::move(source)), dtype_(config.precision == Precision::fp64 ? DType::f64 : DType::f32), run_id_(std::move(run_id)) {
+    : config_(config),
+      source_(std::move(source)),
+      dtype_(config.precision == Precision::fp64 ? DType::f64 : DType::f32),
+      run_id_(std::move(run_id)) {
   model_ = models::build(source_.config, dtype_);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}).cores;
   find_budgets(config);
@@ -48,7 +51,8 @@ void Session::find_budgets(const ResourceConfig& config) {
 void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
   const bool nvme = wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer);
   if (nvme && !scratch_path_) {
-    throw Error(ErrorCode::usage, "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
+    throw Error(ErrorCode::usage,
+                "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
   parallel::PlanRequest request;
   request.model = &model_;

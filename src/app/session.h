@@ -1,5 +1,5 @@
-// What train, plan and generate share: the model named by the flags, the budgets of this node, the plan that fits, and then the resources and
-// the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
+// What train, plan and generate share: the model named by the flags, the budgets of this node, the plan that fits, and then the resources
+// and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,8 +9,8 @@
 #include "app/model_source.h"
 #include "app/planner.h"
 #include "offload/io_engine.h"
-#include "offload/scratch.h"
 #include "offload/run_folder.h"
+#include "offload/scratch.h"
 #include "parallel/rank.h"
 
 namespace spillway::app {

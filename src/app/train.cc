@@ -28,13 +28,17 @@ std::optional<fs::path> find_start(const TrainConfig& config) {
   const std::vector<fs::path> all = checkpoints(config.out);
   switch (config.resume.kind) {
     case Resume::Kind::never:
-      if (holds_run) throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
+      if (holds_run)
+        throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
       return {};
     case Resume::Kind::must:
-      if (all.empty()) throw Error(ErrorCode::data, fmt::format("[resume] {} holds no complete checkpoint, and --resume is must", config.out));
+      if (all.empty())
+        throw Error(ErrorCode::data, fmt::format("[resume] {} holds no complete checkpoint, and --resume is must", config.out));
       return all.back();
-    case Resume::Kind::path: return fs::path(config.resume.path);
-    case Resume::Kind::automatic: break;
+    case Resume::Kind::path:
+      return fs::path(config.resume.path);
+    case Resume::Kind::automatic:
+      break;
   }
   return all.empty() ? std::nullopt : std::optional(all.back());
 }
@@ -44,9 +48,11 @@ void check_same_numbers(const TrainConfig& config, const fs::path& checkpoint) {
   if (!fs::exists(file)) return;
   const std::vector<std::string> changes = number_changes(text_of(file), config);
   if (changes.empty()) return;
-  throw Error(ErrorCode::usage, fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
-                                            "or another --out",
-                                            file.parent_path().string(), fmt::join(changes, "; ")));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
+                  "or another --out",
+                  file.parent_path().string(), fmt::join(changes, "; ")));
 }
 
 void check_disk(const TrainConfig& config, const Session& session) {
@@ -57,9 +63,11 @@ void check_disk(const TrainConfig& config, const Session& session) {
   const i64 free_bytes = static_cast<i64>(fs::space(at).available);
   const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
   if (free_bytes >= wanted) return;
-  throw Error(ErrorCode::refused, fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free: free some, give another --out, or a "
-                                              "smaller --keep",
-                                              more, format_bytes(each), at.string(), format_bytes(free_bytes)));
+  throw Error(
+      ErrorCode::refused,
+      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free: free some, give another --out, or a "
+                  "smaller --keep",
+                  more, format_bytes(each), at.string(), format_bytes(free_bytes)));
 }
 
 void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {
@@ -77,10 +85,23 @@ std::string run_id(const std::string& out) {
   return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(out).string()).value));
 }
 
+// Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had.
+void note_machine(Progress& progress, Console& console) {
+  const std::string here = fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+  if (!progress.made_with.empty() && progress.made_with != here) {
+    console.warn(fmt::format(
+        "the checkpoint was made on another instruction set ({}; here {}): the last bits of the numbers may differ from here on",
+        progress.made_with, here));
+  }
+  progress.made_with = here;
+}
+
 // A folder without weights has nothing to load: new weights must be asked for.
 void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch) return;
-  throw Error(ErrorCode::usage, fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
 }
 
 }  // namespace
@@ -104,6 +125,7 @@ int run_train(const TrainConfig& given, Console& console) {
     progress = read_progress(*start);
     check_same_numbers(config, *start);
   }
+  note_machine(progress, console);
   if (start && progress.step >= *config.steps) {
     console.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config.out, progress.step, *config.steps));
     return 0;
@@ -116,8 +138,8 @@ int run_train(const TrainConfig& given, Console& console) {
   check_disk(config, session);
   i64 parameters = 0;
   for (const auto& p : session.model().parameters) parameters += p->elems();
-  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters, session.model().blocks.size(),
-                          to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
+  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters,
+                          session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
 
   RunFolder folder(config.out);

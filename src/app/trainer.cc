@@ -1,6 +1,7 @@
 #include "app/trainer.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +36,12 @@ parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBy
     later.written[t] -= earlier.written[t];
   }
   return later;
+}
+
+i64 peak_process_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * kKiB;
 }
 
 // Seconds from now to the end Slurm has set, if it has.
@@ -108,9 +115,11 @@ Trainer::StepReport Trainer::step() {
   progress_.updates += !report.result.skipped;
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
-    throw Error(ErrorCode::numbers, fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
-                                                "try a lower --learning-rate or a longer --warmup-steps",
-                                                kMostNonfinite, progress_.step));
+    throw Error(
+        ErrorCode::numbers,
+        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
+                    "try a lower --learning-rate or a longer --warmup-steps",
+                    kMostNonfinite, progress_.step));
   }
   if (validates_now()) last_validation_ = report.validation_loss = validate();
   return report;
@@ -122,7 +131,8 @@ bool Trainer::validates_now() const {
 }
 
 double Trainer::validate() {
-  const i64 batches = std::min(data_.held_out->validation_micro_batches(), config_.validation_steps.value_or(std::numeric_limits<i64>::max()));
+  const i64 batches =
+      std::min(data_.held_out->validation_micro_batches(), config_.validation_steps.value_or(std::numeric_limits<i64>::max()));
   double sum = 0;
   i64 counted = 0;
   const StreamScope scope(session_.rank().input_stream());
@@ -154,8 +164,8 @@ void Trainer::write_metrics(const StepReport& r) {
 void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", progress_.step, *config_.steps, r.result.loss,
-                                 r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", progress_.step, *config_.steps,
+                                 r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds);
   if (r.result.skipped) line += "  skipped: the gradient norm is not finite";
   if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
   line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
@@ -180,8 +190,10 @@ void Trainer::sample() {
 bool Trainer::checkpoint_due() const {
   const Cadence& every = config_.checkpoint_every;
   switch (every.unit) {
-    case Cadence::Unit::steps: return progress_.step % every.count == 0;
-    case Cadence::Unit::seconds: return seconds_since(last_save_) >= static_cast<double>(every.count);
+    case Cadence::Unit::steps:
+      return progress_.step % every.count == 0;
+    case Cadence::Unit::seconds:
+      return seconds_since(last_save_) >= static_cast<double>(every.count);
     case Cadence::Unit::epochs: {
       const i64 windows = data_.training->windows() * every.count;
       return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
@@ -197,15 +209,16 @@ void Trainer::save(bool must) {
     const auto path = save_checkpoint(folder_.path(), progress_, session_.source().config, session_.model(), session_.rank());
     prune_checkpoints(folder_.path(), config_.keep);
     save_seconds_ = seconds_since(begin);
-    const std::string line =
-        fmt::format("saved {}: blocked {}, durable after {}", path.string(), format_duration(save_seconds_), format_duration(save_seconds_));
+    const std::string line = fmt::format("saved {}: blocked {}, durable after {}", path.string(), format_duration(save_seconds_),
+                                         format_duration(save_seconds_));
     console_.end_progress();
     console_.log(line);
     folder_.log(line);
     last_save_step_ = progress_.step;
   } catch (const Error& e) {
     if (must) throw;
-    console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", progress_.step, e.what()));
+    console_.warn(
+        fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", progress_.step, e.what()));
   }
   last_save_ = Clock::now();
 }
@@ -227,11 +240,12 @@ void Trainer::finish(const StepReport& last) {
   std::string text = fmt::format("done: step {}, loss {:.4f}", progress_.step, last.result.loss);
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
-  text += fmt::format("  peak memory: device {} of {}, host {}; on nvme {}\n", format_bytes(session_.device_pool().peak_bytes()),
-                      format_bytes(session_.device_pool().budget_bytes()), format_bytes(session_.host_pool().peak_bytes()),
-                      format_bytes(rank.state().nvme_bytes()));
-  text += fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
-                      format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
+  text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(peak_process_bytes()),
+                      format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),
+                      format_bytes(session_.host_pool().peak_bytes()), format_bytes(rank.state().nvme_bytes()));
+  text +=
+      fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
+                  format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
   text += "  run folder: " + folder_.path().string();
   console_.result(text);
 }

@@ -44,7 +44,8 @@ void convert(std::span<const double> from, DType dtype, std::byte* to) {
   convert<float>(from, to, [](double x) { return static_cast<float>(x); });
 }
 
-void write_shard(const std::filesystem::path& path, const std::vector<std::pair<const nn::Parameter*, DType>>& members, const WeightSource& source) {
+void write_shard(const std::filesystem::path& path, const std::vector<std::pair<const nn::Parameter*, DType>>& members,
+                 const WeightSource& source) {
   std::vector<data::TensorInfo> tensors;
   for (const auto& [p, dtype] : members) {
     data::TensorInfo info;
@@ -63,7 +64,8 @@ void write_shard(const std::filesystem::path& path, const std::vector<std::pair<
       const std::span piece(wide.data(), count);
       source.read(*p, at, piece);
       convert(piece, dtype, bytes.data());
-      writer.write(writer.tensors()[n], at * size_of(dtype), std::span<const std::byte>(bytes).first(count * static_cast<size_t>(size_of(dtype))));
+      writer.write(writer.tensors()[n], at * size_of(dtype),
+                   std::span<const std::byte>(bytes).first(count * static_cast<size_t>(size_of(dtype))));
     }
   }
   writer.finish();
@@ -92,7 +94,8 @@ ExportResult export_folder(const ModelConfig& config, const std::filesystem::pat
   }
   nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", nlohmann::json::object()}};
   for (size_t s = 0; s < shards.size(); ++s) {
-    const std::string name = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
+    const std::string name =
+        shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
     write_shard(to / name, shards[s], source);
     for (const auto& [p, t] : shards[s]) index["weight_map"][p->name] = name;
   }

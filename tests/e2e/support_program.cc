@@ -32,6 +32,11 @@ pid_t Workplace::start(const std::vector<std::string>& args) const {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   if (::chdir(path_.c_str()) != 0) ::_exit(127);
+  if (!cgroup_.empty()) {
+    const int procs = ::open((cgroup_ / "cgroup.procs").c_str(), O_WRONLY);
+    if (::write(procs, "0", 1) != 1) ::_exit(126);
+    ::close(procs);
+  }
   for (const auto& [name, descriptor] : {std::pair("stdout.txt", 1), std::pair("stderr.txt", 2)}) {
     const int file = ::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(file, descriptor);
@@ -76,7 +81,8 @@ void Workplace::write_text(const std::string& name, int bytes) const {
   const char* words[] = {"and ", "the ", "river ", "runs ", "over ", "stones, ", "under ", "light.\n", "of ", "a ", "long ", "day "};
   unsigned state = 12345;
   std::string text;
-  while (static_cast<int>(text.size()) < bytes) text += words[(state = state * 1664525u + 1013904223u) >> 16 & 0xffffu ? (state >> 20) % 12 : 0];
+  while (static_cast<int>(text.size()) < bytes)
+    text += words[(state = state * 1664525u + 1013904223u) >> 16 & 0xffffu ? (state >> 20) % 12 : 0];
   write(name, text);
 }
 

@@ -22,9 +22,35 @@ Args with(Args base, const Args& more) {
 
 // A small run with everything spilled.
 Args spilled(const std::string& out, int steps = 20) {
-  return {"train",  "--model", "gpt2-tiny", "--data", "text.txt", "--sequence-length", "64", "--micro-batch-size", "2", "--steps", std::to_string(steps),
-          "--learning-rate", "1e-3", "--out", out, "--device-memory", "16MiB", "--host-memory", "64MiB", "--nvme", "scratch",
-          "--place-parameters", "nvme", "--place-gradients", "host", "--place-optimizer", "nvme", "--threads", "1"};
+  return {"train",
+          "--model",
+          "gpt2-tiny",
+          "--data",
+          "text.txt",
+          "--sequence-length",
+          "64",
+          "--micro-batch-size",
+          "2",
+          "--steps",
+          std::to_string(steps),
+          "--learning-rate",
+          "1e-3",
+          "--out",
+          out,
+          "--device-memory",
+          "16MiB",
+          "--host-memory",
+          "64MiB",
+          "--nvme",
+          "scratch",
+          "--place-parameters",
+          "nvme",
+          "--place-gradients",
+          "host",
+          "--place-optimizer",
+          "nvme",
+          "--threads",
+          "1"};
 }
 
 struct Training : testing::Test {
@@ -44,7 +70,8 @@ TEST_F(Training, LearnsAndLeavesACompleteRunFolder) {
   EXPECT_GT(last["read_bytes"]["nvme"].get<long>(), 858880 * 8);
   EXPECT_GT(last["written_bytes"]["nvme"].get<long>(), 858880 * 8);
   EXPECT_LE(last["peak_bytes"]["device"].get<long>(), 16 << 20);
-  for (const char* file : {"config.json", "log.txt", "checkpoints/step-00000030/manifest.json", "checkpoints/step-00000030/model.safetensors"}) {
+  for (const char* file :
+       {"config.json", "log.txt", "checkpoints/step-00000030/manifest.json", "checkpoints/step-00000030/model.safetensors"}) {
     EXPECT_TRUE(fs::exists(at / "run" / file)) << file;
   }
   EXPECT_TRUE(fs::is_empty(at / "scratch")) << "the run's scratch folder is removed";
@@ -57,11 +84,14 @@ TEST_F(Training, LearnsAndLeavesACompleteRunFolder) {
 TEST_F(Training, KilledRunGoesOnWithTheSameBits) {
   ASSERT_EQ(at.spillway(with(spilled("straight"), {"--checkpoint-every", "3"})).status, 0);
   const Args killed = with(spilled("killed"), {"--checkpoint-every", "3"});
-  const Finished f = at.spillway_until(killed, [&] { return at.metrics("killed").size() >= 10; }, SIGKILL);
+  const Finished f = at.spillway_until(
+      killed, [&] { return at.metrics("killed").size() >= 10; }, SIGKILL);
   ASSERT_EQ(f.status, 128 + SIGKILL) << "the run ended before it could be killed: " << f.err;
   const Finished rest = at.spillway(killed);
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_TRUE(mentions(rest.err, "continues at step 9 of 20") || mentions(rest.err, "continues at step 12 of 20") || mentions(rest.err, "continues at step 15 of 20")) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "continues at step 9 of 20") || mentions(rest.err, "continues at step 12 of 20") ||
+              mentions(rest.err, "continues at step 15 of 20"))
+      << rest.err;
   EXPECT_EQ(numbers_of(at.metrics("killed")), numbers_of(at.metrics("straight")));
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
     const std::string want = at.read(std::string("straight/checkpoints/step-00000020/") + file);
@@ -72,15 +102,18 @@ TEST_F(Training, KilledRunGoesOnWithTheSameBits) {
 
 TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
   ASSERT_EQ(at.spillway(spilled("straight")).status, 0);
-  const Finished f = at.spillway_until(spilled("stopped"), [&] { return at.metrics("stopped").size() >= 5; }, SIGTERM);
+  const Finished f = at.spillway_until(
+      spilled("stopped"), [&] { return at.metrics("stopped").size() >= 5; }, SIGTERM);
   ASSERT_EQ(f.status, 75) << f.err;
   EXPECT_TRUE(mentions(f.err, "SIGTERM")) << f.err;
-  const Finished rest = at.spillway({"train", "--model", "gpt2-tiny", "--data", "text.txt", "--sequence-length", "64", "--micro-batch-size", "2", "--steps", "20",
-                                     "--learning-rate", "1e-3", "--out", "stopped", "--device-memory", "64MiB", "--threads", "2"});
+  const Finished rest =
+      at.spillway({"train", "--model", "gpt2-tiny", "--data", "text.txt", "--sequence-length", "64", "--micro-batch-size", "2", "--steps",
+                   "20", "--learning-rate", "1e-3", "--out", "stopped", "--device-memory", "64MiB", "--threads", "2"});
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_TRUE(mentions(rest.err, "continues at step")) << rest.err;
   EXPECT_EQ(numbers_of(at.metrics("stopped")), numbers_of(at.metrics("straight")));
-  EXPECT_TRUE(at.read("stopped/checkpoints/step-00000020/model.safetensors") == at.read("straight/checkpoints/step-00000020/model.safetensors"));
+  EXPECT_TRUE(at.read("stopped/checkpoints/step-00000020/model.safetensors") ==
+              at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
 TEST_F(Training, ResumeRefusesOtherNumbers) {
@@ -133,10 +166,13 @@ TEST_F(Training, AFullDiskLosesNoCheckpoint) {
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
   Args run = with(spilled("small/run", 6), {"--checkpoint-every", "2", "--keep", "1"});
   int filled = 0;
-  const Finished f = at.spillway_until(run, [&] {
-    if (at.metrics("small/run").size() >= 3 && !filled++) at.write("small/filler", std::string(50 << 20, 'x'));
-    return false;
-  }, SIGKILL);
+  const Finished f = at.spillway_until(
+      run,
+      [&] {
+        if (at.metrics("small/run").size() >= 3 && !filled++) at.write("small/filler", std::string(50 << 20, 'x'));
+        return false;
+      },
+      SIGKILL);
   EXPECT_EQ(f.status, 5) << f.err;
   EXPECT_TRUE(mentions(f.err, "full") || mentions(f.err, "No space")) << f.err;
   fs::remove(at / "small/filler");
@@ -160,7 +196,8 @@ TEST_F(Training, ExportGivesTheSameBytesAndTrainsAgain) {
     for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(i * 7 % 97), '\0'};
     return tokens;
   }());
-  const Finished trained = at.spillway({"train", "--model", "copy", "--data", "digits.bin", "--sequence-length", "24", "--steps", "5", "--out", "run", "--learning-rate", "1e-3"});
+  const Finished trained = at.spillway({"train", "--model", "copy", "--data", "digits.bin", "--sequence-length", "24", "--steps", "5",
+                                        "--out", "run", "--learning-rate", "1e-3"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const Finished exported = at.spillway({"export", "run", "--out", "trained", "--max-shard-size", "40KB"});
   ASSERT_EQ(exported.status, 0) << exported.err;
@@ -177,7 +214,8 @@ TEST_F(Training, GeneratesTheSameTextFromAnyTier) {
   ASSERT_EQ(device.status, 0) << device.err;
   EXPECT_EQ(device.out.rfind("and the", 0), 0u);
   EXPECT_GT(device.out.size(), 20u);
-  const Finished nvme = at.spillway(with(base, {"--place-parameters", "nvme", "--nvme", "scratch", "--device-memory", "16MiB", "--host-memory", "64MiB"}));
+  const Finished nvme =
+      at.spillway(with(base, {"--place-parameters", "nvme", "--nvme", "scratch", "--device-memory", "16MiB", "--host-memory", "64MiB"}));
   EXPECT_EQ(nvme.status, 0) << nvme.err;
   EXPECT_EQ(nvme.out, device.out);
 }
@@ -187,23 +225,27 @@ TEST_F(Training, PlanTellsWithoutWriting) {
   plan[0] = "plan";
   const Finished f = at.spillway(with(plan, {"--program"}));
   EXPECT_EQ(f.status, 0) << f.err;
-  for (const char* what : {"weights", "optimizer state", "activations", "Fetch", "Backward", "Publish"}) EXPECT_TRUE(mentions(f.out, what)) << what;
+  for (const char* what : {"weights", "optimizer state", "activations", "Fetch", "Backward", "Publish"})
+    EXPECT_TRUE(mentions(f.out, what)) << what;
   EXPECT_FALSE(fs::exists(at / "run"));
   EXPECT_FALSE(fs::exists(at / "scratch"));
 }
 
 TEST_F(Training, AFolderInUseIsRefused) {
   bool checked = false;
-  const Finished f = at.spillway_until(spilled("run", 100000), [&] {
-    if (at.metrics("run").size() < 2) return false;
-    Workplace other;
-    other.write_text("text.txt", 60000);
-    const Finished second = other.spillway(spilled((at / "run").string(), 100000));
-    EXPECT_EQ(second.status, 2) << second.err;
-    EXPECT_TRUE(mentions(second.err, "in use")) << second.err;
-    checked = true;
-    return true;
-  }, SIGTERM);
+  const Finished f = at.spillway_until(
+      spilled("run", 100000),
+      [&] {
+        if (at.metrics("run").size() < 2) return false;
+        Workplace other;
+        other.write_text("text.txt", 60000);
+        const Finished second = other.spillway(spilled((at / "run").string(), 100000));
+        EXPECT_EQ(second.status, 2) << second.err;
+        EXPECT_TRUE(mentions(second.err, "in use")) << second.err;
+        checked = true;
+        return true;
+      },
+      SIGTERM);
   EXPECT_TRUE(checked) << f.err;
   EXPECT_EQ(f.status, 75);
 }

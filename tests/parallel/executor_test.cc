@@ -15,7 +15,8 @@ namespace {
 Instruction on(Lane lane, std::vector<u32> after = {}) { return {.lane = lane, .after = std::move(after)}; }
 
 TEST(Executor, ObeysLanesAndAfter) {
-  const List list = {on(Lane::load), on(Lane::compute, {0}), on(Lane::load), on(Lane::store, {1}), on(Lane::compute, {2, 3}), on(Lane::optimizer, {4})};
+  const List list = {on(Lane::load),       on(Lane::compute, {0}),    on(Lane::load),
+                     on(Lane::store, {1}), on(Lane::compute, {2, 3}), on(Lane::optimizer, {4})};
   for (int round = 0; round < 200; ++round) {
     std::mutex mutex;
     std::vector<size_t> order;

@@ -24,9 +24,14 @@ std::vector<double> values(const data::SafetensorsReader& file, const std::strin
   std::vector<double> out(static_cast<size_t>(info->shape.elems()));
   for (size_t i = 0; i < out.size(); ++i) {
     switch (info->dtype) {
-      case DType::f64: out[i] = reinterpret_cast<const double*>(bytes.data())[i]; break;
-      case DType::f32: out[i] = reinterpret_cast<const float*>(bytes.data())[i]; break;
-      default: out[i] = static_cast<double>(reinterpret_cast<const i64*>(bytes.data())[i]);
+      case DType::f64:
+        out[i] = reinterpret_cast<const double*>(bytes.data())[i];
+        break;
+      case DType::f32:
+        out[i] = reinterpret_cast<const float*>(bytes.data())[i];
+        break;
+      default:
+        out[i] = static_cast<double>(reinterpret_cast<const i64*>(bytes.data())[i]);
     }
   }
   return out;
@@ -111,8 +116,8 @@ std::string cell_name(const testing::TestParamInfo<Fixture::ParamType>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fixture,
-                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "llama3rope-tiny"), testing::Values(DType::f32, DType::f64),
-                                          testing::Values(Tier::device, Tier::nvme)),
+                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "llama3rope-tiny"),
+                                          testing::Values(DType::f32, DType::f64), testing::Values(Tier::device, Tier::nvme)),
                          cell_name);
 
 }  // namespace

@@ -12,10 +12,10 @@
 #include "support_run.h"
 
 extern "C" {
-void* __libc_malloc(size_t);             // NOLINT
-void* __libc_calloc(size_t, size_t);     // NOLINT
-void* __libc_realloc(void*, size_t);     // NOLINT
-void* __libc_memalign(size_t, size_t);   // NOLINT
+void* __libc_malloc(size_t);            // NOLINT
+void* __libc_calloc(size_t, size_t);    // NOLINT
+void* __libc_realloc(void*, size_t);    // NOLINT
+void* __libc_memalign(size_t, size_t);  // NOLINT
 }
 
 namespace {

@@ -12,7 +12,9 @@ namespace {
 
 constexpr Tier kTiers[] = {Tier::device, Tier::host, Tier::nvme};
 
-Layout layout_of(const char* preset) { return make_layout(models::build(models::preset(preset), DType::f32), {.max_bucket_elems = 4 * kTileElems}); }
+Layout layout_of(const char* preset) {
+  return make_layout(models::build(models::preset(preset), DType::f32), {.max_bucket_elems = 4 * kTileElems});
+}
 
 // The list without instruction n; later numbers move down, nobody waits for n any more.
 List without(const List& list, u32 n) {
@@ -140,11 +142,11 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   i64 tied = 0;
   for (const Group& g : layout.groups) tied += g.tied() ? g.elems * 4 : 0;
   ASSERT_GT(tied, 0);
-  EXPECT_EQ(tail.read[2], 3 * all);                 // weights, m, v
+  EXPECT_EQ(tail.read[2], 3 * all);  // weights, m, v
   EXPECT_EQ(tail.written[2], 3 * all);
-  EXPECT_EQ(tail.read[1], all);                     // gradients
-  EXPECT_EQ(head.written[1], 2 * (all + tied));     // evicted by each micro-batch, twice where tied
-  EXPECT_EQ(head.read[1], all + tied + tied);       // fetched by the second micro-batch, and the second use by the first
+  EXPECT_EQ(tail.read[1], all);                  // gradients
+  EXPECT_EQ(head.written[1], 2 * (all + tied));  // evicted by each micro-batch, twice where tied
+  EXPECT_EQ(head.read[1], all + tied + tied);    // fetched by the second micro-batch, and the second use by the first
 }
 
 }  // namespace

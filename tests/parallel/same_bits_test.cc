@@ -87,7 +87,9 @@ INSTANTIATE_TEST_SUITE_P(Tiers, SameBits,
 struct Corner {
   Tier parameters, gradients, optimizer;
 };
-const Corner kCorners[] = {{Tier::device, Tier::device, Tier::nvme}, {Tier::host, Tier::host, Tier::host}, {Tier::nvme, Tier::host, Tier::nvme},
+const Corner kCorners[] = {{Tier::device, Tier::device, Tier::nvme},
+                           {Tier::host, Tier::host, Tier::host},
+                           {Tier::nvme, Tier::host, Tier::nvme},
                            {Tier::nvme, Tier::nvme, Tier::nvme}};
 
 class SameBitsCorner : public testing::TestWithParam<int> {

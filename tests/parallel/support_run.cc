@@ -27,7 +27,8 @@ StepBatch random_batch(const RunOptions& o, i64 step) {
     MicroBatch m{empty(shape, DType::int32), empty(shape, DType::int32), empty(shape, DType::int32)};
     m.first_sample = batch.cursor + k * o.micro_batch_size;
     for (i64 i = 0; i < shape.elems(); ++i) {
-      const double u = uniform(key, static_cast<u64>(m.first_sample), static_cast<u64>(i)), v = uniform(key, static_cast<u64>(m.first_sample) + 1, static_cast<u64>(i));
+      const double u = uniform(key, static_cast<u64>(m.first_sample), static_cast<u64>(i)),
+                   v = uniform(key, static_cast<u64>(m.first_sample) + 1, static_cast<u64>(i));
       m.tokens_BT.data<i32>()[i] = static_cast<i32>(u * static_cast<double>(o.model.vocabulary));
       // Other micro-batches ignore other numbers of targets, so that a mean of means would show.
       const bool ignored = v < 0.1 + 0.2 * static_cast<double>(k);
