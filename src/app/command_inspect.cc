@@ -178,15 +178,16 @@ std::string render_table(const Json& table) {
   return text;
 }
 
-std::string render(const Json& about, const std::string& indent = "") {
+// `within`: the key the object stands under, for "tier_bytes" says what its members are.
+std::string render(const Json& about, const std::string& indent = "", const std::string& within = "") {
   std::string text, table;
   for (const auto& [key, value] : about.items()) {
     if (key == "table") {
       if (!value.empty()) table = "\n" + render_table(value);
     } else if (value.is_object()) {
-      text += indent + key + ":\n" + render(value, indent + "  ");
+      text += indent + key + ":\n" + render(value, indent + "  ", key);
     } else {
-      text += indent + key + ": " + cell(key, value) + "\n";
+      text += indent + key + ": " + cell(within.ends_with("_bytes") ? within : key, value) + "\n";
     }
   }
   return text + table;

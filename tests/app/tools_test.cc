@@ -109,13 +109,14 @@ TEST(Inspect, ModelRunAndCheckpoint) {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run", checkpoint = run / "checkpoints" / "step-00000007";
   folder.write("run/config.json", R"({"model": "gpt2-tiny", "seed": 3})");
-  folder.write("run/metrics.jsonl", "{\"step\": 6, \"loss\": 2.5}\n{\"step\": 7, \"loss\": 2.25}\n{\"step\": 8, \"lo");
+  folder.write("run/metrics.jsonl",
+               "{\"step\": 6, \"loss\": 2.5}\n{\"step\": 7, \"loss\": 2.25, \"tier_bytes\": {\"host\": 2048}}\n{\"step\": 8, \"lo");
   folder.write("run/checkpoints/step-00000007/manifest.json", R"({"format": 1, "step": 7, "tokens": 700})");
   folder.write("run/checkpoints/step-00000009/model.safetensors", "half");  // no manifest: no checkpoint
   small_safetensors(checkpoint / "model.safetensors");
   const Outcome of_run = run_app({"inspect", run.string()});
   EXPECT_EQ(of_run.status, 0) << of_run.err;
-  for (const char* piece : {"kind: run", "seed: 3", "loss: 2.25", "step-00000007  7     700"})
+  for (const char* piece : {"kind: run", "seed: 3", "loss: 2.25", "host: 2.00 KiB", "step-00000007  7     700"})
     EXPECT_TRUE(has(of_run.out, piece)) << piece << " in:\n" << of_run.out;
   EXPECT_FALSE(has(of_run.out, "step-00000009"));
   const Outcome of_checkpoint = run_app({"inspect", checkpoint.string()});
