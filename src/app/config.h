@@ -20,7 +20,7 @@ using offload::Tier;
 enum class Precision { fp32, fp64 };
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
-enum class Durability { checkpoint, step };
+enum class Durability { checkpoint };
 enum class OptimizerOverlap { automatic, none };
 
 /// What a --place flag asks for: one tier, or bytes per tier, filled in the order device, host, nvme; one tier takes the rest.

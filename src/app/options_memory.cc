@@ -69,9 +69,10 @@ std::vector<Option> memory() {
       {.name = "durability",
        .group = kMemory,
        .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
-       .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}, {"step", Durability::step}}),
+       .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}}),
        .commands = kTrain},
   };
+  , .later = { "step" }
 }
 
 std::vector<Option> speed() {
@@ -105,7 +106,7 @@ std::vector<Option> speed() {
        .range = Range{.low = 1, .high = 4096}},
       {.name = "isa",
        .group = kSpeed,
-       .help = "pin the instruction set",
+       .help = "pin the instruction set of the optimizer",
        .field =
            choice(&ResourceConfig::isa,
                   {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),

@@ -51,7 +51,7 @@ void resolve_steps(TrainConfig& config, const data::Loader& loader) {
     const double windows = config.epochs.value_or(1) * static_cast<double>(loader.windows());
     config.steps = std::max<i64>(1, static_cast<i64>(std::floor(windows / static_cast<double>(loader.windows_per_step()))));
   }
-  if (!config.warmup_steps) config.warmup_steps = std::min<i64>(2000, *config.steps / 100);
+  if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(*config.steps);
 }
 
 data::LoaderOptions loader_options(const TrainConfig& config) {
