@@ -70,9 +70,9 @@ std::vector<Option> memory() {
        .group = kMemory,
        .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
        .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}}),
-       .commands = kTrain},
+       .commands = kTrain,
+       .later = {"step"}},
   };
-  , .later = { "step" }
 }
 
 std::vector<Option> speed() {
