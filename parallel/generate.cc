@@ -21,7 +21,7 @@ struct Compute {
 
 // A stay of a group's weights on the device: filled by one Fetch, given up after the last use.
 struct Stay {
-  i64 issue = 0, first = 0, last = 0;  // positions in the computing order
+  i64 issue = 0, last = 0;  // positions in the computing order
 };
 
 class Generator {
@@ -65,16 +65,25 @@ class Generator {
 
   // A group stays between two uses when it would have to be fetched again at once.
   void plan_stays() {
+    std::map<u16, std::vector<Stay>> stays;
     for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
       for (const GroupUse& g : layout_.blocks[order_[static_cast<size_t>(i)].block]) {
         if (!weights_move(g.group)) continue;
         const i64 issue = std::max<i64>(0, i - scheduling_.prefetch);
-        auto& stays = stays_[g.group];
+        auto& stays = stays[g.group];
         if (!stays.empty() && issue <= stays.back().last + 1) {
           stays.back().last = i;
         } else {
-          stays.push_back({issue, i, i});
+          stays.push_back({issue, i});
         }
+      }
+    }
+    fetch_at_.resize(order_.size());
+    release_at_.resize(order_.size());
+    for (const auto& [group, all] : stays) {
+      for (const Stay& stay : all) {
+        fetch_at_[static_cast<size_t>(stay.issue)].push_back(group);
+        release_at_[static_cast<size_t>(stay.last)].push_back(group);
       }
     }
   }
@@ -89,15 +98,12 @@ class Generator {
   }
 
   void fetch_weights_due(i64 position) {
-    for (auto& [group, stays] : stays_) {
-      for (const Stay& stay : stays) {
-        if (stay.issue != position) continue;
-        Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
-        if (const auto released = released_.find(group); released != released_.end()) fetch.after.push_back(released->second);
-        fetch.out = slab_.take(bytes_of(group), fetch.after);
-        weights_[group] = fetch.out;
-        fetched_[group] = add(std::move(fetch));
-      }
+    for (u16 group : fetch_at_[static_cast<size_t>(position)]) {
+      Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
+      if (const auto released = released_.find(group); released != released_.end()) fetch.after.push_back(released->second);
+      fetch.out = slab_.take(bytes_of(group), fetch.after);
+      weights_[group] = fetch.out;
+      fetched_[group] = add(std::move(fetch));
     }
   }
 
@@ -192,14 +198,11 @@ class Generator {
   }
 
   void release_weights(i64 position) {
-    for (auto& [group, stays] : stays_) {
-      for (const Stay& stay : stays) {
-        if (stay.last != position) continue;
-        Instruction release{.op = Op::Release, .what = What::weights, .group = group, .in = weights_.at(group)};
-        released_[group] = add(std::move(release));
-        slab_.give_up(weights_.at(group), released_[group]);
-        weights_.erase(group);
-      }
+    for (u16 group : release_at_[static_cast<size_t>(position)]) {
+      Instruction release{.op = Op::Release, .what = What::weights, .group = group, .in = weights_.at(group)};
+      released_[group] = add(std::move(release));
+      slab_.give_up(weights_.at(group), released_[group]);
+      weights_.erase(group);
     }
   }
 
@@ -225,7 +228,7 @@ class Generator {
   const Scheduling& scheduling_;
   const bool training_;
   std::vector<Compute> order_;
-  std::map<u16, std::vector<Stay>> stays_;
+  std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position in the computing order
   SlabPlan slab_;
   Program program_;
   std::map<u16, Slot> weights_;            // where the group's weights lie now
