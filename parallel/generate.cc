@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <set>
 
-#include "base/error.h"
 #include "parallel/slab_plan.h"
 
 namespace spillway::parallel {
@@ -70,11 +67,11 @@ class Generator {
       for (const GroupUse& g : layout_.blocks[order_[static_cast<size_t>(i)].block]) {
         if (!weights_move(g.group)) continue;
         const i64 issue = std::max<i64>(0, i - scheduling_.prefetch);
-        auto& stays = stays[g.group];
-        if (!stays.empty() && issue <= stays.back().last + 1) {
-          stays.back().last = i;
+        auto& own = stays[g.group];
+        if (!own.empty() && issue <= own.back().last + 1) {
+          own.back().last = i;
         } else {
-          stays.push_back({issue, i});
+          own.push_back({issue, i});
         }
       }
     }
