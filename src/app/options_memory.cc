@@ -71,6 +71,7 @@ std::vector<Option> memory() {
        .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
        .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}}),
        .commands = kTrain,
+       .instead = "checkpoint works: checkpoints are synced before they count",
        .later = {"step"}},
   };
 }

@@ -146,7 +146,7 @@ TrainConfig unusual() {
                        "--optimizer-overlap",
                        "none",
                        "--durability",
-                       "step",
+                       "checkpoint",
                        "--isa",
                        "scalar",
                        "--recompute",
@@ -244,7 +244,7 @@ TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
       {"--steps", "9"},           {"--epochs", "3"},        {"--device-memory", "1GiB"}, {"--place-optimizer", "host"},
       {"--threads", "3"},         {"--prefetch", "2"},      {"--recompute", "block"},    {"--io-engine", "pread"},
       {"--out", "runs/y"},        {"--keep", "9"},          {"--nvme", "/scratch"},      {"--checkpoint-every", "5"},
-      {"--validation-data", "v"}, {"--durability", "step"}, {"--log-every", "5"},        {"--quiet"}};
+      {"--validation-data", "v"}, {"--durability", "checkpoint"}, {"--log-every", "5"},        {"--quiet"}};
   for (const auto& flags : free) EXPECT_EQ(numbers_hash(train_config(flags)), plain) << flags[0];
 }
 
