@@ -30,13 +30,12 @@ class Faults : public testing::TestWithParam<offload::IoEngineKind> {};
 TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());
-  i64 at_load = 0;
+  i64 at_load = 0, all = 0;
   o.batches = [&](i64 step) {  // called on the data lane of each step
-    if (step == 0) at_load = engine->system().transfers;
+    (step == 0 ? at_load : all) = engine->system().transfers;
     return random_batch(o, step);
   };
   train(o);
-  const i64 all = engine->system().transfers;
   ASSERT_GT(all - at_load, 50);
   for (int error : {EIO, ENOSPC}) {
     for (i64 part = 1; part <= 6; ++part) {  // spread over fetches, evictions and the optimizer's streams
