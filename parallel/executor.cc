@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace spillway::parallel {
 namespace {
@@ -64,7 +65,7 @@ class Run {
   void stop(std::exception_ptr error) {
     {
       std::lock_guard lock(mutex_);
-      if (!error_) error_ = error;
+      if (!error_) error_ = std::move(error);
     }
     changed_.notify_all();
   }
