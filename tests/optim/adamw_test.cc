@@ -189,7 +189,8 @@ void equals_scalar_at_any_length(Isa isa) {
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF32) { equals_scalar_at_any_length<float>(GetParam()); }
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF64) { equals_scalar_at_any_length<double>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas()), test::isa_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // a CPU with the scalar path alone
+INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
 }  // namespace
 }  // namespace spillway::optim
