@@ -29,14 +29,19 @@ struct Content {
 
 class Checker {
  public:
-  Checker(const List& list, i64 slab_bytes, const Layout& layout, const Placement& placement)
-      : list_(list), slab_bytes_(slab_bytes), layout_(layout), placement_(placement) {}
+  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement)
+      : list_(list),
+        slab_bytes_(program.moving_slab_bytes),
+        overlap_(&list == &program.head ? program.overlap : OptimizerOverlap::none),
+        layout_(layout),
+        placement_(placement) {}
 
   void run() {
     for (u32 i = 0; i < list_.size(); ++i) {
       order(i);
       contents(i);
     }
+    steps_finished();
   }
 
  private:
@@ -119,7 +124,16 @@ class Checker {
         expect(i, now.out, What::gradient, now.group, 0);
         return rewrite(i, now.out);
       case Op::Reduce:
-        return expect(i, now.in, What::gradient, now.group, 0);
+        expect(i, now.in, What::gradient, now.group, 0);
+        reduced_[now.group] = i;
+        return;
+      case Op::Step:
+        return step(i);
+      case Op::Land:
+        for (auto& [group, last] : stepped_) {
+          if (now.group == kNone || now.group == group) landed_[group] = i;
+        }
+        return;
       case Op::Evict:
         expect(i, now.in, What::gradient, now.group, now.use);
         touch(i, now.in, Access::give_up);
@@ -137,6 +151,7 @@ class Checker {
       if (evicted == evicted_.end() || !before(evicted->second, i)) refuse(i, "fetches a gradient that has not been evicted before");
     }
     if (now.what == What::weights) {
+      stepped_before(i, now.group);
       for (const auto& [slot, held] : holds_) {
         if (held == Content{What::weights, now.group, 0, 0}) refuse(i, "fetches weights that are there already");
       }
@@ -156,11 +171,47 @@ class Checker {
     if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size()))
       refuse(i, "names too few slots");
     for (size_t g = 0; g < groups.size(); ++g) {
+      stepped_before(i, groups[g].group);
       expect(i, now.weights[g], What::weights, groups[g].group, 0);
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
       if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
       fill(i, now.gradients[g], {What::gradient, groups[g].group, groups[g].use, i});
     }
+  }
+
+  void step(u32 i) {
+    const u16 group = list_[i].group;
+    stepped_[group] = i;
+    if (overlap_ != OptimizerOverlap::backward) return;
+    const auto reduced = reduced_.find(group);
+    if (reduced == reduced_.end() || !before(reduced->second, i)) refuse(i, "steps on a gradient that is not finished before it");
+    if (placement_.gradients[group] == Tier::device) return;
+    const auto evicted = evicted_.find({group, u8{0}});
+    const bool rests = evicted != evicted_.end() && evicted->second > reduced->second && before(evicted->second, i);
+    if (!rests) refuse(i, "steps on a gradient that does not rest in its tier before it");
+  }
+
+  // Overlap forward: whoever reads a group's weights waits for its deferred Steps; a Backward does so through its Forward.
+  void stepped_before(u32 i, u16 group) const {
+    if (overlap_ != OptimizerOverlap::forward) return;
+    const auto& wanted = placement_.parameters[group] == Tier::nvme ? landed_ : stepped_;
+    const auto found = wanted.find(group);
+    if (found == wanted.end() || !before(found->second, i))
+      refuse(i, fmt::format("uses the weights of group {} before its deferred Step is done and landed", group));
+  }
+
+  void steps_finished() const {
+    const auto end = static_cast<u32>(list_.size());
+    if (overlap_ == OptimizerOverlap::none) return;
+    for (const Bucket& b : layout_.buckets) {
+      const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
+      if (std::count_if(list_.begin(), list_.end(), is_its_step) != 1)
+        throw Error(ErrorCode::bug, fmt::format("[check] expected one Step of bucket {} in the head", b.id));
+    }
+    const auto last = last_in_lane_[static_cast<size_t>(Lane::optimizer)];
+    const Op wanted = overlap_ == OptimizerOverlap::backward ? Op::Land : Op::Commit;
+    if (last < 0 || list_[static_cast<size_t>(last)].op != wanted)
+      refuse(end - 1, fmt::format("the optimizer lane does not end with a {}", to_string(wanted)));
   }
 
   void rewrite(u32 i, const Slot& slot) {
@@ -173,6 +224,7 @@ class Checker {
 
   const List& list_;
   const i64 slab_bytes_;
+  const OptimizerOverlap overlap_;
   const Layout& layout_;
   const Placement& placement_;
   std::vector<std::array<u32, kLanes>> clock_;
@@ -182,14 +234,14 @@ class Checker {
   std::vector<Use> uses_;
   std::vector<std::pair<Slot, Content>> holds_;
   std::map<std::pair<u16, u8>, u32> evicted_;
-  std::map<u16, u32> released_;
+  std::map<u16, u32> released_, reduced_, stepped_, landed_;
 };
 
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement) {
-  for (const List* list : {&program.head, &program.commit, &program.skip})
-    Checker(*list, program.moving_slab_bytes, layout, placement).run();
+  for (const List* list : {&program.head, &program.commit, &program.redo, &program.skip, &program.deferred})
+    Checker(*list, program, layout, placement).run();
 }
 
 }  // namespace spillway::parallel

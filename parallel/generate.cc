@@ -27,9 +27,11 @@ class Generator {
       : layout_(layout), placement_(placement), scheduling_(scheduling), training_(training) {}
 
   Program run() {
+    program_.overlap = training_ ? scheduling_.overlap : OptimizerOverlap::none;
     order_computing();
     plan_stays();
     if (training_) add({.op = Op::Load, .lane = Lane::data});
+    if (program_.overlap == OptimizerOverlap::forward) deferred_steps();
     for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
       fetch_weights_due(i);
       fetch_gradients_due(i);
@@ -38,7 +40,7 @@ class Generator {
     }
     if (training_) {
       agree_norm();
-      commit_tail();
+      tails();
     }
     program_.moving_slab_bytes = slab_.peak_bytes();
     return std::move(program_);
@@ -50,14 +52,31 @@ class Generator {
   bool weights_move(u16 group) const { return placement_.parameters[group] != Tier::device; }
   bool gradients_move(u16 group) const { return placement_.gradients[group] != Tier::device; }
   bool last(const Compute& c) const { return c.micro_batch + 1 == scheduling_.micro_batches; }
+  bool vertical() const { return scheduling_.order == Order::vertical; }
 
+  // Ranges of micro-batches that go through all blocks together: one by one, or all of them.
   void order_computing() {
     const auto n = static_cast<u16>(blocks());
     const auto k_end = static_cast<u16>(training_ ? scheduling_.micro_batches : 1);
-    for (u16 k = 0; k < k_end; ++k) {
-      for (u16 b = 0; b < n; ++b) order_.push_back({false, b, k});
-      for (u16 b = n; training_ && b-- > 0;) order_.push_back({true, b, k});
+    const u16 together = vertical() ? k_end : u16{1};
+    for (u16 first = 0; first < k_end; first = static_cast<u16>(first + together)) {
+      for (u16 b = 0; b < n; ++b) add_run(false, b, first, together);
+      for (u16 b = n; training_ && b-- > 0;) add_run(true, b, first, together);
     }
+  }
+
+  void add_run(bool backward, u16 block, u16 first, u16 count) {
+    run_begin_.push_back(static_cast<i64>(order_.size()));
+    for (u16 k = 0; k < count; ++k) {
+      run_of_.push_back(run_begin_.size() - 1);
+      order_.push_back({backward, block, static_cast<u16>(first + k)});
+    }
+  }
+
+  // The position at which what `position` needs is fetched: `prefetch` blocks before its own.
+  i64 issue_at(i64 position) const {
+    const size_t run = run_of_[static_cast<size_t>(position)], ahead = static_cast<size_t>(scheduling_.prefetch);
+    return run_begin_[run > ahead ? run - ahead : 0];
   }
 
   // A group stays between two uses when it would have to be fetched again at once.
@@ -66,7 +85,7 @@ class Generator {
     for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
       for (const GroupUse& g : layout_.blocks[order_[static_cast<size_t>(i)].block]) {
         if (!weights_move(g.group)) continue;
-        const i64 issue = std::max<i64>(0, i - scheduling_.prefetch);
+        const i64 issue = issue_at(i);
         auto& own = stays[g.group];
         if (!own.empty() && issue <= own.back().last + 1) {
           own.back().last = i;
@@ -98,6 +117,7 @@ class Generator {
     for (u16 group : fetch_at_[static_cast<size_t>(position)]) {
       Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
       if (const auto released = released_.find(group); released != released_.end()) fetch.after.push_back(released->second);
+      if (const auto ready = ready_.find(group); ready != ready_.end()) fetch.after.push_back(ready->second);
       fetch.out = slab_.take(bytes_of(group), fetch.after);
       weights_[group] = fetch.out;
       fetched_[group] = add(std::move(fetch));
@@ -113,8 +133,7 @@ class Generator {
 
   // The accumulators of a later micro-batch come back ahead of their Backward, at the earliest after they left.
   void fetch_gradients_due(i64 position) {
-    const i64 end = std::min<i64>(static_cast<i64>(order_.size()), position + scheduling_.prefetch + 1);
-    for (i64 i = position; i < end; ++i) {
+    for (i64 i = position; i < static_cast<i64>(order_.size()) && issue_at(i) <= position; ++i) {
       const Compute& c = order_[static_cast<size_t>(i)];
       if (!c.backward || c.micro_batch == 0) continue;
       for (const GroupUse& g : layout_.blocks[c.block]) {
@@ -132,24 +151,32 @@ class Generator {
     const Compute& c = order_[static_cast<size_t>(position)];
     Instruction i{
         .op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
-    // Recomputing the last block would repeat what was done a moment ago.
-    i.recompute = training_ && scheduling_.recompute && c.block + 1u < blocks();
+    // Recomputing the last block would repeat what was done a moment ago, unless other micro-batches come between.
+    const bool at_once = c.block + 1u == blocks() && (!vertical() || scheduling_.micro_batches == 1);
+    i.recompute = training_ && scheduling_.recompute && !at_once;
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : layout_.blocks[c.block]) {
       const bool moves = weights_move(g.group);
       i.weights.push_back(moves ? weights_.at(g.group) : Slot{});
       if (moves) i.after.push_back(fetched_.at(g.group));
+      if (const auto ready = ready_.find(g.group); !moves && ready != ready_.end()) i.after.push_back(ready->second);
       if (c.backward) i.gradients.push_back(gradient_slot(g, i.after));
     }
     const u32 id = add(std::move(i));
-    if (c.backward) gradients_finished(c, id);
+    if (c.backward && !backward_goes_on(position)) gradients_finished(c, id);
+  }
+
+  // The next micro-batch adds to the same accumulators at once.
+  bool backward_goes_on(i64 position) const {
+    const auto next = static_cast<size_t>(position) + 1;
+    return next < order_.size() && run_of_[next] == run_of_[next - 1];
   }
 
   Slot gradient_slot(const GroupUse& g, std::vector<u32>& after) {
     if (!gradients_move(g.group)) return {};
     const GradientKey key{g.group, g.use};
     if (gradients_.count(key)) {
-      after.push_back(gradient_fetched_.at(key));
+      if (const auto fetched = gradient_fetched_.find(key); fetched != gradient_fetched_.end()) after.push_back(fetched->second);
     } else {
       gradients_[key] = slab_.take(bytes_of(g.group), after);
     }
@@ -166,7 +193,8 @@ class Generator {
         if (gradients_move(g.group)) reduce.in = gradients_.at({g.group, 0});
         done = add(std::move(reduce));
       }
-      if (gradients_move(g.group)) evict({g.group, g.use}, done);
+      if (gradients_move(g.group)) done = evict({g.group, g.use}, done);
+      if (last(c) && g.use == 0 && program_.overlap == OptimizerOverlap::backward) step(program_.head, g.group, {done});
     }
   }
 
@@ -184,7 +212,7 @@ class Generator {
     }
   }
 
-  void evict(GradientKey key, u32 after) {
+  u32 evict(GradientKey key, u32 after) {
     const Slot slot = gradients_.at(key);
     Instruction evict{
         .op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
@@ -192,6 +220,7 @@ class Generator {
     slab_.give_up(slot, evicted_[key]);
     gradients_.erase(key);
     gradient_fetched_.erase(key);
+    return evicted_[key];
   }
 
   void release_weights(i64 position) {
@@ -204,20 +233,71 @@ class Generator {
   }
 
   void agree_norm() {
+    // No speculative write outlives the choice of the tail.
+    if (program_.overlap == OptimizerOverlap::backward) add({.op = Op::Land, .lane = Lane::optimizer});
     Instruction agree{.op = Op::AgreeNorm};
     for (const auto& [key, id] : evicted_) agree.after.push_back(id);
     add(std::move(agree));
   }
 
-  void commit_tail() {
-    List& tail = program_.commit;
-    for (const Bucket& b : layout_.buckets) {
-      Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = b.group, .bucket = b.id};
+  // A Step for each bucket of the group; returns the last one's number.
+  u32 step(List& list, u16 group, const std::vector<u32>& after) {
+    for (u16 bucket : layout_.groups[group].buckets) {
+      Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket, .after = after};
       count_bytes(step, layout_, placement_, scheduling_.dtype);
-      tail.push_back(std::move(step));
+      list.push_back(std::move(step));
     }
-    tail.push_back({.op = Op::Commit, .lane = Lane::optimizer});
-    tail.push_back({.op = Op::Publish, .after = {static_cast<u32>(tail.size()) - 1}});
+    return static_cast<u32>(list.size()) - 1;
+  }
+
+  // The step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have landed, which is
+  // waited for one group late, so that a group's writes run beside the next one's reads.
+  void deferred_steps() {
+    u16 written = kNone;
+    for (u16 group : groups_by_first_use()) {
+      ready_[group] = step(program_.head, group, {});
+      if (written != kNone) land(written);
+      written = placement_.parameters[group] == Tier::nvme ? group : kNone;
+    }
+    if (written != kNone) land(written);
+    add({.op = Op::Commit, .lane = Lane::optimizer});
+  }
+
+  void land(u16 group) { ready_[group] = add({.op = Op::Land, .lane = Lane::optimizer, .group = group}); }
+
+  std::vector<u16> groups_by_first_use() const {
+    std::vector<u16> groups;
+    for (const auto& block : layout_.blocks) {
+      for (const GroupUse& g : block) {
+        if (std::find(groups.begin(), groups.end(), g.group) == groups.end()) groups.push_back(g.group);
+      }
+    }
+    return groups;
+  }
+
+  void step_all(List& list) {
+    for (const Group& g : layout_.groups) step(list, g.id, {});
+    list.push_back({.op = Op::Commit, .lane = Lane::optimizer});
+  }
+
+  static void publish(List& list) {
+    const auto commit = static_cast<u32>(list.size()) - 1;
+    list.push_back({.op = Op::Publish, .after = {commit}});
+  }
+
+  void tails() {
+    switch (program_.overlap) {
+      case OptimizerOverlap::none:
+        step_all(program_.commit);
+        return publish(program_.commit);
+      case OptimizerOverlap::backward:
+        program_.commit.push_back({.op = Op::Commit, .lane = Lane::optimizer});
+        publish(program_.commit);
+        step_all(program_.redo);
+        return publish(program_.redo);
+      case OptimizerOverlap::forward:
+        return step_all(program_.deferred);
+    }
   }
 
   const Layout& layout_;
@@ -225,6 +305,9 @@ class Generator {
   const Scheduling& scheduling_;
   const bool training_;
   std::vector<Compute> order_;
+  std::vector<size_t> run_of_;       // of each position: its run, the micro-batches that pass a block one after another
+  std::vector<i64> run_begin_;       // of each run: its first position
+  std::map<u16, u32> ready_;         // overlap forward: the instruction after which the group's new weights are there
   std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position in the computing order
   SlabPlan slab_;
   Program program_;

@@ -34,12 +34,12 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
 }
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64 tiles, i64 tile_bytes) {
+  // Gradients are rewritten before they are read again, in whichever generation: one slot.
+  const int slots = std::string_view(what) == "gradients" ? 1 : plan_.slots(tier);
   if (tier != Tier::nvme) {
-    return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, 1,
+    return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, slots,
                                      traffic_);
   }
-  // Gradients are rewritten before they are read again, in whichever generation: one slot.
-  const int slots = !plan_.training || std::string_view(what) == "gradients" ? 1 : plan_.slots(tier);
   auto blob = offload::make_file_blob(*resources_.engine, *file_, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
   file_used_bytes_ += slots * blob->bytes();
   return blob;

@@ -19,11 +19,21 @@ struct Placement {
   }
 };
 
+/// Where the optimizer's Step of a training step stands: after its backward; inside it, speculatively into the next generation; or in the
+/// next step's forward, each block's just before the block.
+enum class OptimizerOverlap : u8 { none, backward, forward };
+
+/// Micro-batch after micro-batch through all blocks, or (vertical) all micro-batches of a block before the next block, so that weights and
+/// accumulators that spill travel once a step.
+enum class Order : u8 { micro_batch, vertical };
+
 struct Scheduling {
   i64 micro_batches = 1;  // K
   int prefetch = 1;       // blocks fetched ahead
   bool recompute = false;
   DType dtype = DType::f32;  // of weights, gradients and state
+  OptimizerOverlap overlap = OptimizerOverlap::none;
+  Order order = Order::micro_batch;
 };
 
 }  // namespace spillway::parallel

@@ -60,7 +60,7 @@ void add_resident_rows(Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     const i64 bytes = g.elems * size;
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
-    weights[at(plan.placement.parameters)] += bytes * (plan.training ? plan.slots(plan.placement.parameters[g.id]) : 1);
+    weights[at(plan.placement.parameters)] += bytes * plan.slots(plan.placement.parameters[g.id]);
     if (!plan.training) continue;
     gradients[at(plan.placement.gradients)] += bytes * static_cast<i64>(g.uses.size());
     state[at(plan.placement.optimizer)] += 2 * bytes * plan.slots(plan.placement.optimizer[g.id]);
@@ -88,6 +88,19 @@ void size_activations(Plan& plan, const PlanRequest& r) {
   plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
 }
 
+// Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.
+void make_training(Plan& plan, const PlanRequest& r) {
+  Scheduling scheduling = r.scheduling;
+  if (r.adaptive_overlap) {
+    scheduling.overlap = OptimizerOverlap::forward;
+    plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
+    check(*plan.train_when_clipping, r.layout, r.placement);
+    scheduling.overlap = OptimizerOverlap::backward;
+  }
+  plan.train = generate_training(r.layout, r.placement, scheduling);
+  check(plan.train, r.layout, r.placement);
+}
+
 }  // namespace
 
 TierBytes Plan::moved_per_step() const {
@@ -111,10 +124,10 @@ Plan make_plan(const PlanRequest& r) {
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
   check(plan.forward, r.layout, r.placement);
   if (r.training) {
-    plan.train = generate_training(r.layout, r.placement, r.scheduling);
-    check(plan.train, r.layout, r.placement);
+    make_training(plan, r);
   }
-  plan.moving_slab_bytes = round_up(std::max(plan.train.moving_slab_bytes, plan.forward.moving_slab_bytes), kPage);
+  const i64 clipping_bytes = plan.train_when_clipping ? plan.train_when_clipping->moving_slab_bytes : 0;
+  plan.moving_slab_bytes = round_up(std::max({plan.train.moving_slab_bytes, plan.forward.moving_slab_bytes, clipping_bytes}), kPage);
   size_activations(plan, r);
   add_resident_rows(plan);
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});

@@ -1,6 +1,7 @@
 // Everything decided before step 1 for one rank: layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
 // activations come from a run of the Programs on the meta device. Values; a function of the request alone.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "parallel/generate.h"
@@ -14,6 +15,8 @@ struct PlanRequest {
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
   bool training = true;  // false: weights only (generate, evaluate)
+  /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
+  bool adaptive_overlap = false;
 };
 
 /// One line of the memory table: bytes of one use in each tier.
@@ -29,13 +32,17 @@ struct Plan {
   bool training = true;
   i64 micro_batch_size = 1, sequence_length = 1;
   Program train, forward;
+  std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
   i64 moving_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
   i64 chunk_tiles = 0;                                // tiles of a staging buffer
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
-  int slots(Tier tier) const { return tier == Tier::nvme ? 2 : 1; }
+  /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
+  int slots(Tier tier) const {
+    return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1;
+  }
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;

@@ -1,16 +1,15 @@
 // What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is a
-// head and one of the tails commit and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers nothing.
-// Every memory operand is a planned Slot. Values; thread-safe to read.
+// head and one of the tails commit, redo and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers
+// nothing. Every memory operand is a planned Slot. Values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
 #include <vector>
 
 #include "offload/tier.h"
+#include "parallel/placement.h"
 
 namespace spillway::parallel {
-
-using offload::Tier;
 
 enum class Op : u8 {
   Load,      // the step's micro-batches from the loader
@@ -22,7 +21,8 @@ enum class Op : u8 {
   Reduce,    // sums of squares of a finished gradient, tile by tile
   Evict,     // a gradient from its slot to its tier
   AgreeNorm,
-  Step,     // optimizer update of a bucket, streamed in tiles
+  Step,     // optimizer update of a bucket, streamed in tiles, from one generation into the next
+  Land,     // the writes of the Steps before it (of its group, if it names one) have landed
   Commit,   // every write of the next generation has landed
   Publish,  // readers see the next generation
 };
@@ -63,7 +63,10 @@ struct Instruction {
 using List = std::vector<Instruction>;
 
 struct Program {
-  List head, commit, skip;
+  OptimizerOverlap overlap = OptimizerOverlap::none;
+  List head;
+  List commit, redo, skip;    // redo: the speculation's clip factor was wrong; skip: the norm is not finite
+  List deferred;              // overlap forward: the Steps that wait for the next head, when something else comes first
   i64 moving_slab_bytes = 0;  // device memory the slots lie in
 };
 

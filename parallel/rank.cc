@@ -40,19 +40,26 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
       stream_{Device::cpu(), resources.threads, &activations_},
       input_stream_{Device::cpu(), resources.threads, resources.device},
+      beside_stream_{Device::cpu(), nullptr, resources.device},
       runner_(model),
       accumulator_(plan.layout, plan.scheduling.dtype),
       stepper_(plan, state_) {
-  for (const Group& g : plan.layout.groups) {
-    square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
-    if (plan.placement.parameters[g.id] != Tier::device) continue;
-    fill_group(g.id, state_.weights(g.id).view(whole(state_.weights(g.id)), 0).data());
-  }
+  for (const Group& g : plan.layout.groups) square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
+  show_resident_weights();
 }
 
 Rank::~Rank() {
   for (const auto& p : model_.parameters) {
     if (p->storage->resident()) p->storage->drop();
+  }
+}
+
+// What stays on the device is seen where its generation lies.
+void Rank::show_resident_weights() {
+  for (const Group& g : plan_.layout.groups) {
+    if (plan_.placement.parameters[g.id] != Tier::device) continue;
+    if (model_.parameters[g.segments[0].parameter]->storage->resident()) drop_group(g.id);
+    fill_group(g.id, state_.weights(g.id).view(whole(state_.weights(g.id)), state_.generation()).data());
   }
 }
 
@@ -113,14 +120,14 @@ void Rank::perform(const Instruction& i) {
       return evict(i);
     case Op::AgreeNorm:
       return;
-    case Op::Step: {
-      const StreamScope scope(stream_);
-      return stepper_.step(plan_.layout.buckets[i.bucket], settings_.update);
-    }
+    case Op::Step:
+      return step(i);
+    case Op::Land:
+      return i.group == kNone ? stepper_.drain() : stepper_.land(i.group);
     case Op::Commit:
       return stepper_.drain();
     case Op::Publish:
-      return state_.publish();
+      return publish();
   }
 }
 
@@ -171,12 +178,48 @@ void Rank::reduce(const Instruction& i) {
   });
 }
 
-StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings) {
-  require(plan_.training, "[rank] train_step under a plan without training");
-  load_batch_ = &load_batch;
+void Rank::step(const Instruction& i) {
+  if (steps_ == Steps::idle) return;
+  const StreamScope scope(steps_ == Steps::beside_compute ? beside_stream_ : stream_);
+  stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_);
+}
+
+void Rank::publish() {
+  state_.publish();
+  if (plan_.slots(Tier::device) > 1) show_resident_weights();
+}
+
+// Readers wait for each group's Step, so they may look for the new generation from the start.
+void Rank::begin_deferred() {
+  update_ = *deferred_;
+  deferred_.reset();
+  step_from_ = state_.generation();
+  publish();
+}
+
+void Rank::settle() {
+  if (!deferred_) return;
+  begin_deferred();
+  const Program& deferring = plan_.train_when_clipping ? *plan_.train_when_clipping : plan_.train;
+  run_list(deferring.deferred);
+}
+
+std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
+  steps_ = steps;
+  return execute(list, [this](const Instruction& i) { perform(i); });
+}
+
+// Which Program, and what its Steps do: nothing, when nothing was deferred; or an update that hopes not to be clipped.
+void Rank::begin_step(const StepSettings& settings) {
   settings_ = settings;
-  const auto run = [this](const Instruction& i) { perform(i); };
-  head_timings_ = execute(plan_.train.head, run);
+  program_ = plan_.train_when_clipping && !clip_record_.speculate() ? &*plan_.train_when_clipping : &plan_.train;
+  if (program_->overlap != OptimizerOverlap::forward) settle();
+  step_from_ = state_.generation();
+  update_ = settings.update;
+  update_.gradient_scale = 1;
+}
+
+StepResult Rank::judge(const StepSettings& settings, double& factor) const {
   double squares = 0;
   for (const auto& sums : square_sums_) {
     for (double s : sums) squares += s;
@@ -185,19 +228,38 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   result.loss = runner_.loss_sum() / static_cast<double>(batch_.counted_targets);
   result.grad_norm = std::sqrt(squares);
   result.skipped = !std::isfinite(result.grad_norm);
-  const double factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
+  factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
   result.clipped = !result.skipped && factor < 1;
-  settings_.update.gradient_scale = factor;
+  result.redo = result.clipped && program_->overlap == OptimizerOverlap::backward;
+  return result;
+}
+
+StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings) {
+  require(plan_.training, "[rank] train_step under a plan without training");
+  load_batch_ = &load_batch;
+  begin_step(settings);
+  const bool deferring = program_->overlap == OptimizerOverlap::forward;
+  const Steps steps = deferring && !deferred_ ? Steps::idle : Steps::beside_compute;
+  if (deferred_) begin_deferred();
+  head_timings_ = run_list(program_->head, steps);
+  double factor = 1;
+  const StepResult result = judge(settings, factor);
   batch_ = {};
-  tail_timings_ = execute(result.skipped ? plan_.train.skip : plan_.train.commit, run);
-  last_tail_was_commit_ = !result.skipped;
+  update_ = settings.update;
+  update_.gradient_scale = factor;
+  step_from_ = state_.generation();
+  clip_record_.add(result.clipped);
+  if (deferring && !result.skipped) deferred_ = update_;
+  tail_ = result.skipped ? &program_->skip : result.redo ? &program_->redo : &program_->commit;
+  tail_timings_ = run_list(*tail_);
   return result;
 }
 
 void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
+  settle();
   forward_batch_ = {batch};
   runner_.begin(forward_batch_, mode, {}, 1, position);
-  execute(plan_.forward.head, [this](const Instruction& i) { perform(i); });
+  run_list(plan_.forward.head);
 }
 
 double Rank::evaluate(const MicroBatch& batch) {

@@ -7,6 +7,7 @@
 #include "device/arena.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
+#include "parallel/clip_record.h"
 #include "parallel/executor.h"
 #include "parallel/stepper.h"
 
@@ -18,6 +19,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // the norm was not finite: no update
   bool clipped = false;
+  bool redo = false;  // the speculation was in vain
 };
 
 struct StepSettings {
@@ -36,8 +38,11 @@ class Rank {
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
   void load(const Source& source);
 
-  /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force.
+  /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Under overlap forward the
+  /// update itself waits for the next train_step or settle().
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
+  /// Executes a deferred update: to be called before anything but the next train_step looks at state(). evaluate() and logits() do it.
+  void settle();
   /// Sum of token losses of one micro-batch (Mode::evaluate).
   double evaluate(const MicroBatch& batch);
   /// Logits of one position, row by row [B, V], widened to fp64.
@@ -47,10 +52,11 @@ class Rank {
   const Stream& input_stream() const { return input_stream_; }
   ModelState& state() { return state_; }
   const Plan& plan() const { return plan_; }
-  /// Of the last step's head and tail, one Timing an instruction.
+  /// Of the last step: its Program, the tail that was run (null: none), and one Timing an instruction.
+  const Program& last_program() const { return *program_; }
+  const List* last_tail() const { return tail_; }
   const std::vector<Timing>& head_timings() const { return head_timings_; }
   const std::vector<Timing>& tail_timings() const { return tail_timings_; }
-  bool last_tail_was_commit() const { return last_tail_was_commit_; }
 
  private:
   void perform(const Instruction& i);
@@ -61,6 +67,15 @@ class Rank {
   void reduce(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
+  void show_resident_weights();
+  void step(const Instruction& i);
+  void publish();
+  void begin_deferred();
+  enum class Steps { alone, beside_compute, idle };  // idle: the deferred Steps of a head have nothing to do
+  std::vector<Timing> run_list(const List& list, Steps steps = Steps::alone);
+  void begin_step(const StepSettings& settings);
+  /// `factor`: the clip factor.
+  StepResult judge(const StepSettings& settings, double& factor) const;
   void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
   std::byte* at(const Slot& slot) { return moving_.data() + slot.offset; }
   /// The accumulator of (group, use): in its slot, or resident.
@@ -73,6 +88,7 @@ class Rank {
   Allocation moving_, activation_slab_;
   Arena activations_;
   const Stream stream_, input_stream_;
+  const Stream beside_stream_;  // of Steps that run beside computing: one thread, so that the others stay with the compute lane
   BlockRunner runner_;
   Accumulator accumulator_;
   Stepper stepper_;
@@ -82,9 +98,15 @@ class Rank {
   const std::function<StepBatch()>* load_batch_ = nullptr;
   StepBatch batch_;
   StepSettings settings_;
+  const Program* program_ = nullptr;
+  const List* tail_ = nullptr;
+  Update update_;                   // what the Steps under way apply
+  u64 step_from_ = 0;               // and the generation they read
+  std::optional<Update> deferred_;  // overlap forward: an update whose gradients wait
+  Steps steps_ = Steps::alone;
+  ClipRecord clip_record_;
   std::vector<MicroBatch> forward_batch_;
   std::vector<Timing> head_timings_, tail_timings_;
-  bool last_tail_was_commit_ = false;
 };
 
 }  // namespace spillway::parallel

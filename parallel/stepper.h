@@ -1,6 +1,7 @@
-// The optimizer's Step: a bucket's update, streamed in chunks of tiles. What lies in memory is updated in place; what lies on nvme flows
-// through the staging ring (two chunks read ahead, one computed, written behind) into the next generation. Writes may still be in flight
-// when step() returns; drain() waits for all of them. Used by the optimizer lane; the update itself is spread over the rank's threads.
+// The optimizer's Step: a bucket's update from one generation into the next, streamed in chunks of tiles. What lies in memory is updated
+// where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: two chunks read ahead, one computed,
+// written behind. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer lane; the
+// update itself is spread over the threads of the stream in force.
 #pragma once
 #include <deque>
 
@@ -23,29 +24,35 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  void step(const Bucket& bucket, const Update& update);
+  /// Reads generation `from` and writes from + 1.
+  void step(const Bucket& bucket, const Update& update, u64 from);
+  /// Until the writes of this group's steps have landed.
+  void land(u16 group);
+  /// Until all have.
   void drain();
 
  private:
   struct Operand {
-    std::span<std::byte> bytes;
-    offload::Blob* staged = nullptr;  // the blob to write back to; null: in place
+    std::span<std::byte> old, next;   // the same where it is updated in place
+    offload::Blob* staged = nullptr;  // the blob to write back to
   };
   struct Chunk {
     TileRange range;  // within the group
+    u64 from = 0;     // generation
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
     Pending reads;  // after the lease: settled before it goes back
   };
-  Chunk open(const Bucket& bucket, TileRange range);
+  Chunk open(const Bucket& bucket, TileRange range, u64 from);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written);
   template <class T>
   void update(const Group& group, const Chunk& chunk, const Update& update);
-  void close(Chunk chunk);
+  void close(const Bucket& bucket, Chunk chunk);
 
   const Plan& plan_;
   ModelState& state_;
   struct Written {
+    u16 group = 0;
     offload::StagingRing::Lease lease;
     Pending writes;  // after the lease: settled before it goes back
   };

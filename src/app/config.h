@@ -21,7 +21,7 @@ enum class Precision { fp32, fp64 };
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
 enum class Durability { checkpoint };
-enum class OptimizerOverlap { automatic, none };
+enum class OptimizerOverlap { automatic, none, backward, forward };
 
 /// What a --place flag asks for: one tier, or bytes per tier, filled in the order device, host, nvme; one tier takes the rest.
 struct PlacementWish {
@@ -111,7 +111,7 @@ struct TrainConfig : ResourceConfig {
   std::string zero_stage = "auto";
   i64 ranks = 1;
   i64 pipeline_stages = 1;
-  std::string pipeline_schedule = "1f1b", pipeline_split = "auto";
+  std::string pipeline_schedule = "auto", pipeline_split = "auto";
   i64 pipeline_chunks = 1;
   std::string communicator = "auto";
   std::string bind = "none";

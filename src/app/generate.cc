@@ -27,9 +27,11 @@ int run_generate(const GenerateConfig& config, Console& console) {
   }
   const i64 T = std::min<i64>(source.config.positions, static_cast<i64>(prompt.size()) + config.max_tokens);
   Session session(config, std::move(source), fmt::format("generate-{}", ::getpid()));
-  session.plan(
-      {config.place_parameters, PlacementWish::whole(Tier::device), PlacementWish::whole(Tier::device), Recompute::none, config.prefetch},
-      false, 1, 1, std::max<i64>(1, T));
+  const PlanWishes wishes{.parameters = config.place_parameters,
+                          .gradients = PlacementWish::whole(Tier::device),
+                          .optimizer = PlacementWish::whole(Tier::device),
+                          .prefetch = config.prefetch};
+  session.plan(wishes, false, 1, 1, std::max<i64>(1, T));
   session.open(console);
   const models::FolderWeights weights(session.model(), *session.source().folder);
   session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });

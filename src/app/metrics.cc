@@ -32,6 +32,7 @@ const char* phase_of(parallel::Op op) {
     case parallel::Op::Load:
       return "data";
     case parallel::Op::Step:
+    case parallel::Op::Land:
     case parallel::Op::Commit:
       return "optimizer";
     default:
@@ -66,7 +67,7 @@ std::string to_json(const MetricsRow& m) {
   row["loss_scale"] = 1.0;
   row["skipped"] = m.result.skipped;
   row["clipped"] = m.result.clipped;
-  row["redo"] = false;
+  row["redo"] = m.result.redo;
   row["tier_bytes"] = by_tier(m.tier_bytes);
   row["peak_bytes"] = by_tier(m.peak_bytes);
   row["read_bytes"] = by_tier(m.moved.read);
@@ -77,9 +78,8 @@ std::string to_json(const MetricsRow& m) {
 
 std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank) {
   std::map<std::string, double> phases;
-  const parallel::Program& program = rank.plan().train;
-  add(phases, program.head, rank.head_timings(), "head");
-  add(phases, rank.last_tail_was_commit() ? program.commit : program.skip, rank.tail_timings(), "tail");
+  add(phases, rank.last_program().head, rank.head_timings(), "head");
+  add(phases, *rank.last_tail(), rank.tail_timings(), "tail");
   return phases;
 }
 

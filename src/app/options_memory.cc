@@ -93,11 +93,12 @@ std::vector<Option> speed() {
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
-       .help = "where the optimizer's step stands",
-       .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic}, {"none", OptimizerOverlap::none}}),
-       .commands = kTrain,
-       .instead = "none and auto work: the step stands after backward",
-       .later = {"backward", "forward"}},
+       .help = "where the optimizer's step stands: after backward, inside it (speculative), or inside the next forward",
+       .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
+                                                          {"none", OptimizerOverlap::none},
+                                                          {"backward", OptimizerOverlap::backward},
+                                                          {"forward", OptimizerOverlap::forward}}),
+       .commands = kTrain},
       {.name = "threads",
        .group = kSpeed,
        .help = "compute threads of a rank",
@@ -146,14 +147,16 @@ Option later_option(const char* name, const char* metavar, const char* help, con
 }
 
 std::vector<Option> ranks() {
+  Option schedule = rank_option("pipeline-schedule", "order of micro-batches: one after the other, or all through a block (vertical)",
+                                word(&TrainConfig::pipeline_schedule, {"auto", "1f1b", "vertical"}),
+                                {"gpipe", "interleaved", "zb-h1", "zb-v"});
   Option split = rank_option("pipeline-split", "blocks per stage", text(&TrainConfig::pipeline_split));
   split.metavar = "N,N,..";
   return {
       rank_option("ranks", "processes on this node", integer(&TrainConfig::ranks)),
       rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&TrainConfig::zero_stage, {"auto", "0"}), {"1", "2", "3"}),
       rank_option("pipeline-stages", "stages the blocks are cut into", integer(&TrainConfig::pipeline_stages)),
-      rank_option("pipeline-schedule", "order of micro-batches over stages", word(&TrainConfig::pipeline_schedule, {"1f1b"}),
-                  {"gpipe", "interleaved", "zb-h1", "zb-v", "vertical"}),
+      schedule,
       split,
       rank_option("pipeline-chunks", "model chunks per rank", integer(&TrainConfig::pipeline_chunks)),
       rank_option("communicator", "how ranks talk", word(&TrainConfig::communicator, {"auto", "local"}), {"mpi", "nccl"}),

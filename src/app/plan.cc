@@ -31,7 +31,16 @@ std::string plan_json(const parallel::Plan& plan, const TierBudgets& budgets) {
 }
 
 std::string program_text(const parallel::Program& program) {
-  return "head\n" + to_text(program.head) + "commit\n" + to_text(program.commit) + "skip\n" + to_text(program.skip);
+  const std::pair<const char*, const parallel::List*> lists[] = {{"head", &program.head},
+                                                                 {"commit", &program.commit},
+                                                                 {"redo", &program.redo},
+                                                                 {"skip", &program.skip},
+                                                                 {"deferred", &program.deferred}};
+  std::string text;
+  for (const auto& [name, list] : lists) {
+    if (!list->empty()) text += std::string(name) + "\n" + to_text(*list);
+  }
+  return text;
 }
 
 }  // namespace

@@ -21,10 +21,18 @@ constexpr double kCost[] = {0, 1, 12};
 // A recomputed forward costs about as much as moving this many bytes in memory for each activation byte saved.
 constexpr double kRecomputeCost = 4;
 
+// How the optimizer's step runs: by itself, overlapped one way, or speculating while clipping is rare.
+struct Overlap {
+  parallel::OptimizerOverlap where = parallel::OptimizerOverlap::none;
+  bool adaptive = false;
+};
+
 struct Candidate {
   Placement placement;
   bool recompute = false;
+  parallel::Order order = parallel::Order::micro_batch;
   int prefetch = 1;
+  Overlap overlap;
 };
 
 std::vector<PlacementWish> options(const PlacementWish& wish, const TierBudgets& budgets) {
@@ -42,21 +50,62 @@ std::vector<i64> bytes_of_groups(const Layout& layout, DType dtype, int copies) 
   return bytes;
 }
 
-std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
-  std::vector<Candidate> all;
+std::vector<Placement> placements(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
   const DType dtype = base.scheduling.dtype;
   const auto weights = bytes_of_groups(base.layout, dtype, 1), state = bytes_of_groups(base.layout, dtype, 2);
+  std::vector<Placement> all;
   for (const auto& p : options(wishes.parameters, budgets)) {
     for (const auto& g : options(wishes.gradients, budgets)) {
-      for (const auto& o : options(wishes.optimizer, budgets)) {
-        const Placement placement{assign_tiers(p, weights), assign_tiers(g, weights), assign_tiers(o, state)};
-        for (bool recompute : {false, true}) {
-          if (wishes.recompute != Recompute::automatic && recompute != (wishes.recompute == Recompute::block)) continue;
-          if (!base.training && recompute) continue;
-          // More blocks ahead hide more; fewer need less memory.
-          for (int prefetch : wishes.prefetch ? std::vector<int>{static_cast<int>(*wishes.prefetch)} : std::vector<int>{2, 1, 0}) {
-            all.push_back({placement, recompute, prefetch});
-          }
+      for (const auto& o : options(wishes.optimizer, budgets))
+        all.push_back({assign_tiers(p, weights), assign_tiers(g, weights), assign_tiers(o, state)});
+    }
+  }
+  return all;
+}
+
+bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
+
+bool anything_moves(const Placement& p) {
+  const auto all_device = [](const std::vector<Tier>& tiers) { return !any_on(tiers, Tier::host) && !any_on(tiers, Tier::nvme); };
+  return !all_device(p.parameters) || !all_device(p.gradients);
+}
+
+std::vector<bool> recomputations(const parallel::PlanRequest& base, const PlanWishes& wishes) {
+  if (!base.training) return {false};
+  if (wishes.recompute == Recompute::automatic) return {false, true};
+  return {wishes.recompute == Recompute::block};
+}
+
+// Vertical order spares traffic, and pays with the activations of all micro-batches.
+std::vector<parallel::Order> orders(const parallel::PlanRequest& base, const PlanWishes& wishes, const Placement& placement) {
+  if (wishes.order) return {*wishes.order};
+  if (base.training && base.scheduling.micro_batches > 1 && anything_moves(placement))
+    return {parallel::Order::vertical, parallel::Order::micro_batch};
+  return {parallel::Order::micro_batch};
+}
+
+// More blocks ahead hide more; fewer need less memory.
+std::vector<int> prefetches(const PlanWishes& wishes) {
+  return wishes.prefetch ? std::vector<int>{static_cast<int>(*wishes.prefetch)} : std::vector<int>{2, 1, 0};
+}
+
+// Only a disk is worth waiting for beside computing: in memory, the optimizer and the blocks want the same cores.
+std::vector<Overlap> overlaps(const parallel::PlanRequest& base, const PlanWishes& wishes, const Placement& placement) {
+  using Where = parallel::OptimizerOverlap;
+  if (!base.training || wishes.overlap == OptimizerOverlap::none) return {{}};
+  if (wishes.overlap == OptimizerOverlap::backward) return {{Where::backward, false}};
+  if (wishes.overlap == OptimizerOverlap::forward) return {{Where::forward, false}};
+  if (!any_on(placement.optimizer, Tier::nvme) && !any_on(placement.parameters, Tier::nvme)) return {{}};
+  return {{Where::backward, true}, {Where::forward, false}};
+}
+
+std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
+  std::vector<Candidate> all;
+  for (const Placement& placement : placements(base, wishes, budgets)) {
+    for (const bool recompute : recomputations(base, wishes)) {
+      for (const parallel::Order order : orders(base, wishes, placement)) {
+        for (const int prefetch : prefetches(wishes)) {
+          for (const Overlap& overlap : overlaps(base, wishes, placement)) all.push_back({placement, recompute, order, prefetch, overlap});
         }
       }
     }
@@ -69,7 +118,7 @@ double cost(const Plan& plan, const Candidate& c) {
   double sum = 0;
   for (size_t t = 0; t < offload::kTiers; ++t) sum += kCost[t] * static_cast<double>(moved.read[t] + moved.written[t]);
   if (c.recompute) sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
-  return sum - c.prefetch;  // ties: the deeper prefetch
+  return sum - c.prefetch - (c.overlap.adaptive ? 0.5 : 0.0);  // ties: the deeper prefetch, then the overlap that hides more
 }
 
 // Bytes over each budget.
@@ -118,6 +167,18 @@ std::string tiers_text(const std::vector<Tier>& tiers) {
   return text;
 }
 
+std::string overlap_text(const Plan& plan) {
+  if (plan.train_when_clipping) return "optimizer: inside backward while clipping is rare, else inside the next forward";
+  switch (plan.train.overlap) {
+    case parallel::OptimizerOverlap::backward:
+      return "optimizer: inside backward, done again when clipping bites";
+    case parallel::OptimizerOverlap::forward:
+      return "optimizer: inside the next forward";
+    default:
+      return "optimizer: after backward";
+  }
+}
+
 std::vector<std::string> reasons(const Plan& plan) {
   std::vector<std::string> why = {"weights: " + tiers_text(plan.placement.parameters)};
   if (plan.training) {
@@ -125,6 +186,12 @@ std::vector<std::string> reasons(const Plan& plan) {
     why.push_back("optimizer state: " + tiers_text(plan.placement.optimizer));
     why.push_back(plan.scheduling.recompute ? "activations: recomputed block by block" : "activations: kept on the device");
   }
+  if (plan.training && plan.scheduling.micro_batches > 1) {
+    const bool vertical = plan.scheduling.order == parallel::Order::vertical;
+    why.push_back(vertical ? "order: all micro-batches of a block, then the next block (weights travel once a step)"
+                           : "order: one micro-batch after the other");
+  }
+  if (plan.training) why.push_back(overlap_text(plan));
   why.push_back(fmt::format("prefetch: {} block{} ahead", plan.scheduling.prefetch, plan.scheduling.prefetch == 1 ? "" : "s"));
   return why;
 }
@@ -160,6 +227,9 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     request.placement = c.placement;
     request.scheduling.recompute = c.recompute;
     request.scheduling.prefetch = c.prefetch;
+    request.scheduling.order = c.order;
+    request.scheduling.overlap = c.overlap.where;
+    request.adaptive_overlap = c.overlap.adaptive;
     Plan plan = make_plan(request);
     const double its_cost = cost(plan, c);
     if (total_excess(plan, budgets) > 0) {

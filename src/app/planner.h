@@ -18,6 +18,8 @@ struct TierBudgets {
 struct PlanWishes {
   PlacementWish parameters, gradients, optimizer;
   Recompute recompute = Recompute::automatic;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
+  std::optional<parallel::Order> order;
   std::optional<i64> prefetch;
 };
 

@@ -107,7 +107,15 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
 }  // namespace
 
 PlanWishes wishes_of(const TrainConfig& config) {
-  return {config.place_parameters, config.place_gradients, config.place_optimizer, config.recompute, config.prefetch};
+  PlanWishes wishes{.parameters = config.place_parameters,
+                    .gradients = config.place_gradients,
+                    .optimizer = config.place_optimizer,
+                    .recompute = config.recompute,
+                    .overlap = config.optimizer_overlap,
+                    .prefetch = config.prefetch};
+  if (config.pipeline_schedule == "1f1b") wishes.order = parallel::Order::micro_batch;
+  if (config.pipeline_schedule == "vertical") wishes.order = parallel::Order::vertical;
+  return wishes;
 }
 
 int run_train(const TrainConfig& given, Console& console) {

@@ -206,6 +206,7 @@ void Trainer::save(bool must) {
   if (last_save_step_ == progress_.step && progress_.step > first_step_) return;
   const auto begin = Clock::now();
   try {
+    session_.rank().settle();
     const auto path = save_checkpoint(folder_.path(), progress_, session_.source().config, session_.model(), session_.rank());
     prune_checkpoints(folder_.path(), config_.keep);
     save_seconds_ = seconds_since(begin);

@@ -59,13 +59,22 @@ std::vector<std::vector<double>> read_weights(const nn::Sequential& model, paral
   return all;
 }
 
+namespace {
+
+void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
+  for (size_t t = 0; t < offload::kTiers; ++t) sum.read[t] += more.read[t], sum.written[t] += more.written[t];
+}
+
+}  // namespace
+
 RunResult train(const RunOptions& o) {
   const nn::Sequential model = models::build(o.model, o.dtype);
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
   request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer);
-  request.scheduling = {o.micro_batches, o.prefetch, o.recompute, o.dtype};
+  request.scheduling = {o.micro_batches, o.prefetch, o.recompute, o.dtype, o.overlap, o.order};
+  request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
   RunResult result;
@@ -88,14 +97,18 @@ RunResult train(const RunOptions& o) {
     settings.gradient_clipping = o.gradient_clipping;
     settings.random = RandomKey{3};
     const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, settings);
+    result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
+    add(result.planned, moved_bytes(rank.last_program().head));
+    add(result.planned, moved_bytes(*rank.last_tail()));
   }
+  result.head_timings = rank.head_timings();
+  rank.settle();
   for (size_t t = 0; t < offload::kTiers; ++t) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
-  result.head_timings = rank.head_timings();
   result.weights = read_weights(model, rank);
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;

@@ -28,7 +28,9 @@ struct RunOptions {
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
-  bool recompute = false;
+  bool recompute = false, adaptive = false;
+  parallel::OptimizerOverlap overlap = parallel::OptimizerOverlap::none;
+  parallel::Order order = parallel::Order::micro_batch;
   offload::IoEngineKind engine = offload::IoEngineKind::automatic;
   std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // planted faults and delays
   i64 max_bucket_elems = parallel::kMaxBucketElems;
@@ -41,10 +43,12 @@ struct RunOptions {
 
 struct RunResult {
   std::vector<double> losses, norms;
+  std::vector<parallel::StepResult> steps;
   std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened
   parallel::Plan plan;
   parallel::TierBytes moved;                 // by the steps
   std::array<i64, 2> peak_bytes{};           // device and host pool
+  parallel::TierBytes planned;               // by the steps that were run, redone and skipped ones as such
   std::vector<parallel::Timing> head_timings;
 };
 

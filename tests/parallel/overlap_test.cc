@@ -1,0 +1,218 @@
+// The optimizer inside backward (speculative) and inside the next forward: every loss, norm and weight of the plain order to the bit, with
+// clipping that never, sometimes and always bites, with a skipped step, with accumulation in both orders. Counters show that redo and skip
+// happened, and that exactly the planned bytes moved.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "models/presets.h"
+#include "parallel/check.h"
+#include "support_run.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::Op;
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::Tier;
+
+struct Corner {
+  Tier parameters, gradients, optimizer;
+};
+constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device},
+                               {Tier::device, Tier::device, Tier::nvme},
+                               {Tier::host, Tier::host, Tier::host},
+                               {Tier::nvme, Tier::host, Tier::nvme},
+                               {Tier::nvme, Tier::nvme, Tier::nvme}};
+constexpr i64 kSteps = 5;
+
+RunOptions base() {
+  RunOptions o;
+  o.model = models::preset("gpt2-tiny");
+  o.steps = kSteps;
+  o.max_bucket_elems = 4 * parallel::kTileElems;
+  return o;
+}
+
+// All on the device, micro-batch after micro-batch, the optimizer after backward.
+RunResult plain(RunOptions o) {
+  o.parameters = o.gradients = o.optimizer = Tier::device;
+  o.overlap = OptimizerOverlap::none;
+  o.order = Order::micro_batch;
+  o.adaptive = o.recompute = false;
+  return train(o);
+}
+
+void expect_same(const RunResult& got, const RunResult& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.weights, want.weights);
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
+    EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
+  }
+  EXPECT_LE(got.peak_bytes[0], got.plan.total[0]);
+  EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+}
+
+i64 count(const RunResult& r, bool parallel::StepResult::*what) {
+  return std::count_if(r.steps.begin(), r.steps.end(), [&](const auto& s) { return s.*what; });
+}
+
+class Overlap : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
+ protected:
+  RunOptions options() const {
+    RunOptions o = base();
+    const Corner& c = kCorners[std::get<0>(GetParam())];
+    o.parameters = c.parameters;
+    o.gradients = c.gradients;
+    o.optimizer = c.optimizer;
+    o.overlap = std::get<1>(GetParam());
+    return o;
+  }
+  bool speculates() const { return std::get<1>(GetParam()) == OptimizerOverlap::backward; }
+};
+
+// The norms of the first steps lie around 3: 100 never bites, 1e-3 always, their median half of the time.
+TEST_P(Overlap, SameBitsWhetherClippingBites) {
+  RunOptions o = options();
+  std::vector<double> norms = plain(o).norms;
+  std::sort(norms.begin(), norms.end());
+  for (const auto& [clip, clipped] : {std::pair(100.0, i64{0}), {1e-3, kSteps}, {norms[kSteps / 2], kSteps / 2 + 1}}) {
+    o.gradient_clipping = clip;
+    const RunResult got = train(o);
+    expect_same(got, plain(o));
+    EXPECT_EQ(count(got, &parallel::StepResult::clipped), clipped) << clip;
+    EXPECT_EQ(count(got, &parallel::StepResult::redo), speculates() ? clipped : 0) << clip;
+  }
+}
+
+// Position 200 is infinite and only the second step looks at it.
+TEST_P(Overlap, SameBitsAcrossASkippedStep) {
+  RunOptions o = options();
+  o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
+    nn::initial_values(p, 1, begin, out);
+    const i64 width = p.shape[-1];
+    for (i64 i = 0; p.name.ends_with("wpe.weight") && i < std::ssize(out); ++i) {
+      if ((begin + i) / width == 200) out[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
+    }
+  };
+  o.batches = [&](i64 step) {
+    StepBatch batch = random_batch(o, step);
+    if (step == 1) batch.micro_batches[0].positions_BT.data<i32>()[5] = 200;
+    return batch;
+  };
+  const RunResult got = train(o), want = plain(o);
+  ASSERT_FALSE(std::isfinite(got.norms[1]));
+  EXPECT_EQ(count(got, &parallel::StepResult::skipped), 1);
+  for (size_t i : {0u, 2u, 3u, 4u}) {
+    EXPECT_EQ(got.losses[i], want.losses[i]) << i;
+    EXPECT_EQ(got.norms[i], want.norms[i]) << i;
+  }
+  EXPECT_EQ(got.weights, want.weights);
+}
+
+TEST_P(Overlap, SameBitsWithAccumulationInBothOrders) {
+  RunOptions o = options();
+  o.steps = 3;
+  o.micro_batches = 4;
+  const RunResult want = plain(o);
+  for (const Order order : {Order::micro_batch, Order::vertical}) {
+    for (const bool recompute : {false, true}) {
+      for (const int prefetch : {0, 1, 3}) {
+        o.order = order;
+        o.recompute = recompute;
+        o.prefetch = prefetch;
+        expect_same(train(o), want);
+      }
+    }
+  }
+}
+
+std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
+  constexpr const char* kNames[] = {"none", "backward", "forward"};
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
+}
+
+INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
+                         testing::Combine(testing::Range(0, 5), testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward,
+                                                                                OptimizerOverlap::forward)),
+                         cell_name);
+
+// Speculates until clipping has bitten three times, then defers.
+TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
+  for (const Corner& c : kCorners) {
+    RunOptions o = base();
+    o.parameters = c.parameters;
+    o.gradients = c.gradients;
+    o.optimizer = c.optimizer;
+    o.adaptive = true;
+    o.steps = 6;
+    const RunResult got = train(o);
+    expect_same(got, plain(o));
+    EXPECT_EQ(count(got, &parallel::StepResult::clipped), 6);
+    EXPECT_EQ(count(got, &parallel::StepResult::redo), 3);
+  }
+}
+
+// Vertical order with everything on disk: weights come twice a step however many micro-batches there are.
+TEST(VerticalOrder, WeightsTravelOnceAWay) {
+  RunOptions o = base();
+  o.steps = 1;
+  o.parameters = o.gradients = Tier::nvme;
+  const auto fetched_bytes = [&](i64 micro_batches, Order order) {
+    o.micro_batches = micro_batches;
+    o.order = order;
+    i64 bytes = 0;
+    for (const auto& i : train(o).plan.train.head) {
+      if (i.op == Op::Fetch && i.what == parallel::What::weights) bytes += i.read_bytes[static_cast<size_t>(Tier::nvme)];
+    }
+    return bytes;
+  };
+  EXPECT_EQ(fetched_bytes(8, Order::vertical), fetched_bytes(1, Order::micro_batch));
+  EXPECT_GT(fetched_bytes(8, Order::micro_batch), 4 * fetched_bytes(8, Order::vertical));
+}
+
+std::string refusal(const parallel::Program& program, const parallel::Plan& plan) {
+  try {
+    check(program, plan.layout, plan.placement);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// The check refuses a Step that does not wait for its gradient, and a reader that does not wait for a deferred Step.
+TEST(OverlapCheck, RefusesAStepOutOfPlace) {
+  RunOptions o = base();
+  o.steps = 0;
+  o.parameters = o.optimizer = Tier::nvme;
+  o.gradients = Tier::host;
+  for (const OptimizerOverlap overlap : {OptimizerOverlap::backward, OptimizerOverlap::forward}) {
+    o.overlap = overlap;
+    const parallel::Plan plan = train(o).plan;
+    ASSERT_EQ(refusal(plan.train, plan), "");
+    int refused = 0;
+    for (size_t i = 0; i < plan.train.head.size(); ++i) {
+      const auto& now = plan.train.head[i];
+      const bool waits = overlap == OptimizerOverlap::backward ? now.op == Op::Step : now.op == Op::Fetch && now.what == parallel::What::weights;
+      if (!waits || now.after.empty()) continue;
+      parallel::Program broken = plan.train;
+      broken.head[i].after.clear();
+      refused += !refusal(broken, plan).empty();
+    }
+    EXPECT_GE(refused, 5);
+    parallel::Program broken = plan.train;
+    for (auto& i : broken.head) {
+      if (i.op == Op::Step) i.op = Op::Load;
+    }
+    EXPECT_NE(refusal(broken, plan), "");
+  }
+}
+
+}  // namespace
+}  // namespace spillway::test
