@@ -28,7 +28,8 @@ nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
 }
 
 void BlockRunner::record(Live& live, Tensor input, u16 block, u16 micro_batch) {
-  live.tape = std::make_unique<autograd::Tape>(&sink_);
+  live.door = std::make_unique<SpillDoor>();
+  live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
   if (input.defined()) live.input = live.tape->input(std::move(input));
   live.output = model_.blocks[block]->forward(live.input, context(micro_batch, live.tape.get()));
   live.input.value = {};  // the tape holds what backward needs
@@ -43,13 +44,13 @@ Tensor BlockRunner::take_input(u16 block, u16 micro_batch) {
   return input;
 }
 
-void BlockRunner::forward(const Instruction& i) {
+void BlockRunner::forward(const Instruction& i, std::byte* spill) {
   Tensor input = take_input(i.block, i.micro_batch);
   Tensor output;
   if (mode_ != nn::Mode::train || i.recompute) {
     const autograd::Variable x = input.defined() ? autograd::Variable(input) : autograd::Variable();
     output = model_.blocks[i.block]->forward(x, context(i.micro_batch, nullptr)).value;
-    if (i.recompute) live_[{i.micro_batch, i.block}].kept_input = std::move(input);
+    if (i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
   } else {
     Live& live = live_[{i.micro_batch, i.block}];
     record(live, std::move(input), i.block, i.micro_batch);
@@ -58,15 +59,27 @@ void BlockRunner::forward(const Instruction& i) {
   const bool loss = mode_ != nn::Mode::generate && i.block + 1u == model_.blocks.size();
   if (loss) loss_sum_ += output.item();
   if (!loss || mode_ == nn::Mode::evaluate) activation_[i.micro_batch] = std::move(output);
+  if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(spill);
 }
 
-void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink) {
+// Block 0 has none.
+void BlockRunner::keep_input(Live& live, Tensor input) {
+  live.door = std::make_unique<SpillDoor>();
+  if (input.defined()) live.kept_input = live.door->pack(std::move(input));
+}
+
+Tensor BlockRunner::take_kept_input(Live& live) { return live.kept_input ? live.door->unpack(*live.kept_input) : Tensor(); }
+
+i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const { return live_.at({micro_batch, block}).door->spillable_bytes(); }
+
+void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const std::byte* spill) {
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
   Live live = std::move(at->second);
   live_.erase(at);
+  if (i.spill.bytes > 0) live.door->restore(spill);
   if (i.recompute) {
-    record(live, std::move(live.kept_input), i.block, i.micro_batch);
+    record(live, take_kept_input(live), i.block, i.micro_batch);
     live.output.value = {};
   }
   sink_.to = &sink;

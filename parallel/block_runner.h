@@ -3,9 +3,11 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "nn/module.h"
 #include "parallel/program.h"
+#include "parallel/spill_door.h"
 
 namespace spillway::parallel {
 
@@ -15,9 +17,13 @@ class BlockRunner {
 
   /// What the coming blocks read: `batches` must outlive them.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0);
-  void forward(const Instruction& instruction);
-  /// Parameter gradients go to `sink`.
-  void backward(const Instruction& instruction, autograd::GradientSink& sink);
+  /// What a spilling block keeps goes to `spill` (memory of its slot).
+  void forward(const Instruction& instruction, std::byte* spill = nullptr);
+  /// Parameter gradients go to `sink`; what the block kept comes from `spill`.
+  void backward(const Instruction& instruction, autograd::GradientSink& sink, const std::byte* spill = nullptr);
+
+  /// What a block that was run forward keeps and could spill.
+  i64 spillable_bytes(u16 block, u16 micro_batch) const;
 
   /// The last block's output of a micro-batch (its loss sum, or logits); taken once.
   Tensor take_output(u16 micro_batch);
@@ -26,14 +32,17 @@ class BlockRunner {
 
  private:
   struct Live {
+    std::unique_ptr<SpillDoor> door;  // the tape's, or the kept input's of a recomputed block
     std::unique_ptr<autograd::Tape> tape;
     autograd::Variable input, output;
-    Tensor kept_input;  // of a recomputed block
+    std::optional<u64> kept_input;  // of a recomputed block, at the door
   };
   using Key = std::pair<u16, u16>;  // micro-batch, block
   nn::Context context(u16 micro_batch, autograd::Tape* tape) const;
   void record(Live& live, Tensor input, u16 block, u16 micro_batch);
   Tensor take_input(u16 block, u16 micro_batch);
+  static void keep_input(Live& live, Tensor input);
+  static Tensor take_kept_input(Live& live);
 
   // Gradients of a tape go to whoever backward() was called with.
   struct Forwarding final : autograd::GradientSink {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -19,19 +20,19 @@ struct Use {
 };
 
 // What a slot holds, as far as the list up to some instruction says.
+// `of` is a group and a use of it, or for activations a block and a micro-batch.
 struct Content {
   What what;
-  u16 group;
-  u8 use;
+  std::pair<u16, u16> of;
   u32 by;
-  bool operator==(const Content& o) const { return what == o.what && group == o.group && use == o.use; }
+  bool operator==(const Content& o) const { return what == o.what && of == o.of; }
 };
 
 class Checker {
  public:
   Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement)
       : list_(list),
-        slab_bytes_(program.moving_slab_bytes),
+        slab_bytes_(program.slab_bytes),
         overlap_(&list == &program.head ? program.overlap : OptimizerOverlap::none),
         layout_(layout),
         placement_(placement) {}
@@ -74,8 +75,9 @@ class Checker {
 
   void touch(u32 i, const Slot& slot, Access access) {
     if (slot.bytes == 0) return;
-    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes_)
-      refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes_));
+    const i64 slab_bytes = slab_bytes_[static_cast<size_t>(slot.slab)];
+    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes)
+      refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
     for (const Use& earlier : uses_) {
       if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
       if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
@@ -84,8 +86,9 @@ class Checker {
     }
     // Whoever is ordered after this one is ordered after what it covers.
     if (access != Access::read)
-      std::erase_if(uses_,
-                    [&](const Use& u) { return slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes; });
+      std::erase_if(uses_, [&](const Use& u) {
+        return slot.slab == u.slot.slab && slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes;
+      });
     uses_.push_back({i, slot, access});
     if (access != Access::read) std::erase_if(holds_, [&](const auto& h) { return h.first.overlaps(slot); });
   }
@@ -97,11 +100,14 @@ class Checker {
 
   void expect(u32 i, const Slot& slot, What what, u16 group, u8 use) {
     const bool moves = (what == What::weights ? placement_.parameters : placement_.gradients)[group] != Tier::device;
-    if (!moves && slot.bytes == 0) return;
+    if (moves || slot.bytes > 0) expect(i, slot, {what, {group, use}, 0});
+  }
+
+  void expect(u32 i, const Slot& slot, const Content& wanted) {
     const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
-    if (slot.bytes == 0 || h == holds_.end() || !(h->second == Content{what, group, use, 0})) {
-      refuse(i, fmt::format("expected the {} of group {} use {} in slot [{}, +{}), but no earlier instruction put them there",
-                            to_string(what), group, use, slot.offset, slot.bytes));
+    if (slot.bytes == 0 || h == holds_.end() || !(h->second == wanted)) {
+      refuse(i, fmt::format("expected the {} of {} {} in slot [{}, +{}), but no earlier instruction put them there", to_string(wanted.what),
+                            wanted.of.first, wanted.of.second, slot.offset, slot.bytes));
     }
     if (!before(h->second.by, i)) refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
     touch(i, slot, Access::read);
@@ -135,6 +141,7 @@ class Checker {
         }
         return;
       case Op::Evict:
+        if (now.what == What::activations) return evict_activations(i);
         expect(i, now.in, What::gradient, now.group, now.use);
         touch(i, now.in, Access::give_up);
         evicted_[{now.group, now.use}] = i;
@@ -144,8 +151,36 @@ class Checker {
     }
   }
 
+  void evict_activations(u32 i) {
+    const Instruction& now = list_[i];
+    expect(i, now.in, {What::activations, {now.block, now.micro_batch}, 0});
+    touch(i, now.in, Access::give_up);
+    activations_evicted_[{now.block, now.micro_batch}] = i;
+  }
+
+  void fetch_activations(u32 i) {
+    const Instruction& now = list_[i];
+    const auto evicted = activations_evicted_.find({now.block, now.micro_batch});
+    if (evicted == activations_evicted_.end() || !before(evicted->second, i)) refuse(i, "fetches activations that were not evicted before");
+    fill(i, now.out, {What::activations, {now.block, now.micro_batch}, i});
+  }
+
+  void spill(u32 i) {
+    const Instruction& now = list_[i];
+    const Content kept{What::activations, {now.block, now.micro_batch}, i};
+    if (now.op == Op::Forward && now.spill.bytes > 0) {
+      fill(i, now.spill, kept);
+      spilled_.insert(kept.of);
+    }
+    if (now.op == Op::Backward && (now.spill.bytes > 0 || spilled_.count(kept.of))) {
+      expect(i, now.spill, kept);
+      touch(i, now.spill, Access::give_up);
+    }
+  }
+
   void fetch(u32 i) {
     const Instruction& now = list_[i];
+    if (now.what == What::activations) return fetch_activations(i);
     if (now.what == What::gradient) {
       const auto evicted = evicted_.find({now.group, now.use});
       if (evicted == evicted_.end() || !before(evicted->second, i)) refuse(i, "fetches a gradient that has not been evicted before");
@@ -153,14 +188,14 @@ class Checker {
     if (now.what == What::weights) {
       stepped_before(i, now.group);
       for (const auto& [slot, held] : holds_) {
-        if (held == Content{What::weights, now.group, 0, 0}) refuse(i, "fetches weights that are there already");
+        if (held == Content{What::weights, {now.group, u16{0}}, 0}) refuse(i, "fetches weights that are there already");
       }
       if (const auto released = released_.find(now.group); released != released_.end() && !before(released->second, i)) {
         refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
       }
     }
     if (now.out.bytes != layout_.groups[now.group].elems * element_bytes(now)) refuse(i, "its slot is not the size of the group");
-    fill(i, now.out, {now.what, now.group, now.use, i});
+    fill(i, now.out, {now.what, {now.group, now.use}, i});
   }
 
   i64 element_bytes(const Instruction& now) const { return now.out.bytes / std::max<i64>(1, layout_.groups[now.group].elems); }
@@ -168,6 +203,7 @@ class Checker {
   void block(u32 i) {
     const Instruction& now = list_[i];
     const auto& groups = layout_.blocks.at(now.block);
+    spill(i);
     if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size()))
       refuse(i, "names too few slots");
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -175,7 +211,7 @@ class Checker {
       expect(i, now.weights[g], What::weights, groups[g].group, 0);
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
       if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
-      fill(i, now.gradients[g], {What::gradient, groups[g].group, groups[g].use, i});
+      fill(i, now.gradients[g], {What::gradient, {groups[g].group, groups[g].use}, i});
     }
   }
 
@@ -223,7 +259,7 @@ class Checker {
   }
 
   const List& list_;
-  const i64 slab_bytes_;
+  const std::array<i64, kSlabs> slab_bytes_;
   const OptimizerOverlap overlap_;
   const Layout& layout_;
   const Placement& placement_;
@@ -234,6 +270,8 @@ class Checker {
   std::vector<Use> uses_;
   std::vector<std::pair<Slot, Content>> holds_;
   std::map<std::pair<u16, u8>, u32> evicted_;
+  std::map<std::pair<u16, u16>, u32> activations_evicted_;
+  std::set<std::pair<u16, u16>> spilled_;
   std::map<u16, u32> released_, reduced_, stepped_, landed_;
 };
 

@@ -13,7 +13,7 @@ namespace spillway::parallel {
 ///   3. Forward and Backward find each of their groups' weights in their slot, fetched and not released or overwritten since;
 ///   4. a Backward that adds, an AddTied, a Reduce and an Evict find the gradient they name in their slot;
 ///   5. a Fetch of a gradient comes after the Evict that wrote it;
-///   6. slots lie inside the slab;
+///   6. slots lie inside their slab; a Backward finds what its block kept where the Forward or a Fetch after its Evict put it;
 ///   7. a speculative Step (overlap backward) comes after the Reduce and the Evict of its group's gradient, and the head ends with a Land
 ///      on the optimizer lane; a deferred one (overlap forward) before the group's weights are fetched or used and before its gradient is
 ///      written again; weights on nvme are fetched after the Land of their Steps.

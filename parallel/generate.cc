@@ -8,7 +8,8 @@
 namespace spillway::parallel {
 namespace {
 
-using GradientKey = std::pair<u16, u8>;  // group, use
+using GradientKey = std::pair<u16, u8>;     // group, use
+using ActivationKey = std::pair<u16, u16>;  // block, micro-batch
 
 // One computing instruction before memory is planned.
 struct Compute {
@@ -35,6 +36,7 @@ class Generator {
     for (i64 i = 0; i < static_cast<i64>(order_.size()); ++i) {
       fetch_weights_due(i);
       fetch_gradients_due(i);
+      fetch_activations_due(i);
       compute(i);
       release_weights(i);
     }
@@ -42,7 +44,7 @@ class Generator {
       agree_norm();
       tails();
     }
-    program_.moving_slab_bytes = slab_.peak_bytes();
+    program_.slab_bytes = {slab_.peak_bytes(), spill_slab_.peak_bytes()};
     return std::move(program_);
   }
 
@@ -151,9 +153,7 @@ class Generator {
     const Compute& c = order_[static_cast<size_t>(position)];
     Instruction i{
         .op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
-    // Recomputing the last block would repeat what was done a moment ago, unless other micro-batches come between.
-    const bool at_once = c.block + 1u == blocks() && (!vertical() || scheduling_.micro_batches == 1);
-    i.recompute = training_ && scheduling_.recompute && !at_once;
+    i.recompute = policy(c.block).recompute;
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : layout_.blocks[c.block]) {
       const bool moves = weights_move(g.group);
@@ -162,8 +162,55 @@ class Generator {
       if (const auto ready = ready_.find(g.group); !moves && ready != ready_.end()) i.after.push_back(ready->second);
       if (c.backward) i.gradients.push_back(gradient_slot(g, i.after));
     }
+    if (spills(c.block)) i.spill = spill_slot(c, i.after);
     const u32 id = add(std::move(i));
+    if (spills(c.block)) spilled(c, id);
     if (c.backward && !backward_goes_on(position)) gradients_finished(c, id);
+  }
+
+  // What the last block keeps is wanted at once, unless other micro-batches come between.
+  ActivationPolicy policy(u16 block) const {
+    const bool at_once = block + 1u == blocks() && scheduling_.live_micro_batches() == 1;
+    return training_ && !at_once ? placement_.activations[block] : ActivationPolicy{};
+  }
+  bool spills(u16 block) const { return policy(block).tier != Tier::device && scheduling_.spilled_bytes.at(block) > 0; }
+
+  Slot spill_slot(const Compute& c, std::vector<u32>& after) {
+    const ActivationKey key{c.block, c.micro_batch};
+    if (!c.backward) activations_[key] = spill_slab_.take(scheduling_.spilled_bytes.at(c.block), after);
+    if (const auto fetched = activations_fetched_.find(key); c.backward && fetched != activations_fetched_.end())
+      after.push_back(fetched->second);
+    return activations_.at(key);
+  }
+
+  // After a Forward what goes on to nvme is evicted; after a Backward its slot is free.
+  void spilled(const Compute& c, u32 done) {
+    const ActivationKey key{c.block, c.micro_batch};
+    const Slot slot = activations_.at(key);
+    if (!c.backward && policy(c.block).tier == Tier::host) return;
+    if (!c.backward) {
+      done = activations_evicted_[key] = add({.op = Op::Evict,
+                                              .lane = Lane::store,
+                                              .what = What::activations,
+                                              .block = c.block,
+                                              .micro_batch = c.micro_batch,
+                                              .in = slot,
+                                              .after = {done}});
+    }
+    spill_slab_.give_up(slot, done);
+    activations_.erase(key);
+  }
+
+  void fetch_activations_due(i64 position) {
+    for (i64 i = position; i < static_cast<i64>(order_.size()) && issue_at(i) <= position; ++i) {
+      const Compute& c = order_[static_cast<size_t>(i)];
+      const ActivationKey key{c.block, c.micro_batch};
+      if (!c.backward || activations_.count(key) || !activations_evicted_.count(key)) continue;
+      Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
+      fetch.after.push_back(activations_evicted_.at(key));
+      fetch.out = activations_[key] = spill_slab_.take(scheduling_.spilled_bytes.at(c.block), fetch.after);
+      activations_fetched_[key] = add(std::move(fetch));
+    }
   }
 
   // The next micro-batch adds to the same accumulators at once.
@@ -309,12 +356,14 @@ class Generator {
   std::vector<i64> run_begin_;       // of each run: its first position
   std::map<u16, u32> ready_;         // overlap forward: the instruction after which the group's new weights are there
   std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position in the computing order
-  SlabPlan slab_;
+  SlabPlan slab_{Slab::moving}, spill_slab_{Slab::spill};
   Program program_;
   std::map<u16, Slot> weights_;            // where the group's weights lie now
   std::map<u16, u32> fetched_, released_;  // the group's last Fetch and Release
   std::map<GradientKey, Slot> gradients_;  // where the accumulator lies now
   std::map<GradientKey, u32> gradient_fetched_, evicted_;
+  std::map<ActivationKey, Slot> activations_;  // where what the block kept lies now
+  std::map<ActivationKey, u32> activations_evicted_, activations_fetched_;
 };
 
 }  // namespace
@@ -323,7 +372,12 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
   i.read_bytes = i.written_bytes = {};
   const auto moves = [](Tier tier) { return tier != Tier::device; };
   const i64 size = size_of(dtype);
-  if (i.op == Op::Fetch || i.op == Op::Evict) {
+  if (i.spill.bytes > 0 && placement.activations[i.block].tier == Tier::host) {
+    (i.op == Op::Forward ? i.written_bytes : i.read_bytes)[static_cast<size_t>(Tier::host)] = i.spill.bytes;
+  }
+  if (i.what == What::activations) {
+    (i.op == Op::Fetch ? i.read_bytes : i.written_bytes)[static_cast<size_t>(Tier::nvme)] = (i.op == Op::Fetch ? i.out : i.in).bytes;
+  } else if (i.op == Op::Fetch || i.op == Op::Evict) {
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr i64 kViewTiles = 64;  // tiles handed out at once where nothing has to be staged
 constexpr size_t kReadAhead = 2;
+constexpr const char* kGradients = "gradients";
+constexpr const char* kActivations = "activations";
 
 }  // namespace
 
@@ -24,18 +26,27 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
     weights_.push_back(make(plan.placement.parameters[g.id], "weights", tiles, tile));
     if (!plan.training) continue;
     for (size_t u = 0; u < g.uses.size(); ++u) {
-      gradients_[{g.id, static_cast<u8>(u)}] = make(plan.placement.gradients[g.id], "gradients", tiles, tile);
+      gradients_[{g.id, static_cast<u8>(u)}] = make(plan.placement.gradients[g.id], kGradients, tiles, tile);
     }
     optimizer_.push_back(make(plan.placement.optimizer[g.id], "optimizer state", tiles, 2 * tile));
   }
+  if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
     staging_.emplace(*resources.host, static_cast<int>(plan.staging_buffers), plan.staging_buffer_bytes, "staging ring");
   }
 }
 
+void ModelState::make_activations() {
+  const Scheduling& scheduling = plan_.scheduling;
+  for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
+    if (plan_.placement.activations[b].tier != Tier::nvme || scheduling.spilled_bytes[b] == 0) continue;
+    activations_[b] = make(Tier::nvme, kActivations, scheduling.live_micro_batches(), scheduling.spilled_bytes[b]);
+  }
+}
+
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64 tiles, i64 tile_bytes) {
-  // Gradients are rewritten before they are read again, in whichever generation: one slot.
-  const int slots = std::string_view(what) == "gradients" ? 1 : plan_.slots(tier);
+  // Gradients and activations are rewritten before they are read again, in whichever generation: one slot.
+  const int slots = what == kGradients || what == kActivations ? 1 : plan_.slots(tier);
   if (tier != Tier::nvme) {
     return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, slots,
                                      traffic_);

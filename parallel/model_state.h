@@ -33,6 +33,8 @@ class ModelState {
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
+  /// On nvme: one tile a live micro-batch.
+  offload::Blob& activations(u16 block) { return *activations_.at(block); }
   offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
 
   /// Readers see this generation; a step writes the next. Where a blob has one slot they are the same bytes.
@@ -50,6 +52,7 @@ class ModelState {
   i64 nvme_bytes() const { return file_ ? file_->bytes() : 0; }
 
  private:
+  void make_activations();
   std::unique_ptr<offload::Blob> make(Tier tier, const char* what, i64 tiles, i64 tile_bytes);
   offload::Blob& blob(What what, u16 group) { return what == What::weights ? *weights_[group] : *optimizer_[group]; }
   std::vector<TileRange> chunks(const offload::Blob& blob) const;
@@ -61,6 +64,7 @@ class ModelState {
   i64 file_used_bytes_ = 0;
   std::vector<std::unique_ptr<offload::Blob>> weights_, optimizer_;
   std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;
+  std::map<u16, std::unique_ptr<offload::Blob>> activations_;
   std::optional<offload::StagingRing> staging_;
   u64 generation_ = 0;
 };

@@ -1,4 +1,5 @@
-// Which tier each group's weights, gradients (by use) and optimizer state rest in, and what else shapes a Program. Values.
+// Which tier each group's weights, gradients (by use) and optimizer state rest in, what becomes of each block's activations between forward
+// and backward, and what else shapes a Program. Values.
 #pragma once
 #include <vector>
 
@@ -9,13 +10,25 @@ namespace spillway::parallel {
 
 using offload::Tier;
 
-/// One tier a group, indexed by group id.
+/// What a block keeps between its forward and its backward (all its saved tensors, or its input alone, to run it again), and where.
+struct ActivationPolicy {
+  bool recompute = false;
+  Tier tier = Tier::device;
+  bool operator==(const ActivationPolicy&) const = default;
+};
+
+/// One tier a group, indexed by group id; one policy a block.
 struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
+  std::vector<ActivationPolicy> activations;
 
-  static Placement uniform(const Layout& layout, Tier parameters, Tier gradients, Tier optimizer) {
-    const size_t n = layout.groups.size();
-    return {std::vector(n, parameters), std::vector(n, gradients), std::vector(n, optimizer)};
+  static Placement uniform(const Layout& layout, Tier parameters, Tier gradients, Tier optimizer, ActivationPolicy activations = {}) {
+    Placement p;
+    p.parameters.assign(layout.groups.size(), parameters);
+    p.gradients.assign(layout.groups.size(), gradients);
+    p.optimizer.assign(layout.groups.size(), optimizer);
+    p.activations.assign(layout.blocks.size(), activations);
+    return p;
   }
 };
 
@@ -30,10 +43,13 @@ enum class Order : u8 { micro_batch, vertical };
 struct Scheduling {
   i64 micro_batches = 1;  // K
   int prefetch = 1;       // blocks fetched ahead
-  bool recompute = false;
   DType dtype = DType::f32;  // of weights, gradients and state
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
+  std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
+
+  /// Micro-batches between whose forward and backward of a block there is another one's.
+  i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
 };
 
 }  // namespace spillway::parallel

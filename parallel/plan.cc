@@ -49,6 +49,10 @@ i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
   return activations.peak_bytes();
 }
 
+bool spills(const Placement& placement) {
+  return std::any_of(placement.activations.begin(), placement.activations.end(), [](const auto& p) { return p.tier != Tier::device; });
+}
+
 void add_row(Plan& plan, std::string what, std::array<i64, offload::kTiers> bytes) {
   for (size_t t = 0; t < bytes.size(); ++t) plan.total[t] += bytes[t];
   if (*std::max_element(bytes.begin(), bytes.end()) > 0) plan.rows.push_back({std::move(what), bytes});
@@ -68,6 +72,13 @@ void add_resident_rows(Plan& plan) {
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
   add_row(plan, "optimizer state (m, v)", state);
+}
+
+void add_spilled_rows(Plan& plan) {
+  i64 disk = 0;
+  for (size_t b = 0; plan.training && b < plan.scheduling.spilled_bytes.size(); ++b)
+    disk += plan.placement.activations[b].tier == Tier::nvme ? plan.scheduling.live_micro_batches() * plan.scheduling.spilled_bytes[b] : 0;
+  add_row(plan, "activations spilled", {0, plan.spill_slab_bytes, disk});
 }
 
 void size_staging(Plan& plan) {
@@ -113,7 +124,23 @@ TierBytes Plan::moved_per_step() const {
   return sum;
 }
 
-Plan make_plan(const PlanRequest& r) {
+std::vector<i64> spillable_bytes(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::train, {}, 1);
+  const auto blocks = static_cast<u16>(r.layout.blocks.size());
+  for (u16 b = 0; b < blocks; ++b) runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0, .recompute = r.placement.activations[b].recompute});
+  std::vector<i64> bytes;
+  for (u16 b = 0; b < blocks; ++b) bytes.push_back(round_up(runner.spillable_bytes(b, 0), kPage));
+  return bytes;
+}
+
+Plan make_plan(const PlanRequest& request) {
+  PlanRequest r = request;
+  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
   Plan plan;
   plan.layout = r.layout;
   plan.placement = r.placement;
@@ -126,12 +153,14 @@ Plan make_plan(const PlanRequest& r) {
   if (r.training) {
     make_training(plan, r);
   }
-  const i64 clipping_bytes = plan.train_when_clipping ? plan.train_when_clipping->moving_slab_bytes : 0;
-  plan.moving_slab_bytes = round_up(std::max({plan.train.moving_slab_bytes, plan.forward.moving_slab_bytes, clipping_bytes}), kPage);
+  const i64 clipping_bytes = plan.train_when_clipping ? plan.train_when_clipping->moving_slab_bytes() : 0;
+  plan.moving_slab_bytes = round_up(std::max({plan.train.moving_slab_bytes(), plan.forward.moving_slab_bytes(), clipping_bytes}), kPage);
+  plan.spill_slab_bytes = round_up(plan.train.spill_slab_bytes(), kPage);
   size_activations(plan, r);
   add_resident_rows(plan);
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
+  add_spilled_rows(plan);
   add_row(plan, "tokens", {plan.input_bytes, 0, 0});
   size_staging(plan);
   return plan;

@@ -33,7 +33,7 @@ struct Plan {
   i64 micro_batch_size = 1, sequence_length = 1;
   Program train, forward;
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
-  i64 moving_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
+  i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
   i64 chunk_tiles = 0;                                // tiles of a staging buffer
   std::vector<PlanRow> rows;
@@ -47,6 +47,10 @@ struct Plan {
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;
 };
+
+/// Bytes that each block keeps of one micro-batch between forward and backward and that can spill, under the request's policies, by block;
+/// whole pages. From a dry run.
+std::vector<i64> spillable_bytes(const PlanRequest& request);
 
 /// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
 Plan make_plan(const PlanRequest& request);

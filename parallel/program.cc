@@ -18,7 +18,7 @@ std::string_view to_string(Lane lane) {
 }
 
 std::string_view to_string(What what) {
-  constexpr std::string_view names[] = {"", "weights", "gradient", "state"};
+  constexpr std::string_view names[] = {"", "weights", "gradient", "state", "activations"};
   return names[static_cast<size_t>(what)];
 }
 
@@ -39,6 +39,7 @@ std::string operands(const Instruction& i) {
 std::string memory(const Instruction& i) {
   std::string text;
   if (i.in.bytes) text += fmt::format("  in [{}, +{})", i.in.offset, i.in.bytes);
+  if (i.spill.bytes) text += fmt::format("  spill [{}, +{})", i.spill.offset, i.spill.bytes);
   if (i.out.bytes) text += fmt::format("  out [{}, +{})", i.out.offset, i.out.bytes);
   for (int t = 0; t < offload::kTiers; ++t) {
     const auto tier = static_cast<Tier>(t);

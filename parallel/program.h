@@ -13,13 +13,13 @@ namespace spillway::parallel {
 
 enum class Op : u8 {
   Load,      // the step's micro-batches from the loader
-  Fetch,     // weights or a gradient accumulator of a group, from its tier into a slot
+  Fetch,     // weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
   Forward,   // block, micro-batch
   Backward,  // block, micro-batch: input and weight gradients
   Release,   // the weights' slot is free
   AddTied,   // slot out += slot in: the uses of a tied weight, in block order
   Reduce,    // sums of squares of a finished gradient, tile by tile
-  Evict,     // a gradient from its slot to its tier
+  Evict,     // a gradient or activations from their slot to their tier
   AgreeNorm,
   Step,     // optimizer update of a bucket, streamed in tiles, from one generation into the next
   Land,     // the writes of the Steps before it (of its group, if it names one) have landed
@@ -30,16 +30,24 @@ enum class Op : u8 {
 enum class Lane : u8 { compute, load, store, optimizer, data };
 constexpr int kLanes = 5;
 
-enum class What : u8 { none, weights, gradient, state };
+enum class What : u8 { none, weights, gradient, state, activations };
 
 std::string_view to_string(Op op);
 std::string_view to_string(Lane lane);
 std::string_view to_string(What what);
 
-/// Planned memory on the device: [offset, offset + bytes) of the moving slab. bytes == 0: none.
+/// moving: on the device, for weights and gradients on their way. spill: in host memory, for activations between forward and backward or on
+/// their way to nvme.
+enum class Slab : u8 { moving, spill };
+constexpr int kSlabs = 2;
+
+/// Planned memory: [offset, offset + bytes) of a slab. bytes == 0: none.
 struct Slot {
   i64 offset = 0, bytes = 0;
-  bool overlaps(const Slot& o) const { return bytes > 0 && o.bytes > 0 && offset < o.offset + o.bytes && o.offset < offset + bytes; }
+  Slab slab = Slab::moving;
+  bool overlaps(const Slot& o) const {
+    return slab == o.slab && bytes > 0 && o.bytes > 0 && offset < o.offset + o.bytes && o.offset < offset + bytes;
+  }
   bool operator==(const Slot&) const = default;
 };
 
@@ -54,6 +62,7 @@ struct Instruction {
   bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
   bool recompute = false;  // Forward keeps only its input; Backward runs it again
   Slot in, out;
+  Slot spill;                   // Forward: what the block keeps goes there; Backward: it lies there
   std::vector<Slot> weights;    // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
   std::vector<Slot> gradients;  // Backward: likewise
   std::vector<u32> after;       // instructions of the same list
@@ -67,7 +76,9 @@ struct Program {
   List head;
   List commit, redo, skip;    // redo: the speculation's clip factor was wrong; skip: the norm is not finite
   List deferred;              // overlap forward: the Steps that wait for the next head, when something else comes first
-  i64 moving_slab_bytes = 0;  // device memory the slots lie in
+  std::array<i64, kSlabs> slab_bytes{};  // memory the slots lie in
+  i64 moving_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::moving)]; }
+  i64 spill_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::spill)]; }
 };
 
 /// One line an instruction: number, lane, operation, operands, slot, bytes, after.

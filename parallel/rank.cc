@@ -36,6 +36,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       plan_(plan),
       state_(plan, resources),
       moving_(resources.device->allocate(plan.moving_slab_bytes, "weights and gradients in motion")),
+      spill_(resources.host->allocate(plan.spill_slab_bytes, "activations spilled")),
       activation_slab_(resources.device->allocate(plan.activation_slab_bytes, "activations")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
       stream_{Device::cpu(), resources.threads, &activations_},
@@ -106,7 +107,9 @@ void Rank::perform(const Instruction& i) {
       return fetch(i);
     case Op::Forward: {
       const StreamScope scope(stream_);
-      return runner_.forward(i);
+      runner_.forward(i, at(i.spill));
+      count_spilled(i);
+      return;
     }
     case Op::Backward:
       return backward(i);
@@ -131,7 +134,21 @@ void Rank::perform(const Instruction& i) {
   }
 }
 
+// What a block keeps in host memory is copied by its computing instruction itself.
+void Rank::count_spilled(const Instruction& i) {
+  offload::Traffic& traffic = state_.traffic();
+  constexpr auto kHost = static_cast<size_t>(Tier::host);
+  traffic.read_bytes[kHost] += i.read_bytes[kHost];
+  traffic.written_bytes[kHost] += i.written_bytes[kHost];
+}
+
+TileRange Rank::activation_tile(const Instruction& i) const {
+  const i64 tile = plan_.scheduling.live_micro_batches() > 1 ? i.micro_batch : 0;
+  return {tile, tile + 1};
+}
+
 void Rank::fetch(const Instruction& i) {
+  if (i.what == What::activations) return state_.activations(i.block).read(activation_tile(i), state_.generation(), bytes(i.out)).wait();
   const std::span<std::byte> slot(at(i.out), static_cast<size_t>(group_bytes(i.group)));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
   blob.read(whole(blob), state_.generation(), slot).wait();
@@ -139,6 +156,7 @@ void Rank::fetch(const Instruction& i) {
 }
 
 void Rank::evict(const Instruction& i) {
+  if (i.what == What::activations) return state_.activations(i.block).write(activation_tile(i), state_.generation(), bytes(i.in)).wait();
   offload::Blob& blob = state_.gradients(i.group, i.use);
   blob.write(whole(blob), state_.generation(), std::span<const std::byte>(at(i.in), static_cast<size_t>(group_bytes(i.group)))).wait();
 }
@@ -153,7 +171,8 @@ void Rank::backward(const Instruction& i) {
   const StreamScope scope(stream_);
   const auto& uses = plan_.layout.blocks[i.block];
   for (size_t g = 0; g < uses.size(); ++g) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
-  runner_.backward(i, accumulator_);
+  runner_.backward(i, accumulator_, at(i.spill));
+  count_spilled(i);
   accumulator_.finish();
 }
 

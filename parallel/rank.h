@@ -65,6 +65,7 @@ class Rank {
   void backward(const Instruction& i);
   void add_tied(const Instruction& i);
   void reduce(const Instruction& i);
+  void count_spilled(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
   void show_resident_weights();
@@ -77,7 +78,9 @@ class Rank {
   /// `factor`: the clip factor.
   StepResult judge(const StepSettings& settings, double& factor) const;
   void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
-  std::byte* at(const Slot& slot) { return moving_.data() + slot.offset; }
+  std::byte* at(const Slot& slot) { return (slot.slab == Slab::spill ? spill_ : moving_).data() + slot.offset; }
+  std::span<std::byte> bytes(const Slot& slot) { return {at(slot), static_cast<size_t>(slot.bytes)}; }
+  TileRange activation_tile(const Instruction& i) const;
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
   i64 group_bytes(u16 group) const { return plan_.layout.groups[group].elems * size_of(plan_.scheduling.dtype); }
@@ -85,7 +88,7 @@ class Rank {
   const nn::Sequential& model_;
   const Plan& plan_;
   ModelState state_;
-  Allocation moving_, activation_slab_;
+  Allocation moving_, spill_, activation_slab_;
   Arena activations_;
   const Stream stream_, input_stream_;
   const Stream beside_stream_;  // of Steps that run beside computing: one thread, so that the others stay with the compute lane

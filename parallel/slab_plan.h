@@ -1,4 +1,4 @@
-// Plans the slots of what moves through device memory. A slot taken where another one lay must wait for the instruction that gave it up:
+// Plans the slots of what moves through a slab. A slot taken where another one lay must wait for the instruction that gave it up:
 // take() names those instructions.
 #pragma once
 #include <algorithm>
@@ -12,10 +12,12 @@ namespace spillway::parallel {
 
 class SlabPlan {
  public:
+  explicit SlabPlan(Slab slab) : slab_(slab) {}
+
   /// Slots begin at multiples of a page, as direct I/O wants. Adds to `after` whoever gave up memory under the new slot.
   Slot take(i64 bytes, std::vector<u32>& after) {
     Allocation piece = arena_.allocate(round_up(bytes, kPage), "slot");
-    const Slot slot{piece.offset(), bytes};
+    const Slot slot{piece.offset(), bytes, slab_};
     held_.emplace(slot.offset, std::move(piece));
     for (const auto& [old, by] : given_up_) {
       if (old.overlaps(slot)) after.push_back(by);
@@ -34,6 +36,7 @@ class SlabPlan {
 
  private:
   static constexpr i64 kPage = 4096;
+  const Slab slab_;
   Arena arena_;
   std::map<i64, Allocation> held_;
   std::vector<std::pair<Slot, u32>> given_up_;

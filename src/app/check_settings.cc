@@ -27,10 +27,8 @@ void check_tokenizer(const std::string& tokenizer) {
 }
 
 void check_activations(const PlacementWish& wish) {
-  if (!wish.automatic && wish.one_tier() != Tier::device) {
-    refuse("[--place-activations] not built yet: " + print_placement(wish) +
-           "; device and auto work, and --recompute block keeps only block inputs");
-  }
+  if (wish.automatic || wish.one_tier()) return;
+  refuse("[--place-activations] not built yet: " + print_placement(wish) + "; expected one tier for all blocks, or auto");
 }
 
 // nvme wanted, but no path: the batch system's scratch, or nothing.
@@ -87,7 +85,9 @@ void check(TrainConfig& config, const Host& host) {
   if (!config.prompt.empty() && config.sample_every == 0)
     refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
-  find_nvme(config, wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer), host);
+  find_nvme(config, wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer) ||
+                         wants(config.place_activations),
+            host);
 }
 
 // One rank is what is built: a launcher of several is refused rather than run several times over.

@@ -58,7 +58,7 @@ std::vector<Option> memory() {
       place("place-parameters", "weights", &ResourceConfig::place_parameters, kForward),
       place("place-gradients", "gradients", &TrainConfig::place_gradients, kTrain),
       place("place-optimizer", "optimizer state", &TrainConfig::place_optimizer, kTrain),
-      place("place-activations", "saved activations (only device is built)", &ResourceConfig::place_activations, kForward),
+      place("place-activations", "what blocks keep between forward and backward", &ResourceConfig::place_activations, kForward),
       {.name = "io-engine",
        .group = kMemory,
        .help = "how nvme is read and written",

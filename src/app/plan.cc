@@ -25,7 +25,7 @@ std::string plan_json(const parallel::Plan& plan, const TierBudgets& budgets) {
   out["read_bytes_per_step"] = by_tier(moved.read);
   out["written_bytes_per_step"] = by_tier(moved.written);
   out["prefetch"] = plan.scheduling.prefetch;
-  out["recompute"] = plan.scheduling.recompute;
+  out["recompute"] = plan.placement.activations.front().recompute;
   out["instructions"] = plan.train.head.size() + plan.train.commit.size();
   return out.dump(2);
 }

@@ -29,7 +29,7 @@ struct Overlap {
 
 struct Candidate {
   Placement placement;
-  bool recompute = false;
+  parallel::ActivationPolicy activations;
   parallel::Order order = parallel::Order::micro_batch;
   int prefetch = 1;
   Overlap overlap;
@@ -57,7 +57,7 @@ std::vector<Placement> placements(const parallel::PlanRequest& base, const PlanW
   for (const auto& p : options(wishes.parameters, budgets)) {
     for (const auto& g : options(wishes.gradients, budgets)) {
       for (const auto& o : options(wishes.optimizer, budgets))
-        all.push_back({assign_tiers(p, weights), assign_tiers(g, weights), assign_tiers(o, state)});
+        all.push_back({assign_tiers(p, weights), assign_tiers(g, weights), assign_tiers(o, state), {}});
     }
   }
   return all;
@@ -70,10 +70,18 @@ bool anything_moves(const Placement& p) {
   return !all_device(p.parameters) || !all_device(p.gradients);
 }
 
-std::vector<bool> recomputations(const parallel::PlanRequest& base, const PlanWishes& wishes) {
-  if (!base.training) return {false};
-  if (wishes.recompute == Recompute::automatic) return {false, true};
-  return {wishes.recompute == Recompute::block};
+// Kept on the device, run again, and at last kept in the lower tiers.
+std::vector<parallel::ActivationPolicy> activation_policies(const parallel::PlanRequest& base, const PlanWishes& wishes,
+                                                            const TierBudgets& budgets) {
+  if (!base.training) return {{}};
+  std::vector<parallel::ActivationPolicy> all;
+  for (const PlacementWish& place : options(wishes.activations, budgets)) {
+    for (const bool recompute : {false, true}) {
+      if (wishes.recompute == Recompute::automatic || recompute == (wishes.recompute == Recompute::block))
+        all.push_back({recompute, place.one_tier().value_or(Tier::device)});
+    }
+  }
+  return all;
 }
 
 // Vertical order spares traffic, and pays with the activations of all micro-batches.
@@ -102,10 +110,10 @@ std::vector<Overlap> overlaps(const parallel::PlanRequest& base, const PlanWishe
 std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
   std::vector<Candidate> all;
   for (const Placement& placement : placements(base, wishes, budgets)) {
-    for (const bool recompute : recomputations(base, wishes)) {
+    for (const auto& activations : activation_policies(base, wishes, budgets)) {
       for (const parallel::Order order : orders(base, wishes, placement)) {
         for (const int prefetch : prefetches(wishes)) {
-          for (const Overlap& overlap : overlaps(base, wishes, placement)) all.push_back({placement, recompute, order, prefetch, overlap});
+          for (const Overlap& overlap : overlaps(base, wishes, placement)) all.push_back({placement, activations, order, prefetch, overlap});
         }
       }
     }
@@ -117,7 +125,7 @@ double cost(const Plan& plan, const Candidate& c) {
   const parallel::TierBytes moved = plan.training ? plan.moved_per_step() : parallel::moved_bytes(plan.forward.head);
   double sum = 0;
   for (size_t t = 0; t < offload::kTiers; ++t) sum += kCost[t] * static_cast<double>(moved.read[t] + moved.written[t]);
-  if (c.recompute) sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
+  if (c.activations.recompute) sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
   return sum - c.prefetch - (c.overlap.adaptive ? 0.5 : 0.0);  // ties: the deeper prefetch, then the overlap that hides more
 }
 
@@ -167,6 +175,11 @@ std::string tiers_text(const std::vector<Tier>& tiers) {
   return text;
 }
 
+std::string activations_text(const parallel::ActivationPolicy& policy) {
+  const std::string where = policy.tier == Tier::device ? "on the device" : fmt::format("in {} memory", offload::to_string(policy.tier));
+  return policy.recompute ? "activations: recomputed block by block from inputs kept " + where : "activations: kept " + where;
+}
+
 std::string overlap_text(const Plan& plan) {
   if (plan.train_when_clipping) return "optimizer: inside backward while clipping is rare, else inside the next forward";
   switch (plan.train.overlap) {
@@ -184,7 +197,7 @@ std::vector<std::string> reasons(const Plan& plan) {
   if (plan.training) {
     why.push_back("gradients: " + tiers_text(plan.placement.gradients));
     why.push_back("optimizer state: " + tiers_text(plan.placement.optimizer));
-    why.push_back(plan.scheduling.recompute ? "activations: recomputed block by block" : "activations: kept on the device");
+    why.push_back(activations_text(plan.placement.activations.front()));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {
     const bool vertical = plan.scheduling.order == parallel::Order::vertical;
@@ -225,7 +238,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
   for (const Candidate& c : candidates(base, wishes, budgets)) {
     parallel::PlanRequest request = base;
     request.placement = c.placement;
-    request.scheduling.recompute = c.recompute;
+    request.placement.activations.assign(base.layout.blocks.size(), c.activations);
     request.scheduling.prefetch = c.prefetch;
     request.scheduling.order = c.order;
     request.scheduling.overlap = c.overlap.where;

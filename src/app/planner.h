@@ -16,7 +16,7 @@ struct TierBudgets {
 };
 
 struct PlanWishes {
-  PlacementWish parameters, gradients, optimizer;
+  PlacementWish parameters, gradients, optimizer, activations;
   Recompute recompute = Recompute::automatic;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
   std::optional<parallel::Order> order;

@@ -49,7 +49,7 @@ void Session::find_budgets(const ResourceConfig& config) {
 }
 
 void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
-  const bool nvme = wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer);
+  const bool nvme = wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
   if (nvme && !scratch_path_) {
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");

@@ -110,6 +110,7 @@ PlanWishes wishes_of(const TrainConfig& config) {
   PlanWishes wishes{.parameters = config.place_parameters,
                     .gradients = config.place_gradients,
                     .optimizer = config.place_optimizer,
+                    .activations = config.place_activations,
                     .recompute = config.recompute,
                     .overlap = config.optimizer_overlap,
                     .prefetch = config.prefetch};

@@ -15,13 +15,21 @@ std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
 std::shared_ptr<Storage> Storage::vacant(Device device, i64 bytes) { return std::shared_ptr<Storage>(new Storage(device, bytes)); }
 
 void Storage::fill(std::byte* data) {
-  require(!resident_, "[storage] filled twice without a drop between");
+  require(!resident_ && !owning_, "[storage] filled twice without a drop between, or one that owns its memory");
   data_ = device_.is_meta() ? nullptr : data;
   resident_ = true;
 }
 
+void Storage::refill(Allocation memory) {
+  require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] refilled, but it was not dropped or the size is another");
+  data_ = memory.data();
+  memory_ = std::move(memory);
+  resident_ = true;
+}
+
 void Storage::drop() {
-  require(resident_ && !owning_, "[storage] dropped, but it was not filled from outside");
+  require(resident_, "[storage] dropped, but it holds nothing");
+  memory_.reset();
   data_ = nullptr;
   resident_ = false;
 }

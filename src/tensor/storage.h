@@ -1,6 +1,6 @@
 // The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever moves
-// bytes (parallel/), and every view of it, those saved on a tape too, is right again once it is filled. Not thread-safe by itself: fill and
-// drop are ordered against readers by the Program.
+// bytes (parallel/), an owning one is dropped and refilled, and every view of it, those saved on a tape too, is right again afterwards. Not
+// thread-safe by itself: fill and drop are ordered against readers by the Program.
 // Invariant: data() is valid exactly while resident().
 #pragma once
 #include <memory>
@@ -12,18 +12,21 @@ namespace spillway {
 
 class Storage {
  public:
-  /// Owns its memory until destroyed.
+  /// Owns its memory until destroyed or dropped; refill() gives it new memory.
   static std::shared_ptr<Storage> owning(Device device, Allocation memory);
   /// Holds `bytes` only while filled.
   static std::shared_ptr<Storage> vacant(Device device, i64 bytes);
 
   /// `data` must stay valid for bytes() until drop(); ignored on the meta device. Throws Error(bug) if already resident.
   void fill(std::byte* data);
+  /// Of an owning storage that was dropped; `memory` is of bytes().
+  void refill(Allocation memory);
   void drop();
 
   Device device() const { return device_; }
   i64 bytes() const { return bytes_; }
   bool resident() const { return resident_; }
+  bool owning() const { return owning_; }
   /// Null on the meta device; throws Error(bug) when not resident.
   std::byte* data() const;
 

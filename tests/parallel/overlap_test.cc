@@ -143,6 +143,39 @@ INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
                                                                                 OptimizerOverlap::forward)),
                          cell_name);
 
+// What blocks keep, or their inputs alone, in host memory or on disk.
+class ActivationSpill : public testing::TestWithParam<std::tuple<Tier, bool, Order>> {};
+
+TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    for (const int prefetch : {0, 2}) {
+      RunOptions o = base();
+      o.model = models::preset(preset);
+      o.steps = 3;
+      o.micro_batches = 3;
+      o.parameters = o.optimizer = Tier::nvme;
+      o.gradients = Tier::host;
+      o.overlap = OptimizerOverlap::forward;
+      o.prefetch = prefetch;
+      o.threads = 2;
+      const Tier tier = std::get<0>(GetParam());
+      std::tie(o.activations, o.recompute, o.order) = GetParam();
+      const RunResult got = train(o);
+      expect_same(got, plain(o));
+      const auto spilled = [&](const parallel::Instruction& i) { return i.op == Op::Forward && i.spill.bytes > 0; };
+      EXPECT_GE(std::count_if(got.plan.train.head.begin(), got.plan.train.head.end(), spilled), 9);
+      o.activations = Tier::device;
+      const RunResult kept = train(o);
+      EXPECT_GT(got.moved.read[static_cast<size_t>(tier)], kept.moved.read[static_cast<size_t>(tier)]);
+      EXPECT_LT(got.plan.activation_slab_bytes, kept.plan.activation_slab_bytes);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill,
+                         testing::Combine(testing::Values(Tier::host, Tier::nvme), testing::Bool(),
+                                          testing::Values(Order::micro_batch, Order::vertical)));
+
 // Speculates until clipping has bitten three times, then defers.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
   for (const Corner& c : kCorners) {

@@ -45,9 +45,9 @@ TEST(Program, EveryPlacementPasses) {
         for (i64 k : {1, 3}) {
           for (int prefetch : {0, 1, 3, 9}) {
             for (bool recompute : {false, true}) {
-              const Placement placement = Placement::uniform(layout, p, g, Tier::nvme);
-              EXPECT_EQ(refusal(generate_training(layout, placement, {k, prefetch, recompute}), layout, placement), "");
-              EXPECT_EQ(refusal(generate_forward(layout, placement, {k, prefetch, recompute}), layout, placement), "");
+              const Placement placement = Placement::uniform(layout, p, g, Tier::nvme, {recompute});
+              EXPECT_EQ(refusal(generate_training(layout, placement, {k, prefetch}), layout, placement), "");
+              EXPECT_EQ(refusal(generate_forward(layout, placement, {k, prefetch}), layout, placement), "");
             }
           }
         }
@@ -60,7 +60,7 @@ class Spilled : public testing::Test {
  protected:
   const Layout layout = layout_of("gpt2-tiny");
   const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
-  const Program program = generate_training(layout, placement, {2, 1, false});
+  const Program program = generate_training(layout, placement, {2, 1});
 };
 
 TEST_F(Spilled, DeletingAnyFetchIsRefused) {
@@ -98,7 +98,7 @@ TEST_F(Spilled, WaitingForSomethingLaterIsRefused) {
 
 TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {
   Program broken = program;
-  broken.moving_slab_bytes -= 1;
+  broken.slab_bytes[0] -= 1;
   EXPECT_NE(refusal(broken, layout, placement).find("leaves the slab"), std::string::npos);
 }
 
@@ -120,7 +120,7 @@ TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
 
 TEST_F(Spilled, PrefetchMeansAnEarlierFetch) {
   const auto gap = [&](int prefetch) {  // computing instructions between the Fetch of the last block and its Forward
-    const Program p = generate_training(layout, placement, {1, prefetch, false});
+    const Program p = generate_training(layout, placement, {1, prefetch});
     const u16 group = layout.blocks.back()[0].group;
     int computing = 0;
     bool fetched = false;

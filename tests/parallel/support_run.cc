@@ -72,8 +72,12 @@ RunResult train(const RunOptions& o) {
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
-  request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer);
-  request.scheduling = {o.micro_batches, o.prefetch, o.recompute, o.dtype, o.overlap, o.order};
+  request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer, {o.recompute, o.activations});
+  request.scheduling.micro_batches = o.micro_batches;
+  request.scheduling.prefetch = o.prefetch;
+  request.scheduling.dtype = o.dtype;
+  request.scheduling.overlap = o.overlap;
+  request.scheduling.order = o.order;
   request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;

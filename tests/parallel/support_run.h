@@ -29,6 +29,7 @@ struct RunOptions {
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
   bool recompute = false, adaptive = false;
+  parallel::Tier activations = parallel::Tier::device;
   parallel::OptimizerOverlap overlap = parallel::OptimizerOverlap::none;
   parallel::Order order = parallel::Order::micro_batch;
   offload::IoEngineKind engine = offload::IoEngineKind::automatic;
