@@ -39,8 +39,10 @@ struct ChosenEngine {
   std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or kernel.io_uring_disabled)"
 };
 
+constexpr int kQueueDepth = 64;
+
 /// `automatic` falls back to pread with the reason in `why`; io_uring demanded but refused throws Error(io).
-ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth = 64);
+ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth = kQueueDepth);
 /// The same on another operating system; `system` must outlive the engine.
 ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth, SystemCalls& system);
 

@@ -352,9 +352,9 @@ class Generator {
   const Scheduling& scheduling_;
   const bool training_;
   std::vector<Compute> order_;
-  std::vector<size_t> run_of_;       // of each position: its run, the micro-batches that pass a block one after another
-  std::vector<i64> run_begin_;       // of each run: its first position
-  std::map<u16, u32> ready_;         // overlap forward: the instruction after which the group's new weights are there
+  std::vector<size_t> run_of_;                           // of each position: its run, the micro-batches that pass a block one after another
+  std::vector<i64> run_begin_;                           // of each run: its first position
+  std::map<u16, u32> ready_;                             // overlap forward: the instruction after which the group's new weights are there
   std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position in the computing order
   SlabPlan slab_{Slab::moving}, spill_slab_{Slab::spill};
   Program program_;

@@ -41,8 +41,8 @@ enum class OptimizerOverlap : u8 { none, backward, forward };
 enum class Order : u8 { micro_batch, vertical };
 
 struct Scheduling {
-  i64 micro_batches = 1;  // K
-  int prefetch = 1;       // blocks fetched ahead
+  i64 micro_batches = 1;     // K
+  int prefetch = 1;          // blocks fetched ahead
   DType dtype = DType::f32;  // of weights, gradients and state
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;

@@ -132,7 +132,8 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   BlockRunner runner(*r.model);
   runner.begin(batches, nn::Mode::train, {}, 1);
   const auto blocks = static_cast<u16>(r.layout.blocks.size());
-  for (u16 b = 0; b < blocks; ++b) runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0, .recompute = r.placement.activations[b].recompute});
+  for (u16 b = 0; b < blocks; ++b)
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0, .recompute = r.placement.activations[b].recompute});
   std::vector<i64> bytes;
   for (u16 b = 0; b < blocks; ++b) bytes.push_back(round_up(runner.spillable_bytes(b, 0), kPage));
   return bytes;

@@ -40,9 +40,7 @@ struct Plan {
   std::array<i64, offload::kTiers> total{};
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
-  int slots(Tier tier) const {
-    return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1;
-  }
+  int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;

@@ -7,8 +7,8 @@
 namespace spillway::parallel {
 
 std::string_view to_string(Op op) {
-  constexpr std::string_view names[] = {"Load",   "Fetch", "Forward",   "Backward", "Release", "AddTied",
-                                        "Reduce", "Evict", "AgreeNorm", "Step",     "Land",    "Commit",  "Publish"};
+  constexpr std::string_view names[] = {"Load",  "Fetch",     "Forward", "Backward", "Release", "AddTied", "Reduce",
+                                        "Evict", "AgreeNorm", "Step",    "Land",     "Commit",  "Publish"};
   return names[static_cast<size_t>(op)];
 }
 

@@ -74,8 +74,8 @@ using List = std::vector<Instruction>;
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
   List head;
-  List commit, redo, skip;    // redo: the speculation's clip factor was wrong; skip: the norm is not finite
-  List deferred;              // overlap forward: the Steps that wait for the next head, when something else comes first
+  List commit, redo, skip;               // redo: the speculation's clip factor was wrong; skip: the norm is not finite
+  List deferred;                         // overlap forward: the Steps that wait for the next head, when something else comes first
   std::array<i64, kSlabs> slab_bytes{};  // memory the slots lie in
   i64 moving_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::moving)]; }
   i64 spill_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::spill)]; }

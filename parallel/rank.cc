@@ -260,6 +260,7 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   const bool deferring = program_->overlap == OptimizerOverlap::forward;
   const Steps steps = deferring && !deferred_ ? Steps::idle : Steps::beside_compute;
   if (deferred_) begin_deferred();
+  head_begin_ = std::chrono::steady_clock::now();
   head_timings_ = run_list(program_->head, steps);
   double factor = 1;
   const StepResult result = judge(settings, factor);
@@ -270,6 +271,7 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   clip_record_.add(result.clipped);
   if (deferring && !result.skipped) deferred_ = update_;
   tail_ = result.skipped ? &program_->skip : result.redo ? &program_->redo : &program_->commit;
+  tail_begin_ = std::chrono::steady_clock::now();
   tail_timings_ = run_list(*tail_);
   return result;
 }

@@ -1,6 +1,7 @@
 // One rank at work: executes a plan's Programs over a model, its state at rest and its resources. Owned and driven by one thread; its lanes
 // are its own. Whatever the placement, the numbers are the same bits.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <optional>
 
@@ -57,6 +58,8 @@ class Rank {
   const List* last_tail() const { return tail_; }
   const std::vector<Timing>& head_timings() const { return head_timings_; }
   const std::vector<Timing>& tail_timings() const { return tail_timings_; }
+  std::chrono::steady_clock::time_point head_begin() const { return head_begin_; }
+  std::chrono::steady_clock::time_point tail_begin() const { return tail_begin_; }
 
  private:
   void perform(const Instruction& i);
@@ -110,6 +113,7 @@ class Rank {
   ClipRecord clip_record_;
   std::vector<MicroBatch> forward_batch_;
   std::vector<Timing> head_timings_, tail_timings_;
+  std::chrono::steady_clock::time_point head_begin_, tail_begin_;
 };
 
 }  // namespace spillway::parallel

@@ -85,9 +85,10 @@ void check(TrainConfig& config, const Host& host) {
   if (!config.prompt.empty() && config.sample_every == 0)
     refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
-  find_nvme(config, wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer) ||
-                         wants(config.place_activations),
-            host);
+  find_nvme(
+      config,
+      wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer) || wants(config.place_activations),
+      host);
 }
 
 // One rank is what is built: a launcher of several is refused rather than run several times over.

@@ -50,6 +50,12 @@ struct Cadence {
   bool operator==(const Cadence&) const = default;
 };
 
+/// Steps first..last, counted from 1.
+struct StepRange {
+  i64 first = 3, last = 6;
+  bool operator==(const StepRange&) const = default;
+};
+
 struct Resume {
   enum class Kind { automatic, never, must, path } kind = Kind::automatic;
   std::string path;  // of Kind::path
@@ -127,6 +133,8 @@ struct TrainConfig : ResourceConfig {
   i64 log_every = 1;
   i64 sample_every = 0;  // 0: off
   std::string prompt;
+  std::optional<std::string> trace;  // a file
+  StepRange trace_steps;
 
   /// Micro-batches of one optimizer step on each of `ranks` data-parallel ranks. Throws Error(usage) naming the legal sizes when the global
   /// batch does not divide.

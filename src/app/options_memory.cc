@@ -95,9 +95,9 @@ std::vector<Option> speed() {
        .group = kSpeed,
        .help = "where the optimizer's step stands: after backward, inside it (speculative), or inside the next forward",
        .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
-                                                          {"none", OptimizerOverlap::none},
-                                                          {"backward", OptimizerOverlap::backward},
-                                                          {"forward", OptimizerOverlap::forward}}),
+                                                         {"none", OptimizerOverlap::none},
+                                                         {"backward", OptimizerOverlap::backward},
+                                                         {"forward", OptimizerOverlap::forward}}),
        .commands = kTrain},
       {.name = "threads",
        .group = kSpeed,
@@ -147,9 +147,9 @@ Option later_option(const char* name, const char* metavar, const char* help, con
 }
 
 std::vector<Option> ranks() {
-  Option schedule = rank_option("pipeline-schedule", "order of micro-batches: one after the other, or all through a block (vertical)",
-                                word(&TrainConfig::pipeline_schedule, {"auto", "1f1b", "vertical"}),
-                                {"gpipe", "interleaved", "zb-h1", "zb-v"});
+  Option schedule =
+      rank_option("pipeline-schedule", "order of micro-batches: one after the other, or all through a block (vertical)",
+                  word(&TrainConfig::pipeline_schedule, {"auto", "1f1b", "vertical"}), {"gpipe", "interleaved", "zb-h1", "zb-v"});
   Option split = rank_option("pipeline-split", "blocks per stage", text(&TrainConfig::pipeline_split));
   split.metavar = "N,N,..";
   return {

@@ -113,7 +113,8 @@ std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanW
     for (const auto& activations : activation_policies(base, wishes, budgets)) {
       for (const parallel::Order order : orders(base, wishes, placement)) {
         for (const int prefetch : prefetches(wishes)) {
-          for (const Overlap& overlap : overlaps(base, wishes, placement)) all.push_back({placement, activations, order, prefetch, overlap});
+          for (const Overlap& overlap : overlaps(base, wishes, placement))
+            all.push_back({placement, activations, order, prefetch, overlap});
         }
       }
     }
@@ -125,7 +126,8 @@ double cost(const Plan& plan, const Candidate& c) {
   const parallel::TierBytes moved = plan.training ? plan.moved_per_step() : parallel::moved_bytes(plan.forward.head);
   double sum = 0;
   for (size_t t = 0; t < offload::kTiers; ++t) sum += kCost[t] * static_cast<double>(moved.read[t] + moved.written[t]);
-  if (c.activations.recompute) sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
+  if (c.activations.recompute)
+    sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
   return sum - c.prefetch - (c.overlap.adaptive ? 0.5 : 0.0);  // ties: the deeper prefetch, then the overlap that hides more
 }
 

@@ -49,7 +49,8 @@ void Session::find_budgets(const ResourceConfig& config) {
 }
 
 void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
-  const bool nvme = wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
+  const bool nvme =
+      wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
   if (nvme && !scratch_path_) {
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
@@ -72,7 +73,7 @@ void Session::print_plan(Console& console) const {
   console.log(text);
 }
 
-void Session::open(Console& console) {
+void Session::open(Console& console, offload::SystemCalls* system) {
   const parallel::Plan& plan = chosen_->plan;
   pool_ = std::make_unique<ThreadPool>(threads_);
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory");
@@ -81,7 +82,7 @@ void Session::open(Console& console) {
   if (plan.uses(Tier::nvme)) {
     offload::prepare_scratch(*scratch_path_, config_.allow_network_nvme);
     scratch_.emplace(*scratch_path_, run_id_);
-    engine_ = offload::make_io_engine(config_.io_engine);
+    engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, system ? *system : offload::SystemCalls::real());
     console.log("nvme: " + scratch_->path().string() + ", " + engine_.why);
     resources.engine = engine_.engine.get();
     resources.scratch = scratch_->path();

@@ -11,6 +11,7 @@
 #include "offload/io_engine.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
+#include "offload/system_calls.h"
 #include "parallel/rank.h"
 
 namespace spillway::app {
@@ -24,8 +25,8 @@ class Session {
   void plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all = false);
   /// Table and choices, for the log.
   void print_plan(Console& console) const;
-  /// Takes the memory and the scratch file, and makes the rank.
-  void open(Console& console);
+  /// Takes the memory and the scratch file, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
+  void open(Console& console, offload::SystemCalls* system = nullptr);
 
   const ModelSource& source() const { return source_; }
   const nn::Sequential& model() const { return model_; }

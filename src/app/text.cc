@@ -109,6 +109,16 @@ std::string print_cadence(const Cadence& cadence) {
   return print_duration(cadence.count);
 }
 
+StepRange parse_step_range(const std::string& text, const std::string& what) {
+  const size_t colon = text.find(':');
+  StepRange range{0, 0};
+  if (colon != std::string::npos) range = {parse_integer(text.substr(0, colon), what), parse_integer(text.substr(colon + 1), what)};
+  if (range.first < 1 || range.last < range.first) reject(what, "first:last such as 3:6, from 1", text);
+  return range;
+}
+
+std::string print_step_range(const StepRange& range) { return std::to_string(range.first) + ":" + std::to_string(range.last); }
+
 Resume parse_resume(const std::string& text, const std::string& what) {
   if (text.empty()) reject(what, "auto, never, must or a checkpoint's path", text);
   if (text == "auto") return {};

@@ -28,6 +28,9 @@ std::string print_scratch(const ScratchPath& path);
 /// "500", "30m", "1epoch".
 Cadence parse_cadence(const std::string& text, const std::string& what);
 std::string print_cadence(const Cadence& cadence);
+/// "3:6", from 1.
+StepRange parse_step_range(const std::string& text, const std::string& what);
+std::string print_step_range(const StepRange& range);
 /// "auto", "never", "must" or a path.
 Resume parse_resume(const std::string& text, const std::string& what);
 std::string print_resume(const Resume& resume);

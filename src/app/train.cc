@@ -142,6 +142,7 @@ int run_train(const TrainConfig& given, Console& console) {
   console.log(start ? fmt::format("continues at step {} of {} ({})", progress.step, *config.steps, config.out)
                     : fmt::format("new run of {} steps ({})", *config.steps, config.out));
 
+  DiskWatch watch;  // outlives the session, whose engine may run on it
   Session session(config, std::move(source), run_id(config.out));
   session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
   check_disk(config, session);
@@ -155,9 +156,11 @@ int run_train(const TrainConfig& given, Console& console) {
   data::AtomicFolder::remove_stale(folder.path() / "checkpoints");
   folder.write_config(to_json(config));
   folder.open_metrics(progress.step);
-  session.open(console);
+  session.open(console, config.trace ? &watch : nullptr);
   load_start(session, config, start);
-  return Trainer(config, session, data, folder, console, progress).run();
+  std::optional<Trace> trace;
+  if (config.trace) trace.emplace(*config.trace, config.trace_steps, watch);
+  return Trainer(config, session, data, folder, console, progress, trace ? &*trace : nullptr).run();
 }
 
 }  // namespace spillway::app

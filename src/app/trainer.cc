@@ -53,12 +53,14 @@ std::optional<double> slurm_seconds_left() {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress)
+Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress,
+                 Trace* trace)
     : config_(config),
       session_(session),
       data_(data),
       folder_(folder),
       console_(console),
+      trace_(trace),
       progress_(progress),
       first_step_(progress.step),
       start_(Clock::now()),
@@ -78,6 +80,7 @@ int Trainer::run() {
   while (progress_.step < *config_.steps) {
     report = step();
     write_metrics(report);
+    if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
     if (stop_requested()) return stop(fmt::format("stopped by {}", stop_signal()));

@@ -9,6 +9,7 @@
 #include "app/resolve.h"
 #include "app/run_folder.h"
 #include "app/session.h"
+#include "app/trace.h"
 
 namespace spillway::app {
 
@@ -17,7 +18,8 @@ constexpr int kStoppedStatus = 75;
 class Trainer {
  public:
   /// `config` is resolved; `progress` is where the run goes on.
-  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress);
+  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress,
+          Trace* trace = nullptr);
 
   /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
   int run();
@@ -50,6 +52,7 @@ class Trainer {
   const RunData& data_;
   RunFolder& folder_;
   Console& console_;
+  Trace* const trace_;  // null: none wanted
   Progress progress_;
   const i64 first_step_;
   const Clock::time_point start_;

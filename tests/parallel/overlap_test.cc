@@ -139,8 +139,8 @@ std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
-                         testing::Combine(testing::Range(0, 5), testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward,
-                                                                                OptimizerOverlap::forward)),
+                         testing::Combine(testing::Range(0, 5),
+                                          testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
                          cell_name);
 
 // What blocks keep, or their inputs alone, in host memory or on disk.
@@ -232,7 +232,8 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
     int refused = 0;
     for (size_t i = 0; i < plan.train.head.size(); ++i) {
       const auto& now = plan.train.head[i];
-      const bool waits = overlap == OptimizerOverlap::backward ? now.op == Op::Step : now.op == Op::Fetch && now.what == parallel::What::weights;
+      const bool waits =
+          overlap == OptimizerOverlap::backward ? now.op == Op::Step : now.op == Op::Fetch && now.what == parallel::What::weights;
       if (!waits || now.after.empty()) continue;
       parallel::Program broken = plan.train;
       broken.head[i].after.clear();
