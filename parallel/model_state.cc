@@ -40,7 +40,7 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64
   }
   // Gradients are rewritten before they are read again, in whichever generation: one slot.
   const int slots = !plan_.training || std::string_view(what) == "gradients" ? 1 : plan_.slots(tier);
-  auto blob = offload::make_file_blob(*resources_.engine, *file_, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
+  auto blob = offload::make_file_blob(*resources_.engine, *file_, what, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
   file_used_bytes_ += slots * blob->bytes();
   return blob;
 }
