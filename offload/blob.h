@@ -1,10 +1,12 @@
 // Bytes at rest in a tier, in whole tiles: a bucket's weights, gradients or optimizer state. A blob in host memory or on the device can be
 // seen as a span; one on nvme is read and written through an IoEngine. With two slots generation g lies in slot g % 2, so generation g + 1
-// is written while readers see g. Thread-safety: different tile ranges or generations may be moved by different threads at once; ordering
-// overlapping ones is the caller's (the Program's).
+// is written while readers see g. Bytes that leave memory carry checksums: stamp() them before write(), verify() them after read()'s event;
+// in memory both do nothing. Thread-safety: different tile ranges or generations may be moved, stamped and verified by different threads at
+// once; ordering overlapping ones is the caller's (the Program's).
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 
 #include "device/allocator.h"
 #include "device/event.h"
@@ -24,6 +26,8 @@ class Blob {
  public:
   virtual ~Blob() = default;
   virtual Tier tier() const = 0;
+  /// Its name in messages: "optimizer state of group 3".
+  const std::string& what() const { return what_; }
   i64 tiles() const { return tiles_; }
   i64 tile_bytes() const { return tile_bytes_; }
   int slots() const { return slots_; }
@@ -32,23 +36,34 @@ class Blob {
 
   /// `into`/`from` hold exactly range.count() * tile_bytes() bytes and stay valid until the event. Counted in the Traffic.
   /// Throws Error(bug) on a range outside the blob or a span of another size.
-  virtual Event read(TileRange range, u64 generation, std::span<std::byte> into) = 0;
+  /// `priority` orders a read among others that wait for the drive.
+  virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority = Priority::normal) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
   /// The bytes themselves (device and host tiers); empty on nvme.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
+  /// Remembers the checksums of `from`, which write() of the same generation will be given; again before each rewrite. A write without is
+  /// Error(bug), and so is a stamp over a committed generation.
+  virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
+  /// Throws Error(io) with file, offset, blob, tile, generation and cure when `read` is not what was stamped for that generation;
+  /// Error(bug) when nothing was.
+  virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
+
  protected:
-  Blob(i64 tiles, i64 tile_bytes, int slots) : tiles_(tiles), tile_bytes_(tile_bytes), slots_(slots) {}
+  Blob(std::string what, i64 tiles, i64 tile_bytes, int slots)
+      : what_(std::move(what)), tiles_(tiles), tile_bytes_(tile_bytes), slots_(slots) {}
   void check(TileRange range, i64 span_bytes) const;
+  const std::string what_;
   const i64 tiles_, tile_bytes_;
   const int slots_;
 };
 
 /// In memory of `memory` (a host or device pool); read and write are copies done before the call returns.
-std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots,
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic);
-/// `offset` and `tile_bytes` are multiples of kDirectAlignment. In [offset, offset + slots * tiles * tile_bytes) of `file`.
-std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, i64 offset, i64 tiles, i64 tile_bytes, int slots,
-                                     Traffic& traffic);
+/// `offset` and `tile_bytes` are multiples of kDirectAlignment. In [offset, offset + slots * tiles * tile_bytes) of `file`. Without
+/// checksums.
+std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, const std::string& what, i64 offset, i64 tiles, i64 tile_bytes,
+                                     int slots, Traffic& traffic);
 
 }  // namespace spillway::offload

@@ -1,5 +1,5 @@
 // One preallocated file on a scratch path, opened with O_DIRECT where the filesystem takes it. Owns the descriptor; removes the file on
-// destruction when asked to. Readable by its owner alone: it holds weights. Thread-safe once made: everything after is const.
+// destruction when asked to. Readable by its owner alone: it holds weights. Thread-safe once made: but for keep() all is const.
 #pragma once
 #include <filesystem>
 
@@ -22,6 +22,8 @@ class File {
   File& operator=(File&&) = delete;
   ~File();
 
+  /// The destructor leaves the file in place, whatever was asked before.
+  void keep() { remove_ = false; }
   int descriptor() const { return descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   i64 bytes() const { return bytes_; }

@@ -8,14 +8,14 @@ namespace {
 
 class FileBlob final : public Blob {
  public:
-  FileBlob(IoEngine& engine, const File& file, i64 offset, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
-      : Blob(tiles, tile_bytes, slots), engine_(engine), file_(file), offset_(offset), traffic_(traffic) {}
+  FileBlob(IoEngine& engine, const File& file, const std::string& what, i64 offset, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
+      : Blob(what, tiles, tile_bytes, slots), engine_(engine), file_(file), offset_(offset), traffic_(traffic) {}
 
   Tier tier() const override { return Tier::nvme; }
 
-  Event read(TileRange range, u64 generation, std::span<std::byte> into) override {
+  Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) override {
     check(range, std::ssize(into));
-    Event event = engine_.submit({&file_, false, at(range, generation), std::ssize(into), into.data()});
+    Event event = engine_.submit({&file_, false, at(range, generation), std::ssize(into), into.data(), priority});
     traffic_.read_bytes[kNvme] += std::ssize(into);
     return event;
   }
@@ -44,17 +44,17 @@ class FileBlob final : public Blob {
 
 }  // namespace
 
-std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, i64 offset, i64 tiles, i64 tile_bytes, int slots,
-                                     Traffic& traffic) {
+std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, const std::string& what, i64 offset, i64 tiles, i64 tile_bytes,
+                                     int slots, Traffic& traffic) {
   // Demanded of every file, so that a layout which direct I/O cannot serve fails on a tmpfs too.
   const bool aligned = offset % kDirectAlignment == 0 && tile_bytes % kDirectAlignment == 0;
   const bool sensible = offset >= 0 && tiles >= 0 && tile_bytes > 0 && slots >= 1;
   if (!sensible || !aligned || offset + slots * tiles * tile_bytes > file.bytes()) {
     throw Error(ErrorCode::bug,
-                fmt::format("[blob] {} slots of {} tiles of {} bytes at offset {} do not lie in {} ({} bytes) at multiples of {}", slots,
-                            tiles, tile_bytes, offset, file.path().string(), file.bytes(), kDirectAlignment));
+                fmt::format("[blob] {}: {} slots of {} tiles of {} bytes at offset {} do not lie in {} ({} bytes) at multiples of {}", what,
+                            slots, tiles, tile_bytes, offset, file.path().string(), file.bytes(), kDirectAlignment));
   }
-  return std::make_unique<FileBlob>(engine, file, offset, tiles, tile_bytes, slots, traffic);
+  return std::make_unique<FileBlob>(engine, file, what, offset, tiles, tile_bytes, slots, traffic);
 }
 
 }  // namespace spillway::offload

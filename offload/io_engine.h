@@ -15,21 +15,29 @@ namespace spillway::offload {
 class File;
 class SystemCalls;
 
+/// Who goes first while the queue is full: urgent is what compute waits for. Urgent requests that never pause starve normal ones.
+enum class Priority : u8 { normal, urgent };
+
 struct IoRequest {
   const File* file = nullptr;  // must outlive the event
   bool write = false;
   i64 offset = 0;  // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
   i64 bytes = 0;
   std::byte* buffer = nullptr;  // read from when `write`; must stay valid until the event
+  Priority priority = Priority::normal;
 };
 
 class IoEngine {
  public:
   virtual ~IoEngine() = default;
   virtual std::string_view name() const = 0;
-  /// Starts one request (cut into pieces of at most 1 MiB inside, bounded queue depth; blocks while the queue is full). The event is set
-  /// when all of it is done. Throws Error(bug) on a range outside the file, or one that direct I/O cannot align.
+  /// Takes one request in and returns at once: it is cut into pieces of at most 1 MiB, of which a bounded number is with the kernel; the
+  /// rest waits inside, by priority and then in order. The event is set when all of it is done. Throws Error(bug) on a range outside the
+  /// file, or one that direct I/O cannot align.
   virtual Event submit(const IoRequest& request) = 0;
+  /// Puts what was written to `file` and has completed beyond the reach of a power loss (fdatasync). Throws Error(io); then the bytes may
+  /// be lost, and a second try would not say so.
+  virtual void flush(const File& file) = 0;
 };
 
 enum class IoEngineKind { automatic, io_uring, pread };

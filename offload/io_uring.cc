@@ -1,6 +1,7 @@
 // The io_uring engine. Submitters share one ring under a mutex; a piece holds one of `queue_depth` slots from its submission to its end, so
-// the completion queue (twice as long) never overflows. One reaper thread takes the completions and resumes short pieces in their slot. No
-// registered files or buffers, no kernel polling: 1 MiB pieces saturate a drive without them.
+// the completion queue (twice as long) never overflows; the others wait in a queue, and whoever frees a slot submits the next. One reaper
+// thread takes the completions and resumes short pieces in their slot. No registered files or buffers, no kernel polling: 1 MiB pieces
+// saturate a drive without them.
 #include <liburing.h>
 
 #include <cerrno>
@@ -31,14 +32,14 @@ bool has_read_and_write(io_uring& ring) {
 class UringEngine final : public PieceEngine {
  public:
   UringEngine(const io_uring& ring, int queue_depth, SystemCalls& system)
-      : ring_(ring), system_(system), slots_(static_cast<size_t>(queue_depth)) {
+      : PieceEngine(system), ring_(ring), slots_(static_cast<size_t>(queue_depth)) {
     for (u64 slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
     reaper_ = std::thread([this] { reap(); });
   }
 
   ~UringEngine() override {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return free_.size() == slots_.size(); });
+    idle_.wait(lock, [&] { return free_.size() == slots_.size() && pending_.empty(); });
     const bool stopped = submit_noop(kStop) == 0;
     lock.unlock();
     if (!stopped) std::terminate();  // the reaper cannot be told: going on would unmap the ring under it
@@ -50,20 +51,26 @@ class UringEngine final : public PieceEngine {
 
  private:
   void start(Piece piece) override {
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return !free_.empty(); });
-    const u64 slot = free_.back();
-    free_.pop_back();
-    slots_[slot] = std::move(piece);
-    submit_slot(slot, lock);
+    std::lock_guard lock(mutex_);
+    pending_.push(std::move(piece));
+    fill_slots();
   }
 
-  // Asks the kernel for what is left of the slot's piece; ends the piece when the kernel does not take it. Unlocks.
-  void submit_slot(u64 slot, std::unique_lock<std::mutex>& lock) {
+  void fill_slots() {
+    while (!free_.empty() && !pending_.empty()) {
+      const u64 slot = free_.back();
+      free_.pop_back();
+      slots_[slot] = std::move(*pending_.pop());
+      submit_slot(slot);
+    }
+  }
+
+  // Asks the kernel for what is left of the slot's piece; ends the piece when the kernel does not take it.
+  void submit_slot(u64 slot) {
     const int refusal = queue_slot(slot);
-    if (refusal == 0) return lock.unlock();
-    Piece piece = release(slot, lock);
-    piece.fail(refusal);
+    if (refusal == 0) return;
+    slots_[slot].fail(refusal);
+    release(slot);
   }
 
   int queue_slot(u64 slot) {
@@ -75,9 +82,9 @@ class UringEngine final : public PieceEngine {
     t.write ? io_uring_prep_write(sqe, t.descriptor, t.buffer, bytes, offset)
             : io_uring_prep_read(sqe, t.descriptor, t.buffer, bytes, offset);
     io_uring_sqe_set_data64(sqe, slot);
-    const int refusal = flush();
+    const int refusal = enter();
     if (refusal == 0) return 0;
-    io_uring_prep_nop(sqe);  // it is still queued and would go with the next flush: make it harmless
+    io_uring_prep_nop(sqe);  // it is still queued and would go with the next call: make it harmless
     io_uring_sqe_set_data64(sqe, kIgnored);
     return refusal;
   }
@@ -87,11 +94,11 @@ class UringEngine final : public PieceEngine {
     if (!sqe) return EBUSY;
     io_uring_prep_nop(sqe);
     io_uring_sqe_set_data64(sqe, user_data);
-    return flush();
+    return enter();
   }
 
   // 0 or the errno with which the kernel went on refusing.
-  int flush() {
+  int enter() {
     for (int tries = 0;; ++tries) {
       const int result = io_uring_submit(&ring_);
       if (result > 0 && io_uring_sq_ready(&ring_) == 0) return 0;
@@ -122,28 +129,23 @@ class UringEngine final : public PieceEngine {
       piece = &slots_[slot];
     }
     const bool over = piece->absorb(system_.completed(piece->rest(), result));
-    std::unique_lock lock(mutex_);
-    if (over) {
-      release(slot, lock);
-    } else {
-      submit_slot(slot, lock);
-    }
+    std::lock_guard lock(mutex_);
+    over ? release(slot) : submit_slot(slot);
+    fill_slots();
   }
 
-  Piece release(u64 slot, std::unique_lock<std::mutex>& lock) {
-    Piece piece = std::exchange(slots_[slot], Piece());
+  void release(u64 slot) {
+    slots_[slot] = Piece();
     free_.push_back(slot);
-    room_.notify_all();  // under the lock: the destructor may be the one who waits
-    lock.unlock();
-    return piece;
+    if (free_.size() == slots_.size()) idle_.notify_all();  // under the lock: the destructor may be the one who waits
   }
 
   io_uring ring_;
-  SystemCalls& system_;
   std::mutex mutex_;
-  std::condition_variable room_;
+  std::condition_variable idle_;
   std::vector<Piece> slots_;  // the pieces in the kernel's hands, by user data
   std::vector<u64> free_;
+  PieceQueue pending_;
   std::thread reaper_;
 };
 

@@ -8,12 +8,12 @@ namespace {
 
 class MemoryBlob final : public Blob {
  public:
-  MemoryBlob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
-      : Blob(tiles, tile_bytes, slots), tier_(tier), traffic_(traffic), memory_(memory.allocate(bytes() * slots, what)) {}
+  MemoryBlob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
+      : Blob(what, tiles, tile_bytes, slots), tier_(tier), traffic_(traffic), memory_(memory.allocate(bytes() * slots, what.c_str())) {}
 
   Tier tier() const override { return tier_; }
 
-  Event read(TileRange range, u64 generation, std::span<std::byte> into) override {
+  Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority) override {
     check(range, std::ssize(into));
     if (!into.empty()) std::memcpy(into.data(), at(range, generation), into.size());
     traffic_.read_bytes[index()] += std::ssize(into);
@@ -46,7 +46,7 @@ class MemoryBlob final : public Blob {
 
 }  // namespace
 
-std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const char* what, i64 tiles, i64 tile_bytes, int slots,
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic) {
   require(tier != Tier::nvme, "[blob] a memory blob lies in the device or host tier");
   require(tiles >= 0 && tile_bytes > 0 && slots >= 1, "[blob] expected tiles >= 0, tile bytes > 0 and at least one slot");

@@ -1,6 +1,7 @@
 #include "offload/piece.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -102,6 +103,8 @@ Transfer Piece::rest() const {
   return {io.file->descriptor(), io.write, offset_, bytes_, io.buffer + (offset_ - io.offset)};
 }
 
+Priority Piece::priority() const { return request_->io.priority; }
+
 bool Piece::absorb(i64 result) {
   if (result > 0) return advance(result);
   if (result < 0) return retry_or_fail(static_cast<int>(-result));
@@ -138,6 +141,27 @@ bool Piece::retry_or_fail(int error_number) {
 void Piece::fail(int error_number) {
   const std::string text = std::generic_category().message(error_number);
   request_->piece_over(io_error(request_->io, offset_, bytes_, fmt::format("{} (errno {}): {}", text, error_number, cure(error_number))));
+}
+
+void PieceQueue::push(Piece piece) { (piece.priority() == Priority::urgent ? urgent_ : normal_).push_back(std::move(piece)); }
+
+std::optional<Piece> PieceQueue::pop() {
+  if (empty()) return std::nullopt;
+  std::deque<Piece>& from = urgent_.empty() ? normal_ : urgent_;
+  std::optional<Piece> piece(std::move(from.front()));
+  from.pop_front();
+  return piece;
+}
+
+void PieceEngine::flush(const File& file) {
+  i64 result = 0;
+  do {
+    result = system_.flushed(file.descriptor(), ::fdatasync(file.descriptor()) == 0 ? 0 : -static_cast<i64>(errno));
+  } while (result == -EINTR);
+  if (result == 0) return;
+  const auto error_number = static_cast<int>(-result);
+  throw Error(ErrorCode::io, fmt::format("[io] fdatasync of {}: {} (errno {}): {}", file.path().string(),
+                                         std::generic_category().message(error_number), error_number, cure(error_number)));
 }
 
 Event PieceEngine::submit(const IoRequest& request) {

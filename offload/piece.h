@@ -2,7 +2,9 @@
 // digested in one place: resumed when short, retried when interrupted, an Error(io) when negative or at an unexpected end of file. Only the
 // engines call this. A Piece is used by one thread at a time; the pieces of one request may be at work in different threads.
 #pragma once
+#include <deque>
 #include <memory>
+#include <optional>
 
 #include "offload/io_engine.h"
 #include "offload/system_calls.h"
@@ -23,6 +25,7 @@ class Piece {
   Transfer rest() const;
   /// Digests the kernel's answer to rest(): a count or a negative errno. True when the piece is over; else rest() is to be asked again.
   bool absorb(i64 result);
+  Priority priority() const;
   /// Ends the piece with the error that `error_number` means.
   void fail(int error_number);
 
@@ -35,13 +38,29 @@ class Piece {
   int stalls_ = 0;              // answers without progress in a row
 };
 
+/// Pieces that wait for the kernel: urgent ones first, each kind in order. Guarded by its owner.
+class PieceQueue {
+ public:
+  void push(Piece piece);
+  std::optional<Piece> pop();
+  bool empty() const { return urgent_.empty() && normal_.empty(); }
+
+ private:
+  std::deque<Piece> urgent_, normal_;
+};
+
 /// Checks, cuts and hands each piece to start().
 class PieceEngine : public IoEngine {
  public:
+  explicit PieceEngine(SystemCalls& system) : system_(system) {}
   Event submit(const IoRequest& request) final;
+  void flush(const File& file) final;
+
+ protected:
+  SystemCalls& system_;
 
  private:
-  /// Takes the piece in; blocks while the queue is full.
+  /// Takes the piece in without waiting for room.
   virtual void start(Piece piece) = 0;
 };
 

@@ -1,9 +1,9 @@
 // The pread engine: a few threads that call pread and pwrite. It works wherever files do; io_uring is there to do the same with less CPU.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -14,7 +14,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr int kThreads = 4;  // pieces a drive is given at once; more gain little on one device
+constexpr int kMaxThreads = 4;  // pieces a drive is given at once; more gain little on one device
 
 i64 call(const Transfer& t, i64 bytes) {
   const auto count = static_cast<size_t>(bytes);
@@ -24,8 +24,8 @@ i64 call(const Transfer& t, i64 bytes) {
 
 class PreadEngine final : public PieceEngine {
  public:
-  PreadEngine(int queue_depth, SystemCalls& system) : system_(system), depth_(static_cast<size_t>(queue_depth)) {
-    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+  PreadEngine(int queue_depth, SystemCalls& system) : PieceEngine(system) {
+    for (int i = 0; i < std::min(queue_depth, kMaxThreads); ++i) threads_.emplace_back([this] { work(); });
   }
 
   ~PreadEngine() override {
@@ -41,10 +41,10 @@ class PreadEngine final : public PieceEngine {
 
  private:
   void start(Piece piece) override {
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return queue_.size() < depth_; });
-    queue_.push_back(std::move(piece));
-    lock.unlock();
+    {
+      std::lock_guard lock(mutex_);
+      queue_.push(std::move(piece));
+    }
     changed_.notify_one();
   }
 
@@ -52,23 +52,19 @@ class PreadEngine final : public PieceEngine {
     for (;;) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      Piece piece = std::move(queue_.front());
-      queue_.pop_front();
+      std::optional<Piece> piece = queue_.pop();
+      if (!piece) return;
       lock.unlock();
-      room_.notify_one();
       for (bool over = false; !over;) {
-        const Transfer rest = piece.rest();
-        over = piece.absorb(system_.completed(rest, call(rest, system_.bytes_to_request(rest))));
+        const Transfer rest = piece->rest();
+        over = piece->absorb(system_.completed(rest, call(rest, system_.bytes_to_request(rest))));
       }
     }
   }
 
-  SystemCalls& system_;
-  const size_t depth_;
   std::mutex mutex_;
-  std::condition_variable changed_, room_;
-  std::deque<Piece> queue_;
+  std::condition_variable changed_;
+  PieceQueue queue_;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

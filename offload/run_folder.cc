@@ -209,11 +209,11 @@ RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), taken_over_(other.taken_over_) {}
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), taken_over_(other.taken_over_), keep_(other.keep_) {}
 
 RunFolder::~RunFolder() {
   if (lock_ < 0) return;
-  remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
+  if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
   ::close(lock_);
 }
 

@@ -19,8 +19,11 @@ class RunFolder {
   RunFolder(const std::filesystem::path& scratch, const std::string& run_id);
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
-  /// Removes the folder and all in it.
+  /// Removes the folder and all in it, unless told to keep it.
   ~RunFolder();
+
+  /// From now on the destructor leaves everything in place, as a death would: for a run that ended by an error and may be restarted.
+  void keep() { keep_ = true; }
 
   const std::filesystem::path& path() const { return path_; }
   /// It was there: a dead run of this id left it, with its files.
@@ -29,7 +32,7 @@ class RunFolder {
  private:
   std::filesystem::path path_;
   int lock_ = -1;
-  bool taken_over_ = false;
+  bool taken_over_ = false, keep_ = false;
 };
 
 struct Orphan {

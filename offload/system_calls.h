@@ -23,6 +23,8 @@ class SystemCalls {
   virtual i64 bytes_to_request(const Transfer& transfer) { return transfer.bytes; }
   /// What the engine is told: `result` is the kernel's answer, a byte count or a negative errno.
   virtual i64 completed(const Transfer&, i64 result) { return result; }
+  /// The same for fdatasync: 0 or a negative errno.
+  virtual i64 flushed(int /*descriptor*/, i64 result) { return result; }
 
   static SystemCalls& real();
 };

@@ -51,7 +51,7 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64
     return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, slots,
                                      traffic_);
   }
-  auto blob = offload::make_file_blob(*resources_.engine, *file_, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
+  auto blob = offload::make_file_blob(*resources_.engine, *file_, what, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
   file_used_bytes_ += slots * blob->bytes();
   return blob;
 }

@@ -20,6 +20,7 @@ packages=(
   "ocl-icd-opencl-dev module  OpenCL"
   "libhwy-dev         module  libhwy"
   "liburing-dev       module  liburing"
+  "libisal-dev        module  libisal"
   "libgtest-dev       header  gtest/gtest.h"
   "libgmock-dev       header  gmock/gmock.h"
   "libbenchmark-dev   header  benchmark/benchmark.h"

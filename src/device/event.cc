@@ -10,6 +10,7 @@ struct Event::State {
   std::condition_variable changed;
   bool ready = false;
   std::exception_ptr error;
+  std::vector<Event> parts;  // fixed from the start: read without the mutex
 };
 
 Event::Event() : state_(std::make_shared<State>()) {}
@@ -17,6 +18,13 @@ Event::Event() : state_(std::make_shared<State>()) {}
 Event Event::done() {
   Event event;
   event.state_->ready = true;
+  return event;
+}
+
+Event Event::all(std::vector<Event> parts) {
+  if (parts.size() == 1) return std::move(parts.front());
+  Event event = done();
+  event.state_->parts = std::move(parts);
   return event;
 }
 
@@ -32,11 +40,23 @@ void Event::fail(std::exception_ptr error) {
 }
 
 bool Event::ready() const {
+  for (const Event& part : state_->parts) {
+    if (!part.ready()) return false;
+  }
   std::lock_guard lock(state_->mutex);
   return state_->ready;
 }
 
 void Event::wait() const {
+  std::exception_ptr first;
+  for (const Event& part : state_->parts) {
+    try {
+      part.wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->ready; });
   if (state_->error) std::rethrow_exception(state_->error);

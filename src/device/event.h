@@ -3,6 +3,7 @@
 #pragma once
 #include <exception>
 #include <memory>
+#include <vector>
 
 namespace spillway {
 
@@ -12,6 +13,8 @@ class Event {
   Event();
   /// An event that has already happened.
   static Event done();
+  /// Ready when all parts are; wait() then rethrows the first failed part's error, in the order given. Neither set() nor fail() it.
+  static Event all(std::vector<Event> parts);
 
   void set();
   void fail(std::exception_ptr error);

@@ -55,6 +55,28 @@ TEST(Event, AnErrorIsRethrownToEveryWaiterEveryTime) {
   EXPECT_TRUE(event.ready());
 }
 
+TEST(Event, AllIsReadyWithItsLastPartAndFailsWithTheFirstFailedOne) {
+  std::vector<Event> parts(3);
+  const Event all = Event::all(parts);
+  EXPECT_TRUE(Event::all({}).ready());
+  parts[2].fail(std::make_exception_ptr(Error(ErrorCode::io, "third")));
+  parts[1].fail(std::make_exception_ptr(Error(ErrorCode::io, "second")));
+  EXPECT_FALSE(all.ready());
+  std::thread last([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    parts[0].set();
+  });
+  try {
+    all.wait();
+    ADD_FAILURE() << "no error was thrown";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "second");
+    EXPECT_TRUE(parts[0].ready());
+  }
+  EXPECT_TRUE(all.ready());
+  last.join();
+}
+
 TEST(Event, CopiesShareOneState) {
   Event first;
   const Event second = first;

@@ -73,6 +73,7 @@ struct ThirdParty {
 };
 const std::vector<ThirdParty> kThirdParty = {
     {"liburing", {"offload/io_uring.cc"}},
+    {"isa-l", {"offload/crc32c.cc"}},
     {"dnnl", {"src/kernels/", "bench/matmul.cc"}},
     {"oneapi/dnnl", {"src/kernels/"}},
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},

@@ -19,7 +19,7 @@ constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 struct World {
   explicit World(Tier tier, int slots) {
     if (tier == Tier::nvme) {
-      blob = make_file_blob(engine, file, 8192, kTiles, kTile, slots, traffic);
+      blob = make_file_blob(engine, file, "blob", 8192, kTiles, kTile, slots, traffic);
     } else {
       blob = make_memory_blob(tier, pool, "blob", kTiles, kTile, slots, traffic);
     }
@@ -128,7 +128,7 @@ TEST(FileBlob, HasNoBytesInMemoryAndPassesErrorsOn) {
 TEST(FileBlob, RefusesALayoutThatDirectIoCannotServe) {
   World world(Tier::nvme, 1);
   const auto code = [&](i64 offset, i64 tiles, i64 tile_bytes, int slots) {
-    return error_of([&] { make_file_blob(world.engine, world.file, offset, tiles, tile_bytes, slots, world.traffic); }).code;
+    return error_of([&] { make_file_blob(world.engine, world.file, "blob", offset, tiles, tile_bytes, slots, world.traffic); }).code;
   };
   EXPECT_EQ(code(512, 1, kTile, 1), ErrorCode::bug);
   EXPECT_EQ(code(0, 1, 512, 1), ErrorCode::bug);

@@ -124,6 +124,24 @@ TEST(RunFolder, TheSameRunTakesItsDeadFolderOver) {
   EXPECT_TRUE(scratch.empty());
 }
 
+TEST(RunFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
+  TemporaryFolder scratch;
+  {
+    RunFolder folder(scratch.path(), "failed");
+    const File file = File::create(folder.path() / "state", kMiB, false);
+    folder.keep();
+    const RunFolder moved = std::move(folder);
+    EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  }
+  const auto orphans = list_orphans(scratch.path());
+  ASSERT_EQ(orphans.size(), 1u);
+  EXPECT_EQ(orphans[0].name, "spillway-failed");
+  EXPECT_GE(orphans[0].bytes, kMiB);
+  const RunFolder next(scratch.path(), "failed");
+  EXPECT_TRUE(next.taken_over());
+  EXPECT_EQ(File::open(next.path() / "state").bytes(), kMiB);
+}
+
 TEST(RunFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
   TemporaryFolder scratch;
   std::filesystem::create_directory(scratch / "spillway-early");

@@ -27,7 +27,7 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   const File file = File::create(folder / "state", 2 * kTiles * kTile);
   test::FaultyEngine engine(IoEngineKind::automatic);
   Traffic traffic;
-  const auto blob = make_file_blob(engine, file, 0, kTiles, kTile, 2, traffic);
+  const auto blob = make_file_blob(engine, file, "state", 0, kTiles, kTile, 2, traffic);
   const auto stream = [&](i64 begin, i64 end) {
     for (i64 t = begin; t < end; ++t) {
       StagingRing::Lease lease = ring.acquire();

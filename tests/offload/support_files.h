@@ -18,9 +18,9 @@ namespace spillway::test {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
     static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() / ("spillway_test_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
+    path_ = parent / ("spillway_test_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
     std::filesystem::create_directory(path_);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -24,8 +24,9 @@ class FaultySystem : public offload::SystemCalls {
   std::atomic<i64> most_requested_bytes{0};  // the kernel is asked for no more (0: all): true short counts
   std::atomic<i64> most_reported_bytes{0};   // the engine is told no more (0: all); what was read beyond is spoilt
   std::atomic<i64> delay_us{0};
+  std::atomic<int> flush_error{0};  // errno of every fdatasync; 0: the kernel's answer
 
-  std::atomic<i64> transfers{0}, at_work{0}, most_at_work{0};
+  std::atomic<i64> flushes{0}, transfers{0}, at_work{0}, most_at_work{0};
 
   int refuse_io_uring() override { return uring_refusal; }
 
@@ -46,6 +47,11 @@ class FaultySystem : public offload::SystemCalls {
     if (!transfer.write) std::memset(transfer.buffer + limit, 0xEE, static_cast<size_t>(result - limit));
     return limit;
   }
+
+  i64 flushed(int, i64 result) override {
+    ++flushes;
+    return flush_error != 0 ? -flush_error : result;
+  }
 };
 
 class FaultyEngine final : public offload::IoEngine {
@@ -54,6 +60,7 @@ class FaultyEngine final : public offload::IoEngine {
       : engine_(offload::make_io_engine(kind, queue_depth, system_).engine) {}
   std::string_view name() const override { return engine_->name(); }
   Event submit(const offload::IoRequest& request) override { return engine_->submit(request); }
+  void flush(const offload::File& file) override { engine_->flush(file); }
   FaultySystem& system() { return system_; }
 
  private:

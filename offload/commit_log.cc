@@ -1,0 +1,96 @@
+#include "offload/commit_log.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "offload/crc32c.h"
+
+namespace spillway::offload {
+namespace {
+
+u32 crc_of(const Superblock& superblock) { return crc32c(std::as_bytes(std::span(&superblock, 1)).first(offsetof(Superblock, crc))); }
+
+bool is_blank(const Superblock& superblock) {
+  for (const std::byte byte : std::as_bytes(std::span(&superblock, 1))) {
+    if (byte != std::byte{0}) return false;
+  }
+  return true;
+}
+
+i64 superblock_offset(u64 number) { return kSuperblockOffset + static_cast<i64>(number % kSuperblocks) * kPageBytes; }
+
+}  // namespace
+
+CommitLog::CommitLog(StoreFiles& files, Durability durability, std::string boot_id)
+    : files_(files),
+      durability_(durability),
+      boot_id_(std::move(boot_id)),
+      table_(static_cast<size_t>(table_bytes(files.persistent_tiles()) / kPageBytes)) {}
+
+std::span<u32> CommitLog::table() { return {reinterpret_cast<u32*>(table_.data()), static_cast<size_t>(files_.persistent_tiles())}; }
+
+// Why this commit cannot be used; empty when it can, and then the table is its own.
+std::string CommitLog::objection(const Superblock& superblock, u64 page) {
+  const bool whole = std::memcmp(superblock.magic, kSuperblockMagic, sizeof kSuperblockMagic) == 0 && crc_of(superblock) == superblock.crc;
+  if (!whole || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
+  if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "is of another store";
+  const std::string_view boot_id(superblock.boot_id, ::strnlen(superblock.boot_id, sizeof superblock.boot_id));
+  const bool this_boot = !boot_id_.empty() && boot_id == boot_id_;
+  if (durability_ != Durability::step && !this_boot) return "is from before a reboot, and --durability was not step";
+  files_.read(table_offset(files_.persistent_tiles(), superblock.generation % 2), pages());
+  if (crc32c(pages()) != superblock.table_crc) return "has a damaged checksum table";
+  return {};
+}
+
+std::optional<Commit> CommitLog::recover(std::string& why) {
+  std::array<Superblock, kSuperblocks> found{};
+  for (u64 page = 0; page < kSuperblocks; ++page) {
+    files_.read(superblock_offset(page), std::as_writable_bytes(std::span(&found[page], 1)));
+  }
+  why.clear();
+  const u64 newer = found[1].number > found[0].number ? 1 : 0;
+  for (const u64 page : {newer, 1 - newer}) {
+    const Superblock& superblock = found[page];
+    if (is_blank(superblock)) continue;
+    const std::string reason = objection(superblock, page);
+    if (!reason.empty() && why.empty()) why = "the last commit " + reason;
+    if (!reason.empty()) continue;
+    number_ = superblock.number;
+    why.clear();
+    return Commit{superblock.generation, std::string(superblock.record, superblock.record_bytes)};
+  }
+  if (why.empty()) why = "the earlier store holds no commit";
+  return std::nullopt;
+}
+
+void CommitLog::commit(u64 generation, std::string_view record, bool same_table) {
+  if (durability_ == Durability::step) files_.flush();
+  if (!same_table) files_.write(table_offset(files_.persistent_tiles(), generation % 2), pages());
+  Superblock superblock{};
+  std::memcpy(superblock.magic, kSuperblockMagic, sizeof kSuperblockMagic);
+  superblock.store_id = files_.store_id();
+  superblock.number = number_ + 1;
+  superblock.generation = generation;
+  superblock.table_crc = crc32c(pages());
+  superblock.record_bytes = static_cast<u32>(record.size());
+  boot_id_.copy(superblock.boot_id, kMaxBootIdBytes);
+  record.copy(superblock.record, kMaxRecordBytes);
+  superblock.crc = crc_of(superblock);
+  files_.write(superblock_offset(superblock.number), std::as_bytes(std::span(&superblock, 1)));
+  if (durability_ == Durability::step) files_.flush_first();
+  number_ = superblock.number;
+}
+
+void CommitLog::clear() {
+  const Superblock blank{};
+  for (const u64 number : {number_ + 1, number_}) {
+    files_.write(superblock_offset(number), std::as_bytes(std::span(&blank, 1)));
+    files_.flush_first();
+  }
+}
+
+}  // namespace spillway::offload

@@ -1,0 +1,134 @@
+#include "offload/nvme_store.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <utility>
+
+#include "base/error.h"
+#include "offload/commit_log.h"
+#include "offload/striped_blob.h"
+
+namespace spillway::offload {
+
+std::string current_boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+struct NvmeStore::State {
+  State(StoreFiles made, Traffic& traffic, const StoreDescription& description)
+      : files(std::move(made)),
+        log(files, description.durability, description.boot_id),
+        home{files, traffic},
+        data_bytes(description.data_bytes) {}
+
+  // A persistent blob's place in the tables.
+  struct Entry {
+    std::string what;
+    i64 first = 0;
+    std::shared_ptr<TileChecksums> checksums;
+  };
+
+  void note(std::optional<Commit> commit) {
+    last = std::move(commit);
+    home.committed = last ? last->generation : kNeverCommitted;
+  }
+  std::shared_ptr<TileChecksums> enter(const std::string& what, i64 tiles, int slots);
+  void fill_table(u64 generation);
+
+  StoreFiles files;
+  CommitLog log;
+  BlobHome home;
+  const i64 data_bytes;
+  i64 carved_bytes = 0, carved_tiles = 0;
+  std::vector<Entry> persistent;
+  std::optional<Commit> last;
+  std::string why_new;
+};
+
+// After a restart the blob knows the checksums of the committed generation.
+std::shared_ptr<TileChecksums> NvmeStore::State::enter(const std::string& what, i64 tiles, int slots) {
+  auto checksums = std::make_shared<TileChecksums>(tiles, slots);
+  for (i64 t = 0; last && t < tiles; ++t) {
+    checksums->stamp(t, last->generation, log.table()[static_cast<size_t>(carved_tiles + t)]);
+  }
+  persistent.push_back({what, carved_tiles, checksums});
+  carved_tiles += tiles;
+  return checksums;
+}
+
+void NvmeStore::State::fill_table(u64 generation) {
+  for (const Entry& entry : persistent) {
+    for (i64 t = 0; t < entry.checksums->tiles(); ++t) {
+      if (!entry.checksums->readable(t, generation)) {
+        throw Error(ErrorCode::bug, fmt::format("[store] tile {} of {} was not written for generation {}, which is to be committed", t,
+                                                entry.what, generation));
+      }
+      log.table()[static_cast<size_t>(entry.first + t)] = entry.checksums->crc(t, generation);
+    }
+  }
+}
+
+NvmeStore::NvmeStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
+NvmeStore::NvmeStore(NvmeStore&&) noexcept = default;
+NvmeStore::~NvmeStore() = default;
+
+NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, StoreDescription description) {
+  check(description);
+  std::string why;
+  if (auto files = open_files(engine, description, why)) {
+    auto state = std::make_unique<State>(std::move(*files), traffic, description);
+    state->note(state->log.recover(why));
+    if (state->last) return NvmeStore(std::move(state));
+  }
+  auto state = std::make_unique<State>(create_files(engine, description), traffic, description);
+  state->why_new = why;
+  return NvmeStore(std::move(state));
+}
+
+const std::optional<Commit>& NvmeStore::last_commit() const { return state_->last; }
+const std::string& NvmeStore::why_new() const { return state_->why_new; }
+i64 NvmeStore::bytes() const { return state_->files.bytes(); }
+
+std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, i64 tiles, i64 tile_bytes, int slots, bool persistent) {
+  State& s = *state_;
+  const bool sensible = tiles >= 0 && tile_bytes > 0 && tile_bytes % kDirectAlignment == 0 && (slots == 1 || (slots == 2 && persistent));
+  const bool fits = sensible && slots * tiles * tile_bytes <= s.data_bytes - s.carved_bytes &&
+                    (!persistent || tiles <= s.files.persistent_tiles() - s.carved_tiles);
+  if (!fits) {
+    throw Error(ErrorCode::bug,
+                fmt::format("[store] {}: {} slots of {} {} tiles of {} bytes were not announced: {} bytes and {} tiles are left", what,
+                            slots, tiles, persistent ? "persistent" : "passing", tile_bytes, s.data_bytes - s.carved_bytes,
+                            s.files.persistent_tiles() - s.carved_tiles));
+  }
+  auto checksums = persistent ? s.enter(what, tiles, slots) : std::make_shared<TileChecksums>(tiles, slots);
+  const i64 begin = s.carved_bytes;
+  s.carved_bytes += slots * tiles * tile_bytes;
+  return std::make_unique<StripedBlob>(s.home, std::move(what), begin, tile_bytes, persistent, std::move(checksums));
+}
+
+void NvmeStore::commit(u64 generation, std::string_view record) {
+  State& s = *state_;
+  require(std::ssize(record) <= kMaxRecordBytes, "[store] expected a record of at most 3072 bytes");
+  const bool again = s.last && generation == s.last->generation;
+  if (s.last && !again && generation != s.last->generation + 1) {
+    throw Error(ErrorCode::bug, fmt::format("[store] generation {} cannot be committed after {}", generation, s.last->generation));
+  }
+  s.fill_table(generation);
+  s.log.commit(generation, record, again);
+  s.note(Commit{generation, std::string(record)});
+}
+
+void NvmeStore::sync() { state_->files.flush(); }
+
+void NvmeStore::invalidate() noexcept {
+  try {
+    state_->log.clear();
+  } catch (...) {  // the drive is failing: verify() says so again after a restart
+  }
+  state_->note(std::nullopt);
+}
+
+}  // namespace spillway::offload

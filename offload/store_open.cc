@@ -1,0 +1,183 @@
+// Opening what a dead run left, and creating anew: the header pages.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "offload/crc32c.h"
+#include "offload/store_files.h"
+
+namespace spillway::offload {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A reason not to use the old files; they are replaced.
+struct Unusable {
+  std::string why;
+};
+
+std::string quoted(std::string_view text) { return fmt::format("'{}'", text); }
+
+u32 crc_of(const StoreHeader& header) { return crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(StoreHeader, crc))); }
+
+fs::path path_of(const StripePath& path) { return path.folder / kStoreFile; }
+
+StoreHeader read_header(IoEngine& engine, const File& file) {
+  const std::string name = file.path().string();
+  if (file.bytes() < kPageBytes) throw Unusable{name + " is shorter than its header"};
+  StoreHeader header{};
+  engine.submit({&file, false, 0, kPageBytes, reinterpret_cast<std::byte*>(&header)}).wait();
+  if (std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) != 0) throw Unusable{name + " was never completed, or is something else"};
+  if (crc_of(header) != header.crc) throw Unusable{"the header of " + name + " is damaged"};
+  if (header.version > kStoreVersion) {
+    throw Error(ErrorCode::data, fmt::format("[store] {} has format {}, newer than this program (format {}): go on with the newer program, "
+                                             "or give up what the run left with spillway doctor --reclaim",
+                                             name, header.version, kStoreVersion));
+  }
+  if (header.version < kStoreVersion) throw Unusable{fmt::format("{} has the older format {}", name, header.version)};
+  return header;
+}
+
+// The header is what its writer meant; is that what we want?
+void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe, const StoreHeader& first, const std::string& name) {
+  const std::string_view run_id(header.run_id, ::strnlen(header.run_id, sizeof header.run_id));
+  if (run_id != wanted.run_id) throw Unusable{name + " belongs to run " + quoted(run_id)};
+  if (header.stripe != stripe || header.stripes != wanted.paths.size() || header.store_id != first.store_id) {
+    throw Unusable{fmt::format("{} is stripe {} of {} of another set of --nvme paths", name, header.stripe, header.stripes)};
+  }
+  if (header.layout_hash != wanted.layout_hash || header.data_bytes != wanted.data_bytes ||
+      header.persistent_tiles != wanted.persistent_tiles || header.stripe_unit_bytes != wanted.stripe_unit_bytes) {
+    throw Unusable{name + " has another layout: the model, its placement or the program changed"};
+  }
+  if (header.durability != static_cast<u32>(wanted.durability)) throw Unusable{name + " was made with another --durability"};
+  if (std::memcmp(header.weights, first.weights, sizeof header.weights) != 0) throw Unusable{name + " is striped unlike the others"};
+}
+
+// Of the files, which are dealt as they were: measured anew, the weights would differ a little.
+Stripes stripes_of(const StoreHeader& header) {
+  const std::vector<u32> weights(header.weights, header.weights + header.stripes);
+  for (const u32 weight : weights) {
+    if (weight < 1 || weight > kMaxWeight) throw Unusable{"the old files have senseless weights"};
+  }
+  return Stripes(weights, header.stripe_unit_bytes, header.data_bytes);
+}
+
+std::vector<File> open_all(const StoreDescription& description) {
+  std::vector<File> files;
+  std::string missing;
+  std::error_code error;
+  for (const StripePath& path : description.paths) {
+    if (!fs::exists(path_of(path), error)) {
+      missing = path_of(path).string() + " is missing";
+    } else {
+      files.push_back(File::open(path_of(path)));
+    }
+  }
+  if (files.empty()) throw Unusable{"no earlier store is there"};
+  if (!missing.empty()) throw Unusable{missing};
+  return files;
+}
+
+StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) {
+  std::vector<File> files = open_all(description);
+  std::vector<StoreHeader> headers;
+  for (const File& file : files) headers.push_back(read_header(engine, file));
+  for (size_t f = 0; f < files.size(); ++f) match(headers[f], description, static_cast<i64>(f), headers[0], files[f].path().string());
+  Stripes stripes = stripes_of(headers[0]);
+  for (size_t f = 0; f < files.size(); ++f) {
+    const auto file = static_cast<i64>(f);
+    const i64 wanted_bytes = data_offset(description.persistent_tiles, file) + stripes.file_data_bytes(file);
+    if (files[f].bytes() != wanted_bytes || headers[f].file_bytes != wanted_bytes) {
+      throw Unusable{fmt::format("{} has {} bytes instead of {}", files[f].path().string(), files[f].bytes(), wanted_bytes)};
+    }
+  }
+  return StoreFiles(engine, std::move(files), std::move(stripes), headers[0].store_id, description.persistent_tiles);
+}
+
+StoreHeader make_header(const StoreDescription& description, const Stripes& stripes, u64 store_id) {
+  StoreHeader header{};
+  std::memcpy(header.magic, kStoreMagic, sizeof kStoreMagic);
+  header.version = kStoreVersion;
+  header.stripes = static_cast<u32>(stripes.files());
+  header.durability = static_cast<u32>(description.durability);
+  header.store_id = store_id;
+  header.layout_hash = description.layout_hash;
+  header.data_bytes = description.data_bytes;
+  header.persistent_tiles = description.persistent_tiles;
+  header.stripe_unit_bytes = description.stripe_unit_bytes;
+  std::copy(stripes.weights().begin(), stripes.weights().end(), header.weights);
+  std::copy(description.run_id.begin(), description.run_id.end(), header.run_id);
+  return header;
+}
+
+// From the last file to the first.
+void write_headers(IoEngine& engine, const std::vector<File>& files, StoreHeader header) {
+  for (size_t f = files.size(); f-- > 0;) {
+    header.stripe = static_cast<u32>(f);
+    header.file_bytes = files[f].bytes();
+    header.crc = crc_of(header);
+    engine.submit({&files[f], true, 0, kPageBytes, reinterpret_cast<std::byte*>(&header)}).wait();
+  }
+}
+
+// The folder's entries survive a power loss only when the folder itself is flushed.
+void flush_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error_number = descriptor < 0 || ::fsync(descriptor) != 0 ? errno : 0;
+  if (descriptor >= 0) ::close(descriptor);
+  if (error_number == 0) return;
+  throw Error(ErrorCode::io, fmt::format("[store] fsync of the folder {}: {} (errno {}); give another --nvme path", folder.string(),
+                                         std::generic_category().message(error_number), error_number));
+}
+
+void make_durable(IoEngine& engine, const std::vector<File>& files) {
+  for (const File& file : files) {
+    engine.flush(file);
+    flush_folder(file.path().parent_path());
+    flush_folder(fs::absolute(file.path()).parent_path().parent_path());
+  }
+}
+
+u64 random_id() {
+  std::random_device random;
+  return u64{random()} << 32 | random();
+}
+
+}  // namespace
+
+std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why) {
+  try {
+    return open_or_throw(engine, description);
+  } catch (const Unusable& reason) {
+    why = reason.why;
+    return std::nullopt;
+  }
+}
+
+StoreFiles create_files(IoEngine& engine, const StoreDescription& description) {
+  std::vector<u32> weights;
+  std::error_code error;
+  for (const StripePath& path : description.paths) {
+    weights.push_back(path.weight);
+    fs::remove(path_of(path), error);  // all of them before the first is made: they may share a drive
+  }
+  Stripes stripes(std::move(weights), description.stripe_unit_bytes, description.data_bytes);
+  std::vector<File> files;
+  for (i64 f = 0; f < stripes.files(); ++f) {
+    const i64 bytes = data_offset(description.persistent_tiles, f) + stripes.file_data_bytes(f);
+    files.push_back(File::create(path_of(description.paths[static_cast<size_t>(f)]), bytes));
+  }
+  const u64 store_id = random_id();
+  write_headers(engine, files, make_header(description, stripes, store_id));
+  if (description.durability == Durability::step) make_durable(engine, files);
+  for (File& file : files) file.keep();
+  return StoreFiles(engine, std::move(files), std::move(stripes), store_id, description.persistent_tiles);
+}
+
+}  // namespace spillway::offload

@@ -1,0 +1,86 @@
+#include "offload/striped_blob.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "offload/crc32c.h"
+
+namespace spillway::offload {
+namespace {
+
+constexpr auto kNvme = static_cast<size_t>(Tier::nvme);
+
+std::span<const std::byte> tile_of(std::span<const std::byte> bytes, i64 number, i64 tile_bytes) {
+  return bytes.subspan(static_cast<size_t>(number * tile_bytes), static_cast<size_t>(tile_bytes));
+}
+
+}  // namespace
+
+StripedBlob::StripedBlob(BlobHome& home, std::string what, i64 begin, i64 tile_bytes, bool persistent,
+                         std::shared_ptr<TileChecksums> checksums)
+    : Blob(std::move(what), checksums->tiles(), tile_bytes, checksums->slots()),
+      home_(home),
+      begin_(begin),
+      persistent_(persistent),
+      checksums_(std::move(checksums)) {}
+
+i64 StripedBlob::place(i64 tile, u64 generation) const {
+  return begin_ + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + tile * tile_bytes_;
+}
+
+Event StripedBlob::read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) {
+  check(range, std::ssize(into));
+  Event event = home_.files.submit(false, place(range.begin, generation), into, priority);
+  home_.traffic.read_bytes[kNvme] += std::ssize(into);
+  return event;
+}
+
+Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::byte> from) {
+  check(range, std::ssize(from));
+  for (i64 tile = range.begin; tile < range.end; ++tile) {
+    if (checksums_->stamped(tile, generation)) continue;
+    throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} is written for generation {} without a stamp", tile, what_, generation));
+  }
+  // A request has one pointer for both ways; a write only reads it.
+  const std::span<std::byte> buffer(const_cast<std::byte*>(from.data()), from.size());
+  Event event = home_.files.submit(true, place(range.begin, generation), buffer, Priority::normal);
+  home_.traffic.written_bytes[kNvme] += std::ssize(from);
+  return event;
+}
+
+void StripedBlob::stamp(TileRange range, u64 generation, std::span<const std::byte> from) {
+  check(range, std::ssize(from));
+  check_uncommitted(generation);
+  for (i64 i = 0; i < range.count(); ++i) checksums_->stamp(range.begin + i, generation, crc32c(tile_of(from, i, tile_bytes_)));
+}
+
+void StripedBlob::check_uncommitted(u64 generation) const {
+  const u64 committed = home_.committed.load();
+  const auto slots = static_cast<u64>(slots_);
+  if (!persistent_ || committed == kNeverCommitted || generation % slots != committed % slots) return;
+  throw Error(ErrorCode::bug,
+              fmt::format("[blob] generation {} of {} would be written over the committed generation {}", generation, what_, committed));
+}
+
+void StripedBlob::verify(TileRange range, u64 generation, std::span<const std::byte> read) {
+  check(range, std::ssize(read));
+  for (i64 i = 0; i < range.count(); ++i) {
+    const i64 tile = range.begin + i;
+    if (!checksums_->readable(tile, generation)) {
+      throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} was never written for generation {}", tile, what_, generation));
+    }
+    const u32 expected = checksums_->crc(tile, generation), got = crc32c(tile_of(read, i, tile_bytes_));
+    if (got != expected) spoilt(tile, generation, expected, got);
+  }
+}
+
+void StripedBlob::spoilt(i64 tile, u64 generation, u32 expected, u32 got) const {
+  throw Error(ErrorCode::io, fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}: the drive or "
+                                         "the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), give "
+                                         "another --nvme path, and go on from the last checkpoint",
+                                         tile, what_, generation, home_.files.place(place(tile, generation)), expected, got));
+}
+
+}  // namespace spillway::offload

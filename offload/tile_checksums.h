@@ -1,0 +1,38 @@
+// The checksums of one blob's tiles, by slot, and for which generation each was taken: so a tile that was never written for a generation is
+// told from one that came back spoilt. 8 bytes a (tile, slot). Thread-safety: different tiles or slots may be used by different threads.
+#pragma once
+#include <vector>
+
+#include "base/types.h"
+
+namespace spillway::offload {
+
+class TileChecksums {
+ public:
+  TileChecksums(i64 tiles, int slots) : slots_(slots), stamps_(static_cast<size_t>(tiles * slots)) {}
+
+  i64 tiles() const { return std::ssize(stamps_) / slots_; }
+  int slots() const { return slots_; }
+  u32 crc(i64 tile, u64 generation) const { return at(tile, generation).crc; }
+  void stamp(i64 tile, u64 generation, u32 crc) { stamps_[index(tile, generation)] = {crc, tag(generation)}; }
+  /// The slot holds exactly this generation (its lowest 31 bits).
+  bool stamped(i64 tile, u64 generation) const { return at(tile, generation).tag == tag(generation); }
+  /// A reader of this generation may expect something there: one slot holds every generation from its last stamp on.
+  bool readable(i64 tile, u64 generation) const { return slots_ == 1 ? at(tile, generation).tag != 0 : stamped(tile, generation); }
+
+ private:
+  struct Stamp {
+    u32 crc = 0;
+    u32 tag = 0;  // 0: never
+  };
+  static u32 tag(u64 generation) { return static_cast<u32>(generation) | 0x80000000u; }
+  size_t index(i64 tile, u64 generation) const {
+    return static_cast<size_t>(tile) * static_cast<size_t>(slots_) + static_cast<size_t>(generation % static_cast<u64>(slots_));
+  }
+  const Stamp& at(i64 tile, u64 generation) const { return stamps_[index(tile, generation)]; }
+
+  const int slots_;
+  std::vector<Stamp> stamps_;
+};
+
+}  // namespace spillway::offload

@@ -1,0 +1,190 @@
+// A store's I/O over several generations is recorded; from what a crash at any instant may leave it must find a complete generation, no
+// older than the last one it had reported committed.
+#include <fstream>
+#include <iterator>
+
+#include "tests/offload/support_store.h"
+#include "tests/support/crash_images.h"
+#include "tests/support/faulty_engine.h"
+
+namespace spillway::offload {
+namespace {
+
+using test::CrashImages;
+using test::Image;
+using test::IoLog;
+using test::SmallStore;
+
+constexpr u64 kFirst = 3;  // generation of the first commit
+// Generations in the order of their commits; one is committed again with another record.
+constexpr u64 kCommitted[] = {3, 4, 5, 5, 6, 7};
+
+std::filesystem::path fast_folder() {
+  const std::filesystem::path memory = "/dev/shm";
+  return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+}
+
+class Crash : public testing::TestWithParam<Durability> {
+ protected:
+  StoreDescription describe() const { return test::small_description({{first_.path(), 2}, {second_.path(), 1}}, GetParam()); }
+
+  // Commit number n is marked 2n + 1 when asked for and 2n + 2 when reported.
+  IoLog record(u32 seed) {
+    test::FaultyEngine real;
+    test::RecordingEngine engine(real, seed);
+    SmallStore store(engine, describe());
+    for (i64 n = 0; n < std::ssize(kCommitted); ++n) {
+      const u64 g = kCommitted[n];
+      engine.hold();
+      if (n == 0 || g != kCommitted[n - 1]) store.start_generation(g, n == 0);
+      engine.release();
+      store.finish();
+      engine.mark(2 * n + 1);
+      store.store.commit(g, "commit " + std::to_string(n));
+      engine.mark(2 * n + 2);
+    }
+    return engine.log();
+  }
+
+  // What is wrong with the recovery from `image`; empty when nothing is.
+  std::string objection(const Image& image, const IoLog& log, size_t entries, const StoreDescription& description) const {
+    i64 asked = 0, reported = 0;
+    for (size_t i = 0; i < entries; ++i) {
+      if (log.entries[i].kind == IoLog::Kind::mark) (log.entries[i].mark % 2 == 1 ? asked : reported) = (log.entries[i].mark + 1) / 2;
+    }
+    test::ImageEngine engine(image);
+    SmallStore store(engine, description);
+    const auto& found = store.store.last_commit();
+    if (!found) return reported == 0 ? "" : "nothing was found: " + store.store.why_new();
+    for (i64 n = std::max<i64>(reported - 1, 0); n < asked; ++n) {
+      if (found->record == "commit " + std::to_string(n) && found->generation == kCommitted[n]) {
+        return store.objection(found->generation, kFirst);
+      }
+    }
+    return "found " + found->record + " after the report of " + std::to_string(reported);
+  }
+
+  // Images, those that do not recover, and of these the ones that claim to; what the first was.
+  struct Verdict {
+    i64 images = 0, bad = 0, wrong = 0;
+    std::string first;
+  };
+  enum class Disaster { process_death, power_loss };
+  Verdict judge(const IoLog& log, Disaster disaster, int samples) const {
+    Verdict verdict;
+    StoreDescription description = describe();
+    if (disaster == Disaster::power_loss) description.boot_id = "the next boot";
+    CrashImages images(log, 5, [&](const Image& image, size_t entries) {
+      ++verdict.images;
+      const std::string what = objection(image, log, entries, description);
+      if (what.empty()) return;
+      if (!what.starts_with("nothing was found")) ++verdict.wrong;
+      if (++verdict.bad == 1) verdict.first = "after entry " + std::to_string(entries) + ": " + what;
+    });
+    disaster == Disaster::process_death ? images.process_deaths(samples) : images.power_losses(samples);
+    return verdict;
+  }
+
+  test::TemporaryFolder first_{fast_folder()}, second_{fast_folder()};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Crash, testing::Values(Durability::checkpoint, Durability::step),
+                         [](const auto& test) { return test.param == Durability::step ? "step" : "checkpoint"; });
+
+TEST_P(Crash, TheLogIsAllOfTheIo) {
+  const IoLog log = record(1);
+  Image last;
+  CrashImages(log, 1, [&](const Image& image, size_t) { last = image; }).process_deaths(0);
+  ASSERT_EQ(last.size(), 2u);
+  for (const auto& [path, bytes] : last) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string file{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_TRUE(test::same(bytes, std::as_bytes(std::span(file)))) << path;
+  }
+}
+
+TEST_P(Crash, SomeInstantsRecover) {
+  const IoLog log = record(3);
+  for (const Disaster disaster : {Disaster::process_death, Disaster::power_loss}) {
+    const Verdict verdict = judge(log, disaster, 1);
+    EXPECT_GE(verdict.images, 500);
+    if (disaster == Disaster::process_death || GetParam() == Durability::step) {
+      EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
+    } else {  // all is lost, and nothing pretends otherwise
+      EXPECT_GT(verdict.bad, 0);
+      EXPECT_EQ(verdict.wrong, 0);
+    }
+  }
+}
+
+class CrashRelease : public Crash {
+ protected:
+  void expect_ten_thousand_to_recover(Disaster disaster) {
+    i64 images = 0;
+    for (const u32 seed : {1, 2}) {
+      const Verdict verdict = judge(record(seed), disaster, 32);
+      EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
+      images += verdict.images;
+    }
+    EXPECT_GE(images, 10'000);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CrashRelease, testing::Values(Durability::checkpoint, Durability::step),
+                         [](const auto& test) { return test.param == Durability::step ? "step" : "checkpoint"; });
+
+TEST_P(CrashRelease, EveryInstantOfAProcessRecovers) { expect_ten_thousand_to_recover(Disaster::process_death); }
+
+class DurableCrashRelease : public CrashRelease {};
+INSTANTIATE_TEST_SUITE_P(All, DurableCrashRelease, testing::Values(Durability::step), [](const auto&) { return "step"; });
+
+TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_recover(Disaster::power_loss); }
+
+// Stores that would be wrong, made by changing the log of the right one: the images must tell.
+class FaultyStore : public Crash {};
+INSTANTIATE_TEST_SUITE_P(All, FaultyStore, testing::Values(Durability::step), [](const auto&) { return "step"; });
+
+bool writes_superblock(const IoLog& log, const IoLog::Entry& entry) {
+  const IoLog::Write& write = log.writes[entry.write];
+  return (entry.kind == IoLog::Kind::submitted || entry.kind == IoLog::Kind::completed) && write.offset >= kSuperblockOffset &&
+         write.offset < kTablesOffset && std::ssize(write.bytes) == kPageBytes && std::memcmp(write.bytes.data(), kSuperblockMagic, 8) == 0;
+}
+
+TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
+  IoLog log = record(1);
+  size_t report = 0;  // behind the last report or the superblock moved there
+  for (size_t i = 0; i < log.entries.size(); ++i) {
+    if (log.entries[i].kind == IoLog::Kind::mark && log.entries[i].mark % 2 == 0) report = i + 1;
+    if (!writes_superblock(log, log.entries[i])) continue;
+    const auto begin = log.entries.begin();
+    std::rotate(begin + static_cast<i64>(report), begin + static_cast<i64>(i), begin + static_cast<i64>(i) + 1);
+    ++report;
+  }
+  EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);
+}
+
+TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
+  for (const int kept : {0, 1}) {  // none is left; of the flushes at a commit only the last is
+    IoLog log = record(1);
+    std::vector<IoLog::Entry> entries;
+    for (size_t i = 0; i < log.entries.size(); ++i) {
+      const bool last = i + 1 < log.entries.size() && log.entries[i + 1].kind == IoLog::Kind::mark;
+      if (log.entries[i].kind != IoLog::Kind::flushed || (kept == 1 && last)) entries.push_back(log.entries[i]);
+    }
+    log.entries = entries;
+    EXPECT_EQ(judge(log, Disaster::process_death, 2).bad, 0);
+    EXPECT_GT(judge(log, Disaster::power_loss, 2).bad, 0) << kept;
+  }
+}
+
+TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
+  IoLog log = record(1);
+  const i64 tables = table_offset(describe().persistent_tiles, 0), bytes = table_bytes(describe().persistent_tiles);
+  for (IoLog::Write& write : log.writes) {  // one table for both slots
+    if (write.offset == tables + bytes && write.bytes.size() == static_cast<size_t>(bytes)) write.offset = tables;
+  }
+  EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);
+}
+
+}  // namespace
+}  // namespace spillway::offload

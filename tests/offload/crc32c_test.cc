@@ -1,0 +1,51 @@
+#include "offload/crc32c.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string_view>
+#include <vector>
+
+namespace spillway::offload {
+namespace {
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Bit by bit, as the polynomial is defined.
+u32 by_definition(std::span<const std::byte> bytes) {
+  u32 crc = ~u32{0};
+  for (const std::byte byte : bytes) {
+    crc ^= static_cast<u32>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
+  }
+  return ~crc;
+}
+
+// RFC 3720 B.4, and the check value of every catalogue.
+TEST(Crc32c, KnownValues) {
+  std::vector<std::byte> ascending;
+  for (int i = 0; i < 32; ++i) ascending.push_back(static_cast<std::byte>(i));
+  EXPECT_EQ(crc32c({}), 0u);
+  EXPECT_EQ(crc32c(bytes_of("123456789")), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32)), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43u);
+  EXPECT_EQ(crc32c(ascending), 0x46DD794Eu);
+}
+
+TEST(Crc32c, AgreesWithItsDefinitionAtEveryLengthAndAlignment) {
+  std::mt19937 random(1);
+  std::vector<std::byte> bytes(9000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (const size_t length : {1, 7, 8, 15, 16, 63, 64, 255, 511, 1024, 4096, 8191}) {
+    for (size_t begin = 0; begin < 9; ++begin) {
+      const auto part = std::span<const std::byte>(bytes).subspan(begin, length);
+      ASSERT_EQ(crc32c(part), by_definition(part)) << length << " bytes from " << begin;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::offload

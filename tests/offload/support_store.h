@@ -1,0 +1,114 @@
+// A small store over two paths, with blobs whose every tile tells blob, number and generation.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "offload/nvme_store.h"
+#include "tests/offload/support_files.h"
+
+namespace spillway::test {
+
+/// Sizes that make tiles cross stripe units (of 3 pages).
+struct SmallBlob {
+  const char* what;
+  i64 tiles, tile_bytes;
+  int slots;
+  bool persistent;
+};
+constexpr SmallBlob kSmallBlobs[] = {{"weights", 5, 8192, 2, true},
+                                     {"optimizer state", 3, 16384, 2, true},
+                                     {"frozen weights", 2, 4096, 1, true},
+                                     {"gradients", 4, 8192, 1, false}};
+
+inline offload::StoreDescription small_description(const std::vector<offload::StripePath>& paths, offload::Durability durability) {
+  offload::StoreDescription description;
+  description.paths = paths;
+  description.run_id = "small";
+  description.layout_hash = 7;
+  for (const SmallBlob& blob : kSmallBlobs) {
+    description.data_bytes += blob.slots * blob.tiles * blob.tile_bytes;
+    if (blob.persistent) description.persistent_tiles += blob.tiles;
+  }
+  description.durability = durability;
+  description.stripe_unit_bytes = 3 * offload::kPageBytes;
+  return description;
+}
+
+inline void fill_tile(std::span<std::byte> tile, size_t blob, i64 number, u64 generation) {
+  fill_pattern(tile, blob + 10 * static_cast<u64>(number) + 1000 * (generation + 1));
+}
+
+/// All tiles of a blob; made once, for tests of one thread.
+inline std::span<const std::byte> tiles_of(size_t blob, u64 generation) {
+  static std::map<std::pair<size_t, u64>, std::vector<std::byte>> made;
+  std::vector<std::byte>& tiles = made[{blob, generation}];
+  const SmallBlob& b = kSmallBlobs[blob];
+  if (tiles.empty()) {
+    tiles.resize(static_cast<size_t>(b.tiles * b.tile_bytes));
+    for (i64 t = 0; t < b.tiles; ++t) {
+      fill_tile(std::span(tiles).subspan(static_cast<size_t>(t * b.tile_bytes), static_cast<size_t>(b.tile_bytes)), blob, t, generation);
+    }
+  }
+  return tiles;
+}
+
+class SmallStore {
+ public:
+  SmallStore(offload::IoEngine& engine, const offload::StoreDescription& description)
+      : store(offload::NvmeStore::open_or_create(engine, traffic, description)) {
+    for (const SmallBlob& b : kSmallBlobs) blobs.push_back(store.make_blob(b.what, b.tiles, b.tile_bytes, b.slots, b.persistent));
+  }
+
+  /// Stamps and starts the writes of one tile; `out` is kept until finish().
+  void write_tile(size_t blob, i64 tile, u64 generation) {
+    Buffer& out = *written_.emplace_back(std::make_unique<Buffer>(blobs[blob]->tile_bytes()));
+    fill_tile(out.span(), blob, tile, generation);
+    blobs[blob]->stamp({tile, tile + 1}, generation, out.span());
+    events_.push_back(blobs[blob]->write({tile, tile + 1}, generation, out.span()));
+  }
+  /// The frozen weights only in the first.
+  void start_generation(u64 generation, bool first) {
+    for (size_t b = 0; b < blobs.size(); ++b) {
+      if (b == 2 && !first) continue;
+      for (i64 t = 0; t < blobs[b]->tiles(); ++t) write_tile(b, t, generation);
+    }
+  }
+  void finish() {
+    for (const Event& event : events_) event.wait();
+    events_.clear();
+    written_.clear();
+  }
+  void write_generation(u64 generation, bool first) {
+    start_generation(generation, first);
+    finish();
+  }
+
+  /// What is wrong with the persistent tiles of a generation; empty when all verify and are what was written.
+  std::string objection(u64 generation, u64 first_generation) {
+    for (size_t b = 0; b < 3; ++b) {
+      offload::Blob& blob = *blobs[b];
+      Buffer in(blob.bytes());
+      blob.read({0, blob.tiles()}, generation, in.span()).wait();
+      try {
+        blob.verify({0, blob.tiles()}, generation, in.span());
+      } catch (const Error& error) {
+        return error.what();
+      }
+      if (!same(in.span(), tiles_of(b, b == 2 ? first_generation : generation))) return blob.what() + " holds something else";
+    }
+    return {};
+  }
+
+  offload::Traffic traffic;
+  offload::NvmeStore store;
+  std::vector<std::unique_ptr<offload::Blob>> blobs;
+
+ private:
+  std::vector<std::unique_ptr<Buffer>> written_;
+  std::vector<Event> events_;
+};
+
+}  // namespace spillway::test

@@ -1,0 +1,134 @@
+// What a crash may leave of the files whose I/O was recorded. An Image is the files' bytes; an ImageEngine does the I/O of files of the
+// same paths and sizes on an image instead, so that ten thousands of crashes are recovered from in seconds. Writes are torn at pages.
+#pragma once
+#include <cstring>
+#include <functional>
+#include <list>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/support/recording_engine.h"
+
+namespace spillway::test {
+
+constexpr i64 kTearBytes = 4096;
+
+using Image = std::map<std::string, std::vector<std::byte>>;
+
+class ImageEngine final : public offload::IoEngine {
+ public:
+  explicit ImageEngine(Image image) : image_(std::move(image)) {}
+  std::string_view name() const override { return "image"; }
+  Event submit(const offload::IoRequest& r) override {
+    std::vector<std::byte>& file = image_.at(r.file->path().string());
+    require(r.offset >= 0 && r.offset + r.bytes <= std::ssize(file), "[image] a range outside the file");
+    std::byte* at = file.data() + r.offset;
+    if (r.bytes > 0)
+      r.write ? std::memcpy(at, r.buffer, static_cast<size_t>(r.bytes)) : std::memcpy(r.buffer, at, static_cast<size_t>(r.bytes));
+    return Event::done();
+  }
+  void flush(const offload::File&) override {}
+
+ private:
+  Image image_;
+};
+
+/// Walks a log and calls `visit(image, entries)` with what a crash after the first `entries` entries of the log may leave.
+class CrashImages {
+ public:
+  using Visit = std::function<void(const Image&, size_t entries)>;
+
+  CrashImages(const IoLog& log, u32 seed, Visit visit) : log_(log), random_(seed), visit_(std::move(visit)) {
+    for (const auto& [file, bytes] : log.file_bytes) safe_[file].resize(static_cast<size_t>(bytes));
+  }
+
+  /// The process dies: completed writes stay. Of those in flight all, none, and `samples` times each at random whole, torn or absent; the
+  /// newest also cut at every page.
+  void process_deaths(int samples) {
+    walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::completed; }, samples);
+  }
+
+  /// The power goes: what was flushed since its completion stays, and of the rest any part.
+  void power_losses(int samples) {
+    walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::flushed; }, samples);
+  }
+
+  i64 count() const { return count_; }
+
+ private:
+  // `makes_safe`: the kind of entry after which writes cannot be lost.
+  void walk(const std::function<bool(const IoLog::Entry&)>& makes_safe, int samples) {
+    for (size_t i = 0; i < log_.entries.size(); ++i) {
+      const IoLog::Entry& entry = log_.entries[i];
+      if (entry.kind == IoLog::Kind::submitted) unsafe_.push_back(entry.write);
+      if (entry.kind == IoLog::Kind::completed) completed_.push_back(entry.write);
+      if (makes_safe(entry)) settle(entry);
+      if (entry.kind != IoLog::Kind::mark) visit_some(i + 1, samples);
+    }
+  }
+
+  // The writes that this entry is about move into the safe image, in the order of their completion.
+  void settle(const IoLog::Entry& entry) {
+    std::erase_if(completed_, [&](size_t write) {
+      if (entry.kind == IoLog::Kind::completed ? write != entry.write : log_.writes[write].file != entry.file) return false;
+      apply(safe_, write, [](i64) { return true; });
+      std::erase(unsafe_, write);
+      return true;
+    });
+  }
+
+  void visit_some(size_t entries, int samples) {
+    emit(entries, [](size_t) { return Fate::absent; });
+    if (unsafe_.empty()) return;
+    emit(entries, [](size_t) { return Fate::whole; });
+    for (int s = 0; s < samples; ++s) emit(entries, [&](size_t) { return static_cast<Fate>(random_() % 3); });
+    cut_newest(entries);
+  }
+
+  void cut_newest(size_t entries) {
+    const size_t newest = unsafe_.back();
+    for (i64 cut = kTearBytes; cut < std::ssize(log_.writes[newest].bytes); cut += kTearBytes) {
+      Image image = safe_;
+      for (const size_t write : unsafe_) {
+        if (write != newest && random_() % 2 == 0) apply(image, write, [](i64) { return true; });
+      }
+      apply(image, newest, [&](i64 at) { return at < cut; });
+      ++count_;
+      visit_(image, entries);
+    }
+  }
+
+  enum class Fate { absent, whole, torn };
+  void emit(size_t entries, const std::function<Fate(size_t)>& fate_of) {
+    Image image = safe_;
+    for (const size_t write : unsafe_) {
+      const Fate fate = fate_of(write);
+      if (fate == Fate::whole) apply(image, write, [](i64) { return true; });
+      if (fate == Fate::torn) apply(image, write, [&](i64) { return random_() % 2 == 0; });
+    }
+    ++count_;
+    visit_(image, entries);
+  }
+
+  void apply(Image& image, size_t write, const std::function<bool(i64)>& page_arrives) {
+    const IoLog::Write& w = log_.writes[write];
+    std::vector<std::byte>& file = image.at(w.file);
+    for (i64 at = 0; at < std::ssize(w.bytes); at += kTearBytes) {
+      const i64 bytes = std::min(kTearBytes, std::ssize(w.bytes) - at);
+      if (page_arrives(at)) std::memcpy(file.data() + w.offset + at, w.bytes.data() + at, static_cast<size_t>(bytes));
+    }
+  }
+
+  const IoLog& log_;
+  std::mt19937 random_;
+  const Visit visit_;
+  Image safe_;
+  std::vector<size_t> unsafe_;     // submitted and not safe, in this order
+  std::vector<size_t> completed_;  // of those, in the order of completion
+  i64 count_ = 0;
+};
+
+}  // namespace spillway::test
