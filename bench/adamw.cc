@@ -1,6 +1,8 @@
-// CPU AdamW and the tile norm beside what the memory gives. Each iteration runs the loop under test and its ceiling one after the other on
-// the same pages with the same threads; figures are medians over the iterations, so drift of the machine hits both.
-//   adamw: 28 bytes a parameter (read weight, m, v, gradient; write weight, m, v). Ceiling: in-place a[i] += s * b[i], 12 bytes an element.
+// CPU AdamW in every state format and the tile norm beside what the memory gives. Each iteration runs the loop under test and its ceiling
+// one after the other on the same pages with the same threads; figures are medians over the iterations, so drift of the machine hits both.
+//   adamw: bytes a parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12 bytes
+//          an element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time over that of the same
+//          update in place, a third loop of the same iteration.
 //   norm:  4 bytes an element. Ceiling: a plain sum of the same floats.
 // Counters: GB/s and ceiling_GB/s (10^9 bytes), share = their ratio in percent, ns/elem over all threads.
 #include <benchmark/benchmark.h>
@@ -11,12 +13,13 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "optim/norm.h"
-#include "optim/update.h"
+#include "optim/adamw_tile.h"
+#include "optim/tile_values.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -27,7 +30,8 @@ namespace {
 
 using optim::Isa;
 
-constexpr i64 kParameters = 100'000'000;
+constexpr i64 kTiles = 6104;
+constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million
 constexpr i64 kGrainElems = 1 << 16;
 
 #if defined(__x86_64__)
@@ -69,20 +73,21 @@ float plain_sum(const float* a, i64 n) {
   return std::accumulate(sum, sum + 64, 0.0f);
 }
 
-// weight | m | v | gradient in one piece of huge pages; the axpy's a and b are its halves.
+// One piece of huge pages for all rows: gradients, a slot of weights and state, another slot; behind them the ceilings' own numbers.
 struct Bench {
+  static constexpr i64 kRowFloats = 8 * kParameters;
   MemoryPool pool{"bench", kUnlimited};
   ThreadPool threads{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   Stream stream{Device::cpu(), &threads, &pool};
-  Allocation memory = pool.allocate(4 * kParameters * 4, "state and gradient");
+  Allocation memory = pool.allocate((kRowFloats + 2 * kParameters) * 4, "gradient, two slots of weight and state, ceiling");
   float* base = reinterpret_cast<float*>(memory.data());
+  float* ceiling = base + kRowFloats;
 
   Bench() {
-    stream.for_ranges(4 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
+    stream.for_ranges(kRowFloats + 2 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
       for (i64 i = begin; i < end; ++i) base[i] = 1e-3f * static_cast<float>(1 + (i * 2654435761u >> 7) % 1000);
     });
   }
-  std::span<float> part(i64 index) const { return {base + index * kParameters, static_cast<size_t>(kParameters)}; }
   static Bench& get() {
     static Bench bench;
     return bench;
@@ -100,63 +105,107 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void beside(benchmark::State& state, const std::function<void()>& body, double bytes, const std::function<void()>& ceiling,
-            double ceiling_bytes) {
+struct Loop {
+  std::function<void()> body;
+  double bytes = 0;
+};
+
+/// `reference`, where there is one: the same work done the other way.
+void beside(benchmark::State& state, const Loop& loop, const Loop& ceiling, const std::function<void()>& reference = {}) {
   const StreamScope scope(Bench::get().stream);
-  body();
-  ceiling();
-  std::vector<double> body_s, ceiling_s;
+  loop.body(), ceiling.body();
+  std::vector<double> loop_s, ceiling_s, reference_s;
   for (auto _ : state) {
-    body_s.push_back(seconds(body));
-    ceiling_s.push_back(seconds(ceiling));
-    state.SetIterationTime(body_s.back());
+    loop_s.push_back(seconds(loop.body));
+    ceiling_s.push_back(seconds(ceiling.body));
+    if (reference) reference_s.push_back(seconds(reference));
+    state.SetIterationTime(loop_s.back());
   }
-  const double rate = bytes / median(body_s) * 1e-9, top = ceiling_bytes / median(ceiling_s) * 1e-9;
+  const double rate = loop.bytes / median(loop_s) * 1e-9, top = ceiling.bytes / median(ceiling_s) * 1e-9;
   state.counters["GB/s"] = rate;
   state.counters["ceiling_GB/s"] = top;
   state.counters["share_%"] = 100 * rate / top;
-  state.counters["ns/elem"] = median(body_s) * 1e9 / kParameters;
+  state.counters["ns/elem"] = median(loop_s) * 1e9 / kParameters;
+  state.counters["B/elem"] = loop.bytes / kParameters;
   state.counters["threads"] = Bench::get().threads.threads();
+  if (reference) state.counters["x_in_place"] = median(loop_s) / median(reference_s);
 }
 
-// The whole run at once, or in chunks of so many tiles, as a Step instruction does.
-void adamw(benchmark::State& state, Isa isa, i64 chunk_elems) {
+struct Slot {
+  std::byte *weight, *state;
+};
+
+// All tiles from one slot into the other, or in place.
+void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
+  static const auto scalars = optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0);
   const Bench& bench = Bench::get();
-  const auto scalars = optim::make_adamw_scalars<float>({}, 1e-4, 0.1, 10, 1.0);
-  const auto body = [&] {
-    for (i64 at = 0; at < kParameters; at += chunk_elems) {
-      const auto from = static_cast<size_t>(at), count = static_cast<size_t>(std::min(chunk_elems, kParameters - at));
-      const auto chunk = [&](i64 index) { return bench.part(index).subspan(from, count); };
-      optim::adamw_update_tiles(optim::AdamWRun<float>{chunk(0), chunk(1), chunk(2), chunk(3)}, scalars, isa);
-    }
+  const auto* gradient = reinterpret_cast<const std::byte*>(bench.base);
+  const optim::TilePart whole{optim::kTileElems, &scalars};
+  bench.stream.run(kTiles, [&](i64 tile, int) {
+    const i64 weight = tile * f.weight_tile_bytes(), state = tile * f.state_tile_bytes();
+    const auto first = static_cast<u64>(tile * optim::kTileElems);
+    optim::adamw_update_tile(
+        f, {gradient + tile * f.gradient_tile_bytes(), old.weight + weight, old.state + state, next.weight + weight, next.state + state},
+        {&whole, 1}, {{1}, 10, first}, isa, next.weight != old.weight);
+  });
+}
+
+// Numbers of an ordinary size: results too small for a normal float would cost an assist each.
+void initialize(const optim::StateFormat& f, Slot slot) {
+  constexpr u32 kGradientBits = 0x3a833a83;  // 1e-3 as one fp32 or two bf16
+  auto* gradient = reinterpret_cast<u32*>(Bench::get().base);
+  std::fill(gradient, gradient + kTiles * f.gradient_tile_bytes() / 4, kGradientBits);
+  const std::vector<float> values(optim::kTileElems, 1e-2f), v(optim::kTileElems, 1e-4f);
+  Bench::get().stream.run(kTiles, [&](i64 tile, int) {
+    optim::write_tile<float>(f, {values, values, v}, slot.weight + tile * f.weight_tile_bytes(), slot.state + tile * f.state_tile_bytes());
+  });
+}
+
+double bytes_moved(const optim::StateFormat& f) {
+  const bool weight_is_read = f.weight != DType::bf16 || f.master == optim::Master::split;
+  const i64 per_tile = f.gradient_tile_bytes() + 2 * f.state_tile_bytes() + (weight_is_read ? 2 : 1) * f.weight_tile_bytes();
+  return static_cast<double>(kTiles * per_tile);
+}
+
+void adamw(benchmark::State& state, const optim::StateFormat& f, Isa isa, bool other_slot) {
+  const Bench& bench = Bench::get();
+  auto* at = reinterpret_cast<std::byte*>(bench.base) + kTiles * f.gradient_tile_bytes();
+  const auto slot = [&] {
+    std::byte* weight = std::exchange(at, at + kTiles * f.weight_tile_bytes());
+    return Slot{weight, std::exchange(at, at + kTiles * f.state_tile_bytes())};
   };
-  const auto ceiling = [&] {
-    bench.stream.for_ranges(2 * kParameters, kGrainElems, [&](i64 begin, i64 end) {
-      axpy(bench.base + begin, bench.base + 2 * kParameters + begin, end - begin, 1e-7f);
-    });
-  };
-  beside(state, body, 28.0 * kParameters, ceiling, 12.0 * 2 * kParameters);
+  const Slot old = slot(), next = other_slot ? slot() : old;
+  initialize(f, old);
+  const Loop ceiling{[&] {
+                       bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
+                         axpy(bench.ceiling + begin, bench.ceiling + kParameters + begin, end - begin, 1e-7f);
+                       });
+                     },
+                     12.0 * kParameters};
+  const auto in_place = [&] { update_all(f, old, old, isa); };
+  beside(state, {[&] { update_all(f, old, next, isa); }, bytes_moved(f)}, ceiling,
+         other_slot ? std::function<void()>(in_place) : std::function<void()>());
 }
 
 void norm(benchmark::State& state, Isa isa) {
   const Bench& bench = Bench::get();
-  const auto gradient = bench.part(3);
-  std::vector<double> sums(static_cast<size_t>(ceil_div(kParameters, optim::kTileElems)));
+  const std::span<const float> gradient(bench.ceiling, static_cast<size_t>(kParameters));
+  std::vector<double> sums(static_cast<size_t>(kTiles));
   const auto body = [&] {
-    bench.stream.for_ranges(kParameters, optim::kTileElems, [&](i64 begin, i64 end) {
-      sums[static_cast<size_t>(begin / optim::kTileElems)] =
-          optim::tile_square_sum(gradient.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), isa);
+    bench.stream.run(kTiles, [&](i64 tile, int) {
+      sums[static_cast<size_t>(tile)] =
+          optim::tile_square_sum(gradient.subspan(static_cast<size_t>(tile * optim::kTileElems), optim::kTileElems), isa);
     });
     benchmark::DoNotOptimize(sums.data());
   };
-  const auto ceiling = [&] {
+  const auto sum = [&] {
     bench.stream.for_ranges(kParameters, optim::kTileElems,
                             [&](i64 begin, i64 end) { benchmark::DoNotOptimize(plain_sum(gradient.data() + begin, end - begin)); });
   };
-  beside(state, body, 4.0 * kParameters, ceiling, 4.0 * kParameters);
+  beside(state, {body, 4.0 * kParameters}, {sum, 4.0 * kParameters});
 }
 
-void add(const std::string& name, const std::function<void(benchmark::State&)>& run, int iterations) {
+void add(const std::string& name, const std::function<void(benchmark::State&)>& run, int iterations = 15) {
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(iterations);
 }
 
@@ -165,17 +214,26 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
 
 int main(int argc, char** argv) {
   using namespace spillway;
+  using optim::Master, optim::Moments, optim::StateFormat;
   for (optim::Isa isa : optim::available_isas()) {
     const std::string name = optim::to_string(isa);
-    add(
-        "adamw/" + name, [isa](benchmark::State& state) { adamw(state, isa, kParameters); }, 15);
-    add(
-        "norm/" + name, [isa](benchmark::State& state) { norm(state, isa); }, 15);
+    add("adamw/f32/" + name, [isa](benchmark::State& state) { adamw(state, optim::plain_format(DType::f32), isa, false); });
+    add("norm/" + name, [isa](benchmark::State& state) { norm(state, isa); });
   }
-  add(
-      "adamw/chunks_of_64_tiles", [](benchmark::State& state) { adamw(state, optim::Isa::best, 64 * optim::kTileElems); }, 15);
-  add(
-      "adamw/chunks_of_16_tiles", [](benchmark::State& state) { adamw(state, optim::Isa::best, 16 * optim::kTileElems); }, 15);
+  const std::pair<const char*, StateFormat> formats[] = {
+      {"f32", optim::plain_format(DType::f32)},
+      {"bf16_fp32_master", optim::plain_format(DType::bf16)},
+      {"bf16_split_master", {DType::bf16, Master::split}},
+      {"bf16_split_master/bf16_gradient", {DType::bf16, Master::split, Moments::fp32, DType::bf16}},
+      {"bf16_split_master/bf16_moments", {DType::bf16, Master::split, Moments::bf16}},
+      {"bf16_split_master/int8_moments", {DType::bf16, Master::split, Moments::int8}},
+  };
+  for (const auto& [name, format] : formats) {
+    for (bool other_slot : {false, true}) {
+      add(std::string("adamw/") + name + (other_slot ? "/other_slot" : "/in_place"),
+          [f = format, other_slot](benchmark::State& state) { adamw(state, f, optim::Isa::best, other_slot); });
+    }
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -3,40 +3,27 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "optim/adamw_paths.h"
+#include "optim/adamw_tile_paths.h"
 
 namespace spillway::optim {
 
 template <class T>
-void adamw_scalar(T* weight, T* m, T* v, const T* gradient, i64 n, const AdamWScalars<T>& s) {
-  for (i64 i = 0; i < n; ++i) {
-    const T g = gradient[i] * s.gradient_scale;
-    const T decayed = weight[i] * s.decay;
-    m[i] = m[i] + (g - m[i]) * s.one_minus_beta1;
-    v[i] = v[i] * s.beta2 + s.one_minus_beta2 * (g * g);
-    weight[i] = decayed - s.step_size * (m[i] / (std::sqrt(v[i]) / s.root_correction2 + s.eps));
-  }
-}
-
-template <class T>
 void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s, Isa isa) {
-  const auto n = static_cast<i64>(weight.size());
   require(m.size() == weight.size() && v.size() == weight.size() && gradient.size() == weight.size(),
           "[adamw] expected weight, m, v and gradient of one length");
-  i64 done = 0;
-  switch (resolve(isa)) {
-#if defined(__x86_64__)
-    case Isa::avx512:
-      done = adamw_avx512(weight.data(), m.data(), v.data(), gradient.data(), n, s);
-      break;
-    case Isa::avx2:
-      done = adamw_avx2(weight.data(), m.data(), v.data(), gradient.data(), n, s);
-      break;
-#endif
-    default:
-      break;
-  }
-  adamw_scalar(weight.data() + done, m.data() + done, v.data() + done, gradient.data() + done, n - done, s);
+  const auto bytes = [](std::span<T> span) { return reinterpret_cast<std::byte*>(span.data()); };
+  const Columns columns{.gradient = reinterpret_cast<const std::byte*>(gradient.data()),
+                        .weight = bytes(weight),
+                        .master = nullptr,
+                        .m = bytes(m),
+                        .v = bytes(v),
+                        .new_weight = bytes(weight),
+                        .new_master = nullptr,
+                        .new_m = bytes(m),
+                        .new_v = bytes(v)};
+  const StateFormat format = plain_format(DTypeOf<T>::value);
+  const auto scalars = rounded<double>(s);
+  update_stretch({format, columns, 0, static_cast<i64>(weight.size()), scalars, {}, false}, resolve(isa));
 }
 
 template <class T>

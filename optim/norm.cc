@@ -1,15 +1,23 @@
 #include "optim/norm.h"
 
 #include "base/error.h"
+#include "optim/bf16.h"
 #include "optim/norm_paths.h"
 
 namespace spillway::optim {
+namespace {
+
+double widened(float x) { return x; }
+double widened(double x) { return x; }
+double widened(BFloat16 x) { return widen_bf16(x.bits); }
+
+}  // namespace
 
 template <class T>
 void add_square_rows_scalar(const T* tile, i64 rows, double* lanes) {
   for (i64 row = 0; row < rows; ++row) {
     for (i64 lane = 0; lane < kNormLanes; ++lane) {
-      const double x = tile[row * kNormLanes + lane];
+      const double x = widened(tile[row * kNormLanes + lane]);
       lanes[lane] += x * x;
     }
   }
@@ -37,7 +45,7 @@ double square_sum(std::span<const T> tile, Isa isa) {
       break;
   }
   for (i64 i = rows * kNormLanes; i < n; ++i) {
-    const double x = tile[static_cast<size_t>(i)];
+    const double x = widened(tile[static_cast<size_t>(i)]);
     lanes[i % kNormLanes] += x * x;
   }
   for (i64 width = kNormLanes / 2; width > 0; width /= 2) {
@@ -50,6 +58,7 @@ double square_sum(std::span<const T> tile, Isa isa) {
 
 double tile_square_sum(std::span<const float> tile, Isa isa) { return square_sum(tile, isa); }
 double tile_square_sum(std::span<const double> tile, Isa isa) { return square_sum(tile, isa); }
+double tile_square_sum(std::span<const BFloat16> tile, Isa isa) { return square_sum(tile, isa); }
 
 double clip_factor(double norm, double clip) {
   if (clip == 0) return 1;

@@ -6,6 +6,7 @@
 
 #include "base/types.h"
 #include "optim/isa.h"
+#include "tensor/dtype.h"
 
 namespace spillway::optim {
 
@@ -15,6 +16,7 @@ constexpr i64 kNormLanes = 64;
 /// Sum of squares of one tile (at most kTileElems elements, else Error(bug)); NaN and infinity pass through.
 double tile_square_sum(std::span<const float> tile, Isa isa = Isa::best);
 double tile_square_sum(std::span<const double> tile, Isa isa = Isa::best);
+double tile_square_sum(std::span<const BFloat16> tile, Isa isa = Isa::best);
 
 /// min(1, clip / (norm + 1e-6)), 1 when clip is 0; in fp64. A norm that is NaN gives NaN, an infinite one 0: such a step is skipped.
 double clip_factor(double norm, double clip);

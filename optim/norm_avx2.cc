@@ -14,6 +14,10 @@ constexpr i64 kWidth = 4;
 
 SPILLWAY_AVX2 inline __m256d widen(const float* at) { return _mm256_cvtps_pd(_mm_loadu_ps(at)); }
 SPILLWAY_AVX2 inline __m256d widen(const double* at) { return _mm256_loadu_pd(at); }
+SPILLWAY_AVX2 inline __m256d widen(const BFloat16* at) {
+  const __m128i bits = _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  return _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(bits, 16)));
+}
 
 template <class T>
 SPILLWAY_AVX2 void add_rows(const T* at, i64 rows, double* lanes) {
@@ -37,6 +41,7 @@ void add_square_rows_avx2(const T* tile, i64 rows, double* lanes) {
 
 template void add_square_rows_avx2(const float*, i64, double*);
 template void add_square_rows_avx2(const double*, i64, double*);
+template void add_square_rows_avx2(const BFloat16*, i64, double*);
 
 }  // namespace spillway::optim
 #endif

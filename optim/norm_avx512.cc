@@ -15,6 +15,10 @@ constexpr i64 kWidth = 8;
 // The zero-masking form under a full mask: the plain one trips over a false warning of g++ 12.
 SPILLWAY_AVX512 inline __m512d widen(const float* at) { return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(at)); }
 SPILLWAY_AVX512 inline __m512d widen(const double* at) { return _mm512_loadu_pd(at); }
+SPILLWAY_AVX512 inline __m512d widen(const BFloat16* at) {
+  const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  return _mm512_maskz_cvtps_pd(0xff, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)));
+}
 
 template <class T>
 SPILLWAY_AVX512 void add_rows(const T* at, i64 rows, double* lanes) {
@@ -38,6 +42,7 @@ void add_square_rows_avx512(const T* tile, i64 rows, double* lanes) {
 
 template void add_square_rows_avx512(const float*, i64, double*);
 template void add_square_rows_avx512(const double*, i64, double*);
+template void add_square_rows_avx512(const BFloat16*, i64, double*);
 
 }  // namespace spillway::optim
 #endif

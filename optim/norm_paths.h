@@ -1,6 +1,6 @@
 // The lane sums behind tile_square_sum, for norm.cc alone: lanes[i mod 64] += tile[i] * tile[i] in fp64, i ascending, for whole rows of 64.
 // Each lane is its own chain of additions, so paths differ in nothing but how many lanes an instruction carries. The square of an fp64
-// element is rounded by itself (no fused multiply-add, see adamw_paths.h).
+// element is rounded by itself (no fused multiply-add, see adamw_tile_paths.h).
 #pragma once
 #include "base/types.h"
 #include "optim/norm.h"

@@ -64,6 +64,20 @@ TEST(TileSquareSum, KeepsWhatFp32WouldLose) {
   EXPECT_EQ(tile_square_sum(std::vector<float>{}), 0);
 }
 
+// A bf16 gradient has the norm of the same numbers in fp32.
+void equals_widened(Isa isa) {
+  std::mt19937_64 random(33);
+  for (size_t length : {size_t{16384}, size_t{16383}, size_t{200}, size_t{63}, size_t{0}}) {
+    std::vector<BFloat16> narrow(length);
+    std::vector<float> wide(length);
+    for (size_t i = 0; i < length; ++i) {
+      narrow[i].bits = static_cast<u16>(random() % 0x7f00 | random() % 2 << 15);  // denormals and both signs, finite squares in fp64
+      wide[i] = std::bit_cast<float>(static_cast<u32>(narrow[i].bits) << 16);
+    }
+    EXPECT_EQ(tile_square_sum(narrow, isa), model<float>(wide)) << length;
+  }
+}
+
 TEST(TileSquareSum, RefusesMoreThanATile) { EXPECT_THROW(tile_square_sum(std::vector<float>(16385)), Error); }
 
 template <class T>
@@ -91,11 +105,13 @@ void equals_model(Isa isa) {
 TEST(TileSquareSum, ScalarEqualsTheLaneModel) {
   equals_model<float>(Isa::scalar);
   equals_model<double>(Isa::scalar);
+  equals_widened(Isa::scalar);
 }
 
 class TileSquareSumPath : public test::FastPath {};
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF32) { equals_model<float>(GetParam()); }
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF64) { equals_model<double>(GetParam()); }
+TEST_P(TileSquareSumPath, EqualsTheLaneModelBf16) { equals_widened(GetParam()); }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileSquareSumPath);  // a CPU with the scalar path alone
 INSTANTIATE_TEST_SUITE_P(Isa, TileSquareSumPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 

@@ -1,0 +1,165 @@
+#include "optim/adamw_tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/error.h"
+#include "optim/adamw_tile_paths.h"
+#include "optim/moments8.h"
+
+namespace spillway::optim {
+namespace {
+
+// Zeros stay zeros under these, whatever the settings: no 0 / 0 when eps is 0.
+constexpr AdamWScalars<double> kGapScalars{.gradient_scale = 0,
+                                           .decay = 1,
+                                           .one_minus_beta1 = 0,
+                                           .beta2 = 1,
+                                           .one_minus_beta2 = 0,
+                                           .root_correction2 = 1,
+                                           .eps = 1,
+                                           .step_size = 0};
+
+// Everything about the one call that its pieces need.
+struct Job {
+  const StateFormat& format;
+  const TileOperands& tile;
+  std::span<const TilePart> parts;
+  const RoundingNoise& noise;
+  Isa isa;
+  bool streaming;
+};
+
+Columns columns_of(const StateFormat& f, const TileOperands& tile) {
+  const bool has_master = f.m_begin_bytes() > 0;
+  return {.gradient = tile.gradient,
+          .weight = tile.weight,
+          .master = has_master ? tile.state : nullptr,
+          .m = tile.state + f.m_begin_bytes(),
+          .v = tile.state + f.v_begin_bytes(),
+          .new_weight = tile.new_weight,
+          .new_master = has_master ? tile.new_state : nullptr,
+          .new_m = tile.new_state + f.m_begin_bytes(),
+          .new_v = tile.new_state + f.v_begin_bytes()};
+}
+
+/// The parts of elements [begin, end), whose columns begin at `begin`.
+void update_parts(const Job& job, const Columns& columns, i64 begin, i64 end) {
+  RoundingNoise noise = job.noise;
+  noise.first_element += static_cast<u64>(begin);
+  auto part = std::partition_point(job.parts.begin(), job.parts.end(), [&](const TilePart& p) { return p.end <= begin; });
+  for (i64 from = begin; from < end; ++part) {
+    const i64 to = std::min(end, part->end);
+    update_stretch({job.format, columns, from - begin, to - begin, part->scalars ? *part->scalars : kGapScalars, noise, job.streaming},
+                   job.isa);
+    from = to;
+  }
+}
+
+void decode(const BlockCodes<const u8>& codes, BlockMoments& moments, Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return decode_block_avx512(codes, moments);
+  if (isa == Isa::avx2) return decode_block_avx2(codes, moments);
+#endif
+  if (isa == Isa::scalar) decode_block_scalar(codes, moments);
+}
+
+void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, Isa isa, bool streaming) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return encode_block_avx512(moments, codes, noise, streaming);
+  if (isa == Isa::avx2) return encode_block_avx2(moments, codes, noise, streaming);
+#endif
+  if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
+}
+
+float load_scale(const std::byte* at) {
+  float scale;
+  std::memcpy(&scale, at, sizeof(scale));
+  return scale;
+}
+
+/// Block by block through fp32 scratch, which stays in the nearest cache.
+void update_int8(const Job& job) {
+  const Columns whole = columns_of(job.format, job.tile);
+  const i64 scales = job.format.scales_begin_bytes(), gradient_bytes = size_of(job.format.gradient),
+            weight_bytes = size_of(job.format.weight);
+  const i64 master_bytes = job.format.m_begin_bytes() / kTileElems;
+  BlockMoments moments;
+  for (i64 b = 0; b < kMomentBlocks; ++b) {
+    const i64 begin = b * kMomentBlockElems, m_scale = scales + 4 * b, v_scale = m_scale + 4 * kMomentBlocks;
+    decode({reinterpret_cast<const u8*>(whole.m) + begin, reinterpret_cast<const u8*>(whole.v) + begin,
+            load_scale(job.tile.state + m_scale), load_scale(job.tile.state + v_scale)},
+           moments, job.isa);
+    Columns block = whole;
+    block.gradient += begin * gradient_bytes;
+    block.weight += begin * weight_bytes;
+    block.new_weight += begin * weight_bytes;
+    if (block.master) block.master += begin * master_bytes, block.new_master += begin * master_bytes;
+    block.m = block.new_m = reinterpret_cast<std::byte*>(moments.m);
+    block.v = block.new_v = reinterpret_cast<std::byte*>(moments.v);
+    update_parts(job, block, begin, begin + kMomentBlockElems);
+    const BlockCodes<u8> codes{reinterpret_cast<u8*>(whole.new_m) + begin, reinterpret_cast<u8*>(whole.new_v) + begin,
+                               block_scale(moments.m), block_scale(moments.v)};
+    RoundingNoise noise = job.noise;
+    noise.first_element += static_cast<u64>(begin);
+    encode(moments, codes, noise, job.isa, job.streaming);
+    std::memcpy(job.tile.new_state + m_scale, &codes.m_scale, sizeof(float));
+    std::memcpy(job.tile.new_state + v_scale, &codes.v_scale, sizeof(float));
+  }
+  if (job.tile.new_state == job.tile.state) return;
+  const i64 used = scales + 2 * 4 * kMomentBlocks;
+  std::memset(job.tile.new_state + used, 0, static_cast<size_t>(job.format.state_tile_bytes() - used));
+}
+
+void check(const Job& job) {
+  job.format.check();
+  i64 end = 0;
+  for (const TilePart& part : job.parts) {
+    require(part.end >= end, "[adamw] expected the parts of a tile in ascending order");
+    end = part.end;
+  }
+  require(end == kTileElems, "[adamw] expected parts that cover the tile");
+  require(job.noise.first_element % kRowElems == 0, "[adamw] expected the tile's first element to be a multiple of 64");
+  const auto aligned = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 64 == 0; };
+  require(!job.streaming || (aligned(job.tile.new_weight) && aligned(job.tile.new_state)),
+          "[adamw] expected new weight and state at multiples of 64 bytes to stream into");
+}
+
+}  // namespace
+
+void update_stretch(const Stretch& stretch, Isa isa) {
+  const auto scalar = [&](i64 begin, i64 end) {
+    Stretch piece = stretch;
+    piece.begin = begin, piece.end = end;
+    if (begin < end) update_scalar(piece);
+  };
+  if (isa == Isa::scalar) return scalar(stretch.begin, stretch.end);
+  Stretch rows = stretch;
+  rows.begin = std::min(round_up(stretch.begin, kRowElems), stretch.end);
+  rows.end = std::max(stretch.end / kRowElems * kRowElems, rows.begin);
+  scalar(stretch.begin, rows.begin);
+#if defined(__x86_64__)
+  if (rows.begin < rows.end) isa == Isa::avx512 ? update_avx512(rows) : update_avx2(rows);
+#endif
+  scalar(rows.end, stretch.end);
+}
+
+void adamw_update_tile(const StateFormat& format, const TileOperands& tile, std::span<const TilePart> parts, const RoundingNoise& noise,
+                       Isa isa, bool streaming) {
+  const Isa resolved = resolve(isa);
+  const Job job{format, tile, parts, noise, resolved, streaming && resolved != Isa::scalar};
+  check(job);
+  if (format.moments == Moments::int8)
+    update_int8(job);
+  else
+    update_parts(job, columns_of(format, tile), 0, kTileElems);
+#if defined(__x86_64__)
+  if (job.streaming) _mm_sfence();
+#endif
+}
+
+}  // namespace spillway::optim

@@ -1,0 +1,106 @@
+// Right by definition: what the lanes of adamw_tile_inl.h and moments8_inl.h must reproduce to the bit.
+#include <cstring>
+
+#include "optim/adamw_tile_paths.h"
+#include "optim/bf16.h"
+#include "optim/moments8.h"
+
+namespace spillway::optim {
+namespace {
+
+template <class T>
+T load(const std::byte* column, i64 i) {
+  T x;
+  std::memcpy(&x, column + i * static_cast<i64>(sizeof(T)), sizeof(T));
+  return x;
+}
+
+template <class T>
+void store(std::byte* column, i64 i, T x) {
+  std::memcpy(column + i * static_cast<i64>(sizeof(T)), &x, sizeof(T));
+}
+
+struct ElementNoise {
+  u16 m, v;
+};
+
+ElementNoise element_noise(const RoundingNoise& noise, i64 i) {
+  const u64 e = noise.first_element + static_cast<u64>(i);
+  const u32 word = philox(noise.key, noise.t, 16 * (e / 64) + e % 16)[e / 16 % 4];
+  return {static_cast<u16>(word), static_cast<u16>(word >> 16)};
+}
+
+template <class T, Weights W>
+T load_master(const Columns& c, i64 i) {
+  if constexpr (W == Weights::own_master) return load<T>(c.weight, i);
+  if constexpr (W == Weights::fp32_master) return load<float>(c.master, i);
+  if constexpr (W == Weights::split_master) return join_master(load<u16>(c.weight, i), load<u16>(c.master, i));
+}
+
+template <class T, Weights W>
+void store_master(const Columns& c, i64 i, T x) {
+  if constexpr (W == Weights::own_master) {
+    store(c.new_weight, i, x);
+  } else {
+    const float master = canonical(x);
+    store(c.new_weight, i, weight_of_master(master));
+    if constexpr (W == Weights::fp32_master) store(c.new_master, i, master);
+    if constexpr (W == Weights::split_master) store(c.new_master, i, remainder_of_master(master));
+  }
+}
+
+template <class T, Moments M>
+T load_moment(const std::byte* column, i64 i) {
+  if constexpr (M == Moments::bf16)
+    return widen_bf16(load<u16>(column, i));
+  else
+    return load<T>(column, i);
+}
+
+template <class T, Weights W, Moments M>
+void update(const Stretch& stretch) {
+  const Columns& c = stretch.columns;
+  const auto s = rounded<T>(stretch.scalars);
+  const bool bf16_gradient = stretch.format.gradient == DType::bf16;
+  for (i64 i = stretch.begin; i < stretch.end; ++i) {
+    const T gradient = bf16_gradient ? static_cast<T>(widen_bf16(load<u16>(c.gradient, i))) : load<T>(c.gradient, i);
+    const T g = gradient * s.gradient_scale;
+    const T decayed = load_master<T, W>(c, i) * s.decay;
+    const T m_old = load_moment<T, M>(c.m, i), v_old = load_moment<T, M>(c.v, i);
+    const T m = m_old + (g - m_old) * s.one_minus_beta1;
+    const T v = v_old * s.beta2 + s.one_minus_beta2 * (g * g);
+    store_master<T, W>(c, i, decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)));
+    if constexpr (M == Moments::bf16) {
+      const ElementNoise noise = element_noise(stretch.noise, i);
+      store(c.new_m, i, round_moment_bf16(m, noise.m));
+      store(c.new_v, i, round_moment_bf16(v, noise.v));
+    } else {
+      store(c.new_m, i, m);
+      store(c.new_v, i, v);
+    }
+  }
+}
+
+}  // namespace
+
+void update_scalar(const Stretch& stretch) {
+  if (stretch.format.weight == DType::f64) return update<double, Weights::own_master, Moments::fp32>(stretch);
+  for_fp32_format(stretch.format, [&]<Weights W, Moments M>() { update<float, W, M>(stretch); });
+}
+
+void decode_block_scalar(const BlockCodes<const u8>& codes, BlockMoments& moments) {
+  for (i64 i = 0; i < kMomentBlockElems; ++i) {
+    moments.m[i] = decode_m(codes.m[i], codes.m_scale);
+    moments.v[i] = decode_v(codes.v[i], codes.v_scale);
+  }
+}
+
+void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise) {
+  for (i64 i = 0; i < kMomentBlockElems; ++i) {
+    const ElementNoise at = element_noise(noise, i);
+    codes.m[i] = encode_m(moments.m[i], codes.m_scale, at.m);
+    codes.v[i] = encode_v(moments.v[i], codes.v_scale, at.v);
+  }
+}
+
+}  // namespace spillway::optim

@@ -1,0 +1,31 @@
+// bfloat16 by integer operations on the fp32 bits, the same on every machine (never by hardware conversion).
+// The bf16 weight is its fp32 master rounded to nearest, ties away from zero: bits + 0x8000, upper half. With the lower half of the
+// unchanged bits as remainder that is a bijection on all 2^32 patterns. Masters beyond the largest bf16 round to infinity, as in any
+// rounding to nearest, and come back finite. The bijection would give some NaN patterns the weight -0 or infinity, so masters are kept
+// canonical: one NaN, whose weight is NaN.
+#pragma once
+#include <bit>
+
+#include "base/types.h"
+
+namespace spillway::optim {
+
+constexpr u32 kNanBits = 0x7fc00000;
+
+constexpr float widen_bf16(u16 bits) { return std::bit_cast<float>(u32{bits} << 16); }
+
+constexpr float canonical(float x) { return x == x ? x : std::bit_cast<float>(kNanBits); }
+
+constexpr u16 weight_of_master(float master) { return static_cast<u16>((std::bit_cast<u32>(master) + 0x8000) >> 16); }
+constexpr u16 remainder_of_master(float master) { return static_cast<u16>(std::bit_cast<u32>(master)); }
+constexpr float join_master(u16 weight, u16 remainder) {
+  return std::bit_cast<float>((u32{weight} << 16 | remainder) - ((u32{remainder} & 0x8000) << 1));
+}
+
+/// Stochastic: up in magnitude with probability (lower half) / 2^16 over a uniform `noise`; 0x8000 rounds to nearest, ties away.
+/// Infinity stays, NaN becomes the canonical one.
+constexpr u16 round_moment_bf16(float x, u16 noise) {
+  return static_cast<u16>(x == x ? (std::bit_cast<u32>(x) + noise) >> 16 : kNanBits >> 16);
+}
+
+}  // namespace spillway::optim

@@ -1,0 +1,106 @@
+// The lanes that adamw_tile_inl.h and moments8_inl.h are written in, on AVX-512F. Same names and meanings as lanes_avx2.h; one of the two
+// is included first. F32: 16 floats, and U32 their bits or 16 integers; F64: 8 doubles. Loads and stores take any alignment, streamed
+// stores multiples of the vector's bytes. Zero-masking forms under a full mask stand where g++ 12 gives the plain ones a false warning.
+#pragma once
+#include <immintrin.h>
+
+#include "base/types.h"
+
+#define SPILLWAY_ISA avx512
+#define SPILLWAY_TARGET __attribute__((target("avx512f")))
+#define SPILLWAY_LANE SPILLWAY_TARGET __attribute__((always_inline)) static inline
+
+namespace spillway::optim::avx512 {
+
+constexpr __mmask16 kAll = 0xffff;
+
+struct F64 {
+  using V = __m512d;
+  using Element = double;
+  static constexpr i64 kWidth = 8;
+  SPILLWAY_LANE V load(const double* at) { return _mm512_loadu_pd(at); }
+  template <bool kStream>
+  SPILLWAY_LANE void store(double* at, V x) {
+    kStream ? _mm512_stream_pd(at, x) : _mm512_storeu_pd(at, x);
+  }
+  SPILLWAY_LANE V splat(double x) { return _mm512_set1_pd(x); }
+  SPILLWAY_LANE V add(V a, V b) { return _mm512_add_pd(a, b); }
+  SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_pd(a, b); }
+  SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_pd(a, b); }
+  SPILLWAY_LANE V div(V a, V b) { return _mm512_div_pd(a, b); }
+  SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_pd(0xff, x); }
+};
+
+struct U32 {
+  using V = __m512i;
+  SPILLWAY_LANE V splat(u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  SPILLWAY_LANE V iota() { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+  SPILLWAY_LANE V add(V a, V b) { return _mm512_add_epi32(a, b); }
+  SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_epi32(a, b); }
+  SPILLWAY_LANE V bit_and(V a, V b) { return _mm512_and_si512(a, b); }
+  SPILLWAY_LANE V bit_or(V a, V b) { return _mm512_or_si512(a, b); }
+  SPILLWAY_LANE V bit_xor(V a, V b) { return _mm512_xor_si512(a, b); }
+  template <int kBits>
+  SPILLWAY_LANE V shift_left(V x) {
+    return _mm512_maskz_slli_epi32(kAll, x, kBits);
+  }
+  template <int kBits>
+  SPILLWAY_LANE V shift_right(V x) {
+    return _mm512_maskz_srli_epi32(kAll, x, kBits);
+  }
+  /// All ones where the top bit is set.
+  SPILLWAY_LANE V sign(V x) { return _mm512_maskz_srai_epi32(kAll, x, 31); }
+  SPILLWAY_LANE V min(V a, V b) { return _mm512_maskz_min_epi32(kAll, a, b); }
+  SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_epi32(kAll, a, b); }
+  /// Of 64-bit lanes: the product of the lower halves; the upper half, moved down; one vector of two such.
+  SPILLWAY_LANE V mul_low(V a, V b) { return _mm512_maskz_mul_epu32(0xff, a, b); }
+  SPILLWAY_LANE V upper(V x) { return _mm512_maskz_srli_epi64(0xff, x, 32); }
+  SPILLWAY_LANE V merge(V even, V odd) { return _mm512_mask_mov_epi32(_mm512_maskz_slli_epi64(0xff, odd, 32), 0x5555, even); }
+  SPILLWAY_LANE V load_u16(const u16* at) {
+    return _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  }
+  SPILLWAY_LANE V load_u8(const u8* at) { return _mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
+  SPILLWAY_LANE V load_i8(const u8* at) { return _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
+  /// The lower 16 or 8 bits of each lane.
+  template <bool kStream>
+  SPILLWAY_LANE void store_u16(u16* at, V x) {
+    const __m256i narrow = _mm512_maskz_cvtepi32_epi16(kAll, x);
+    kStream ? _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+  }
+  template <bool kStream>
+  SPILLWAY_LANE void store_u8(u8* at, V x) {
+    const __m128i narrow = _mm512_maskz_cvtepi32_epi8(kAll, x);
+    kStream ? _mm_stream_si128(reinterpret_cast<__m128i*>(at), narrow) : _mm_storeu_si128(reinterpret_cast<__m128i*>(at), narrow);
+  }
+};
+
+struct F32 {
+  using V = __m512;
+  using Element = float;
+  static constexpr i64 kWidth = 16;
+  SPILLWAY_LANE V load(const float* at) { return _mm512_loadu_ps(at); }
+  template <bool kStream>
+  SPILLWAY_LANE void store(float* at, V x) {
+    kStream ? _mm512_stream_ps(at, x) : _mm512_storeu_ps(at, x);
+  }
+  SPILLWAY_LANE V splat(float x) { return _mm512_set1_ps(x); }
+  SPILLWAY_LANE V add(V a, V b) { return _mm512_add_ps(a, b); }
+  SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_ps(a, b); }
+  SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_ps(a, b); }
+  SPILLWAY_LANE V div(V a, V b) { return _mm512_div_ps(a, b); }
+  SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_ps(kAll, x); }
+  SPILLWAY_LANE V min(V a, V b) { return _mm512_maskz_min_ps(kAll, a, b); }
+  SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_ps(kAll, a, b); }
+  SPILLWAY_LANE U32::V bits(V x) { return _mm512_castps_si512(x); }
+  SPILLWAY_LANE V of_bits(U32::V x) { return _mm512_castsi512_ps(x); }
+  SPILLWAY_LANE V of_integer(U32::V x) { return _mm512_maskz_cvtepi32_ps(kAll, x); }
+  SPILLWAY_LANE U32::V truncate(V x) { return _mm512_maskz_cvttps_epi32(kAll, x); }
+  /// `x`, and `other` where `x` is NaN.
+  SPILLWAY_LANE U32::V bits_unless_nan(V x, U32::V of_x, U32::V other) {
+    return _mm512_mask_mov_epi32(of_x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), other);
+  }
+  /// 1 where x > 0, else 0.
+  SPILLWAY_LANE U32::V is_positive(V x) { return _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ), 1); }
+};
+
+}  // namespace spillway::optim::avx512

@@ -1,0 +1,53 @@
+#include "optim/state_format.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace spillway::optim {
+namespace {
+
+constexpr i64 kAlignBytes = 4096;
+
+i64 moment_bytes(const StateFormat& format) {
+  switch (format.moments) {
+    case Moments::bf16:
+      return kTileElems * 2;
+    case Moments::int8:
+      return kTileElems;
+    default:
+      return kTileElems * (format.weight == DType::f64 ? 8 : 4);
+  }
+}
+
+}  // namespace
+
+void StateFormat::check() const {
+  const auto expect = [](bool holds, const std::string& what) {
+    if (!holds) throw Error(ErrorCode::usage, "[optimizer state] expected " + what);
+  };
+  expect(weight == DType::f32 || weight == DType::f64 || weight == DType::bf16,
+         "f32, f64 or bf16 weights, got " + std::string(to_string(weight)));
+  expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with a split master: an fp32 weight is its own master");
+  expect(weight != DType::f64 || moments == Moments::fp32, "full moments with f64 weights: rounded ones would waste them");
+  expect(weight == DType::f64 ? gradient == DType::f64 : gradient == DType::f32 || gradient == DType::bf16,
+         "f32 or bf16 gradients, f64 with f64 weights, got " + std::string(to_string(gradient)));
+}
+
+i64 StateFormat::m_begin_bytes() const {
+  if (weight != DType::bf16) return 0;
+  return kTileElems * (master == Master::split ? 2 : 4);
+}
+
+i64 StateFormat::v_begin_bytes() const { return m_begin_bytes() + moment_bytes(*this); }
+
+i64 StateFormat::scales_begin_bytes() const { return v_begin_bytes() + moment_bytes(*this); }
+
+i64 StateFormat::state_tile_bytes() const {
+  const i64 scales_bytes = moments == Moments::int8 ? 2 * kMomentBlocks * 4 : 0;
+  return round_up(scales_begin_bytes() + scales_bytes, kAlignBytes);
+}
+
+StateFormat plain_format(DType weight) { return {.weight = weight, .gradient = weight == DType::f64 ? DType::f64 : DType::f32}; }
+
+}  // namespace spillway::optim

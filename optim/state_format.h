@@ -1,0 +1,46 @@
+// How a tile of kTileElems parameters rests: the weight, the gradient and the optimizer's state, each a tile of its own.
+// A state tile is master | m | v, with int8 moments then the scales, every part at a multiple of 4096 bytes:
+//   master  f32; or u16, the lower half of the fp32 master whose upper half is the weight; or nothing (f32 and f64 are their own master)
+//   m, v    f32 (f64 with f64 weights), bf16, or 8 bits
+//   scales  f32 of m's 64 blocks of 256 elements, then of v's; the rest zero
+// bf16 and 8-bit moments are approximations; every master is exact, and the split master gives the bits of the plain one.
+// A value; thread-safe.
+#pragma once
+#include "base/types.h"
+#include "optim/norm.h"
+#include "tensor/dtype.h"
+
+namespace spillway::optim {
+
+/// Of bf16 weights.
+enum class Master : u8 { fp32, split };
+/// fp32 is f64 with f64 weights.
+enum class Moments : u8 { fp32, bf16, int8 };
+
+/// Elements that share a scale in 8-bit moments.
+constexpr i64 kMomentBlockElems = 256;
+constexpr i64 kMomentBlocks = kTileElems / kMomentBlockElems;
+
+struct StateFormat {
+  DType weight = DType::f32;  // f32, f64 or bf16
+  Master master = Master::fp32;
+  Moments moments = Moments::fp32;
+  DType gradient = DType::f32;  // or bf16; f64 with f64 weights
+
+  /// Throws Error(usage) on a combination that does not exist.
+  void check() const;
+  i64 weight_tile_bytes() const { return kTileElems * size_of(weight); }
+  i64 gradient_tile_bytes() const { return kTileElems * size_of(gradient); }
+  /// A multiple of 4096, as are the three starts below.
+  i64 state_tile_bytes() const;
+  i64 m_begin_bytes() const;
+  i64 v_begin_bytes() const;
+  /// With int8 moments only.
+  i64 scales_begin_bytes() const;
+  bool operator==(const StateFormat&) const = default;
+};
+
+/// Nothing rounded but the weight: f32 and f64 all through, bf16 with an fp32 master.
+StateFormat plain_format(DType weight);
+
+}  // namespace spillway::optim

@@ -1,0 +1,153 @@
+#include "optim/tile_values.h"
+
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "optim/moments8.h"
+
+namespace spillway::optim {
+namespace {
+
+constexpr u16 kToNearest = 0x8000;  // as noise for the stochastic roundings
+
+template <class T>
+T load(const std::byte* column, i64 i) {
+  T x;
+  std::memcpy(&x, column + i * static_cast<i64>(sizeof(T)), sizeof(T));
+  return x;
+}
+
+template <class T>
+void store(std::byte* column, i64 i, T x) {
+  std::memcpy(column + i * static_cast<i64>(sizeof(T)), &x, sizeof(T));
+}
+
+/// out[k] = value(begin + k)
+template <class T, class Value>
+void fill(std::span<T> out, i64 begin, const Value& value) {
+  for (T& x : out) x = static_cast<T>(value(begin++));
+}
+
+template <class T>
+void read_master(const StateFormat& f, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
+  if (f.weight == DType::f32) return fill(out, begin, [&](i64 i) { return load<float>(weight, i); });
+  if (f.master == Master::fp32) return fill(out, begin, [&](i64 i) { return load<float>(state, i); });
+  fill(out, begin, [&](i64 i) { return join_master(load<u16>(weight, i), load<u16>(state, i)); });
+}
+
+template <class T>
+void read_moment(const StateFormat& f, bool is_m, const std::byte* state, i64 begin, std::span<T> out) {
+  const std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
+  const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kMomentBlocks * 4);
+  switch (f.moments) {
+    case Moments::fp32:
+      return fill(out, begin, [&](i64 i) { return load<float>(column, i); });
+    case Moments::bf16:
+      return fill(out, begin, [&](i64 i) { return widen_bf16(load<u16>(column, i)); });
+    case Moments::int8:
+      return fill(out, begin, [&](i64 i) {
+        const auto code = load<u8>(column, i);
+        const auto scale = load<float>(scales, i / kMomentBlockElems);
+        return is_m ? decode_m(code, scale) : decode_v(code, scale);
+      });
+  }
+}
+
+template <class T>
+void write_master(const StateFormat& f, std::span<const T> values, std::byte* weight, std::byte* state) {
+  for (i64 i = 0; i < kTileElems; ++i) {
+    const auto x = static_cast<float>(values[static_cast<size_t>(i)]);
+    if (f.weight == DType::f32) {
+      store(weight, i, x);
+      continue;
+    }
+    const float master = canonical(x);
+    store(weight, i, weight_of_master(master));
+    if (f.master == Master::fp32)
+      store(state, i, master);
+    else
+      store(state, i, remainder_of_master(master));
+  }
+}
+
+void write_codes(bool is_m, std::span<const float> values, std::byte* column, std::byte* scales) {
+  for (i64 b = 0; b < kMomentBlocks; ++b) {
+    const auto block = values.subspan(static_cast<size_t>(b * kMomentBlockElems), static_cast<size_t>(kMomentBlockElems));
+    const float scale = block_scale(block);
+    store(scales, b, scale);
+    for (i64 i = 0; i < kMomentBlockElems; ++i) {
+      const float x = block[static_cast<size_t>(i)];
+      store(column, b * kMomentBlockElems + i, is_m ? encode_m(x, scale, kToNearest) : encode_v(x, scale, kToNearest));
+    }
+  }
+}
+
+/// The state tile is zero so far.
+template <class T>
+void write_moment(const StateFormat& f, bool is_m, std::span<const T> given, std::byte* state) {
+  if (given.empty()) return;
+  std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
+  const std::vector<float> values(given.begin(), given.end());
+  if (f.moments == Moments::int8) return write_codes(is_m, values, column, state + f.scales_begin_bytes() + (is_m ? 0 : kMomentBlocks * 4));
+  for (i64 i = 0; i < kTileElems; ++i) {
+    const float x = values[static_cast<size_t>(i)];
+    if (f.moments == Moments::bf16)
+      store(column, i, round_moment_bf16(x, kToNearest));
+    else
+      store(column, i, x);
+  }
+}
+
+/// Of f64 weights, whose columns are all doubles.
+i64 f64_begin_bytes(const StateFormat& f, StatePart part) { return part == StatePart::v ? f.v_begin_bytes() : f.m_begin_bytes(); }
+
+template <class T>
+void write_f64(std::span<const T> values, std::byte* column) {
+  for (size_t i = 0; i < values.size(); ++i) store(column, static_cast<i64>(i), static_cast<double>(values[i]));
+}
+
+template <class T>
+void require_wide_enough(const StateFormat& f) {
+  f.check();
+  require(f.weight != DType::f64 || sizeof(T) == 8, "[tile values] expected double for f64 weights");
+}
+
+}  // namespace
+
+template <class T>
+void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
+  require_wide_enough<T>(format);
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
+  if (format.weight == DType::f64) {
+    const std::byte* column = part == StatePart::master ? weight : state + f64_begin_bytes(format, part);
+    return fill(out, begin, [&](i64 i) { return load<double>(column, i); });
+  }
+  if (part == StatePart::master) return read_master(format, weight, state, begin, out);
+  read_moment(format, part == StatePart::m, state, begin, out);
+}
+
+template <class T>
+void write_tile(const StateFormat& format, const TileValues<T>& values, std::byte* weight, std::byte* state) {
+  require_wide_enough<T>(format);
+  const auto is_tile = [](std::span<const T> part) { return static_cast<i64>(part.size()) == kTileElems; };
+  require(is_tile(values.master) && (values.m.empty() || is_tile(values.m)) && (values.v.empty() || is_tile(values.v)),
+          "[tile values] expected the numbers of a whole tile");
+  std::memset(state, 0, static_cast<size_t>(format.state_tile_bytes()));
+  if (format.weight == DType::f64) {
+    write_f64(values.master, weight);
+    write_f64(values.m, state + format.m_begin_bytes());
+    write_f64(values.v, state + format.v_begin_bytes());
+    return;
+  }
+  write_master(format, values.master, weight, state);
+  write_moment(format, true, values.m, state);
+  write_moment(format, false, values.v, state);
+}
+
+template void read_part(const StateFormat&, StatePart, const std::byte*, const std::byte*, i64, std::span<float>);
+template void read_part(const StateFormat&, StatePart, const std::byte*, const std::byte*, i64, std::span<double>);
+template void write_tile(const StateFormat&, const TileValues<float>&, std::byte*, std::byte*);
+template void write_tile(const StateFormat&, const TileValues<double>&, std::byte*, std::byte*);
+
+}  // namespace spillway::optim

@@ -1,0 +1,27 @@
+// The numbers inside a tile's bytes, for initial weights and checkpoints: whatever the format, they go in and out as plain float or double.
+// What is read and written again gives back the same bytes in every format, 8-bit codes and scales too; into another format values are
+// rounded to nearest. NaN has one form in a master of bf16 weights and in bf16 moments. Pure functions, thread-safe.
+#pragma once
+#include <span>
+
+#include "optim/state_format.h"
+
+namespace spillway::optim {
+
+enum class StatePart { master, m, v };
+
+/// Elements [begin, begin + out.size()) of a tile. T = float or double; f64 weights need double, else Error(bug).
+template <class T>
+void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
+
+/// A whole tile's numbers, gaps zero; m or v empty: zeros.
+template <class T>
+struct TileValues {
+  std::span<const T> master, m, v;
+};
+
+/// Writes the weight tile and the state tile, all bytes of both. Whole tiles, because 8-bit moments share a scale across neighbours.
+template <class T>
+void write_tile(const StateFormat& format, const TileValues<T>& values, std::byte* weight, std::byte* state);
+
+}  // namespace spillway::optim
