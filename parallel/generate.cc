@@ -50,7 +50,8 @@ class Generator {
 
  private:
   size_t blocks() const { return layout_.blocks.size(); }
-  i64 bytes_of(u16 group) const { return layout_.groups[group].elems * size_of(scheduling_.dtype); }
+  i64 weight_bytes(u16 group) const { return layout_.groups[group].elems * size_of(scheduling_.format.weight); }
+  i64 gradient_bytes(u16 group) const { return layout_.groups[group].elems * size_of(scheduling_.format.gradient); }
   bool weights_move(u16 group) const { return placement_.parameters[group] != Tier::device; }
   bool gradients_move(u16 group) const { return placement_.gradients[group] != Tier::device; }
   bool last(const Compute& c) const { return c.micro_batch + 1 == scheduling_.micro_batches; }
@@ -107,7 +108,7 @@ class Generator {
   }
 
   u32 add(Instruction i) {
-    count_bytes(i, layout_, placement_, scheduling_.dtype);
+    count_bytes(i, layout_, placement_, scheduling_.format);
     std::sort(i.after.begin(), i.after.end());
     i.after.erase(std::unique(i.after.begin(), i.after.end()), i.after.end());
     std::erase_if(i.after, [&](u32 a) { return program_.head[a].lane == i.lane; });  // its lane's order says so already
@@ -120,7 +121,7 @@ class Generator {
       Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
       if (const auto released = released_.find(group); released != released_.end()) fetch.after.push_back(released->second);
       if (const auto ready = ready_.find(group); ready != ready_.end()) fetch.after.push_back(ready->second);
-      fetch.out = slab_.take(bytes_of(group), fetch.after);
+      fetch.out = slab_.take(weight_bytes(group), fetch.after);
       weights_[group] = fetch.out;
       fetched_[group] = add(std::move(fetch));
     }
@@ -129,7 +130,7 @@ class Generator {
   Instruction fetch_gradient(GradientKey key) {
     Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::gradient, .group = key.first, .use = key.second};
     fetch.after.push_back(evicted_.at(key));
-    fetch.out = slab_.take(bytes_of(key.first), fetch.after);
+    fetch.out = slab_.take(gradient_bytes(key.first), fetch.after);
     return fetch;
   }
 
@@ -225,7 +226,7 @@ class Generator {
     if (gradients_.count(key)) {
       if (const auto fetched = gradient_fetched_.find(key); fetched != gradient_fetched_.end()) after.push_back(fetched->second);
     } else {
-      gradients_[key] = slab_.take(bytes_of(g.group), after);
+      gradients_[key] = slab_.take(gradient_bytes(g.group), after);
     }
     return gradients_.at(key);
   }
@@ -291,7 +292,7 @@ class Generator {
   u32 step(List& list, u16 group, const std::vector<u32>& after) {
     for (u16 bucket : layout_.groups[group].buckets) {
       Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket, .after = after};
-      count_bytes(step, layout_, placement_, scheduling_.dtype);
+      count_bytes(step, layout_, placement_, scheduling_.format);
       list.push_back(std::move(step));
     }
     return static_cast<u32>(list.size()) - 1;
@@ -368,10 +369,9 @@ class Generator {
 
 }  // namespace
 
-void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, DType dtype) {
+void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, const optim::StateFormat& format) {
   i.read_bytes = i.written_bytes = {};
   const auto moves = [](Tier tier) { return tier != Tier::device; };
-  const i64 size = size_of(dtype);
   if (i.spill.bytes > 0 && placement.activations[i.block].tier == Tier::host) {
     (i.op == Op::Forward ? i.written_bytes : i.read_bytes)[static_cast<size_t>(Tier::host)] = i.spill.bytes;
   }
@@ -380,14 +380,19 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
   } else if (i.op == Op::Fetch || i.op == Op::Evict) {
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
-    bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size;
+    const DType dtype = i.what == What::weights ? format.weight : format.gradient;
+    bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
   }
   if (i.op == Op::Step) {
-    const i64 bytes = layout.buckets[i.bucket].elems() * size;
-    const Tier w = placement.parameters[i.group], g = placement.gradients[i.group], s = placement.optimizer[i.group];
-    if (moves(g)) i.read_bytes[static_cast<size_t>(g)] += bytes;
-    if (moves(w)) i.read_bytes[static_cast<size_t>(w)] += bytes, i.written_bytes[static_cast<size_t>(w)] += bytes;
-    if (moves(s)) i.read_bytes[static_cast<size_t>(s)] += 2 * bytes, i.written_bytes[static_cast<size_t>(s)] += 2 * bytes;
+    const i64 tiles = layout.buckets[i.bucket].tiles;
+    const auto move = [&](Tier tier, i64 tile_bytes, bool written) {
+      if (!moves(tier)) return;
+      i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+      if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+    };
+    move(placement.gradients[i.group], format.gradient_tile_bytes(), false);
+    move(placement.parameters[i.group], format.weight_tile_bytes(), true);
+    move(placement.optimizer[i.group], format.state_tile_bytes(), true);
   }
 }
 

@@ -1,34 +1,37 @@
 #include "parallel/model_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 
 #include "base/error.h"
+#include "device/stream.h"
+#include "parallel/pending.h"
 
 namespace spillway::parallel {
 namespace {
 
 constexpr i64 kViewTiles = 64;  // tiles handed out at once where nothing has to be staged
 constexpr size_t kReadAhead = 2;
-constexpr const char* kGradients = "gradients";
-constexpr const char* kActivations = "activations";
+
+size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
 
 }  // namespace
 
 ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(plan), resources_(resources) {
-  if (plan.uses(Tier::nvme)) {
-    require(resources.engine != nullptr, "[model state] the plan uses nvme, but no I/O engine was given");
-    file_.emplace(offload::File::create(resources.scratch / "rank-0.tiles", plan.total[static_cast<size_t>(Tier::nvme)]));
-  }
-  const i64 tile = kTileElems * size_of(plan.scheduling.dtype);
+  if (plan.uses(Tier::nvme)) open_store();
+  const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / kTileElems;
-    weights_.push_back(make(plan.placement.parameters[g.id], "weights", tiles, tile));
+    const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
+    weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.slots(weights), true));
     if (!plan.training) continue;
-    for (size_t u = 0; u < g.uses.size(); ++u) {
-      gradients_[{g.id, static_cast<u8>(u)}] = make(plan.placement.gradients[g.id], kGradients, tiles, tile);
+    for (u8 u = 0; u < g.uses.size(); ++u) {
+      gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
+                                   format.gradient_tile_bytes(), 1, false);
     }
-    optimizer_.push_back(make(plan.placement.optimizer[g.id], "optimizer state", tiles, 2 * tile));
+    optimizer_.push_back(make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true));
   }
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
@@ -36,81 +39,145 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   }
 }
 
+void ModelState::open_store() {
+  require(resources_.engine != nullptr && !resources_.scratch.empty(), "[model state] the plan uses nvme, but there is no engine or path");
+  offload::StoreDescription description = plan_.store;
+  description.paths = resources_.scratch;
+  description.run_id = resources_.run_id;
+  description.durability = resources_.durability;
+  store_.emplace(offload::NvmeStore::open_or_create(*resources_.engine, traffic_, description));
+  if (!store_->last_commit()) return;
+  if (!plan_.recoverable()) return store_->invalidate();
+  recovered_ = store_->last_commit()->record;
+  generation_ = store_->last_commit()->generation;
+}
+
+std::string ModelState::why_not_recovered() const {
+  if (!store_ || recovered_) return "";
+  return plan_.recoverable() ? store_->why_new() : "not all weights and optimizer state lie on nvme";
+}
+
+void ModelState::forget_recovered() {
+  if (!recovered_) return;
+  store_->invalidate();
+  recovered_.reset();
+  generation_ = 0;
+}
+
 void ModelState::make_activations() {
   const Scheduling& scheduling = plan_.scheduling;
   for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
     if (plan_.placement.activations[b].tier != Tier::nvme || scheduling.spilled_bytes[b] == 0) continue;
-    activations_[b] = make(Tier::nvme, kActivations, scheduling.live_micro_batches(), scheduling.spilled_bytes[b]);
+    activations_[b] =
+        make(Tier::nvme, fmt::format("activations of block {}", b), scheduling.live_micro_batches(), scheduling.spilled_bytes[b], 1, false);
   }
 }
 
-std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const char* what, i64 tiles, i64 tile_bytes) {
-  // Gradients and activations are rewritten before they are read again, in whichever generation: one slot.
-  const int slots = what == kGradients || what == kActivations ? 1 : plan_.slots(tier);
-  if (tier != Tier::nvme) {
-    return offload::make_memory_blob(tier, tier == Tier::device ? *resources_.device : *resources_.host, what, tiles, tile_bytes, slots,
-                                     traffic_);
-  }
-  auto blob = offload::make_file_blob(*resources_.engine, *file_, what, file_used_bytes_, tiles, tile_bytes, slots, traffic_);
-  file_used_bytes_ += slots * blob->bytes();
-  return blob;
+std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, i64 tiles, i64 tile_bytes, int slots, bool persistent) {
+  if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
+  MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
+  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);
 }
 
-std::vector<TileRange> ModelState::chunks(const offload::Blob& blob) const {
-  const i64 step = blob.tier() == Tier::nvme ? staging_->buffer_bytes() / blob.tile_bytes() : kViewTiles;
+void ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
+  blob.read(range, generation_, into, offload::Priority::urgent).wait();
+  verify(blob, range, generation_, into);
+}
+
+void ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
+  blob.stamp(range, generation_, from);
+  blob.write(range, generation_, from).wait();
+}
+
+void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes) {
+  try {
+    blob.verify(range, generation, bytes);
+  } catch (...) {
+    std::lock_guard lock(store_mutex_);
+    store_->invalidate();
+    throw;
+  }
+}
+
+void ModelState::commit(u64 generation, std::string_view record) {
+  if (store_ && plan_.recoverable()) store_->commit(generation, record);
+}
+
+std::vector<TileRange> ModelState::chunks(u16 group) const {
+  const bool staged = weights_[group]->tier() == Tier::nvme || (plan_.training && optimizer_[group]->tier() == Tier::nvme);
+  const i64 step = staged ? plan_.chunk_tiles : kViewTiles, tiles = weights_[group]->tiles();
   std::vector<TileRange> all;
-  for (i64 t = 0; t < blob.tiles(); t += step) all.push_back({t, std::min(blob.tiles(), t + step)});
+  for (i64 t = 0; t < tiles; t += step) all.push_back({t, std::min(tiles, t + step)});
   return all;
 }
 
-void ModelState::scan(What what, u16 group, const std::function<void(TileRange, std::span<const std::byte>)>& body) {
-  offload::Blob& from = blob(what, group);
-  if (from.tier() != Tier::nvme) {
-    for (const TileRange& r : chunks(from)) body(r, from.view(r, generation_));
-    return;
-  }
-  struct Ahead {
-    TileRange range;
-    offload::StagingRing::Lease lease;
-    Event read;
+// A chunk of a group's weights and state: seen where they lie, or in a buffer of the ring.
+struct ModelState::Piece {
+  struct Part {
+    offload::Blob* blob = nullptr;
+    std::span<std::byte> bytes;
+    bool staged = false;
   };
-  std::deque<Ahead> ahead;
+  TileRange range;
+  std::optional<offload::StagingRing::Lease> lease;
+  Part weights, state;
+  Pending moving;  // after the lease: settled before it goes back
+};
+
+ModelState::Piece ModelState::open(u16 group, TileRange range) {
+  Piece piece;
+  piece.range = range;
+  size_t used = 0;
+  const auto part = [&](offload::Blob& blob) -> Piece::Part {
+    if (blob.tier() != Tier::nvme) return {&blob, blob.view(range, generation_), false};
+    if (!piece.lease) piece.lease.emplace(staging_->acquire());
+    const auto bytes = piece.lease->bytes().subspan(used, bytes_of(blob, range));
+    used += bytes.size();
+    return {&blob, bytes, true};
+  };
+  piece.weights = part(*weights_[group]);
+  if (plan_.training) piece.state = part(*optimizer_[group]);
+  return piece;
+}
+
+void ModelState::scan(u16 group, const Scan& body) {
+  std::deque<Piece> ahead;
   const auto finish_one = [&] {
-    ahead.front().read.wait();
-    const TileRange r = ahead.front().range;
-    body(r, ahead.front().lease.bytes().first(static_cast<size_t>(r.count() * from.tile_bytes())));
+    Piece& piece = ahead.front();
+    piece.moving.wait();
+    for (const Piece::Part* p : {&piece.weights, &piece.state}) {
+      if (p->staged) verify(*p->blob, piece.range, generation_, p->bytes);
+    }
+    body(piece.range, piece.weights.bytes, piece.state.bytes);
     ahead.pop_front();
   };
-  for (const TileRange& r : chunks(from)) {
-    auto lease = staging_->acquire();
-    const Event read = from.read(r, generation_, lease.bytes().first(static_cast<size_t>(r.count() * from.tile_bytes())));
-    lease.busy_until(read);
-    ahead.push_back({r, std::move(lease), read});
+  for (const TileRange& r : chunks(group)) {
+    ahead.push_back(open(group, r));
+    for (const Piece::Part* p : {&ahead.back().weights, &ahead.back().state}) {
+      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation_, p->bytes));
+    }
     if (ahead.size() > kReadAhead) finish_one();
   }
   while (!ahead.empty()) finish_one();
 }
 
-void ModelState::fill(What what, u16 group, const std::function<void(TileRange, std::span<std::byte>)>& body) {
-  offload::Blob& to = blob(what, group);
-  std::deque<std::pair<offload::StagingRing::Lease, Event>> writing;
-  for (const TileRange& r : chunks(to)) {
-    if (to.tier() != Tier::nvme) {
-      body(r, to.view(r, generation_));
-      continue;
+void ModelState::fill(u16 group, const Fill& body) {
+  std::deque<Piece> behind;
+  for (const TileRange& r : chunks(group)) {
+    if (behind.size() > kReadAhead) {
+      behind.front().moving.wait();
+      behind.pop_front();
     }
-    if (writing.size() > kReadAhead) {
-      writing.front().second.wait();
-      writing.pop_front();
+    Piece piece = open(group, r);
+    body(r, piece.weights.bytes, piece.state.bytes);
+    for (const Piece::Part* p : {&piece.weights, &piece.state}) {
+      if (!p->staged) continue;
+      p->blob->stamp(r, generation_, p->bytes);
+      piece.moving.add(p->blob->write(r, generation_, p->bytes));
     }
-    auto lease = staging_->acquire();
-    const auto bytes = lease.bytes().first(static_cast<size_t>(r.count() * to.tile_bytes()));
-    body(r, bytes);
-    const Event written = to.write(r, generation_, bytes);
-    lease.busy_until(written);
-    writing.emplace_back(std::move(lease), written);
+    behind.push_back(std::move(piece));
   }
-  for (auto& [lease, written] : writing) written.wait();
+  for (Piece& piece : behind) piece.moving.wait();
 }
 
 }  // namespace spillway::parallel

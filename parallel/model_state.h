@@ -1,15 +1,15 @@
-// The weights, gradient accumulators and optimizer state of a model at rest: a blob for each group and kind in its tier, and one scratch
-// file for what lies on nvme. State tiles interleave m|v, so that a tile is one sequential read and one sequential write. In fp32 and fp64
-// the weight is its own master. Thread-safety: as Blob; publish(), scan() and fill() between steps only.
+// The weights, gradient accumulators and optimizer state of a model at rest: a blob for each group and kind in its tier; what lies on nvme
+// lies in one store, with checksums and generations that outlive the process. Whatever leaves memory goes through stamp and verify here.
+// Thread-safety: as Blob; publish(), scan(), fill() and commit() while no step's lanes run, commit() on the optimizer lane too.
 #pragma once
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "device/memory_pool.h"
-#include "offload/blob.h"
+#include "offload/nvme_store.h"
 #include "offload/staging_ring.h"
 #include "parallel/plan.h"
 
@@ -17,51 +17,74 @@ namespace spillway::parallel {
 
 using offload::TileRange;
 
-/// What a rank's memory comes from. `engine` and `scratch` (a folder of this run alone) are needed only when the plan uses nvme.
+/// What a rank's memory comes from. The last four are needed only when the plan uses nvme; the folders belong to this run alone.
 struct Resources {
   MemoryPool* device = nullptr;
   MemoryPool* host = nullptr;
-  offload::IoEngine* engine = nullptr;
-  std::filesystem::path scratch;
   ThreadPool* threads = nullptr;
+  offload::IoEngine* engine = nullptr;
+  std::vector<offload::StripePath> scratch;
+  std::string run_id;
+  offload::Durability durability = offload::Durability::checkpoint;
 };
 
 class ModelState {
  public:
-  /// Allocates everything that rests. Weights and state are zero. Errors: Error(refused) over a budget or without disk space.
+  /// Allocates everything that rests, or finds on nvme what a dead run of this id left (recovered()). What is new is undefined until fill().
+  /// Errors: Error(refused) over a budget or without disk space; Error(data) for a store of a newer program.
   ModelState(const Plan& plan, const Resources& resources);
+
+  /// The record of the last commit of a dead run, when all weights and state lie on nvme and are there: nothing needs to be loaded.
+  const std::optional<std::string>& recovered() const { return recovered_; }
+  /// Why not; empty when recovered or when nothing lies on nvme.
+  std::string why_not_recovered() const;
+  /// The recovered state is not wanted: fill() may write.
+  void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
+  offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
   /// On nvme: one tile a live micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
-  offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
 
   /// Readers see this generation; a step writes the next. Where a blob has one slot they are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// All tiles of a group's weights or optimizer state (what), in order, a few at a time: seen in place, or through the staging ring where
-  /// they lie on nvme. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
-  void scan(What what, u16 group, const std::function<void(TileRange, std::span<const std::byte>)>& body);
-  void fill(What what, u16 group, const std::function<void(TileRange, std::span<std::byte>)>& body);
+  /// As Blob's, whole ranges: waits, and checks what was read; a checksum error makes a restart go on from the checkpoint.
+  void read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
+  void write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
+  void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes);
+
+  /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
+  void commit(u64 generation, std::string_view record);
+
+  /// All tiles of a group in order, a few at a time: weight tiles and, where the plan trains, state tiles (else empty). Seen in place, or
+  /// through the staging ring. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
+  using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
+  using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
+  void scan(u16 group, const Scan& body);
+  void fill(u16 group, const Fill& body);
 
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
-  /// Size of the scratch file; 0 when nothing lies on nvme.
-  i64 nvme_bytes() const { return file_ ? file_->bytes() : 0; }
+  /// Size of the store's files; 0 when nothing lies on nvme.
+  i64 nvme_bytes() const { return store_ ? store_->bytes() : 0; }
 
  private:
+  struct Piece;
+  void open_store();
   void make_activations();
-  std::unique_ptr<offload::Blob> make(Tier tier, const char* what, i64 tiles, i64 tile_bytes);
-  offload::Blob& blob(What what, u16 group) { return what == What::weights ? *weights_[group] : *optimizer_[group]; }
-  std::vector<TileRange> chunks(const offload::Blob& blob) const;
+  std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, i64 tiles, i64 tile_bytes, int slots, bool persistent);
+  std::vector<TileRange> chunks(u16 group) const;
+  Piece open(u16 group, TileRange range);
 
   const Plan& plan_;
   const Resources resources_;
   offload::Traffic traffic_;
-  std::optional<offload::File> file_;
-  i64 file_used_bytes_ = 0;
+  std::optional<offload::NvmeStore> store_;
+  std::mutex store_mutex_;  // of invalidate
+  std::optional<std::string> recovered_;
   std::vector<std::unique_ptr<offload::Blob>> weights_, optimizer_;
   std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;
   std::map<u16, std::unique_ptr<offload::Blob>> activations_;

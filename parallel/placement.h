@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "offload/tier.h"
+#include "optim/state_format.h"
 #include "parallel/layout.h"
 
 namespace spillway::parallel {
@@ -43,7 +44,7 @@ enum class Order : u8 { micro_batch, vertical };
 struct Scheduling {
   i64 micro_batches = 1;     // K
   int prefetch = 1;          // blocks fetched ahead
-  DType dtype = DType::f32;  // of weights, gradients and state
+  optim::StateFormat format;  // of weights, gradients and state
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)

@@ -1,7 +1,10 @@
 #include "parallel/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/random.h"
 #include "device/arena.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
@@ -37,7 +40,7 @@ i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
   }
   const StreamScope scope(stream);
   BlockRunner runner(*r.model);
-  Accumulator accumulator(r.layout, r.scheduling.dtype);
+  Accumulator accumulator(r.layout, r.scheduling.format.gradient);
   runner.begin(batches, mode, {}, 1);
   for (const Instruction& i : list) {
     if (i.op == Op::Forward) runner.forward(i);
@@ -60,18 +63,18 @@ void add_row(Plan& plan, std::string what, std::array<i64, offload::kTiers> byte
 
 void add_resident_rows(Plan& plan) {
   std::array<i64, offload::kTiers> weights{}, gradients{}, state{};
-  const i64 size = size_of(plan.scheduling.dtype);
+  const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
-    const i64 bytes = g.elems * size;
+    const i64 tiles = g.elems / kTileElems;
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
-    weights[at(plan.placement.parameters)] += bytes * plan.slots(plan.placement.parameters[g.id]);
+    weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.slots(plan.placement.parameters[g.id]);
     if (!plan.training) continue;
-    gradients[at(plan.placement.gradients)] += bytes * static_cast<i64>(g.uses.size());
-    state[at(plan.placement.optimizer)] += 2 * bytes * plan.slots(plan.placement.optimizer[g.id]);
+    gradients[at(plan.placement.gradients)] += tiles * format.gradient_tile_bytes() * static_cast<i64>(g.uses.size());
+    state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
-  add_row(plan, "optimizer state (m, v)", state);
+  add_row(plan, format.weight == DType::bf16 ? "optimizer state (master, m, v)" : "optimizer state (m, v)", state);
 }
 
 void add_spilled_rows(Plan& plan) {
@@ -87,8 +90,38 @@ void size_staging(Plan& plan) {
   for (const Bucket& b : plan.layout.buckets) tiles = std::max(tiles, b.tiles);
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
   plan.staging_buffers = kStagingBuffers;
-  plan.staging_buffer_bytes = plan.chunk_tiles * kTileElems * size_of(plan.scheduling.dtype) * (plan.training ? 4 : 1);  // w, g, m, v
+  const optim::StateFormat& format = plan.scheduling.format;
+  const i64 training_bytes = plan.training ? format.gradient_tile_bytes() + format.state_tile_bytes() : 0;
+  plan.staging_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + training_bytes);
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
+}
+
+// Whatever decides which bytes of the store mean what.
+u64 layout_hash(const Plan& plan) {
+  const optim::StateFormat& f = plan.scheduling.format;
+  std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
+                                 static_cast<int>(f.gradient));
+  for (const Group& g : plan.layout.groups) {
+    text += fmt::format("|{} {} {} {} {}", g.elems, g.uses.size(), static_cast<int>(plan.placement.parameters[g.id]),
+                        static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
+    for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
+  }
+  return RandomKey{}.derive(text).value;
+}
+
+void size_store(Plan& plan, const PlanRequest& r) {
+  const auto nvme = static_cast<size_t>(Tier::nvme);
+  if (plan.total[nvme] == 0) return;
+  for (const u32 weight : r.stripe_weights) plan.store.paths.push_back({{}, weight});
+  plan.store.data_bytes = plan.total[nvme];
+  for (const Group& g : plan.layout.groups) {
+    for (const auto* tiers : {&plan.placement.parameters, &plan.placement.optimizer}) {
+      if ((plan.training || tiers == &plan.placement.parameters) && (*tiers)[g.id] == Tier::nvme)
+        plan.store.persistent_tiles += g.elems / kTileElems;
+    }
+  }
+  plan.store.layout_hash = layout_hash(plan);
+  add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
 }
 
 void size_activations(Plan& plan, const PlanRequest& r) {
@@ -113,6 +146,13 @@ void make_training(Plan& plan, const PlanRequest& r) {
 }
 
 }  // namespace
+
+bool Plan::recoverable() const {
+  const auto on_nvme = [](const std::vector<Tier>& tiers) {
+    return std::all_of(tiers.begin(), tiers.end(), [](Tier t) { return t == Tier::nvme; });
+  };
+  return training && on_nvme(placement.parameters) && on_nvme(placement.optimizer);
+}
 
 TierBytes Plan::moved_per_step() const {
   TierBytes sum = moved_bytes(train.head);
@@ -164,6 +204,7 @@ Plan make_plan(const PlanRequest& request) {
   add_spilled_rows(plan);
   add_row(plan, "tokens", {plan.input_bytes, 0, 0});
   size_staging(plan);
+  size_store(plan, r);
   return plan;
 }
 

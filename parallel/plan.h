@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "offload/nvme_store.h"
 #include "parallel/generate.h"
 
 namespace spillway::parallel {
@@ -17,6 +18,7 @@ struct PlanRequest {
   bool training = true;  // false: weights only (generate, evaluate)
   /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
   bool adaptive_overlap = false;
+  std::vector<u32> stripe_weights{1};  // of the nvme paths
 };
 
 /// One line of the memory table: bytes of one use in each tier.
@@ -36,11 +38,14 @@ struct Plan {
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
   i64 chunk_tiles = 0;                                // tiles of a staging buffer
+  offload::StoreDescription store;                    // of what lies on nvme; folders and run id are the session's
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
+  /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
+  bool recoverable() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;

@@ -1,5 +1,6 @@
 #include "parallel/rank.h"
 
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -16,16 +17,18 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
   return Tensor(std::move(storage), 0, Shape{elems}, dtype);
 }
 
-template <class T>
-void write_elements(const Rank::Source& source, const nn::Parameter& p, i64 begin, std::span<std::byte> out) {
-  constexpr i64 kPiece = 4096;
-  double wide[kPiece];
-  T* to = reinterpret_cast<T*>(out.data());
-  const i64 n = static_cast<i64>(out.size() / sizeof(T));
-  for (i64 at = 0; at < n; at += kPiece) {
-    const i64 count = std::min(kPiece, n - at);
-    source(p, begin + at, std::span(wide, static_cast<size_t>(count)));
-    for (i64 i = 0; i < count; ++i) to[at + i] = static_cast<T>(wide[i]);
+void widen(const Tensor& from, std::vector<double>& to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    switch (from.dtype()) {
+      case DType::f64:
+        to[i] = from.data<double>()[i];
+        break;
+      case DType::bf16:
+        to[i] = std::bit_cast<float>(static_cast<u32>(from.data<BFloat16>()[i].bits) << 16);
+        break;
+      default:
+        to[i] = from.data<float>()[i];
+    }
   }
 }
 
@@ -43,7 +46,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       input_stream_{Device::cpu(), resources.threads, resources.device},
       beside_stream_{Device::cpu(), nullptr, resources.device},
       runner_(model),
-      accumulator_(plan.layout, plan.scheduling.dtype),
+      accumulator_(plan.layout, plan.scheduling.format.gradient),
       stepper_(plan, state_) {
   for (const Group& g : plan.layout.groups) square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
   show_resident_weights();
@@ -66,7 +69,7 @@ void Rank::show_resident_weights() {
 
 void Rank::fill_group(u16 group, std::byte* base) {
   for (const Segment& s : plan_.layout.groups[group].segments) {
-    model_.parameters[s.parameter]->storage->fill(base + s.begin * size_of(plan_.scheduling.dtype));
+    model_.parameters[s.parameter]->storage->fill(base + s.begin * size_of(format().weight));
   }
 }
 
@@ -74,23 +77,34 @@ void Rank::drop_group(u16 group) {
   for (const Segment& s : plan_.layout.groups[group].segments) model_.parameters[s.parameter]->storage->drop();
 }
 
-void Rank::load(const Source& source) {
-  const i64 size = size_of(plan_.scheduling.dtype);
-  const bool fp64 = plan_.scheduling.dtype == DType::f64;
+void Rank::load(const Source& source, const MomentSource& moments) {
   for (const Group& g : plan_.layout.groups) {
-    state_.fill(What::weights, g.id, [&](TileRange range, std::span<std::byte> out) {
-      const i64 first = range.begin * kTileElems;
+    state_.fill(g.id, [&](TileRange range, std::span<std::byte> weights, std::span<std::byte> state) {
       stream_.run(range.count(), [&](i64 tile, int) {
-        const i64 from = first + tile * kTileElems;
-        for_segments(g, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
-          const auto piece = out.subspan(static_cast<size_t>((begin - first) * size), static_cast<size_t>((end - begin) * size));
-          if (!s) return std::fill(piece.begin(), piece.end(), std::byte{0});
-          const nn::Parameter& p = *model_.parameters[s->parameter];
-          fp64 ? write_elements<double>(source, p, begin - s->begin, piece) : write_elements<float>(source, p, begin - s->begin, piece);
-        });
+        fill_tile(g, range.begin + tile, source, moments, weights.data() + tile * format().weight_tile_bytes(),
+                  state.empty() ? nullptr : state.data() + tile * format().state_tile_bytes());
       });
     });
   }
+}
+
+// Without a state (nothing is trained) the master goes no further than its weight.
+void Rank::fill_tile(const Group& group, i64 tile, const Source& source, const MomentSource& moments, std::byte* weight, std::byte* state) {
+  std::vector<double> values(3 * kTileElems, 0);
+  const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
+  const i64 from = tile * kTileElems;
+  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (!s) return;
+    const nn::Parameter& p = *model_.parameters[s->parameter];
+    const auto piece = [&](optim::StatePart which) { return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin)); };
+    source(p, begin - s->begin, piece(optim::StatePart::master));
+    for (const auto which : {optim::StatePart::m, optim::StatePart::v}) {
+      if (moments) moments(p, which, begin - s->begin, piece(which));
+    }
+  });
+  std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format().state_tile_bytes()));
+  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::m), part(optim::StatePart::v)};
+  optim::write_tile(format(), all, weight, state ? state : unused.data());
 }
 
 void Rank::perform(const Instruction& i) {
@@ -99,7 +113,7 @@ void Rank::perform(const Instruction& i) {
       const StreamScope scope(input_stream_);
       batch_ = (*load_batch_)();
       const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
-      const bool fp64 = plan_.scheduling.dtype == DType::f64;
+      const bool fp64 = format().weight == DType::f64;
       runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
       return;
     }
@@ -128,7 +142,7 @@ void Rank::perform(const Instruction& i) {
     case Op::Land:
       return i.group == kNone ? stepper_.drain() : stepper_.land(i.group);
     case Op::Commit:
-      return stepper_.drain();
+      return commit();
     case Op::Publish:
       return publish();
   }
@@ -148,17 +162,16 @@ TileRange Rank::activation_tile(const Instruction& i) const {
 }
 
 void Rank::fetch(const Instruction& i) {
-  if (i.what == What::activations) return state_.activations(i.block).read(activation_tile(i), state_.generation(), bytes(i.out)).wait();
-  const std::span<std::byte> slot(at(i.out), static_cast<size_t>(group_bytes(i.group)));
+  if (i.what == What::activations) return state_.read(state_.activations(i.block), activation_tile(i), bytes(i.out));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
-  blob.read(whole(blob), state_.generation(), slot).wait();
-  if (i.what == What::weights) fill_group(i.group, slot.data());
+  state_.read(blob, whole(blob), bytes(i.out));
+  if (i.what == What::weights) fill_group(i.group, at(i.out));
 }
 
 void Rank::evict(const Instruction& i) {
-  if (i.what == What::activations) return state_.activations(i.block).write(activation_tile(i), state_.generation(), bytes(i.in)).wait();
+  if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
-  blob.write(whole(blob), state_.generation(), std::span<const std::byte>(at(i.in), static_cast<size_t>(group_bytes(i.group)))).wait();
+  state_.write(blob, whole(blob), bytes(i.in));
 }
 
 std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
@@ -180,7 +193,7 @@ void Rank::add_tied(const Instruction& i) {
   const StreamScope scope(stream_);
   const Group& group = plan_.layout.groups[i.group];
   const auto view = [&](const Slot& slot, u8 use) {
-    return flat_view(gradient(slot, {i.group, use}), group.elems, plan_.scheduling.dtype, stream_.device);
+    return flat_view(gradient(slot, {i.group, use}), group.elems, format().gradient, stream_.device);
   };
   kernels::accumulate(view(i.out, 0), view(i.in, i.use));
 }
@@ -188,7 +201,7 @@ void Rank::add_tied(const Instruction& i) {
 void Rank::reduce(const Instruction& i) {
   const std::byte* base = gradient(i.in, {i.group, 0});
   std::vector<double>& sums = square_sums_[i.group];
-  const bool fp64 = plan_.scheduling.dtype == DType::f64;
+  const bool fp64 = format().gradient == DType::f64;
   stream_.run(static_cast<i64>(sums.size()), [&](i64 tile, int) {
     const auto sum = [&](auto* elements) {
       return optim::tile_square_sum(std::span(elements + tile * kTileElems, static_cast<size_t>(kTileElems)));
@@ -201,6 +214,12 @@ void Rank::step(const Instruction& i) {
   if (steps_ == Steps::idle) return;
   const StreamScope scope(steps_ == Steps::beside_compute ? beside_stream_ : stream_);
   stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_);
+}
+
+// A head whose deferred Steps had nothing to do has nothing to commit.
+void Rank::commit() {
+  stepper_.drain();
+  if (steps_ != Steps::idle) state_.commit(step_from_ + 1, record_);
 }
 
 void Rank::publish() {
@@ -235,6 +254,7 @@ void Rank::begin_step(const StepSettings& settings) {
   if (program_->overlap != OptimizerOverlap::forward) settle();
   step_from_ = state_.generation();
   update_ = settings.update;
+  update_.random = settings.random;
   update_.gradient_scale = 1;
 }
 
@@ -266,7 +286,9 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   const StepResult result = judge(settings, factor);
   batch_ = {};
   update_ = settings.update;
+  update_.random = settings.random;
   update_.gradient_scale = factor;
+  if (settings.record) record_ = settings.record(result);
   step_from_ = state_.generation();
   clip_record_.add(result.clipped);
   if (deferring && !result.skipped) deferred_ = update_;
@@ -295,7 +317,7 @@ std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
   const Tensor out = runner_.take_output(0);
   forward_batch_.clear();
   std::vector<double> wide(static_cast<size_t>(out.elems()));
-  for (size_t i = 0; i < wide.size(); ++i) wide[i] = out.dtype() == DType::f64 ? out.data<double>()[i] : out.data<float>()[i];
+  widen(out, wide);
   return wide;
 }
 

@@ -10,6 +10,7 @@
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
+#include "optim/tile_values.h"
 #include "parallel/stepper.h"
 
 namespace spillway::parallel {
@@ -27,6 +28,8 @@ struct StepSettings {
   Update update;  // gradient_scale is filled in
   double gradient_clipping = 1;
   RandomKey random;
+  /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
+  std::function<std::string(const StepResult&)> record;
 };
 
 class Rank {
@@ -35,9 +38,11 @@ class Rank {
   Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources);
   ~Rank();
 
-  /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one.
+  /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one; `moments`, if given, those of m and v, else they
+  /// are zero. Called from several threads at once.
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
-  void load(const Source& source);
+  using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
+  void load(const Source& source, const MomentSource& moments = {});
 
   /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Under overlap forward the
   /// update itself waits for the next train_step or settle().
@@ -73,8 +78,10 @@ class Rank {
   void drop_group(u16 group);
   void show_resident_weights();
   void step(const Instruction& i);
+  void commit();
   void publish();
   void begin_deferred();
+  void fill_tile(const Group& group, i64 tile, const Source& source, const MomentSource& moments, std::byte* weight, std::byte* state);
   enum class Steps { alone, beside_compute, idle };  // idle: the deferred Steps of a head have nothing to do
   std::vector<Timing> run_list(const List& list, Steps steps = Steps::alone);
   void begin_step(const StepSettings& settings);
@@ -86,7 +93,7 @@ class Rank {
   TileRange activation_tile(const Instruction& i) const;
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
-  i64 group_bytes(u16 group) const { return plan_.layout.groups[group].elems * size_of(plan_.scheduling.dtype); }
+  const optim::StateFormat& format() const { return plan_.scheduling.format; }
 
   const nn::Sequential& model_;
   const Plan& plan_;
@@ -108,6 +115,7 @@ class Rank {
   const List* tail_ = nullptr;
   Update update_;                   // what the Steps under way apply
   u64 step_from_ = 0;               // and the generation they read
+  std::string record_;              // and the record they are committed with
   std::optional<Update> deferred_;  // overlap forward: an update whose gradients wait
   Steps steps_ = Steps::alone;
   ClipRecord clip_record_;

@@ -1,9 +1,9 @@
 #include "parallel/stepper.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/stream.h"
+#include "optim/adamw_tile.h"
 
 namespace spillway::parallel {
 namespace {
@@ -11,23 +11,21 @@ namespace {
 constexpr size_t kReadAhead = 2;
 constexpr i64 kTilesInPlace = 64;
 
-template <class T>
-std::span<T> elements(std::span<std::byte> bytes) {
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
-}
-
 }  // namespace
 
 void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
-  const Group& group = plan_.layout.groups[bucket.group];
   const i64 first = bucket.begin / kTileElems, end = first + bucket.tiles;
   const i64 chunk_tiles = state_.staging() ? plan_.chunk_tiles : kTilesInPlace;
+  const auto scalars = [&](double weight_decay) {
+    return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
+  };
+  const Scalars both{scalars(u.adamw.weight_decay), scalars(0)};
   std::deque<Chunk> ahead;
   const auto finish_one = [&] {
     Chunk chunk = std::move(ahead.front());
     ahead.pop_front();
     chunk.reads.wait();
-    plan_.scheduling.dtype == DType::f64 ? update<double>(group, chunk, u) : update<float>(group, chunk, u);
+    Stream::current().run(chunk.range.count(), [&](i64 tile, int) { update(bucket, chunk, tile, both, u); });
     close(bucket, std::move(chunk));
   };
   for (i64 t = first; t < end; t += chunk_tiles) {
@@ -56,7 +54,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
       state_.traffic().read_bytes[tier] += bytes;
       if (written) state_.traffic().written_bytes[tier] += bytes;
     }
-    return {blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), nullptr};
+    return {&blob, blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, written};
   }
   if (!chunk.lease) {
     // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
@@ -69,40 +67,41 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   const auto span = chunk.lease->bytes().subspan(static_cast<size_t>(used_bytes), static_cast<size_t>(bytes));
   used_bytes += bytes;
   chunk.reads.add(blob.read(chunk.range, chunk.from, span));
-  return {span, span, written ? &blob : nullptr};
+  return {&blob, span, span, true, written};
 }
 
-// Tile by tile, so that neither threads nor chunks change a bit; segments differ in their decay only.
-template <class T>
-void Stepper::update(const Group& group, const Chunk& chunk, const Update& u) {
-  const auto scalars = [&](bool decay) {
-    return optim::make_adamw_scalars<T>(u.adamw, u.learning_rate, decay ? u.adamw.weight_decay : 0.0, u.t, u.gradient_scale);
+// One tile, while its bytes are in the cache: checked, updated, stamped. Neither threads nor chunks change a bit.
+void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u) {
+  const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
+  const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
+    return all.subspan(static_cast<size_t>(tile * o.blob->tile_bytes()), static_cast<size_t>(o.blob->tile_bytes()));
   };
-  const optim::AdamWScalars<T> decayed = scalars(true), plain = scalars(false);
-  const auto w = elements<T>(chunk.weights.next), g = elements<T>(chunk.gradients.old), s = elements<T>(chunk.state.next);
-  const auto carry = [](const Operand& o, i64 tile, i64 tile_bytes) {
-    if (o.old.data() == o.next.data()) return;
-    std::memcpy(o.next.data() + tile * tile_bytes, o.old.data() + tile * tile_bytes, static_cast<size_t>(tile_bytes));
-  };
-  Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
-    carry(chunk.weights, tile, kTileElems * static_cast<i64>(sizeof(T)));
-    carry(chunk.state, tile, 2 * kTileElems * static_cast<i64>(sizeof(T)));
-    const i64 at = tile * kTileElems, group_at = (chunk.range.begin + tile) * kTileElems;
-    for_segments(group, group_at, group_at + kTileElems, [&](i64 begin, i64 end, const Segment* segment) {
-      if (!segment) return;
-      const auto from = static_cast<size_t>(begin - group_at), count = static_cast<size_t>(end - begin);
-      const auto m = static_cast<size_t>(2 * at) + from, v = m + static_cast<size_t>(kTileElems);
-      optim::adamw_update<T>(w.subspan(static_cast<size_t>(at) + from, count), s.subspan(m, count), s.subspan(v, count),
-                             g.subspan(static_cast<size_t>(at) + from, count), segment->decay ? decayed : plain, u.isa);
-    });
+  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
+    if (o->staged) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
+  }
+  const Group& group = plan_.layout.groups[bucket.group];
+  const i64 begin = range.begin * kTileElems;
+  std::vector<optim::TilePart> parts;
+  for_segments(group, begin, begin + kTileElems, [&](i64, i64 end, const Segment* s) {
+    parts.push_back({end - begin, !s ? nullptr : s->decay ? &scalars.decayed : &scalars.plain});
   });
+  const auto at = [&](const Operand& o, std::span<std::byte> all) { return bytes_of(o, all).data(); };
+  const optim::TileOperands operands{at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
+                                     at(chunk.state, chunk.state.old), at(chunk.weights, chunk.weights.next),
+                                     at(chunk.state, chunk.state.next)};
+  const optim::RoundingNoise noise{u.random.derive("moments", bucket.group), static_cast<u64>(u.t), static_cast<u64>(begin)};
+  const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
+  optim::adamw_update_tile(plan_.scheduling.format, operands, parts, noise, u.isa, elsewhere);
+  for (const Operand* o : {&chunk.weights, &chunk.state}) {
+    if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
+  }
 }
 
 void Stepper::close(const Bucket& bucket, Chunk chunk) {
   if (!chunk.lease) return;
   Pending writes;
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
-    if (o->staged) writes.add(o->staged->write(chunk.range, chunk.from + 1, o->next));
+    if (o->staged) writes.add(o->blob->write(chunk.range, chunk.from + 1, o->next));
   }
   writing_.push_back({bucket.group, std::move(*chunk.lease), std::move(writes)});
 }

@@ -17,6 +17,7 @@ struct Update {
   double learning_rate = 0;
   i64 t = 1;                  // number of this applied update
   double gradient_scale = 1;  // clip factor / loss scale
+  RandomKey random;           // of the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -33,8 +34,12 @@ class Stepper {
 
  private:
   struct Operand {
-    std::span<std::byte> old, next;   // the same where it is updated in place
-    offload::Blob* staged = nullptr;  // the blob to write back to
+    offload::Blob* blob = nullptr;
+    std::span<std::byte> old, next;         // the same where it is updated in place
+    bool staged = false, written = false;   // in the ring; an output too
+  };
+  struct Scalars {
+    optim::AdamWScalars<double> decayed, plain;
   };
   struct Chunk {
     TileRange range;  // within the group
@@ -45,8 +50,7 @@ class Stepper {
   };
   Chunk open(const Bucket& bucket, TileRange range, u64 from);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written);
-  template <class T>
-  void update(const Group& group, const Chunk& chunk, const Update& update);
+  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update);
   void close(const Bucket& bucket, Chunk chunk);
 
   const Plan& plan_;

@@ -44,20 +44,21 @@ std::vector<PlacementWish> options(const PlacementWish& wish, const TierBudgets&
   return all;
 }
 
-std::vector<i64> bytes_of_groups(const Layout& layout, DType dtype, int copies) {
+std::vector<i64> bytes_of_groups(const Layout& layout, i64 tile_bytes) {
   std::vector<i64> bytes;
-  for (const auto& g : layout.groups) bytes.push_back(copies * g.elems * size_of(dtype));
+  for (const auto& g : layout.groups) bytes.push_back(g.elems / parallel::kTileElems * tile_bytes);
   return bytes;
 }
 
 std::vector<Placement> placements(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
-  const DType dtype = base.scheduling.dtype;
-  const auto weights = bytes_of_groups(base.layout, dtype, 1), state = bytes_of_groups(base.layout, dtype, 2);
+  const optim::StateFormat& format = base.scheduling.format;
+  const auto weights = bytes_of_groups(base.layout, format.weight_tile_bytes()), state = bytes_of_groups(base.layout, format.state_tile_bytes());
+  const auto gradients = bytes_of_groups(base.layout, format.gradient_tile_bytes());
   std::vector<Placement> all;
   for (const auto& p : options(wishes.parameters, budgets)) {
     for (const auto& g : options(wishes.gradients, budgets)) {
       for (const auto& o : options(wishes.optimizer, budgets))
-        all.push_back({assign_tiers(p, weights), assign_tiers(g, weights), assign_tiers(o, state), {}});
+        all.push_back({assign_tiers(p, weights), assign_tiers(g, gradients), assign_tiers(o, state), {}});
     }
   }
   return all;
@@ -127,7 +128,7 @@ double cost(const Plan& plan, const Candidate& c) {
   double sum = 0;
   for (size_t t = 0; t < offload::kTiers; ++t) sum += kCost[t] * static_cast<double>(moved.read[t] + moved.written[t]);
   if (c.activations.recompute)
-    sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * static_cast<double>(size_of(plan.scheduling.dtype));
+    sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * 4;
   return sum - c.prefetch - (c.overlap.adaptive ? 0.5 : 0.0);  // ties: the deeper prefetch, then the overlap that hides more
 }
 

@@ -45,15 +45,18 @@ StepBatch random_batch(const RunOptions& o, i64 step) {
 std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank) {
   std::vector<std::vector<double>> all(model.parameters.size());
   const parallel::Plan& plan = rank.plan();
+  const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
-    rank.state().scan(parallel::What::weights, g.id, [&](parallel::TileRange range, std::span<const std::byte> bytes) {
-      const i64 first = range.begin * parallel::kTileElems;
-      parallel::for_segments(g, first, range.end * parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
-        for (i64 i = begin; s && i < end; ++i) {
-          all[s->parameter].push_back(plan.scheduling.dtype == DType::f64 ? reinterpret_cast<const double*>(bytes.data())[i - first]
-                                                                          : reinterpret_cast<const float*>(bytes.data())[i - first]);
-        }
-      });
+    rank.state().scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+      for (i64 tile = 0; tile < range.count(); ++tile) {
+        std::vector<double> values(parallel::kTileElems);
+        optim::read_part(format, optim::StatePart::master, weights.data() + tile * format.weight_tile_bytes(),
+                         state.data() + tile * format.state_tile_bytes(), 0, std::span(values));
+        const i64 first = (range.begin + tile) * parallel::kTileElems;
+        parallel::for_segments(g, first, first + parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
+          if (s) all[s->parameter].insert(all[s->parameter].end(), values.begin() + (begin - first), values.begin() + (end - first));
+        });
+      }
     });
   }
   return all;
@@ -75,7 +78,11 @@ RunResult train(const RunOptions& o) {
   request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer, {o.recompute, o.activations});
   request.scheduling.micro_batches = o.micro_batches;
   request.scheduling.prefetch = o.prefetch;
-  request.scheduling.dtype = o.dtype;
+  request.scheduling.format = optim::plain_format(o.dtype);
+  request.scheduling.format.master = o.master;
+  request.scheduling.format.moments = o.moments;
+  request.stripe_weights.assign(static_cast<size_t>(o.stripes), 1);
+  if (o.stripes > 1) request.stripe_weights[1] = 3;
   request.scheduling.overlap = o.overlap;
   request.scheduling.order = o.order;
   request.adaptive_overlap = o.adaptive;
@@ -90,7 +97,12 @@ RunResult train(const RunOptions& o) {
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
   if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));
-  parallel::Rank rank(model, result.plan, {&device, &host, engine.get(), folder.path(), &threads});
+  parallel::Resources resources{&device, &host, &threads, engine.get(), {}, "test", {}};
+  for (i64 i = 0; i < o.stripes; ++i) {
+    resources.scratch.push_back({folder.path() / std::to_string(i), request.stripe_weights[static_cast<size_t>(i)]});
+    fs::create_directory(resources.scratch.back().folder);
+  }
+  parallel::Rank rank(model, result.plan, resources);
   rank.load(o.weights ? o.weights : [](const nn::Parameter& p, i64 begin, std::span<double> out) { nn::initial_values(p, 1, begin, out); });
   const offload::Traffic& traffic = rank.state().traffic();
   parallel::TierBytes before;

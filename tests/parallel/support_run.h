@@ -25,6 +25,9 @@ class TemporaryFolder {
 struct RunOptions {
   models::ModelConfig model;
   DType dtype = DType::f32;
+  optim::Master master = optim::Master::fp32;
+  optim::Moments moments = optim::Moments::fp32;
+  i64 stripes = 1;
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
