@@ -75,7 +75,7 @@ NvmeStore::NvmeStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 NvmeStore::NvmeStore(NvmeStore&&) noexcept = default;
 NvmeStore::~NvmeStore() = default;
 
-NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, StoreDescription description) {
+NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
   check(description);
   std::string why;
   if (auto files = open_files(engine, description, why)) {

@@ -1,7 +1,8 @@
 // The nvme tier of one rank: one preallocated file a path, striped, with a checksum for every tile and generations that survive the death
 // of the process (under Durability::step also a power loss). offload/store_format.h is the page that says what lies where. parallel/
 // opens it, carves its blobs in the same order each time, and commits. All I/O goes through the engine, which outlives the store, as the
-// store outlives its blobs. Thread-safety: the blobs' as in offload/blob.h, while one thread commits, syncs or invalidates.
+// store outlives its blobs; Traffic counts tiles, not the store's own pages. Thread-safety: the blobs' as in offload/blob.h, while one
+// thread commits, syncs or invalidates.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -51,7 +52,7 @@ class NvmeStore {
   /// Opens what a dead run left when it is whole, was made for the same description (the old files' weights are kept, not compared) and
   /// holds a usable commit; else creates the files anew. Errors: Error(usage) for an unusable path; Error(refused) without room, nothing
   /// stays behind; Error(data) for files of a newer program, which stay as they are; Error(io).
-  static NvmeStore open_or_create(IoEngine& engine, Traffic& traffic, StoreDescription description);
+  static NvmeStore open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
   NvmeStore(NvmeStore&&) noexcept;
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();

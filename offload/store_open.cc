@@ -87,6 +87,7 @@ std::vector<File> open_all(const StoreDescription& description) {
 StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) {
   std::vector<File> files = open_all(description);
   std::vector<StoreHeader> headers;
+  headers.reserve(files.size());
   for (const File& file : files) headers.push_back(read_header(engine, file));
   for (size_t f = 0; f < files.size(); ++f) match(headers[f], description, static_cast<i64>(f), headers[0], files[f].path().string());
   Stripes stripes = stripes_of(headers[0]);

@@ -1,13 +1,20 @@
-// A small store over two paths, with blobs whose every tile tells blob, number and generation.
+// A small store over two paths, with blobs whose every tile tells blob, number and generation; and a fixture for tests of what one leaves.
 #pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "offload/crc32c.h"
 #include "offload/nvme_store.h"
 #include "tests/offload/support_files.h"
+#include "tests/support/faulty_engine.h"
 
 namespace spillway::test {
 
@@ -109,6 +116,54 @@ class SmallStore {
  private:
   std::vector<std::unique_ptr<Buffer>> written_;
   std::vector<Event> events_;
+};
+
+inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Runs that leave their files behind, and hands that change them.
+class StoreTest : public testing::Test {
+ protected:
+  offload::StoreDescription describe(offload::Durability durability = offload::Durability::checkpoint) {
+    return small_description({{first_.path(), 2}, {second_.path(), 1}}, durability);
+  }
+  // A run that wrote and committed generations [begin, end), and died.
+  void run(u64 begin, u64 end, const offload::StoreDescription& description) {
+    SmallStore store(engine_, description);
+    for (u64 g = begin; g < end; ++g) {
+      store.write_generation(g, g == begin);
+      store.store.commit(g, "record " + std::to_string(g));
+    }
+  }
+  std::string why_new(const offload::StoreDescription& description) {
+    offload::Traffic traffic;
+    return offload::NvmeStore::open_or_create(engine_, traffic, description).why_new();
+  }
+  std::filesystem::path file(int stripe) const { return (stripe == 0 ? first_ : second_) / offload::kStoreFile; }
+  // Changes bytes of a file behind the store's back.
+  static void edit(const std::filesystem::path& path, i64 offset, i64 bytes, const std::function<void(std::byte*)>& change) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    std::vector<std::byte> data(static_cast<size_t>(bytes));
+    ASSERT_EQ(::pread(descriptor, data.data(), data.size(), offset), bytes);
+    change(data.data());
+    ASSERT_EQ(::pwrite(descriptor, data.data(), data.size(), offset), bytes);
+    ::close(descriptor);
+  }
+  static void flip_bit(const std::filesystem::path& path, i64 offset) {
+    edit(path, offset, 1, [](std::byte* byte) { *byte ^= std::byte{8}; });
+  }
+  // A header that its writer meant.
+  void forge(int stripe, const std::function<void(offload::StoreHeader&)>& change) {
+    edit(file(stripe), 0, offload::kPageBytes, [&](std::byte* bytes) {
+      offload::StoreHeader header;
+      std::memcpy(&header, bytes, sizeof header);
+      change(header);
+      header.crc = offload::crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(offload::StoreHeader, crc)));
+      std::memcpy(bytes, &header, sizeof header);
+    });
+  }
+
+  TemporaryFolder first_, second_;
+  FaultyEngine engine_;
 };
 
 }  // namespace spillway::test

@@ -1,0 +1,172 @@
+// Which files of an earlier run are used again, and what is said about the others.
+#include "offload/store_files.h"
+
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "tests/offload/support_store.h"
+
+namespace spillway::offload {
+namespace {
+
+using test::error_of;
+using test::says;
+using test::SmallStore;
+using test::TemporaryFolder;
+
+using StoreOpen = test::StoreTest;
+
+TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
+  run(0, 2, describe());
+  StoreDescription other = describe();
+  other.paths[0].weight = 5;  // measured again
+  {
+    SmallStore store(engine_, other);
+    ASSERT_TRUE(store.store.last_commit());
+    EXPECT_EQ(store.objection(1, 0), "");
+  }
+  TemporaryFolder alone;
+  const StoreDescription one = test::small_description({{alone.path(), 3}}, Durability::step);
+  run(0, 3, one);
+  SmallStore store(engine_, one);
+  EXPECT_EQ(store.store.last_commit()->generation, 2u);
+  EXPECT_EQ(store.objection(2, 0), "");
+}
+
+TEST_F(StoreOpen, ADamagedLastCommitLeavesTheOneBefore) {
+  run(0, 2, describe());
+  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // commit 2, of generation 1
+  SmallStore store(engine_, describe());
+  ASSERT_TRUE(store.store.last_commit());
+  EXPECT_EQ(store.store.last_commit()->generation, 0u);
+  EXPECT_EQ(store.objection(0, 0), "");
+}
+
+TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
+  struct Case {
+    const char* why;
+    std::function<void()> spoil;
+    std::function<void(StoreDescription&)> want = [](StoreDescription&) {};
+  };
+  const Case cases[] = {
+      {"is missing", [&] { std::filesystem::remove(file(1)); }},
+      {"bytes instead of", [&] { std::filesystem::resize_file(file(1), 40960); }},
+      {"shorter than its header", [&] { std::filesystem::resize_file(file(0), 100); }},
+      {"never completed", [&] { edit(file(0), 0, kPageBytes, [](std::byte* b) { std::memset(b, 0, kPageBytes); }); }},
+      {"is damaged", [&] { flip_bit(file(1), 60); }},
+      {"older format", [&] { forge(0, [](StoreHeader& h) { h.version = 0; }); }},
+      {"another set of --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.store_id ^= 1; }); }},
+      {"another set of --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.stripe = 0; }); }},
+      {"another set of --nvme paths", [&] { forge(0, [](StoreHeader& h) { h.stripes = 3; }); }},
+      {"striped unlike", [&] { forge(1, [](StoreHeader& h) { h.weights[0] = 1; }); }},
+      {"senseless weights",
+       [&] {
+         for (const int f : {0, 1}) forge(f, [](StoreHeader& h) { h.weights[1] = 0; });
+       }},
+      {"bytes instead of",
+       [&] {
+         for (const int f : {0, 1}) forge(f, [](StoreHeader& h) { h.weights[1] = 2; });
+       }},
+      {"belongs to run 'small'", [] {}, [](StoreDescription& d) { d.run_id = "other"; }},
+      {"another layout", [] {}, [](StoreDescription& d) { d.layout_hash = 8; }},
+      {"another layout", [] {}, [](StoreDescription& d) { d.stripe_unit_bytes = kPageBytes; }},
+      {"another --durability", [] {}, [](StoreDescription& d) { d.durability = Durability::step; }},
+      {"from before a reboot", [] {}, [](StoreDescription& d) { d.boot_id = "another boot"; }},
+      {"from before a reboot", [] {}, [](StoreDescription& d) { d.boot_id = ""; }},
+      {"the last commit is damaged",
+       [&] {
+         for (const i64 page : {0, 1}) flip_bit(file(0), kSuperblockOffset + page * kPageBytes + 40);
+       }},
+      {"damaged checksum table",
+       [&] {
+         for (const u64 slot : {0, 1}) flip_bit(file(0), table_offset(describe().persistent_tiles, slot) + 4);
+       }},
+  };
+  for (const Case& tested : cases) {
+    SCOPED_TRACE(tested.why);
+    for (const int f : {0, 1}) std::filesystem::remove(file(f));
+    run(0, 2, describe());
+    tested.spoil();
+    StoreDescription wanted = describe();
+    tested.want(wanted);
+    {
+      SmallStore store(engine_, wanted);
+      EXPECT_FALSE(store.store.last_commit());
+      EXPECT_TRUE(says(store.store.why_new(), tested.why)) << store.store.why_new();
+      EXPECT_FALSE(says(store.store.why_new(), "\n"));
+      store.write_generation(30, true);
+      store.store.commit(30, "new");
+    }
+    SmallStore again(engine_, wanted);
+    if (!wanted.boot_id.empty()) {
+      EXPECT_EQ(again.store.last_commit()->generation, 30u);
+      EXPECT_EQ(again.objection(30, 30), "");
+    }
+  }
+}
+
+TEST_F(StoreOpen, OddPagesNeverGoUnnoticed) {
+  std::mt19937 random(11);
+  run(0, 2, describe());
+  std::vector<std::byte> good(static_cast<size_t>(data_offset(describe().persistent_tiles, 0)));
+  edit(file(0), 0, std::ssize(good), [&](std::byte* bytes) { std::memcpy(good.data(), bytes, good.size()); });
+  int opened = 0, refused = 0;
+  for (int round = 0; round < 120; ++round) {
+    edit(file(0), 0, std::ssize(good), [&](std::byte* bytes) {
+      std::memcpy(bytes, good.data(), good.size());
+      for (int i = 0; i < 1 + round % 3; ++i) bytes[random() % 5 * kPageBytes + random() % 400] = static_cast<std::byte>(random());
+      for (i64 page = 0; page < 3 && round % 4 != 0; ++page) {  // header and superblocks end with their checksum
+        const u32 crc = crc32c({bytes + page * kPageBytes, static_cast<size_t>(kPageBytes - 4)});
+        std::memcpy(bytes + (page + 1) * kPageBytes - 4, &crc, 4);
+      }
+    });
+    try {
+      SmallStore store(engine_, describe());
+      if (store.store.last_commit()) {
+        ++opened;
+        store.objection(store.store.last_commit()->generation, 0);
+        continue;
+      }
+      EXPECT_FALSE(store.store.why_new().empty());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
+    }
+    ++refused;
+    for (const int f : {0, 1}) std::filesystem::remove(file(f));
+    run(0, 2, describe());
+    edit(file(0), 0, std::ssize(good), [&](std::byte* bytes) { std::memcpy(good.data(), bytes, good.size()); });
+  }
+  EXPECT_GT(opened, 15);
+  EXPECT_GT(refused, 15);
+}
+
+TEST_F(StoreOpen, PathsInAnotherOrderAreNotTheirs) {
+  run(0, 1, describe());
+  StoreDescription swapped = describe();
+  std::swap(swapped.paths[0], swapped.paths[1]);
+  EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2 of another set"));
+}
+
+TEST_F(StoreOpen, ANewerFormatIsRefusedAndLeftAlone) {
+  run(0, 1, describe());
+  forge(0, [](StoreHeader& h) { h.version = kStoreVersion + 1; });
+  const auto before = std::filesystem::last_write_time(file(0));
+  const auto error = error_of([&] { why_new(describe()); });
+  EXPECT_EQ(error.code, ErrorCode::data);
+  EXPECT_TRUE(error.says("format 2, newer than this program") && error.says(file(0).string())) << error.text;
+  EXPECT_EQ(std::filesystem::last_write_time(file(0)), before);
+}
+
+TEST_F(StoreOpen, ARebootDoesNotMatterUnderDurabilityStep) {
+  run(0, 3, describe(Durability::step));
+  EXPECT_GT(engine_.system().flushes, 2 * 3);
+  StoreDescription later = describe(Durability::step);
+  later.boot_id = "another boot";
+  SmallStore store(engine_, later);
+  EXPECT_EQ(store.store.last_commit()->generation, 2u);
+  EXPECT_EQ(store.objection(2, 0), "");
+}
+
+}  // namespace
+}  // namespace spillway::offload
