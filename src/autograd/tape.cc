@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/accumulate.h"
+#include "kernels/dispatch.h"
 
 namespace spillway::autograd {
 namespace {
@@ -9,11 +10,7 @@ namespace {
 Tensor one(const Tensor& like) {
   Tensor seed = empty(like.shape(), like.dtype(), "seed gradient");
   if (!seed.raw()) return seed;
-  if (seed.dtype() == DType::f64) {
-    *seed.data<double>() = 1;
-  } else {
-    *seed.data<float>() = 1;
-  }
+  kernels::for_dtype("tape", seed.dtype(), [&]<class T>(T) { *seed.data<T>() = narrow<T>(1); });
   return seed;
 }
 
@@ -36,7 +33,7 @@ Tensor Backward::target(int input) {
     slot.gradient = tape_.new_gradient(slot);
     return slot.gradient;
   }
-  addends_.emplace_back(id, empty(slot.shape, slot.dtype, "gradient"));
+  addends_.emplace_back(id, empty(slot.shape, slot.gradient_dtype(), "gradient"));
   return addends_.back().second;
 }
 
@@ -45,9 +42,9 @@ void Backward::pass(int input, Tensor gradient) {
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
           "[backward] a passed gradient must be contiguous and of the input's shape");
-  if (slot.parameter >= 0 && !slot.gradient.defined()) {  // a sink's memory is written, never aliased
-    slot.gradient = tape_.new_gradient(slot);
-    kernels::copy(gradient, slot.gradient);
+  const bool fresh = slot.parameter >= 0 && !slot.gradient.defined();
+  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // a sink's memory is written, never aliased
+    kernels::copy(gradient, target(input));
   } else if (!slot.gradient.defined()) {
     slot.gradient = std::move(gradient);
   } else {
@@ -71,7 +68,7 @@ void Backward::finish() {
     if (slot.parameter >= 0 || held_alone(slot.gradient)) {
       kernels::accumulate(slot.gradient, addend);
     } else {
-      Tensor sum = empty(slot.shape, slot.dtype, "gradient");
+      Tensor sum = empty(slot.shape, slot.gradient_dtype(), "gradient");
       kernels::add(slot.gradient, addend, sum);
       slot.gradient = std::move(sum);
     }
@@ -85,10 +82,11 @@ i32 Tape::new_slot(const Tensor& value) {
 }
 
 Tensor Tape::new_gradient(Slot& slot) {
-  if (slot.parameter < 0) return empty(slot.shape, slot.dtype, "gradient");
+  if (slot.parameter < 0) return empty(slot.shape, slot.gradient_dtype(), "gradient");
   require(sink_ != nullptr, "[tape] a parameter's gradient has nowhere to go: the tape was made without a GradientSink");
-  Tensor target = sink_->target(static_cast<u32>(slot.parameter), slot.use, slot.shape, slot.dtype);
-  require(target.shape() == slot.shape && target.is_contiguous(), "[tape] the sink's target has another shape than the parameter");
+  Tensor target = sink_->target(static_cast<u32>(slot.parameter), slot.use, slot.shape, slot.gradient_dtype());
+  require(target.shape() == slot.shape && target.dtype() == slot.gradient_dtype() && target.is_contiguous(),
+          "[tape] the sink's target has another shape or type than it was asked for");
   return target;
 }
 

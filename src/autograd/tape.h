@@ -2,8 +2,8 @@
 // at once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
 //   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor: whatever it needs from forward goes through save(), which
 //      is the door where activations spill, and is freed as soon as the op's backward has run.
-//   2. A parameter's gradient goes to the GradientSink, whole, exactly once for each (parameter, use); other gradients are added in reverse
-//      order of use.
+//   2. A parameter's gradient goes to the GradientSink, whole, in wide_dtype of the parameter, exactly once for each (parameter, use);
+//      other gradients have the type of what they are gradients of. Gradients of several uses are added in reverse order of use.
 //   3. A gradient tensor is written in place only while nobody else holds it.
 #pragma once
 #include <functional>
@@ -38,7 +38,8 @@ struct Variable {
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  /// Contiguous memory of the parameter's shape (fp32; fp64 for fp64), to be written whole: its old contents do not count.
+  /// Contiguous memory of the parameter's shape and of `dtype`, which is wide_dtype of the parameter's (f32 for bf16), to be written whole:
+  /// its old contents do not count.
   virtual Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) = 0;
   /// The target holds the finished gradient of this tape.
   virtual void done(u32 parameter, u8 use) = 0;
@@ -63,9 +64,11 @@ class Backward {
   /// Gradient of the op's output: contiguous, its shape.
   const Tensor& gradient() const { return gradient_; }
   bool needs(int input) const;
-  /// Where to write the gradient of input `input`, whole; contiguous, its shape. Only if needs(input).
+  /// Where to write the gradient of input `input`, whole; contiguous, its shape; of its type, of a parameter wide_dtype of it. Only if
+  /// needs(input).
   Tensor target(int input);
-  /// Instead of target(): hands over a tensor that already is the gradient (it may be gradient() itself or a view of it).
+  /// Instead of target(): hands over a tensor that already is the gradient (it may be gradient() itself or a view of it). One of bf16 is
+  /// widened for a parameter.
   void pass(int input, Tensor gradient);
   Tensor saved(SavedTensor ticket) const;
 
@@ -111,6 +114,7 @@ class Tape {
     int pending = 0;  // ops still to contribute
     i64 parameter = -1;
     u8 use = 0;
+    DType gradient_dtype() const { return parameter >= 0 ? wide_dtype(dtype) : dtype; }
   };
   struct Node {
     std::vector<i32> inputs;  // slots, -1: constant

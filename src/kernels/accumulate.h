@@ -1,4 +1,4 @@
-// Sums of gradients: elementwise, f32 or f64, contiguous views of equal shape, one rounding an element.
+// Sums of gradients: elementwise, f32, f64 or bf16, contiguous views of equal shape, one rounding an element.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -8,7 +8,7 @@ namespace spillway::kernels {
 void accumulate(const Tensor& to, const Tensor& from);
 /// out[i] = a[i] + b[i]; out may be a or b.
 void add(const Tensor& a, const Tensor& b, const Tensor& out);
-/// The bytes of `from` into `to`; any dtype.
+/// The elements of `from` into `to`: any dtype as it is, and bf16 into f32.
 void copy(const Tensor& from, const Tensor& to);
 
 }  // namespace spillway::kernels

@@ -1,19 +1,18 @@
 #include <cstring>
 
-#include "base/error.h"
 #include "kernels/accumulate.h"
+#include "kernels/dispatch.h"
 
 namespace spillway::kernels {
 namespace {
 
 constexpr i64 kGrain = 1 << 16;
 
-template <class T>
-void add_all(const Tensor& a, const Tensor& b, const Tensor& out) {
-  const T *x = a.data<T>(), *y = b.data<T>();
-  T* z = out.data<T>();
-  Stream::current().for_ranges(out.elems(), kGrain, [=](i64 begin, i64 end) {
-    for (i64 i = begin; i < end; ++i) z[i] = x[i] + y[i];
+void widen_all(const Tensor& from, const Tensor& to) {
+  const BFloat16* x = from.data<BFloat16>();
+  float* y = to.data<float>();
+  Stream::current().for_ranges(to.elems(), kGrain, [=](i64 begin, i64 end) {
+    for (i64 i = begin; i < end; ++i) y[i] = widen(x[i]);
   });
 }
 
@@ -23,13 +22,20 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   require(a.shape() == b.shape() && a.shape() == out.shape(), "[add] expected equal shapes");
   require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[add] expected contiguous views");
   if (out.device().is_meta()) return;
-  out.dtype() == DType::f64 ? add_all<double>(a, b, out) : add_all<float>(a, b, out);
+  for_dtype("add", out.dtype(), [&]<class T>(T) {
+    const T *x = a.data<T>(), *y = b.data<T>();
+    T* z = out.data<T>();
+    Stream::current().for_ranges(out.elems(), kGrain, [=](i64 begin, i64 end) {
+      for (i64 i = begin; i < end; ++i) z[i] = narrow<T>(widen(x[i]) + widen(y[i]));
+    });
+  });
 }
 
 void copy(const Tensor& from, const Tensor& to) {
-  require(from.shape() == to.shape() && from.dtype() == to.dtype(), "[copy] expected equal shapes and types");
+  require(from.shape() == to.shape(), "[copy] expected equal shapes");
   require(from.is_contiguous() && to.is_contiguous(), "[copy] expected contiguous views");
   if (to.device().is_meta()) return;
+  if (from.dtype() != to.dtype()) return widen_all(from, to);
   const std::byte* source = from.raw();
   std::byte* target = to.raw();
   Stream::current().for_ranges(to.bytes(), kGrain * 4,

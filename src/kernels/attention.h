@@ -1,7 +1,7 @@
-// Fused scaled dot-product attention, f32 and f64, on strided views (each head's D elements contiguous). Legend: B rows, Tq, Tk query and
-// key positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask query t sees keys s <= t + Tk -
-// Tq. Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape alone, each with its own
-// workspace.
+// Fused scaled dot-product attention, f32, f64 and bf16 (all arithmetic in f32), on strided views (each head's D elements contiguous).
+// Legend: B rows, Tq, Tk query and key positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask
+// query t sees keys s <= t + Tk - Tq. Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape
+// alone, each with its own workspace.
 #pragma once
 #include "base/random.h"
 #include "tensor/tensor.h"
@@ -20,7 +20,7 @@ struct AttentionMask {
 i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 
-/// out[B, Tq, H, D]; lse[B, H, Tq] contiguous.
+/// out[B, Tq, H, D]; lse[B, H, Tq] contiguous, in wide_dtype of q.
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
                const Tensor& workspace);
 

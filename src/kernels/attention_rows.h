@@ -1,6 +1,7 @@
-// Row arithmetic of attention, one thread, one row at a time; per instruction set (attention_rows_cpu.cc). T is float or double.
+// Row arithmetic of attention, one thread, one row at a time; per instruction set (attention_rows_cpu.cc). T is float or double; S also
+// bf16.
 #pragma once
-#include "base/types.h"
+#include "tensor/dtype.h"
 
 namespace spillway::kernels::rows {
 
@@ -17,7 +18,7 @@ template <class T>
 void softmax_gradient(const T* p, T* dx, i64 n, T delta, T scale);
 
 /// Sum of x[i] * y[i].
-template <class T>
-T dot(const T* x, const T* y, i64 n);
+template <class S>
+Wide<S> dot(const S* x, const S* y, i64 n);
 
 }  // namespace spillway::kernels::rows

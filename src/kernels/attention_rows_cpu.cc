@@ -75,13 +75,14 @@ HWY_ATTR void softmax_gradient(const T* p, T* dx, i64 n, T delta, T scale) {
   map(p, static_cast<const T*>(dx), dx, n, SoftmaxGradient<T>{delta, scale});
 }
 
-template <class T>
-HWY_ATTR T dot(const T* x, const T* y, i64 n) {
+template <class S>
+HWY_ATTR Wide<S> dot(const S* x, const S* y, i64 n) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
   auto sum = hn::Zero(d);
   i64 i = 0;
-  for (; i + lanes <= n; i += lanes) sum = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum);
+  for (; i + lanes <= n; i += lanes) sum = hn::MulAdd(load(d, x + i), load(d, y + i), sum);
   if (i < n) sum = hn::MulAdd(load_rest(d, x + i, n - i, T(0)), load_rest(d, y + i, n - i, T(0)), sum);
   return fold_sum<T>(sum);
 }
@@ -93,6 +94,7 @@ void probabilities_f64(double* x, i64 n, double scale, double lse) { probabiliti
 void gradient_f32(const float* p, float* dx, i64 n, float delta, float scale) { softmax_gradient(p, dx, n, delta, scale); }
 void gradient_f64(const double* p, double* dx, i64 n, double delta, double scale) { softmax_gradient(p, dx, n, delta, scale); }
 float dot_f32(const float* x, const float* y, i64 n) { return dot(x, y, n); }
+float dot_bf16(const BFloat16* x, const BFloat16* y, i64 n) { return dot(x, y, n); }
 double dot_f64(const double* x, const double* y, i64 n) { return dot(x, y, n); }
 
 }  // namespace HWY_NAMESPACE
@@ -110,6 +112,7 @@ HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_f64);
 HWY_EXPORT(dot_f32);
 HWY_EXPORT(dot_f64);
+HWY_EXPORT(dot_bf16);
 }  // namespace
 
 namespace rows {
@@ -141,6 +144,10 @@ void softmax_gradient<double>(const double* p, double* dx, i64 n, double delta, 
 template <>
 float dot<float>(const float* x, const float* y, i64 n) {
   return HWY_DYNAMIC_DISPATCH(dot_f32)(x, y, n);
+}
+template <>
+float dot<BFloat16>(const BFloat16* x, const BFloat16* y, i64 n) {
+  return HWY_DYNAMIC_DISPATCH(dot_bf16)(x, y, n);
 }
 template <>
 double dot<double>(const double* x, const double* y, i64 n) {

@@ -1,15 +1,17 @@
-// Cross entropy of rows of logits[N, V] (f32 or f64, contiguous) against int32 targets; a negative target is not counted. A row is kept as
-// two numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large logits need.
+// Cross entropy of rows of logits[N, V] (f32, f64 or bf16, contiguous) against int32 targets; a negative target is not counted. A row is
+// kept as two numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large
+// logits need.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in the dtype of
-/// the logits. Throws Error(data) on a target >= V.
+/// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in
+/// wide_dtype of the logits. Throws Error(data) on a target >= V.
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss);
 
-/// dlogits = (softmax(logits) - onehot(target)) * T(factor), zero where the target is not counted. dlogits may be logits.
+/// dlogits = (softmax(logits) - onehot(target)) * factor (rounded to the statistics' type), zero where the target is not counted; rows
+/// contiguous. Of the logits' type, or bf16 of f32. dlogits may be logits, or their memory: each bf16 row at the start of its f32 row.
 void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits);
 
 /// total (one f64) = factor times the fp64 sum of x in order.

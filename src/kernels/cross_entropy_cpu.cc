@@ -36,21 +36,38 @@ struct ScaledExpMinus {
 };
 
 // statistics = the largest and the sum of exp(x - largest). Lanes that pad the last vector add nothing.
-template <class T>
-HWY_ATTR void row_statistics(const T* x, i64 n, T* statistics) {
+template <class S>
+HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
+  using T = Wide<S>;
   statistics[0] = max_row(x, n);
   statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
-template <class T>
-HWY_ATTR void gradient_row(const T* x, i64 n, T largest, T factor, T* dx) {
-  map(x, dx, n, ScaledExpMinus<T>{largest, factor});
+// dx may be of a narrower type in the place of x: nothing is written before it is read, and the element of the target is read first.
+template <class S, class Out>
+HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Out* dx) {
+  const ScaledExpMinus<Wide<S>> share{largest, factor / sum};
+  Wide<S> own;
+  map(x + target, &own, 1, share);
+  map(x, dx, n, share);
+  dx[target] = narrow<Out>(own - factor);
 }
 
 void row_statistics_f32(const float* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
+void row_statistics_bf16(const BFloat16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_f64(const double* x, i64 n, double* statistics) { row_statistics(x, n, statistics); }
-void gradient_row_f32(const float* x, i64 n, float largest, float factor, float* dx) { gradient_row(x, n, largest, factor, dx); }
-void gradient_row_f64(const double* x, i64 n, double largest, double factor, double* dx) { gradient_row(x, n, largest, factor, dx); }
+void gradient_row_f32(const float* x, i64 n, i64 target, float largest, float factor, float sum, float* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
+void gradient_row_f64(const double* x, i64 n, i64 target, double largest, double factor, double sum, double* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
+void gradient_row_bf16(const BFloat16* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
+void gradient_row_f32_bf16(const float* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -62,8 +79,11 @@ namespace {
 
 HWY_EXPORT(row_statistics_f32);
 HWY_EXPORT(row_statistics_f64);
+HWY_EXPORT(row_statistics_bf16);
 HWY_EXPORT(gradient_row_f32);
 HWY_EXPORT(gradient_row_f64);
+HWY_EXPORT(gradient_row_bf16);
+HWY_EXPORT(gradient_row_f32_bf16);
 
 // Rows of one task: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
@@ -91,41 +111,63 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& st
     const i64 columns = logits.size(1);
     const T* x = logits.data<T>();
     const i32* target = targets.data<i32>();
-    T *kept = statistics.data<T>(), *losses = loss.data<T>();
+    using W = Wide<T>;
+    W *kept = statistics.data<W>(), *losses = loss.data<W>();
     Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
       for (i64 row = begin; row < end; ++row) {
         check_target(target[row], row, columns);
+        if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(row_statistics_bf16)(x + row * columns, columns, kept + 2 * row);
         if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(row_statistics_f32)(x + row * columns, columns, kept + 2 * row);
         if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(row_statistics_f64)(x + row * columns, columns, kept + 2 * row);
-        losses[row] = target[row] < 0 ? T(0) : std::log(kept[2 * row + 1]) - (x[row * columns + target[row]] - kept[2 * row]);
+        losses[row] = target[row] < 0 ? W(0) : std::log(kept[2 * row + 1]) - (widen(x[row * columns + target[row]]) - kept[2 * row]);
       }
     });
   });
 }
 
+namespace {
+
+template <class T, class Out>
+void gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
+  using W = Wide<T>;
+  const i64 columns = logits.size(1), stride = dlogits.stride(0);
+  const T* all = logits.data<T>();
+  const W* kept = statistics.data<W>();
+  const i32* target = targets.data<i32>();
+  Out* to = dlogits.data<Out>();
+  const W f = static_cast<W>(factor);
+  Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
+    for (i64 row = begin; row < end; ++row) {
+      const T* x = all + row * columns;
+      Out* out = to + row * stride;
+      if (target[row] < 0) {
+        std::fill(out, out + columns, Out{});
+        continue;
+      }
+      const W largest = kept[2 * row], sum = kept[2 * row + 1];
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_row_bf16)(x, columns, target[row], largest, f, sum, out);
+      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_row_f64)(x, columns, target[row], largest, f, sum, out);
+      if constexpr (sizeof(T) == 4 && sizeof(Out) == 4) {
+        HWY_DYNAMIC_DISPATCH(gradient_row_f32)(x, columns, target[row], largest, f, sum, out);
+      }
+      if constexpr (sizeof(T) == 4 && sizeof(Out) == 2) {
+        HWY_DYNAMIC_DISPATCH(gradient_row_f32_bf16)(x, columns, target[row], largest, f, sum, out);
+      }
+    }
+  });
+}
+
+}  // namespace
+
 void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
   check(logits, targets);
+  require(dlogits.shape() == logits.shape() && (logits.size(1) == 1 || dlogits.stride(1) == 1),
+          "[cross_entropy] expected a gradient of the logits' shape, its rows contiguous");
   if (logits.device().is_meta()) return;
-  for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class T>(T) {
-    const i64 columns = logits.size(1);
-    const T *x = logits.data<T>(), *kept = statistics.data<T>();
-    const i32* target = targets.data<i32>();
-    T* to = dlogits.data<T>();
-    const T f = static_cast<T>(factor);
-    Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
-      for (i64 row = begin; row < end; ++row) {
-        T* out = to + row * columns;
-        if (target[row] < 0) {
-          std::fill(out, out + columns, T(0));
-          continue;
-        }
-        const T largest = kept[2 * row], share = f / kept[2 * row + 1];
-        if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_row_f32)(x + row * columns, columns, largest, share, out);
-        if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_row_f64)(x + row * columns, columns, largest, share, out);
-        out[target[row]] -= f;
-      }
-    });
-  });
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
+    return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
+  }
+  for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class T>(T) { gradient<T, T>(logits, targets, statistics, factor, dlogits); });
 }
 
 void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
@@ -133,7 +175,7 @@ void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
   if (total.device().is_meta()) return;
   for_dtype("sum_in_order", x.dtype(), [&]<class T>(T) {
     double sum = 0;
-    for (const T value : x.span<T>()) sum += static_cast<double>(value);
+    for (const T value : x.span<T>()) sum += static_cast<double>(widen(value));
     *total.data<double>() = sum * factor;
   });
 }

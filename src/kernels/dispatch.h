@@ -7,12 +7,24 @@
 
 namespace spillway::kernels {
 
-/// f(float{}) or f(double{}); Error(bug) naming `op` for every other type.
+/// f(float{}), f(double{}) or f(BFloat16{}); Error(bug) naming `op` for every other type.
 template <class F>
 void for_dtype(const char* op, DType dtype, F f) {
   if (dtype == DType::f32) return f(float{});
   if (dtype == DType::f64) return f(double{});
-  throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32 or f64, got " + std::string(to_string(dtype)));
+  if (dtype == DType::bf16) return f(BFloat16{});
+  throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32, f64 or bf16, got " + std::string(to_string(dtype)));
+}
+
+/// The same for a kernel that writes a wider type than it reads: f(From{}, To{}) where `to` is `from`, or f32 of bf16.
+template <class F>
+void for_dtypes(const char* op, DType from, DType to, F f) {
+  if (from == DType::bf16 && to == DType::f32) return f(BFloat16{}, float{});
+  if (from != to) {
+    throw Error(ErrorCode::bug, std::string("[") + op + "] expected a result of the type of its input, or f32 of bf16; got " +
+                                    std::string(to_string(to)) + " of " + std::string(to_string(from)));
+  }
+  for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });
 }
 
 }  // namespace spillway::kernels

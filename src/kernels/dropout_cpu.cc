@@ -59,11 +59,11 @@ HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
 }
 
 template <class T>
-HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, T keep, T* x) {
+HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<T> keep, T* x) {
   const D64 d;
   const hn::RebindToSigned<D64> signed_d;  // the numbers have 53 bits
   const auto last_dropped = hn::Set(signed_d, static_cast<i64>(limit) - 1);
-  using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
+  using Bits = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
   constexpr i64 block = kAbreast * static_cast<i64>(HWY_LANES(u64));
   HWY_ALIGN u64 kept[block];  // all ones or zero: a coin's branch would be mispredicted
   for (i64 at = 0; at < n; at += block) {
@@ -74,11 +74,17 @@ HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, T kee
       hn::Store(hn::BitCast(d, hn::VecFromMask(signed_d, over)), d, kept + i * static_cast<i64>(HWY_LANES(u64)));
     }
     const i64 count = std::min(block, n - at);
-    for (i64 i = 0; i < count; ++i) x[at + i] = std::bit_cast<T>(static_cast<Bits>(std::bit_cast<Bits>(x[at + i] * keep) & kept[i]));
+    for (i64 i = 0; i < count; ++i) {
+      const T scaled = narrow<T>(widen(x[at + i]) * keep);
+      x[at + i] = std::bit_cast<T>(static_cast<Bits>(std::bit_cast<Bits>(scaled) & kept[i]));
+    }
   }
 }
 
 void drop_f32(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, float* x) { drop_range(key, sample, first, n, limit, keep, x); }
+void drop_bf16(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, BFloat16* x) {
+  drop_range(key, sample, first, n, limit, keep, x);
+}
 void drop_f64(u64 key, u64 sample, u64 first, i64 n, u64 limit, double keep, double* x) {
   drop_range(key, sample, first, n, limit, keep, x);
 }
@@ -92,6 +98,7 @@ namespace spillway::kernels {
 namespace {
 HWY_EXPORT(drop_f32);
 HWY_EXPORT(drop_f64);
+HWY_EXPORT(drop_bf16);
 
 // uniform < p as whole numbers: draw * 2^-53 < p.
 u64 limit_of(double p) { return static_cast<u64>(std::ceil(p * 0x1p53)); }
@@ -100,6 +107,11 @@ u64 limit_of(double p) { return static_cast<u64>(std::ceil(p * 0x1p53)); }
 template <>
 void drop<float>(RandomKey key, i64 sample, i64 first, i64 n, double p, float* x) {
   HWY_DYNAMIC_DISPATCH(drop_f32)
+  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, limit_of(p), static_cast<float>(1 / (1 - p)), x);
+}
+template <>
+void drop<BFloat16>(RandomKey key, i64 sample, i64 first, i64 n, double p, BFloat16* x) {
+  HWY_DYNAMIC_DISPATCH(drop_bf16)
   (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, limit_of(p), static_cast<float>(1 / (1 - p)), x);
 }
 template <>

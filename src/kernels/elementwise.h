@@ -1,5 +1,5 @@
-// Element-wise kernels, f32 and f64; contiguous unless said otherwise; an element's bits do not depend on its place. The fast paths
-// (Highway, per instruction set) lie within 4 ulp of the plain std:: loop.
+// Element-wise kernels, f32, f64 and bf16 (computed in f32, rounded once when stored); contiguous unless said otherwise; an element's bits
+// do not depend on its place. The fast paths (Highway, per instruction set) lie within 4 ulp of the plain std:: loop.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -16,7 +16,7 @@ void unary(Unary op, const Tensor& x, const Tensor& y);
 /// dx = dy * op'(kept); kept is the op's output or input as gradient_wants_output says. dx may be dy.
 void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
-/// y = x * T(factor); y may be x.
+/// y = x * factor, the factor rounded to the type computed in; y may be x.
 void scale(const Tensor& x, double factor, const Tensor& y);
 
 /// y = silu(gate) * up, and its gradients; an undefined gradient is not wanted.

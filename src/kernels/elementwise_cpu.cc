@@ -77,60 +77,58 @@ struct SwiGlu {
   }
 };
 
-// Loops without a transcendental function in them: the compiler makes vectors of them.
+// Loops without a transcendental function in them: the compiler makes vectors of them. f(x) in Wide<T>.
+template <class T, class F>
+void plain_map(const T* x, T* y, i64 n, F f) {
+  for (i64 i = 0; i < n; ++i) y[i] = narrow<T>(f(widen(x[i])));
+}
+template <class T, class F>
+void plain_map(const T* x, const T* y, T* z, i64 n, F f) {
+  for (i64 i = 0; i < n; ++i) z[i] = narrow<T>(f(widen(x[i]), widen(y[i])));
+}
+
 template <class T>
-void plain(Unary op, const T* x, T* y, i64 n) {
+void plain(Unary op, const T* from, T* to, i64 n) {
+  using W = Wide<T>;
   switch (op) {
     case Unary::log:
-      for (i64 i = 0; i < n; ++i) y[i] = std::log(x[i]);
-      break;
+      return plain_map(from, to, n, [](W x) { return std::log(x); });
     case Unary::sqrt:
-      for (i64 i = 0; i < n; ++i) y[i] = std::sqrt(x[i]);
-      break;
+      return plain_map(from, to, n, [](W x) { return std::sqrt(x); });
     case Unary::rsqrt:
-      for (i64 i = 0; i < n; ++i) y[i] = T(1) / std::sqrt(x[i]);
-      break;
+      return plain_map(from, to, n, [](W x) { return W(1) / std::sqrt(x); });
     case Unary::relu:
-      for (i64 i = 0; i < n; ++i) y[i] = x[i] < T(0) ? T(0) : x[i];
-      break;
+      return plain_map(from, to, n, [](W x) { return x < W(0) ? W(0) : x; });
     case Unary::gelu_erf:
-      for (i64 i = 0; i < n; ++i) y[i] = T(0.5) * x[i] * (T(1) + std::erf(x[i] * T(0.70710678118654752440)));
-      break;
+      return plain_map(from, to, n, [](W x) { return W(0.5) * x * (W(1) + std::erf(x * W(0.70710678118654752440))); });
     default:
       break;
   }
 }
 
 template <class T>
-void plain_gradient(Unary op, const T* kept, const T* dy, T* dx, i64 n) {
+void plain_gradient(Unary op, const T* from, const T* gradient, T* to, i64 n) {
+  using W = Wide<T>;
   switch (op) {
     case Unary::exp:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * kept[i];
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy * kept; });
     case Unary::log:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] / kept[i];
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy / kept; });
     case Unary::sqrt:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] / (kept[i] + kept[i]);
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy / (kept + kept); });
     case Unary::rsqrt:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (T(-0.5) * kept[i] * kept[i] * kept[i]);
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy * (W(-0.5) * kept * kept * kept); });
     case Unary::tanh:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (T(1) - kept[i] * kept[i]);
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy * (W(1) - kept * kept); });
     case Unary::sigmoid:
-      for (i64 i = 0; i < n; ++i) dx[i] = dy[i] * (kept[i] * (T(1) - kept[i]));
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy * (kept * (W(1) - kept)); });
     case Unary::relu:
-      for (i64 i = 0; i < n; ++i) dx[i] = kept[i] > T(0) ? dy[i] : T(0);
-      break;
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return kept > W(0) ? dy : W(0); });
     case Unary::gelu_erf:
-      for (i64 i = 0; i < n; ++i) {
-        const T x = kept[i], density = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
-        dx[i] = dy[i] * (T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440))) + x * density);
-      }
-      break;
+      return plain_map(from, gradient, to, n, [](W x, W dy) {
+        const W density = W(0.39894228040143267794) * std::exp(W(-0.5) * x * x);
+        return dy * (W(0.5) * (W(1) + std::erf(x * W(0.70710678118654752440))) + x * density);
+      });
     default:
       break;
   }
@@ -174,29 +172,36 @@ HWY_ATTR void swiglu_range(const T* gate, const T* up, T* y, i64 n) {
 // dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
 template <class T>
 HWY_ATTR void swiglu_gradient_range(const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
-  const hn::ScalableTag<T> d;
+  using W = Wide<T>;
+  const hn::ScalableTag<W> d;
   constexpr i64 lanes = lanes_of<T>();
   for (i64 i = 0; i < n; i += lanes) {
     const i64 used = n - i < lanes ? n - i : lanes;
     const bool whole = used == lanes;
-    const auto g = whole ? hn::LoadU(d, gate + i) : load_rest(d, gate + i, used, T(0));
-    const auto u = whole ? hn::LoadU(d, up + i) : load_rest(d, up + i, used, T(0));
-    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto g = whole ? load(d, gate + i) : load_rest(d, gate + i, used, W(0));
+    const auto u = whole ? load(d, up + i) : load_rest(d, up + i, used, W(0));
+    const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, W(0));
     const auto one = hn::Set(d, 1), s = sigmoid(d, g);
     const auto to_up = hn::Mul(gradient, hn::Mul(g, s));
     const auto to_gate = hn::Mul(hn::Mul(gradient, u), hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one)));
-    if (dgate) whole ? hn::StoreU(to_gate, d, dgate + i) : store_rest(d, to_gate, dgate + i, used);
-    if (dup) whole ? hn::StoreU(to_up, d, dup + i) : store_rest(d, to_up, dup + i, used);
+    if (dgate) whole ? store(d, to_gate, dgate + i) : store_rest(d, to_gate, dgate + i, used);
+    if (dup) whole ? store(d, to_up, dup + i) : store_rest(d, to_up, dup + i, used);
   }
 }
 
 void unary_f32(Unary op, const float* x, float* y, i64 n) { unary_range(op, x, y, n); }
+void unary_bf16(Unary op, const BFloat16* x, BFloat16* y, i64 n) { unary_range(op, x, y, n); }
 void unary_f64(Unary op, const double* x, double* y, i64 n) { unary_range(op, x, y, n); }
 void gradient_f32(Unary op, const float* kept, const float* dy, float* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
+void gradient_bf16(Unary op, const BFloat16* kept, const BFloat16* dy, BFloat16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void gradient_f64(Unary op, const double* kept, const double* dy, double* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void swiglu_f32(const float* gate, const float* up, float* y, i64 n) { swiglu_range(gate, up, y, n); }
+void swiglu_bf16(const BFloat16* gate, const BFloat16* up, BFloat16* y, i64 n) { swiglu_range(gate, up, y, n); }
 void swiglu_f64(const double* gate, const double* up, double* y, i64 n) { swiglu_range(gate, up, y, n); }
 void swiglu_gradient_f32(const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
+  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+}
+void swiglu_gradient_bf16(const BFloat16* gate, const BFloat16* up, const BFloat16* dy, BFloat16* dgate, BFloat16* dup, i64 n) {
   swiglu_gradient_range(gate, up, dy, dgate, dup, n);
 }
 void swiglu_gradient_f64(const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
@@ -213,12 +218,16 @@ namespace {
 
 HWY_EXPORT(unary_f32);
 HWY_EXPORT(unary_f64);
+HWY_EXPORT(unary_bf16);
 HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_f64);
+HWY_EXPORT(gradient_bf16);
 HWY_EXPORT(swiglu_f32);
 HWY_EXPORT(swiglu_f64);
+HWY_EXPORT(swiglu_bf16);
 HWY_EXPORT(swiglu_gradient_f32);
 HWY_EXPORT(swiglu_gradient_f64);
+HWY_EXPORT(swiglu_gradient_bf16);
 
 // Elements of one task.
 constexpr i64 kGrain = 1 << 14;
@@ -247,6 +256,7 @@ void unary(Unary op, const Tensor& x, const Tensor& y) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
     Stream::current().for_ranges(x.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(unary_bf16)(op, from + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(unary_f32)(op, from + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(unary_f64)(op, from + begin, to + begin, end - begin);
     });
@@ -260,6 +270,7 @@ void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor
     const T *x = kept.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
     Stream::current().for_ranges(dx.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_bf16)(op, x + begin, from + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_f32)(op, x + begin, from + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_f64)(op, x + begin, from + begin, to + begin, end - begin);
     });
@@ -272,9 +283,9 @@ void scale(const Tensor& x, double factor, const Tensor& y) {
   for_dtype("scale", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    const T f = static_cast<T>(factor);
+    const auto f = static_cast<Wide<T>>(factor);
     Stream::current().for_ranges(x.elems(), kGrain, [=](i64 begin, i64 end) {
-      for (i64 i = begin; i < end; ++i) to[i] = from[i] * f;
+      for (i64 i = begin; i < end; ++i) to[i] = narrow<T>(widen(from[i]) * f);
     });
   });
 }
@@ -286,6 +297,7 @@ void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
     const T *g = gate.data<T>(), *u = up.data<T>();
     T* to = y.data<T>();
     Stream::current().for_ranges(y.elems(), kGrain, [=](i64 begin, i64 end) {
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(swiglu_bf16)(g + begin, u + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(swiglu_f32)(g + begin, u + begin, to + begin, end - begin);
       if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(swiglu_f64)(g + begin, u + begin, to + begin, end - begin);
     });
@@ -300,7 +312,9 @@ void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, con
     T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);
     Stream::current().for_ranges(dy.elems(), kGrain, [=](i64 begin, i64 end) {
       T *to_gate = dg ? dg + begin : nullptr, *to_up = du ? du + begin : nullptr;
-      if constexpr (sizeof(T) == 4) {
+      if constexpr (sizeof(T) == 2) {
+        HWY_DYNAMIC_DISPATCH(swiglu_gradient_bf16)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
+      } else if constexpr (sizeof(T) == 4) {
         HWY_DYNAMIC_DISPATCH(swiglu_gradient_f32)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
       } else {
         HWY_DYNAMIC_DISPATCH(swiglu_gradient_f64)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);

@@ -1,4 +1,4 @@
-// Rows of a table. Legend: N = tokens, V = vocabulary, C = channels. f32 and f64, contiguous.
+// Rows of a table. Legend: N = tokens, V = vocabulary, C = channels. f32, f64 and bf16, contiguous.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -7,7 +7,7 @@ namespace spillway::kernels {
 /// out[n] = table[ids[n]]; ids int32. Throws Error(data) on an id outside [0, V).
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 
-/// dtable[V, C], written whole: the sum of dout's rows of each id, in ascending n.
+/// dtable[V, C] in wide_dtype of dout, written whole: the sum of dout's rows of each id, in ascending n.
 void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable);
 
 }  // namespace spillway::kernels

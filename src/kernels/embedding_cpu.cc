@@ -39,18 +39,20 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
 void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable) {
   check(ids, dtable, dout);
   if (dtable.device().is_meta()) return;
-  for_dtype("embedding_gradient", dtable.dtype(), [&]<class T>(T) {
+  require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 of f64)");
+  for_dtype("embedding_gradient", dout.dtype(), [&]<class T>(T) {
+    using Sum = Wide<T>;
     const i64 columns = dtable.size(1), tokens = ids.elems();
     const i32* id = ids.data<i32>();
     const T* from = dout.data<T>();
-    T* to = dtable.data<T>();
+    Sum* to = dtable.data<Sum>();
     Stream::current().for_ranges(dtable.size(0), ceil_div(dtable.size(0), kTableTasks), [=](i64 begin, i64 end) {
-      std::memset(to + begin * columns, 0, static_cast<size_t>((end - begin) * columns) * sizeof(T));
+      std::memset(to + begin * columns, 0, static_cast<size_t>((end - begin) * columns) * sizeof(Sum));
       for (i64 n = 0; n < tokens; ++n) {
         if (id[n] < begin || id[n] >= end) continue;
         const T* add = from + n * columns;
-        T* row = to + id[n] * columns;
-        for (i64 c = 0; c < columns; ++c) row[c] += add[c];
+        Sum* row = to + id[n] * columns;
+        for (i64 c = 0; c < columns; ++c) row[c] += widen(add[c]);
       }
     });
   });

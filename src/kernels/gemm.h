@@ -2,16 +2,17 @@
 // run time (Goto and van de Geijn, ACM TOMS 34(3), 2008). No allocation, thread-safe. Used by matmul_cpu.cc and attention_cpu.cc. Why not
 // oneDNN: for f32 its 2.6 series has the `gemm:jit` path only, which takes its packing buffers (1-3 MB) from malloc at every call and cuts
 // K by thread count for some shapes; here both are ours. Invariant: an element of C is ((sum of chunk 0) + sum of chunk 1) + ... (+ bias),
-// each chunk one chain of multiply-adds over kDepth ascending k from zero: its bits depend on its row of A, its column of B and K alone,
-// never on M, N, its place, strides or threads.
+// each chunk one chain of multiply-adds over kDepth ascending k from zero, in Wide<T>: its bits depend on its row of A, its column of B and
+// K alone, never on M, N, its place, strides or threads. bf16 panels hold pairs of k. Where the processor multiplies such pairs itself
+// (AVX512_BF16) it does, flushing denormals and adding a pair in its own way; elsewhere they are widened to f32, k by k.
 #pragma once
-#include "base/types.h"
+#include "tensor/dtype.h"
 
 namespace spillway::kernels::gemm {
 
-/// Inner extent of one chunk of a sum; also bounds the streamed operand's buffer: kStrip * kDepth elements = 48 KiB.
+/// Inner extent of one chunk of a sum; also bounds the streamed operand's buffer: kStrip * kDepth elements = 48 KiB (bf16: 96). Even.
 template <class T>
-inline constexpr i64 kDepth = 1024 / static_cast<i64>(sizeof(T));
+inline constexpr i64 kDepth = sizeof(T) == 2 ? 1024 : 1024 / static_cast<i64>(sizeof(T));
 /// Rows or columns that one task packs for itself: a multiple of every panel's extent.
 inline constexpr i64 kStrip = 48;
 
@@ -25,31 +26,41 @@ struct Operand {
 
 enum class Side { a, b };
 
+/// k as panels of P hold it: bf16 in pairs, an odd one filled with zero.
+template <class P>
+constexpr i64 packed_depth(i64 k) {
+  return sizeof(P) == 2 ? round_up(k, 2) : k;
+}
 /// Elements that `outer` rows or columns of inner extent k take when packed.
-constexpr i64 packed_elems(i64 outer, i64 k) { return round_up(outer, kStrip) * k; }
+template <class P>
+constexpr i64 packed_elems(i64 outer, i64 k) {
+  return round_up(outer, kStrip) * packed_depth<P>(k);
+}
 
-/// Packs outer x k in panels, padded with zeros. Packed strips follow each other: strip s begins at s * kStrip * k.
-template <class T>
-void pack(Side side, Operand<T> from, i64 outer, i64 k, T* to);
+/// Packs outer x k in panels, padded with zeros. Packed strips follow each other: strip s begins at packed_elems<P>(s * kStrip, k).
+/// P is T, or float of bf16.
+template <class T, class P>
+void pack(Side side, Operand<T> from, i64 outer, i64 k, P* to);
 
-enum class Store { replace, add };
-
-template <class T>
+/// Where the sums go: rounded to Out, which is Wide<P> or bf16.
+template <class P, class Out>
 struct Output {
-  T* data;
+  Out* data;
   i64 row_stride;
-  const T* bias = nullptr;  // of the n columns: added last
+  const Wide<P>* added = nullptr;  // added to the sums first: those of earlier chunks, or what C holds; may be data
+  i64 added_stride = 0;
+  const P* bias = nullptr;  // of the n columns: added last
 };
 
-/// An operand packed with inner extent `depth`, to be used from its k = first on.
-template <class T>
+/// An operand packed with inner extent `depth`, to be used from its k = first (a multiple of kDepth) on.
+template <class P>
 struct Packed {
-  const T* data;
+  const P* data;
   i64 depth, first = 0;
 };
 
-/// C[m, n] (+)= A[m, k] B[k, n].
-template <class T>
-void multiply(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, Output<T> c, Store store);
+/// C[m, n] = (added +) A[m, k] B[k, n] (+ bias), k at most kDepth for the invariant's sake.
+template <class P, class Out>
+void multiply(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c);
 
 }  // namespace spillway::kernels::gemm

@@ -1,4 +1,4 @@
-// Copies between views of equal shape with any strides (permute, slice, concat), f32 and f64.
+// Copies between views of equal shape with any strides (permute, slice, concat), f32, f64 and bf16.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -1,18 +1,20 @@
-// Matrix products of views, f32 and f64. C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]); transposes are views (Tensor::transpose). The smaller
-// operand is packed once by all threads, the other strip by strip by the task that needs it. An element's bits depend on its row of A, its
-// column of B and K alone (gemm.h). Workspaces are functions of the shape alone.
+// Matrix products of views, f32, f64 and bf16. C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]); transposes are views (Tensor::transpose). Sums of
+// bf16 are f32 and rounded once, when C is bf16. The smaller operand is packed once by all threads, the other strip by strip by the task
+// that needs it. An element's bits depend on its row of A, its column of B and K alone (gemm.h). Workspaces are functions of the shape.
 #pragma once
-#include "kernels/gemm.h"
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Bytes matmul() wants for these extents.
-i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype);
+enum class Store { replace, add };
 
-/// a[M, K], b[K, N]: any strides. out[M, N]: rows may be strided, elements of a row not; overlaps neither. bias[N] contiguous, or
-/// undefined. workspace: uint8, at least matmul_workspace_bytes. Store::add adds to what out holds.
-void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace,
-            gemm::Store store = gemm::Store::replace);
+/// Bytes matmul() wants for these extents and types.
+i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out);
+inline i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype) { return matmul_workspace_bytes(m, n, k, dtype, dtype); }
+
+/// a[M, K], b[K, N]: any strides. out[M, N]: rows may be strided, elements of a row not; overlaps neither; of the operands' type, or f32 of
+/// bf16. bias[N] contiguous, of the operands' type, or undefined. workspace: uint8, at least matmul_workspace_bytes. Store::add adds to
+/// what out holds (not to bf16).
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
 
 }  // namespace spillway::kernels

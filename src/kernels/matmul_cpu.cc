@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/gemm.h"
 
 namespace spillway::kernels {
 namespace {
@@ -11,8 +12,9 @@ using gemm::kDepth;
 using gemm::kStrip;
 using gemm::Operand;
 using gemm::Output;
+using gemm::packed_depth;
+using gemm::packed_elems;
 using gemm::Side;
-using gemm::Store;
 
 // The packed operand may take this much; longer inner extents are walked in slabs.
 constexpr i64 kPackedBytes = 4 * kMiB;
@@ -24,19 +26,29 @@ i64 slab_depth(i64 outer, i64 k) {
 }
 
 template <class T>
-i64 workspace_bytes(i64 m, i64 n, i64 k) {
+i64 packed_bytes(i64 m, i64 n, i64 k) {
   const i64 outer = std::min(m, n);
-  return gemm::packed_elems(outer, slab_depth<T>(outer, k)) * static_cast<i64>(sizeof(T));
+  return packed_elems<T>(outer, slab_depth<T>(outer, k)) * static_cast<i64>(sizeof(T));
+}
+
+// Sums over several chunks that would be rounded between them stay in the workspace, behind the packed operand.
+template <class T, class Out>
+constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
+
+template <class T, class Out>
+i64 workspace_bytes(i64 m, i64 n, i64 k) {
+  const i64 packed = packed_bytes<T>(m, n, k);
+  return kNarrows<T, Out> && k > kDepth<T> ? round_up(packed, 64) + m * n * static_cast<i64>(sizeof(Wide<T>)) : packed;
 }
 
 // One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed").
-template <class T>
+template <class T, class Out>
 struct Product {
   i64 m, n, k;
   Operand<T> a, b;
-  Output<T> c;
-  Store store;
+  Output<T, Out> c;
   T* packed;
+  Wide<T>* sums;  // [m, n], of all chunks but the last; C itself where it is as wide
 
   bool resident_is_a() const { return m <= n; }
   i64 resident_outer() const { return std::min(m, n); }
@@ -44,24 +56,37 @@ struct Product {
 
   void pack_resident(i64 strip, i64 slab, i64 depth) const {
     const i64 begin = strip * kStrip, outer = std::min(kStrip, resident_outer() - begin);
-    gemm::pack(resident_is_a() ? Side::a : Side::b, (resident_is_a() ? a : b).from(begin, slab), outer, depth, packed + begin * depth);
+    gemm::pack(resident_is_a() ? Side::a : Side::b, (resident_is_a() ? a : b).from(begin, slab), outer, depth,
+               packed + begin * packed_depth<T>(depth));
+  }
+
+  // Chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
+  template <class To>
+  void multiply_chunk(i64 begin, i64 outer, i64 first_k, i64 chunk, i64 depth, i64 at, T* streamed, Output<T, To> out) const {
+    if (resident_is_a()) {
+      gemm::pack(Side::b, b.from(begin, first_k), outer, chunk, streamed);
+      gemm::multiply<T, To>(m, outer, chunk, {packed, depth, at}, {streamed, chunk}, out);
+    } else {
+      gemm::pack(Side::a, a.from(begin, first_k), outer, chunk, streamed);
+      gemm::multiply<T, To>(outer, n, chunk, {streamed, chunk}, {packed, depth, at}, out);
+    }
   }
 
   void multiply_strip(i64 strip, i64 slab, i64 depth) const {
     alignas(64) T streamed[kStrip * kDepth<T>];
     const i64 begin = strip * kStrip, outer = std::min(kStrip, std::max(m, n) - begin);
-    Output<T> out = c;
-    out.data += resident_is_a() ? begin : begin * c.row_stride;
+    const auto place = [&](i64 stride) { return resident_is_a() ? begin : begin * stride; };
+    const i64 stride = kNarrows<T, Out> ? n : c.row_stride;
+    Wide<T>* before = sums ? sums + place(stride) : nullptr;
     for (i64 at = 0; at < depth; at += kDepth<T>) {
       const i64 chunk = std::min(kDepth<T>, depth - at), first_k = slab + at;
-      const Store how = first_k == 0 ? store : Store::add;
-      out.bias = c.bias && first_k + chunk == k ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
-      if (resident_is_a()) {
-        gemm::pack(Side::b, b.from(begin, first_k), outer, chunk, streamed);
-        gemm::multiply<T>(m, outer, chunk, {packed, depth, at}, {streamed, chunk}, out, how);
+      const Wide<T>* added = first_k == 0 ? (c.added ? c.added + place(c.added_stride) : nullptr) : before;
+      if (first_k + chunk == k) {
+        const T* bias = c.bias ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
+        multiply_chunk<Out>(begin, outer, first_k, chunk, depth, at, streamed,
+                            {c.data + place(c.row_stride), c.row_stride, added, stride, bias});
       } else {
-        gemm::pack(Side::a, a.from(begin, first_k), outer, chunk, streamed);
-        gemm::multiply<T>(outer, n, chunk, {streamed, chunk}, {packed, depth, at}, out, how);
+        multiply_chunk<Wide<T>>(begin, outer, first_k, chunk, depth, at, streamed, {before, stride, added, stride});
       }
     }
   }
@@ -83,37 +108,42 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
     throw Error(ErrorCode::bug, "[matmul] expected [M, K] times [K, N] into [M, N], got " + to_string(a.shape()) + ", " +
                                     to_string(b.shape()) + ", " + to_string(out.shape()));
   }
-  require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[matmul] expected one dtype");
+  require(a.dtype() == b.dtype(), "[matmul] expected operands of one dtype");
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
-  require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == out.dtype()),
-          "[matmul] the bias must be contiguous with one element a column");
-  require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), out.dtype()),
+  require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
+          "[matmul] the bias must be contiguous, of the operands' type, with one element a column");
+  require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
           "[matmul] the workspace is too small");
 }
 
-template <class T>
+template <class T, class Out>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
-  const Product<T> product{out.size(0),
-                           out.size(1),
-                           a.size(1),
-                           {a.data<T>(), a.stride(0), a.stride(1)},
-                           {b.data<T>(), b.stride(1), b.stride(0)},
-                           {out.data<T>(), out.stride(0), bias.defined() ? bias.data<T>() : nullptr},
-                           store,
-                           reinterpret_cast<T*>(workspace.raw())};
-  product.run();
+  const i64 m = out.size(0), n = out.size(1), k = a.size(1), stride = out.stride(0);
+  Output<T, Out> c{out.data<Out>(), stride, nullptr, stride, bias.defined() ? bias.data<T>() : nullptr};
+  Wide<T>* sums = nullptr;
+  if constexpr (kNarrows<T, Out>) {
+    require(store == Store::replace, "[matmul] adding to bf16 would round twice: expected a result in f32");
+    if (k > kDepth<T>) sums = reinterpret_cast<Wide<T>*>(workspace.raw() + round_up(packed_bytes<T>(m, n, k), 64));
+  } else {
+    sums = c.data;
+    if (store == Store::add) c.added = c.data;
+  }
+  const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
+  Product<T, Out>{m, n, k, left, right, c, reinterpret_cast<T*>(workspace.raw()), sums}.run();
 }
 
 }  // namespace
 
-i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype) {
-  return dtype == DType::f64 ? workspace_bytes<double>(m, n, k) : workspace_bytes<float>(m, n, k);
+i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
+  i64 bytes = 0;
+  for_dtypes("matmul", operands, out, [&]<class T, class Out>(T, Out) { bytes = workspace_bytes<T, Out>(m, n, k); });
+  return bytes;
 }
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   check(a, b, bias, out, workspace);
   if (out.device().is_meta() || out.elems() == 0) return;
-  out.dtype() == DType::f64 ? run<double>(a, b, bias, out, workspace, store) : run<float>(a, b, bias, out, workspace, store);
+  for_dtypes("matmul", a.dtype(), out.dtype(), [&]<class T, class Out>(T, Out) { run<T, Out>(a, b, bias, out, workspace, store); });
 }
 
 }  // namespace spillway::kernels

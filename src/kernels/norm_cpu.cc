@@ -20,14 +20,17 @@ namespace spillway::kernels {
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;
-  T *y, *statistics;
+  T* y;
+  Wide<T>* statistics;
   i64 rows, columns;
-  T eps;
+  Wide<T> eps;
 };
 template <class T>
 struct NormGradientRows {
-  const T *x, *gamma, *statistics, *dy;
-  T *dx, *gamma_sums, *beta_sums;  // the sums of this chunk, written whole
+  const T *x, *gamma, *dy;
+  const Wide<T>* statistics;
+  T* dx;
+  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole
   i64 rows, columns;
   bool centred;
 };
@@ -39,19 +42,19 @@ namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
 // y[i] = (x[i] - mean) * scale * gamma[i] (+ beta[i])
-template <class T>
-HWY_ATTR void normalise(const NormRows<T>& r, const T* x, T mean, T factor, T* y) {
+template <class S, class T = Wide<S>>
+HWY_ATTR void normalise(const NormRows<S>& r, const S* x, T mean, T factor, S* y) {
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
   const auto m = hn::Set(d, mean), f = hn::Set(d, factor);
   for (i64 i = 0; i < r.columns; i += lanes) {
     const i64 used = std::min(lanes, r.columns - i);
     const bool whole = used == lanes;
-    const auto value = whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0));
-    const auto gain = whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0));
+    const auto value = whole ? load(d, x + i) : load_rest(d, x + i, used, T(0));
+    const auto gain = whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0));
     auto out = hn::Mul(hn::Mul(hn::Sub(value, m), f), gain);
-    if (r.beta) out = hn::Add(out, whole ? hn::LoadU(d, r.beta + i) : load_rest(d, r.beta + i, used, T(0)));
-    whole ? hn::StoreU(out, d, y + i) : store_rest(d, out, y + i, used);
+    if (r.beta) out = hn::Add(out, whole ? load(d, r.beta + i) : load_rest(d, r.beta + i, used, T(0)));
+    whole ? store(d, out, y + i) : store_rest(d, out, y + i, used);
   }
 }
 
@@ -72,11 +75,12 @@ struct SquareAround {
   }
 };
 
-template <class T>
-HWY_ATTR void norm_rows(const NormRows<T>& r) {
+template <class S>
+HWY_ATTR void norm_rows(const NormRows<S>& r) {
+  using T = Wide<S>;
   const T columns = static_cast<T>(r.columns);
   for (i64 row = 0; row < r.rows; ++row) {
-    const T* x = r.x + row * r.columns;
+    const S* x = r.x + row * r.columns;
     const T mean = r.beta ? sum_row(x, r.columns, T(0), Itself<T>()) / columns : T(0);
     const T variance = sum_row(x, r.columns, mean, SquareAround<T>{mean}) / columns;
     const T factor = T(1) / std::sqrt(variance + r.eps);
@@ -87,20 +91,21 @@ HWY_ATTR void norm_rows(const NormRows<T>& r) {
 }
 
 // With h = (x - mean) * factor and g = dy * gamma: dx = factor * (g - mean(g) - h * mean(g h)); without centring mean(g) is left out.
-template <class T>
-HWY_ATTR void gradient_row(const NormGradientRows<T>& r, i64 row) {
+template <class S>
+HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
-  const T *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
-  T* dx = r.dx ? r.dx + row * r.columns : nullptr;
+  const S *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
+  S* dx = r.dx ? r.dx + row * r.columns : nullptr;
   const auto mean = hn::Set(d, r.statistics[2 * row]), factor = hn::Set(d, r.statistics[2 * row + 1]);
   auto sum_g = hn::Zero(d), sum_gh = hn::Zero(d);
   for (i64 i = 0; i < r.columns; i += lanes) {
     const i64 used = std::min(lanes, r.columns - i);
     const bool whole = used == lanes;
-    const auto h = hn::Mul(hn::Sub(whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
-    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
-    const auto g = hn::Mul(gradient, whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+    const auto h = hn::Mul(hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
+    const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
     sum_g = hn::Add(sum_g, g);
     sum_gh = hn::MulAdd(g, h, sum_gh);
     // The chunk's sums are padded to whole vectors.
@@ -113,16 +118,17 @@ HWY_ATTR void gradient_row(const NormGradientRows<T>& r, i64 row) {
   for (i64 i = 0; i < r.columns; i += lanes) {
     const i64 used = std::min(lanes, r.columns - i);
     const bool whole = used == lanes;
-    const auto h = hn::Mul(hn::Sub(whole ? hn::LoadU(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
-    const auto gradient = whole ? hn::LoadU(d, dy + i) : load_rest(d, dy + i, used, T(0));
-    const auto g = hn::Mul(gradient, whole ? hn::LoadU(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+    const auto h = hn::Mul(hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
+    const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
+    const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
     const auto out = hn::Mul(factor, hn::NegMulAdd(h, mean_gh, hn::Sub(g, mean_g)));
-    whole ? hn::StoreU(out, d, dx + i) : store_rest(d, out, dx + i, used);
+    whole ? store(d, out, dx + i) : store_rest(d, out, dx + i, used);
   }
 }
 
-template <class T>
-HWY_ATTR void gradient_rows(const NormGradientRows<T>& r) {
+template <class S>
+HWY_ATTR void gradient_rows(const NormGradientRows<S>& r) {
+  using T = Wide<S>;
   const i64 padded = round_up(r.columns, 16);
   if (r.gamma_sums) std::fill(r.gamma_sums, r.gamma_sums + padded, T(0));
   if (r.beta_sums) std::fill(r.beta_sums, r.beta_sums + padded, T(0));
@@ -130,8 +136,10 @@ HWY_ATTR void gradient_rows(const NormGradientRows<T>& r) {
 }
 
 void norm_rows_f32(const NormRows<float>& r) { norm_rows(r); }
+void norm_rows_bf16(const NormRows<BFloat16>& r) { norm_rows(r); }
 void norm_rows_f64(const NormRows<double>& r) { norm_rows(r); }
 void gradient_rows_f32(const NormGradientRows<float>& r) { gradient_rows(r); }
+void gradient_rows_bf16(const NormGradientRows<BFloat16>& r) { gradient_rows(r); }
 void gradient_rows_f64(const NormGradientRows<double>& r) { gradient_rows(r); }
 
 }  // namespace HWY_NAMESPACE
@@ -144,8 +152,10 @@ namespace {
 
 HWY_EXPORT(norm_rows_f32);
 HWY_EXPORT(norm_rows_f64);
+HWY_EXPORT(norm_rows_bf16);
 HWY_EXPORT(gradient_rows_f32);
 HWY_EXPORT(gradient_rows_f64);
+HWY_EXPORT(gradient_rows_bf16);
 
 // The chunk sums stand in rows of whole vectors.
 i64 padded(i64 columns) { return round_up(columns, 16); }
@@ -158,11 +168,13 @@ void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
           "[norm] expected contiguous views of one shape");
   require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(),
           "[norm] expected a gain with one element a column");
+  require(y.dtype() == x.dtype(), "[norm] expected one dtype");
 }
 
 // to[c] = sum over chunks of partial[chunk][c], in order.
 template <class T>
-void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, T* to) {
+void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, const Tensor& sums) {
+  T* to = sums.data<T>();
   for (i64 c = 0; c < columns; ++c) to[c] = partial[c];
   for (i64 chunk = 1; chunk < chunks; ++chunk) {
     for (i64 c = 0; c < columns; ++c) to[c] += partial[chunk * stride + c];
@@ -181,14 +193,16 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
   if (x.device().is_meta() || x.elems() == 0) return;
   for_dtype("norm", x.dtype(), [&]<class T>(T) {
     const i64 columns = x.size(-1);
-    const NormRows<T> all{x.data<T>(), gamma.data<T>(), data_or_null<T>(beta), y.data<T>(), statistics.data<T>(),
-                          rows_of(x),  columns,         static_cast<T>(eps)};
+    using W = Wide<T>;
+    const NormRows<T> all{x.data<T>(), gamma.data<T>(), data_or_null<T>(beta), y.data<T>(), statistics.data<W>(),
+                          rows_of(x),  columns,         static_cast<W>(eps)};
     Stream::current().for_ranges(all.rows, chunk_rows(all.rows), [&](i64 begin, i64 end) {
       NormRows<T> some = all;
       some.x += begin * columns;
       some.y += begin * columns;
       some.statistics += begin * 2;
       some.rows = end - begin;
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(norm_rows_bf16)(some);
       if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(norm_rows_f32)(some);
       if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(norm_rows_f64)(some);
     });
@@ -196,7 +210,7 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
 }
 
 i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype) {
-  return 2 * ceil_div(rows, chunk_rows(rows)) * padded(columns) * size_of(dtype);
+  return 2 * ceil_div(rows, chunk_rows(rows)) * padded(columns) * size_of(wide_dtype(dtype));
 }
 
 void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
@@ -207,11 +221,12 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
   require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()), "[norm] the workspace is too small");
   if (x.device().is_meta()) return;
   for_dtype("norm_gradient", x.dtype(), [&]<class T>(T) {
-    T *gamma_sums = reinterpret_cast<T*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;
+    using W = Wide<T>;
+    W *gamma_sums = reinterpret_cast<W*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;
     const NormGradientRows<T> all{x.data<T>(),
                                   gamma.data<T>(),
-                                  statistics.data<T>(),
                                   dy.data<T>(),
+                                  statistics.data<W>(),
                                   data_or_null<T>(dx),
                                   dgamma.defined() ? gamma_sums : nullptr,
                                   dbeta.defined() ? beta_sums : nullptr,
@@ -229,11 +244,12 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
       if (some.dx) some.dx += begin * columns;
       if (some.gamma_sums) some.gamma_sums += chunk * stride;
       if (some.beta_sums) some.beta_sums += chunk * stride;
+      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_rows_bf16)(some);
       if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_rows_f32)(some);
       if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_rows_f64)(some);
     });
-    if (dgamma.defined()) add_chunks(gamma_sums, chunks, columns, stride, dgamma.data<T>());
-    if (dbeta.defined()) add_chunks(beta_sums, chunks, columns, stride, dbeta.data<T>());
+    if (dgamma.defined()) add_chunks(gamma_sums, chunks, columns, stride, dgamma);
+    if (dbeta.defined()) add_chunks(beta_sums, chunks, columns, stride, dbeta);
   });
 }
 

@@ -13,15 +13,15 @@ constexpr i64 kChunk = 1 << 14;   // elements of a long row that one task sums
 constexpr i64 kMaxChunks = 1024;  // their sums lie on the stack
 
 // Columns [begin, end) of one [n, inner] matrix.
-template <class T>
-void sum_columns(const T* from, i64 n, i64 inner, i64 begin, i64 end, double factor, T* to) {
+template <class T, class Out>
+void sum_columns(const T* from, i64 n, i64 inner, i64 begin, i64 end, double factor, Out* to) {
   double sums[kColumns] = {};
   const i64 columns = end - begin;
   for (i64 i = 0; i < n; ++i) {
     const T* row = from + i * inner + begin;
-    for (i64 c = 0; c < columns; ++c) sums[c] += static_cast<double>(row[c]);
+    for (i64 c = 0; c < columns; ++c) sums[c] += static_cast<double>(widen(row[c]));
   }
-  for (i64 c = 0; c < columns; ++c) to[begin + c] = static_cast<T>(sums[c] * factor);
+  for (i64 c = 0; c < columns; ++c) to[begin + c] = narrow<Out>(static_cast<Wide<Out>>(sums[c] * factor));
 }
 
 // Eight running sums, folded pairwise.
@@ -30,9 +30,9 @@ double sum_run(const T* from, i64 n) {
   double lanes[8] = {};
   i64 i = 0;
   for (; i + 8 <= n; i += 8) {
-    for (i64 lane = 0; lane < 8; ++lane) lanes[lane] += static_cast<double>(from[i + lane]);
+    for (i64 lane = 0; lane < 8; ++lane) lanes[lane] += static_cast<double>(widen(from[i + lane]));
   }
-  for (; i < n; ++i) lanes[i % 8] += static_cast<double>(from[i]);
+  for (; i < n; ++i) lanes[i % 8] += static_cast<double>(widen(from[i]));
   for (i64 half = 4; half > 0; half /= 2) {
     for (i64 lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
@@ -40,13 +40,13 @@ double sum_run(const T* from, i64 n) {
 }
 
 template <class T>
-T sum_long(const T* from, i64 n, double factor) {
+double sum_long(const T* from, i64 n, double factor) {
   double partial[kMaxChunks];
   const i64 chunk = std::max(kChunk, round_up(ceil_div(n, kMaxChunks), 8)), chunks = ceil_div(n, chunk);
   Stream::current().run(chunks, [&](i64 i, int) { partial[i] = sum_run(from + i * chunk, std::min(chunk, n - i * chunk)); });
   double sum = 0;
   for (i64 i = 0; i < chunks; ++i) sum += partial[i];
-  return static_cast<T>(sum * factor);
+  return sum * factor;
 }
 
 using Strides = std::array<i64, Shape::kMaxRank>;
@@ -61,9 +61,9 @@ Strides padded(const Shape& shape, i64 with) {
 template <class T, class F>
 void binary_row(const T* a, i64 a_stride, const T* b, i64 b_stride, T* out, i64 n, F f) {
   if (a_stride == 1 && b_stride == 1) {
-    for (i64 i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
+    for (i64 i = 0; i < n; ++i) out[i] = narrow<T>(f(widen(a[i]), widen(b[i])));
   } else {
-    for (i64 i = 0; i < n; ++i) out[i] = f(a[i * a_stride], b[i * b_stride]);
+    for (i64 i = 0; i < n; ++i) out[i] = narrow<T>(f(widen(a[i * a_stride]), widen(b[i * b_stride])));
   }
 }
 
@@ -95,18 +95,19 @@ void binary_rows(const Tensor& a, const Tensor& b, const Tensor& out, F f) {
 }  // namespace
 
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to) {
-  require(from.is_contiguous() && to.is_contiguous() && from.dtype() == to.dtype(), "[sum] expected contiguous views of one dtype");
+  require(from.is_contiguous() && to.is_contiguous(), "[sum] expected contiguous views");
   require(from.elems() == outer * n * inner && to.elems() == outer * inner, "[sum] the extents do not fit the views");
   if (to.device().is_meta() || to.elems() == 0) return;
-  for_dtype("sum", from.dtype(), [&]<class T>(T) {
+  for_dtypes("sum", from.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
     const T* x = from.data<T>();
-    T* y = to.data<T>();
+    Out* y = to.data<Out>();
+    const auto rounded = [](double sum) { return narrow<Out>(static_cast<Wide<Out>>(sum)); };
     const Stream& stream = Stream::current();
     if (inner == 1 && n > 2 * kChunk) {
-      for (i64 o = 0; o < outer; ++o) y[o] = sum_long(x + o * n, n, factor);
+      for (i64 o = 0; o < outer; ++o) y[o] = rounded(sum_long(x + o * n, n, factor));
     } else if (inner == 1) {
       stream.for_ranges(outer, std::max<i64>(1, kChunk / std::max<i64>(1, n)), [=](i64 begin, i64 end) {
-        for (i64 o = begin; o < end; ++o) y[o] = static_cast<T>(sum_run(x + o * n, n) * factor);
+        for (i64 o = begin; o < end; ++o) y[o] = rounded(sum_run(x + o * n, n) * factor);
       });
     } else {
       const i64 blocks = ceil_div(inner, kColumns);
@@ -151,13 +152,13 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
   for_dtype("binary", out.dtype(), [&]<class T>(T) {
     switch (op) {
       case Binary::add:
-        return binary_rows<T>(a, b, out, [](T x, T y) { return x + y; });
+        return binary_rows<T>(a, b, out, [](Wide<T> x, Wide<T> y) { return x + y; });
       case Binary::sub:
-        return binary_rows<T>(a, b, out, [](T x, T y) { return x - y; });
+        return binary_rows<T>(a, b, out, [](Wide<T> x, Wide<T> y) { return x - y; });
       case Binary::mul:
-        return binary_rows<T>(a, b, out, [](T x, T y) { return x * y; });
+        return binary_rows<T>(a, b, out, [](Wide<T> x, Wide<T> y) { return x * y; });
       case Binary::div:
-        return binary_rows<T>(a, b, out, [](T x, T y) { return x / y; });
+        return binary_rows<T>(a, b, out, [](Wide<T> x, Wide<T> y) { return x / y; });
     }
   });
 }
@@ -165,7 +166,7 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
 void broadcast(const Tensor& x, const Tensor& out) {
   require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(), "[broadcast] expected contiguous views of one dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
-  for_dtype("broadcast", out.dtype(), [&]<class T>(T) { binary_rows<T>(x, x, out, [](T value, T) { return value; }); });
+  for_dtype("broadcast", out.dtype(), [&]<class T>(T) { binary_rows<T>(x, x, out, [](Wide<T> value, Wide<T>) { return value; }); });
 }
 
 }  // namespace spillway::kernels

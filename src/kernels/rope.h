@@ -1,11 +1,11 @@
-// Rotary position embedding, rotate-half: pairs (i, i + D/2) of x[B, T, H, D], contiguous, f32 or f64. D/2 at most 512.
+// Rotary position embedding, rotate-half: pairs (i, i + D/2) of x[B, T, H, D], contiguous, f32, f64 or bf16. D/2 at most 512.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
 /// y = x turned by +-(position * frequency), times `scaling`; `back` turns the other way (the gradient). y may be x. positions[B, T] int32.
-/// The angle is a product in the dtype of x.
+/// The angle is a product in wide_dtype of x.
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> inverse_frequencies, double scaling, bool back,
           const Tensor& y);
 

@@ -25,11 +25,11 @@ void turn_of(i32 position, std::span<const double> frequencies, T scaling, bool 
 }
 
 template <class T>
-void turn_head(const Turn<T>& turn, i64 pairs, const T* x, T* y) {
+void turn_head(const Turn<Wide<T>>& turn, i64 pairs, const T* x, T* y) {
   for (i64 i = 0; i < pairs; ++i) {
-    const T first = x[i], second = x[i + pairs];
-    y[i] = first * turn.cosine[i] - second * turn.sine[i];
-    y[i + pairs] = second * turn.cosine[i] + first * turn.sine[i];
+    const Wide<T> first = widen(x[i]), second = widen(x[i + pairs]);
+    y[i] = narrow<T>(first * turn.cosine[i] - second * turn.sine[i]);
+    y[i + pairs] = narrow<T>(second * turn.cosine[i] + first * turn.sine[i]);
   }
 }
 
@@ -47,9 +47,11 @@ void rope(const Tensor& x, const Tensor& positions, std::span<const double> freq
     T* to = y.data<T>();
     const i32* position = positions.data<i32>();
     Stream::current().for_ranges(positions.elems(), std::max<i64>(1, (1 << 13) / (heads * pairs)), [=](i64 begin, i64 end) {
-      Turn<T> turn;
+      Turn<Wide<T>> turn;
       for (i64 row = begin; row < end; ++row) {
-        if (row == begin || position[row] != position[row - 1]) turn_of(position[row], frequencies, static_cast<T>(scaling), back, turn);
+        if (row == begin || position[row] != position[row - 1]) {
+          turn_of(position[row], frequencies, static_cast<Wide<T>>(scaling), back, turn);
+        }
         for (i64 h = 0; h < heads; ++h) {
           const i64 at = (row * heads + h) * 2 * pairs;
           turn_head(turn, pairs, from + at, to + at);

@@ -11,19 +11,12 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include <cstring>
-
-#include "base/types.h"
+#include "kernels/storage_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T>
-constexpr i64 lanes_of() {
-  return static_cast<i64>(HWY_LANES(T));
-}
 
 /// Highway's Exp, right also for NaN and beyond its stated range.
 template <class D, class V>
@@ -43,39 +36,25 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// The first `n` < lanes elements, the other lanes `pad`.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_rest(D d, const T* from, i64 n, T pad) {
-  HWY_ALIGN T lanes[HWY_LANES(T)];
-  for (i64 i = 0; i < lanes_of<T>(); ++i) lanes[i] = pad;
-  std::memcpy(lanes, from, static_cast<size_t>(n) * sizeof(T));
-  return hn::Load(d, lanes);
-}
-
-template <class D, class T>
-HWY_INLINE void store_rest(D d, hn::Vec<D> v, T* to, i64 n) {
-  HWY_ALIGN T lanes[HWY_LANES(T)];
-  hn::Store(v, d, lanes);
-  std::memcpy(to, lanes, static_cast<size_t>(n) * sizeof(T));
-}
-
 /// y[i] = f(x[i]); in place is fine. F: V operator()(D, V).
-template <class T, class F>
-HWY_ATTR void map(const T* x, T* y, i64 n, F f) {
+template <class X, class Y, class F>
+HWY_ATTR void map(const X* x, Y* y, i64 n, F f) {
+  using T = Wide<X>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
   i64 i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, y + i);
+  for (; i + lanes <= n; i += lanes) store(d, f(d, load(d, x + i)), y + i);
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0))), y + i, n - i);
 }
 
 /// z[i] = f(x[i], y[i]).
-template <class T, class F>
-HWY_ATTR void map(const T* x, const T* y, T* z, i64 n, F f) {
+template <class S, class F>
+HWY_ATTR void map(const S* x, const S* y, S* z, i64 n, F f) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
   i64 i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, z + i);
+  for (; i + lanes <= n; i += lanes) store(d, f(d, load(d, x + i), load(d, y + i)), z + i);
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0)), load_rest(d, y + i, n - i, T(0))), z + i, n - i);
 }
 
@@ -92,18 +71,19 @@ HWY_INLINE T fold_sum(V v) {
 }
 
 /// Sum over i of f(x[i]); f(pad) must be zero.
-template <class T, class F>
-HWY_INLINE T sum_row(const T* x, i64 n, T pad, F f) {
+template <class S, class F>
+HWY_INLINE Wide<S> sum_row(const S* x, i64 n, Wide<S> pad, F f) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
   auto even = hn::Zero(d), odd = hn::Zero(d);
   i64 i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    even = hn::Add(even, f(d, hn::LoadU(d, x + i)));
-    odd = hn::Add(odd, f(d, hn::LoadU(d, x + i + lanes)));
+    even = hn::Add(even, f(d, load(d, x + i)));
+    odd = hn::Add(odd, f(d, load(d, x + i + lanes)));
   }
   if (i + lanes <= n) {
-    even = hn::Add(even, f(d, hn::LoadU(d, x + i)));
+    even = hn::Add(even, f(d, load(d, x + i)));
     i += lanes;
   }
   if (i < n) odd = hn::Add(odd, f(d, load_rest(d, x + i, n - i, pad)));
@@ -111,14 +91,15 @@ HWY_INLINE T sum_row(const T* x, i64 n, T pad, F f) {
 }
 
 /// Largest element; a NaN among them may be passed over (the sum of exponentials that follows meets it).
-template <class T>
-HWY_ATTR T max_row(const T* x, i64 n) {
-  const hn::ScalableTag<T> d;
-  constexpr i64 lanes = lanes_of<T>();
-  auto top = load_rest(d, x, n < lanes ? n : 1, x[0]);
+template <class S>
+HWY_ATTR Wide<S> max_row(const S* x, i64 n) {
+  const hn::ScalableTag<Wide<S>> d;
+  constexpr i64 lanes = lanes_of<S>();
+  const Wide<S> first = widen(x[0]);
+  auto top = load_rest(d, x, n < lanes ? n : 1, first);
   i64 i = 0;
-  for (; i + lanes <= n; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
-  if (i < n) top = hn::Max(top, load_rest(d, x + i, n - i, x[0]));
+  for (; i + lanes <= n; i += lanes) top = hn::Max(top, load(d, x + i));
+  if (i < n) top = hn::Max(top, load_rest(d, x + i, n - i, first));
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <bit>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,12 +23,6 @@ DType wanted_dtype(const std::string& name) {
   throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp64 or bf16, got `{}`", name));
 }
 
-u16 to_bf16(double value) {
-  const u32 bits = std::bit_cast<u32>(static_cast<float>(value));
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<u16>((bits >> 16) | 0x40u);  // NaN stays NaN
-  return static_cast<u16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 template <class T, class Convert>
 void convert(std::span<const double> from, std::byte* to, Convert&& one) {
   for (size_t i = 0; i < from.size(); ++i) {
@@ -39,7 +32,7 @@ void convert(std::span<const double> from, std::byte* to, Convert&& one) {
 }
 
 void convert(std::span<const double> from, DType dtype, std::byte* to) {
-  if (dtype == DType::bf16) return convert<u16>(from, to, to_bf16);
+  if (dtype == DType::bf16) return convert<BFloat16>(from, to, [](double x) { return narrow<BFloat16>(static_cast<float>(x)); });
   if (dtype == DType::f64) return convert<double>(from, to, [](double x) { return x; });
   convert<float>(from, to, [](double x) { return static_cast<float>(x); });
 }

@@ -16,7 +16,7 @@ class LanguageModelHead final : public nn::Module {
 
   nn::Variable forward(const nn::Variable& x_BTC, const nn::Context& context) const override {
     const nn::Variable w = context.use(*weight_.parameter, weight_.use);
-    if (context.mode == nn::Mode::generate) return ops::linear(norm_(last(x_BTC, context), context), w, {}, ops::WeightLayout::out_in);
+    if (context.mode == nn::Mode::generate) return ops::logits(norm_(last(x_BTC, context), context).value, w.value);
     return ops::linear_cross_entropy(norm_(x_BTC, context), w, context.batch->targets_BT, context.loss_factor);
   }
 

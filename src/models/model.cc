@@ -7,8 +7,8 @@
 namespace spillway::models {
 
 nn::Sequential build(const ModelConfig& config, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::f64) {
-    throw Error(ErrorCode::usage, "[models] expected f32 or f64 parameters, got " + std::string(to_string(dtype)));
+  if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::bf16) {
+    throw Error(ErrorCode::usage, "[models] expected f32, f64 or bf16 parameters, got " + std::string(to_string(dtype)));
   }
   switch (config.family) {
     case Family::gpt2:

@@ -9,7 +9,7 @@
 
 namespace spillway::models {
 
-/// `dtype`: f32 or f64, of parameters and activations.
+/// `dtype`: f32, f64 or bf16, of parameters, activations and their gradients. Of bf16 the gradients of parameters and the logits are f32.
 nn::Sequential build(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

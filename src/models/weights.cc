@@ -50,7 +50,8 @@ void fill_as(const nn::Parameter& parameter, const WeightSource& source) {
   for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
     const std::span<double> read = std::span(piece).first(std::min(piece.size(), values.size() - begin));
     source.read(parameter, static_cast<i64>(begin), read);
-    std::ranges::transform(read, values.begin() + static_cast<std::ptrdiff_t>(begin), [](double x) { return static_cast<T>(x); });
+    std::ranges::transform(read, values.begin() + static_cast<std::ptrdiff_t>(begin),
+                           [](double x) { return narrow<T>(static_cast<Wide<T>>(x)); });
   }
 }
 
@@ -101,10 +102,15 @@ DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return
 
 void fill(const nn::Sequential& model, const WeightSource& source) {
   for (const auto& parameter : model.parameters) {
-    if (parameter->dtype == DType::f64) {
-      fill_as<double>(*parameter, source);
-    } else {
-      fill_as<float>(*parameter, source);
+    switch (parameter->dtype) {
+      case DType::f64:
+        fill_as<double>(*parameter, source);
+        break;
+      case DType::bf16:
+        fill_as<BFloat16>(*parameter, source);
+        break;
+      default:
+        fill_as<float>(*parameter, source);
     }
   }
 }

@@ -21,7 +21,7 @@ class EagerParameters final : public autograd::GradientSink {
   EagerParameters& operator=(const EagerParameters&) = delete;
 
   /// The gradient since the last forget(): backward passes add up in the order they ran, then the uses of a shared parameter in block
-  /// order. Undefined if nothing flowed there.
+  /// order; f32 of a bf16 parameter. Undefined if nothing flowed there.
   Tensor gradient(u32 parameter) const;
   /// Of one use alone.
   Tensor gradient(u32 parameter, u8 use) const;

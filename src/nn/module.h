@@ -15,7 +15,7 @@ using autograd::Variable;
 enum class Mode {
   train,     // dropout on; the last block returns the loss
   evaluate,  // dropout off; the last block returns the loss
-  generate,  // dropout off; the last block returns logits [B, V] of the position Context::logits_position
+  generate,  // dropout off; the last block returns logits [B, V] (wide_dtype) of the position Context::logits_position
 };
 
 /// What a block's forward may read besides its input.

@@ -12,7 +12,7 @@ using autograd::Recorder;
 
 kernels::AttentionMask mask_of(const AttentionOptions& o) { return {o.scale, o.causal, o.dropout, o.key, o.first_sample}; }
 
-Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, q.dtype(), "attention log-sum-exp"); }
+Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, wide_dtype(q.dtype()), "attention log-sum-exp"); }
 
 void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, const Tensor& out, const Tensor& lse) {
   kernels::attention(q, k, v, mask_of(options), out, lse, workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype())));

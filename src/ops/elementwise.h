@@ -1,6 +1,6 @@
-// Element-wise ops, f32 and f64, contiguous inputs. Two-argument ops broadcast like numpy; the gradient of a broadcast input is the sum
-// over the axes it was stretched along, in ascending order. One rounding an operation; no element's value depends on its place in the
-// tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
+// Element-wise ops, f32, f64 and bf16 (computed in f32), contiguous inputs. Two-argument ops broadcast like numpy; the gradient of a
+// broadcast input is the sum over the axes it was stretched along, in ascending order. One rounding an operation; no element's value
+// depends on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
 #pragma once
 #include "autograd/tape.h"
 
@@ -13,7 +13,7 @@ Variable sub(const Variable& a, const Variable& b);
 Variable mul(const Variable& a, const Variable& b);
 Variable div(const Variable& a, const Variable& b);
 
-/// x times T(factor).
+/// x times Wide<T>(factor).
 Variable scale(const Variable& x, double factor);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);

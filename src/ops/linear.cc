@@ -13,7 +13,7 @@ using autograd::Recorder;
 using autograd::SavedTensor;
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
-  kernels::matmul(a, b, bias, out, workspace(kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), out.dtype())));
+  kernels::matmul(a, b, bias, out, workspace(kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype())));
 }
 
 // [..., C] as [rows, C].
@@ -23,7 +23,7 @@ Tensor flipped_if(bool flip, const Tensor& x) { return flip ? x.transpose(0, 1) 
 
 void check_linear(const Variable& x, const Variable& w, const Variable& bias, i64 inputs, i64 outputs) {
   const bool fits = x.shape().rank() >= 1 && x.shape()[-1] == inputs && x.dtype() == w.dtype();
-  const bool bias_fits = !bias.value.defined() || bias.shape() == Shape{outputs};
+  const bool bias_fits = !bias.value.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == x.dtype());
   if (fits && bias_fits && x.value.elems() > 0) return;
   throw Error(ErrorCode::bug, "[linear] expected x[..., " + std::to_string(inputs) + "] and bias[" + std::to_string(outputs) + "], got x " +
                                   to_string(x.shape()) + (bias.value.defined() ? " and bias " + to_string(bias.shape()) : ""));
@@ -51,6 +51,15 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias, Weig
     }
     if (b.needs(2)) kernels::sum_axis(dy, 1, dy.size(0), dy.size(1), 1, b.target(2));
   });
+}
+
+Tensor logits(const Tensor& x, const Tensor& w) {
+  check_linear(x, w, {}, w.size(1), w.size(0));
+  Shape shape = x.shape();
+  shape.set(-1, w.size(0));
+  const Tensor y = empty(shape, wide_dtype(x.dtype()), "logits");
+  multiply(as_rows(x), w.transpose(0, 1), {}, as_rows(y));
+  return y;
 }
 
 namespace {

@@ -27,10 +27,10 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
 // The summed losses times value_factor; the gradient is gradient_factor times that of the sum.
 Variable sum_of_losses(const Variable& logits, const Tensor& targets, double value_factor, double gradient_factor) {
   check("cross_entropy", logits, targets);
-  const Tensor rows = as_rows(logits.value), statistics = empty({rows.size(0), 2}, rows.dtype(), "loss statistics"),
+  const Tensor rows = as_rows(logits.value), statistics = empty({rows.size(0), 2}, wide_dtype(rows.dtype()), "loss statistics"),
                total = empty({}, DType::f64, "loss");
   {
-    const Tensor losses = empty({rows.size(0)}, rows.dtype(), "token losses");
+    const Tensor losses = empty({rows.size(0)}, statistics.dtype(), "token losses");
     kernels::cross_entropy(rows, targets, statistics, losses);
     kernels::sum_in_order(losses, value_factor, total);
   }
@@ -55,20 +55,26 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets) {
 
 namespace {
 
-// The fused head. Rows are cut into chunks of `chunk` rows; a chunk's logits live in `logits`.
+// The fused head. Rows are cut into chunks of `chunk` rows; a chunk's logits live in `logits`, in wide_dtype of x.
 struct Head {
   Tensor x, w, targets;
   i64 rows, chunk;
 
   Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, i64 chunk_bytes)
       : x(as_rows(hidden)), w(weight), targets(as_row(wanted)), rows(x.size(0)) {
-    chunk = std::clamp<i64>(chunk_bytes / (w.size(0) * size_of(w.dtype())), 1, rows);
+    chunk = std::clamp<i64>(chunk_bytes / (w.size(0) * size_of(wide_dtype(w.dtype()))), 1, rows);
   }
   bool whole() const { return chunk == rows; }
-  Tensor logits_buffer() const { return empty({chunk, w.size(0)}, x.dtype(), "logits"); }
+  Tensor logits_buffer() const { return empty({chunk, w.size(0)}, wide_dtype(x.dtype()), "logits"); }
+  // Where the gradient of a chunk's logits goes: in their place, each row of bf16 at the start of its wide row.
+  Tensor gradients_in(const Tensor& logits) const {
+    if (logits.dtype() == x.dtype()) return logits;
+    const i64 per_element = size_of(logits.dtype()) / size_of(x.dtype());
+    return logits.reinterpret({logits.size(0), per_element * logits.size(1)}, x.dtype()).slice(1, 0, logits.size(1));
+  }
 
   void logits(i64 begin, i64 end, const Tensor& out) const {
-    const i64 bytes = kernels::matmul_workspace_bytes(end - begin, w.size(0), w.size(1), x.dtype());
+    const i64 bytes = kernels::matmul_workspace_bytes(end - begin, w.size(0), w.size(1), x.dtype(), out.dtype());
     kernels::matmul(x.slice(0, begin, end), w.transpose(0, 1), {}, out, workspace(bytes));
   }
   // From a chunk's dlogits; undefined gradients are not wanted. dw is stored by the first chunk and added to by the others.
@@ -79,9 +85,9 @@ struct Head {
       kernels::matmul(dlogits, w, {}, dx.slice(0, begin, end), workspace(bytes));
     }
     if (dw.defined()) {
-      const i64 bytes = kernels::matmul_workspace_bytes(w.size(0), w.size(1), n, x.dtype());
+      const i64 bytes = kernels::matmul_workspace_bytes(w.size(0), w.size(1), n, x.dtype(), dw.dtype());
       kernels::matmul(dlogits.transpose(0, 1), x.slice(0, begin, end), {}, dw, workspace(bytes),
-                      begin == 0 ? kernels::gemm::Store::replace : kernels::gemm::Store::add);
+                      begin == 0 ? kernels::Store::replace : kernels::Store::add);
     }
   }
 };
@@ -103,8 +109,9 @@ void head_gradients(const Head& head, const Tensor& logits, const Tensor& statis
     const i64 end = std::min(head.rows, begin + head.chunk);
     const Tensor some = logits.slice(0, 0, end - begin);
     if (!head.whole()) head.logits(begin, end, some);
-    kernels::cross_entropy_gradient(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), factor, some);
-    head.gradients(begin, end, some, dx, dw);
+    const Tensor dlogits = head.gradients_in(some);
+    kernels::cross_entropy_gradient(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), factor, dlogits);
+    head.gradients(begin, end, dlogits, dx, dw);
   }
 }
 
@@ -115,7 +122,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor
   require(w.shape().rank() == 2 && w.shape()[1] == x.shape()[-1] && w.dtype() == x.dtype(),
           "[linear_cross_entropy] expected x[..., C] and w[V, C] of one dtype");
   const Head head(x.value, w.value, targets, chunk_bytes);
-  const Tensor total = empty({}, DType::f64, "loss"), statistics = empty({head.rows, 2}, x.dtype(), "loss statistics");
+  const Tensor total = empty({}, DType::f64, "loss"), statistics = empty({head.rows, 2}, wide_dtype(x.dtype()), "loss statistics");
   Tensor logits = head.logits_buffer();
   head_losses(head, logits, statistics, total);
   Recorder r({x, w});

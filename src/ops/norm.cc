@@ -16,7 +16,7 @@ void check(const char* op, const Variable& x, const Variable& parameter) {
                                   " and " + to_string(parameter.shape()));
 }
 
-Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, x.dtype(), "norm statistics"); }
+Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, wide_dtype(x.dtype()), "norm statistics"); }
 
 Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(input) : Tensor(); }
 

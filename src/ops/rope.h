@@ -8,7 +8,7 @@ namespace spillway::ops {
 using autograd::Variable;
 
 /// Turns the pairs (i, i + D/2) of x[B, T, H, D] by positions_BT[b, t] * inverse_frequencies[i] and multiplies by attention_scaling.
-/// For f32 the angle is fp32(position) * fp32(frequency), as transformers computes it; for f64 it is fp64.
+/// For f32 and bf16 the angle is fp32(position) * fp32(frequency), as transformers computes it; for f64 it is fp64.
 Variable rope(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
               double attention_scaling = 1);
 

@@ -1,4 +1,4 @@
-// Ops that move elements: f32 and f64, contiguous in and out. reshape shares memory with its input; the others write a new tensor.
+// Ops that move elements: f32, f64 and bf16, contiguous in and out. reshape shares memory with its input; the others write a new tensor.
 #pragma once
 #include <vector>
 

@@ -66,10 +66,11 @@ double Tensor::item() const {
     case DType::boolean:
       return *data<bool>();
     case DType::bf16:
+      return widen(*data<BFloat16>());
     case DType::f16:
       break;
   }
-  throw Error(ErrorCode::bug, "[tensor] item() of a 16-bit type: convert it first");
+  throw Error(ErrorCode::bug, "[tensor] item() of f16: not built");
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
@@ -81,6 +82,12 @@ Tensor Tensor::reshape(const Shape& shape) const {
   view.shape_ = shape;
   view.strides_ = contiguous_strides(shape);
   return view;
+}
+
+Tensor Tensor::reinterpret(const Shape& shape, DType dtype) const {
+  require_contiguous();
+  require(shape.elems() * size_of(dtype) == bytes(), "[reinterpret] expected a shape and type of as many bytes");
+  return Tensor(storage_, offset_bytes_, shape, dtype);
 }
 
 Tensor Tensor::permute(std::initializer_list<int> axes) const {
@@ -136,6 +143,7 @@ Tensor tensor_of(std::span<const T> values, const Shape& shape) {
 
 template Tensor tensor_of<float>(std::span<const float>, const Shape&);
 template Tensor tensor_of<double>(std::span<const double>, const Shape&);
+template Tensor tensor_of<BFloat16>(std::span<const BFloat16>, const Shape&);
 template Tensor tensor_of<i32>(std::span<const i32>, const Shape&);
 template Tensor tensor_of<i64>(std::span<const i64>, const Shape&);
 template Tensor tensor_of<u8>(std::span<const u8>, const Shape&);

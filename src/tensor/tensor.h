@@ -45,10 +45,11 @@ class Tensor {
   /// The one element of a one-element tensor, as double; 0 on the meta device.
   double item() const;
 
-  Tensor reshape(const Shape& shape) const;             // same element count, contiguous only
+  Tensor reshape(const Shape& shape) const;                   // same element count, contiguous only
+  Tensor reinterpret(const Shape& shape, DType dtype) const;  // the same bytes, contiguous only
   Tensor permute(std::initializer_list<int> axes) const;
   Tensor transpose(int a, int b) const;
-  Tensor slice(int axis, i64 begin, i64 end) const;     // [begin, end) of one axis
+  Tensor slice(int axis, i64 begin, i64 end) const;  // [begin, end) of one axis
 
  private:
   void check_dtype(DType wanted) const;

@@ -7,6 +7,7 @@
 #include "device/memory_pool.h"
 #include "kernels/accumulate.h"
 #include "tests/support/numbers.h"
+#include "tests/support/sink.h"
 
 namespace spillway {
 namespace {
@@ -44,18 +45,7 @@ Variable times(const Variable& a, const Variable& b) {
 Tensor values(std::vector<double> all) { return tensor_of<double>(all, {static_cast<i64>(all.size())}); }
 std::vector<double> numbers(const Tensor& t) { return {t.span<double>().begin(), t.span<double>().end()}; }
 
-// Keeps finished gradients and how often each was handed over.
-struct Sink final : autograd::GradientSink {
-  std::map<std::pair<u32, u8>, Tensor> gradients;
-  std::map<std::pair<u32, u8>, int> finished;
-  Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {
-    const Tensor t = empty(shape, dtype);
-    for (double& x : t.span<double>()) x = 1e300;  // old contents must not count
-    return gradients[{parameter, use}] = t;
-  }
-  void done(u32 parameter, u8 use) override { ++finished[{parameter, use}]; }
-};
-
+using test::Sink;
 using Doubles = std::vector<double>;
 
 TEST(Tape, ProductRule) {
@@ -127,6 +117,33 @@ TEST(Tape, APassedGradientIsCopiedIntoTheSinksMemory) {
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(1, 0)]), (Doubles{5}));
   const Tensor target = sink.gradients[std::pair<u32, u8>(0, 0)];
   EXPECT_NE(target.raw(), dy.raw());
+}
+
+// Activations and their gradients are bf16; what reaches the sink is f32, added up in f32: 1 and 2^-10 both count.
+TEST(Tape, AParameterOfBf16HasAWideGradient) {
+  const auto pass_on = [](const Variable& a, const Variable& b) {
+    Recorder r({a, b});
+    return r.output(a.value, [](Backward& step) {
+      for (const int i : {0, 1}) step.pass(i, step.gradient());
+    });
+  };
+  const auto wide_gradient = [](const Variable& x, const Variable& w) {
+    Recorder r({x, w});
+    return r.output(x.value, [](Backward& step) {
+      step.pass(0, step.gradient());
+      const Tensor target = step.target(1);
+      EXPECT_EQ(target.dtype(), DType::f32);
+      *target.data<float>() = 0x1p-10F;
+    });
+  };
+  const Tensor one = test::as(DType::bf16, values({1}));
+  Sink sink;
+  Tape tape(&sink);
+  const Variable x = tape.input(one), w = tape.parameter(one, 0);
+  tape.backward(wide_gradient(pass_on(x, w), w));
+  EXPECT_EQ(tape.take_gradient(x).dtype(), DType::bf16);
+  EXPECT_EQ(sink.gradients.at({0, 0}).dtype(), DType::f32);
+  EXPECT_EQ(sink.gradients.at({0, 0}).item(), 1 + 0x1p-10);
 }
 
 TEST(Tape, ConstantsAreNotRecorded) {

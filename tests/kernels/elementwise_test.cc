@@ -2,9 +2,12 @@
 
 #include <hwy/targets.h>
 
+#include "base/error.h"
+#include "kernels/accumulate.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/norm.h"
+#include "kernels/reduce.h"
 #include "tests/support/numbers.h"
 
 namespace spillway {
@@ -37,9 +40,10 @@ void check(const Reference& reference, DType dtype) {
   const Tensor x = test::random({1003}, dtype, 7, 8), y = empty({1003}, dtype);
   kernels::unary(reference.op, x, y);
   const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23, tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
+  const double stored = dtype == DType::bf16 ? test::half_ulp(dtype) : 0;  // the one rounding of the result
   for (i64 i = 0; i < x.elems(); ++i) {
     const double at = test::at(x, i), want = reference.value(at), cancelled = reference.op == Unary::gelu_erf ? std::abs(at) : 0;
-    ASSERT_NEAR(test::at(y, i), want, 4 * eps * ((1 + at * at) * std::abs(want) + cancelled) + tiny * (1 + std::abs(at)))
+    ASSERT_NEAR(test::at(y, i), want, (4 * eps * (1 + at * at) + stored) * std::abs(want) + 4 * eps * cancelled + tiny * (1 + std::abs(at)))
         << reference.name << " of " << at;
   }
 }
@@ -52,6 +56,7 @@ TEST(Elementwise, NearTheStandardLibraryOnEveryInstructionSet) {
     for (const Reference& reference : kAll) {
       check(reference, DType::f32);
       check(reference, DType::f64);
+      check(reference, DType::bf16);
     }
   }
   hwy::SetSupportedTargetsForTest(0);
@@ -90,6 +95,68 @@ TEST(Elementwise, AValueDoesNotDependOnItsPlace) {
       ASSERT_TRUE(test::same_bits(part, y.slice(0, begin, begin + n))) << reference.name;
       ASSERT_TRUE(test::same_bits(part_dx, dx.slice(0, begin, begin + n))) << reference.name;
     }
+  }
+}
+
+// The gradient kernels in bf16 are those in f32 of the widened operands, rounded once.
+TEST(Elementwise, Bf16GradientsAreTheF32OnesRounded) {
+  const Tensor x = test::random({203}, DType::bf16, 3, 3), dy = test::random({203}, DType::bf16, 4),
+               up = test::random({203}, DType::bf16, 5);
+  const Tensor wide_x = test::as(DType::f32, x), wide_dy = test::as(DType::f32, dy), wide_up = test::as(DType::f32, up);
+  const auto pair = [](const auto& compute) {
+    const Tensor narrow_one = empty({203}, DType::bf16), wide_one = empty({203}, DType::f32);
+    compute(narrow_one, wide_one);
+    EXPECT_TRUE(test::same_bits(narrow_one, test::as(DType::bf16, wide_one)));
+  };
+  for (const Reference& reference : kAll) {
+    SCOPED_TRACE(reference.name);
+    pair([&](const Tensor& to, const Tensor& wide) {
+      kernels::unary_gradient(reference.op, x, dy, to);
+      kernels::unary_gradient(reference.op, wide_x, wide_dy, wide);
+    });
+  }
+  pair([&](const Tensor& to, const Tensor& wide) {
+    kernels::swiglu(x, up, to);
+    kernels::swiglu(wide_x, wide_up, wide);
+  });
+  for (const bool of_gate : {true, false}) {
+    pair([&](const Tensor& to, const Tensor& wide) {
+      kernels::swiglu_gradient(x, up, dy, of_gate ? to : Tensor(), of_gate ? Tensor() : to);
+      kernels::swiglu_gradient(wide_x, wide_up, wide_dy, of_gate ? wide : Tensor(), of_gate ? Tensor() : wide);
+    });
+  }
+  pair([&](const Tensor& to, const Tensor& wide) {
+    kernels::scale(x, 0.3, to);
+    kernels::scale(wide_x, 0.3, wide);
+  });
+}
+
+// Sums of gradients and residual streams: widened, added, rounded once.
+TEST(Elementwise, Bf16SumsAndWidenedCopies) {
+  const Tensor a = test::random({4, 50}, DType::bf16, 1), b = test::random({4, 50}, DType::bf16, 2), sum = empty({4, 50}, DType::bf16);
+  const Tensor wide = empty({4, 50}, DType::f32), row = test::random({50}, DType::bf16, 3), stretched = empty({4, 50}, DType::bf16);
+  kernels::add(a, b, sum);
+  kernels::copy(a, wide);
+  kernels::binary(kernels::Binary::mul, a, row, stretched);
+  for (i64 i = 0; i < 200; ++i) {
+    const auto left = static_cast<float>(test::at(a, i));
+    EXPECT_EQ(test::at(wide, i), left);
+    EXPECT_EQ(test::at(sum, i), widen(narrow<BFloat16>(left + static_cast<float>(test::at(b, i)))));
+    EXPECT_EQ(test::at(stretched, i), widen(narrow<BFloat16>(left * static_cast<float>(test::at(row, i % 50)))));
+  }
+  EXPECT_THROW(kernels::copy(wide, sum), Error) << "narrowing is never silent";
+}
+
+TEST(Elementwise, SumsOfBf16AreWide) {
+  for (const auto& [outer, n, inner] : std::vector<std::array<i64, 3>>{{1, 300, 65}, {7, 90, 1}, {1, 70000, 1}}) {
+    const Tensor x = test::random({outer * n * inner}, DType::bf16, 1);
+    const Tensor wide = empty({outer * inner}, DType::f32), rounded = empty({outer * inner}, DType::bf16),
+                 want = empty({outer * inner}, DType::f32);
+    kernels::sum_axis(x, outer, n, inner, 0.5, wide);
+    kernels::sum_axis(x, outer, n, inner, 0.5, rounded);
+    kernels::sum_axis(test::as(DType::f32, x), outer, n, inner, 0.5, want);
+    EXPECT_TRUE(test::same_bits(wide, want));
+    EXPECT_TRUE(test::same_bits(rounded, test::as(DType::bf16, want)));
   }
 }
 

@@ -3,21 +3,28 @@
 #include <hwy/targets.h>
 
 #include "base/error.h"
+#include "kernels/gemm.h"
 #include "tests/support/numbers.h"
 
 namespace spillway {
 namespace {
 
-using kernels::gemm::Store;
+using kernels::Store;
 
-Tensor workspace_for(i64 m, i64 n, i64 k, DType dtype) { return empty({kernels::matmul_workspace_bytes(m, n, k, dtype)}, DType::uint8); }
+// Operands and result.
+struct Types {
+  DType in, out;
+};
+constexpr Types kAll[] = {{DType::f32, DType::f32}, {DType::f64, DType::f64}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store = Store::replace) {
-  kernels::matmul(a, b, bias, out, workspace_for(out.size(0), out.size(1), a.size(1), a.dtype()), store);
+  const i64 bytes = kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype());
+  kernels::matmul(a, b, bias, out, empty({bytes}, DType::uint8), store);
 }
 
 double element(const Tensor& t, i64 i, i64 j) {
   const i64 at = i * t.stride(0) + j * t.stride(1);
+  if (t.dtype() == DType::bf16) return widen(t.data<BFloat16>()[at]);
   return t.dtype() == DType::f64 ? t.data<double>()[at] : t.data<float>()[at];
 }
 
@@ -37,7 +44,7 @@ std::vector<double> plain(const Tensor& t) {
   return all;
 }
 
-// The error of a sum of k products is at most k * eps * sum |a b|.
+// The error of a sum of k products is at most k * eps * sum |a b|; a bf16 result is rounded once more.
 void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
   const i64 k = a.size(1);
   const double eps = a.dtype() == DType::f64 ? 0x1p-53 : 0x1p-24;
@@ -50,7 +57,9 @@ void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const 
         sum += row[p] * column[p];
         size += std::abs(row[p] * column[p]);
       }
-      ASSERT_NEAR(got[static_cast<size_t>(i * out.size(1) + j)], sum, static_cast<double>(k + 2) * eps * size) << i << ", " << j;
+      const double stored = out.dtype() == DType::bf16 ? test::half_ulp(DType::bf16) * std::abs(sum) : 0;
+      ASSERT_NEAR(got[static_cast<size_t>(i * out.size(1) + j)], sum, 1.01 * static_cast<double>(k + 2) * eps * size + stored)
+          << i << ", " << j;
     }
   }
 }
@@ -59,12 +68,12 @@ struct Extents {
   i64 m, n, k;
 };
 
-void check_all_layouts(const Extents& e, DType dtype) {
-  SCOPED_TRACE(std::to_string(e.m) + " x " + std::to_string(e.n) + " x " + std::to_string(e.k));
+void check_all_layouts(const Extents& e, const Types& types) {
+  SCOPED_TRACE(std::string(to_string(types.in)) + " " + std::to_string(e.m) + " x " + std::to_string(e.n) + " x " + std::to_string(e.k));
   for (int layout = 0; layout < 16; ++layout) {
-    const Tensor a = view(e.m, e.k, layout & 1, layout & 4, dtype, 1), b = view(e.k, e.n, layout & 2, layout & 4, dtype, 2);
-    const Tensor bias = layout & 8 ? test::random({e.n}, dtype, 3) : Tensor();
-    const Tensor out = view(e.m, e.n, false, layout & 4, dtype, 4);
+    const Tensor a = view(e.m, e.k, layout & 1, layout & 4, types.in, 1), b = view(e.k, e.n, layout & 2, layout & 4, types.in, 2);
+    const Tensor bias = layout & 8 ? test::random({e.n}, types.in, 3) : Tensor();
+    const Tensor out = view(e.m, e.n, false, layout & 4, types.out, 4);
     multiply(a, b, bias, out);
     expect_product(a, b, bias, out);
   }
@@ -75,45 +84,50 @@ const std::vector<Extents> kOdd{{1, 1, 1}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, 
 
 TEST(Matmul, OddShapesTransposesAndStrides) {
   for (const Extents& e : kOdd) {
-    check_all_layouts(e, DType::f32);
-    check_all_layouts(e, DType::f64);
+    for (const Types& types : kAll) check_all_layouts(e, types);
   }
 }
 
 TEST(Matmul, LongInnerExtent) {
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    check_all_layouts({17, 9, 4096}, dtype);
-    check_all_layouts({5, 60, 4095}, dtype);
+  for (const Types& types : kAll) {
+    check_all_layouts({17, 9, 4096}, types);
+    check_all_layouts({5, 60, 4095}, types);
   }
 }
 
-// The packed operand is walked in slabs where it is large: 1000 rows by 2100 are more than 4 MiB.
+// The packed operand is walked in slabs where it is large: 1000 rows by 2100 are more than 4 MiB, in bf16 by 3100.
 TEST(Matmul, SlabsOfTheInnerExtent) {
-  const Tensor a = test::random({1000, 2100}, DType::f32, 1), b = test::random({2100, 1001}, DType::f32, 2),
-               out = empty({1000, 1001}, DType::f32);
-  multiply(a, b, {}, out);
-  const Tensor rows = a.slice(0, 990, 1000), few = empty({10, 1001}, DType::f32);
-  multiply(rows, b, {}, few);
-  expect_product(rows, b, {}, few);
-  EXPECT_TRUE(test::same_bits(few, out.slice(0, 990, 1000)));
+  for (const Types& types : {kAll[0], kAll[2], kAll[3]}) {
+    const i64 k = types.in == DType::bf16 ? 3101 : 2100;
+    const Tensor a = test::random({1000, k}, types.in, 1), b = test::random({k, 1001}, types.in, 2), out = empty({1000, 1001}, types.out);
+    multiply(a, b, {}, out);
+    const Tensor rows = a.slice(0, 990, 1000), few = empty({10, 1001}, types.out);
+    multiply(rows, b, {}, few);
+    expect_product(rows, b, {}, few);
+    EXPECT_TRUE(test::same_bits(few, out.slice(0, 990, 1000)));
+  }
 }
 
 TEST(Matmul, AddsToWhatIsThere) {
-  const Tensor a = test::random({20, 300}, DType::f32, 1), b = test::random({300, 70}, DType::f32, 2);
-  const Tensor out = test::random({20, 70}, DType::f32, 3), before = test::random({20, 70}, DType::f32, 3),
-               product = empty({20, 70}, DType::f32);
-  multiply(a, b, {}, out, Store::add);
-  multiply(a, b, {}, product);
-  for (i64 i = 0; i < out.elems(); ++i) ASSERT_NEAR(test::at(out, i), test::at(before, i) + test::at(product, i), 1e-4);
+  for (const DType in : {DType::f32, DType::bf16}) {
+    const Tensor a = test::random({20, 2300}, in, 1), b = test::random({2300, 70}, in, 2);
+    const Tensor out = test::random({20, 70}, DType::f32, 3), before = test::random({20, 70}, DType::f32, 3),
+                 product = empty({20, 70}, DType::f32);
+    multiply(a, b, {}, out, Store::add);
+    multiply(a, b, {}, product);
+    for (i64 i = 0; i < out.elems(); ++i) ASSERT_NEAR(test::at(out, i), test::at(before, i) + test::at(product, i), 1e-4);
+  }
+  const Tensor narrow_one = test::random({2, 2}, DType::bf16, 1);
+  EXPECT_THROW(multiply(narrow_one, narrow_one, {}, empty({2, 2}, DType::bf16), Store::add), Error) << "it would be rounded twice";
 }
 
 TEST(Matmul, SameBitsAtAnyThreadCount) {
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    const Tensor a = test::random({100, 515}, dtype, 1), b = test::random({515, 333}, dtype, 2), bias = test::random({333}, dtype, 3);
-    const Tensor alone = empty({100, 333}, dtype);
+  for (const Types& types : kAll) {
+    const Tensor a = test::random({100, 1515}, types.in, 1), b = test::random({1515, 333}, types.in, 2),
+                 bias = test::random({333}, types.in, 3), alone = empty({100, 333}, types.out);
     multiply(a, b, bias, alone);
     for (int threads = 2; threads <= 3; ++threads) {
-      const Tensor out = empty({100, 333}, dtype);
+      const Tensor out = empty({100, 333}, types.out);
       test::with_threads(threads, [&] { multiply(a, b, bias, out); });
       EXPECT_TRUE(test::same_bits(out, alone)) << threads << " threads";
     }
@@ -122,16 +136,61 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
 
 // The header's invariant: any block of C, computed by itself, is the same bits.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
-  const Tensor a = test::random({90, 777}, DType::f32, 1), b = test::random({777, 150}, DType::f32, 2),
-               whole = empty({90, 150}, DType::f32);
-  multiply(a, b, {}, whole);
-  for (const auto& [row, rows, column, columns] : std::vector<std::array<i64, 4>>{{7, 1, 0, 150}, {0, 90, 49, 3}, {33, 50, 5, 101}}) {
-    const Tensor part = empty({rows, columns}, DType::f32);
-    multiply(a.slice(0, row, row + rows), b.slice(1, column, column + columns), {}, part);
-    for (i64 i = 0; i < rows; ++i) {
-      for (i64 j = 0; j < columns; ++j) ASSERT_EQ(element(part, i, j), element(whole, row + i, column + j));
+  for (const Types& types : kAll) {
+    const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2), whole = empty({90, 150}, types.out);
+    multiply(a, b, {}, whole);
+    for (const auto& [row, rows, column, columns] : std::vector<std::array<i64, 4>>{{7, 1, 0, 150}, {0, 90, 49, 3}, {33, 50, 5, 101}}) {
+      const Tensor part = empty({rows, columns}, types.out);
+      multiply(a.slice(0, row, row + rows), b.slice(1, column, column + columns), {}, part);
+      for (i64 i = 0; i < rows; ++i) {
+        for (i64 j = 0; j < columns; ++j) ASSERT_EQ(element(part, i, j), element(whole, row + i, column + j));
+      }
     }
   }
+}
+
+// Between two chunks of K a sum is not rounded to bf16: 2^10 + 2^-4 three times is 3 * 2^10 + 3 * 2^-4, of which bf16 would lose the last
+// term at each turn; minus 3 * 2^10 it is exact.
+TEST(Matmul, SumsOfBf16StayWideBetweenChunks) {
+  const i64 k = 3 * kernels::gemm::kDepth<BFloat16> + 1;
+  const Tensor a = test::as(DType::bf16, zeros({1, k}, DType::f32)), b = test::as(DType::bf16, zeros({k, 1}, DType::f32)),
+               out = empty({1, 1}, DType::bf16);
+  const auto set = [&](i64 p, float x) {
+    a.data<BFloat16>()[p] = narrow<BFloat16>(x);
+    b.data<BFloat16>()[p] = narrow<BFloat16>(1);
+  };
+  for (i64 chunk = 0; chunk < 3; ++chunk) {
+    set(chunk * kernels::gemm::kDepth<BFloat16> + 2, 1024);
+    set(chunk * kernels::gemm::kDepth<BFloat16> + 9, 0x1p-4F);
+  }
+  set(k - 1, -3072);
+  multiply(a, b, {}, out);
+  EXPECT_EQ(test::at(out, 0), 3 * 0x1p-4);
+}
+
+// One product is exact in f32, so a bf16 result is its rounding to the bit: ties, both signs, large and small, infinities, NaN.
+TEST(Matmul, StoresBf16AsNarrowDoes) {
+  constexpr i64 kEach = 300;
+  const Tensor a = empty({kEach, 1}, DType::bf16), b = empty({1, kEach}, DType::bf16), out = empty({kEach, kEach}, DType::bf16);
+  for (i64 i = 0; i < kEach; ++i) {
+    a.data<BFloat16>()[i] = {static_cast<u16>(0x2f80 + i * 37)};
+    b.data<BFloat16>()[i] = {static_cast<u16>(i < kEach - 2 ? 0xaf80 + i * 41 : i == kEach - 2 ? 0x7fc0 : 0x7f80)};
+  }
+  for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    multiply(a, b, {}, out);
+    for (i64 i = 0; i < kEach; ++i) {
+      for (i64 j = 0; j < kEach; ++j) {
+        const auto want = narrow<BFloat16>(widen(a.data<BFloat16>()[i]) * widen(b.data<BFloat16>()[j]));
+        if (std::isnan(widen(want))) {
+          ASSERT_TRUE(std::isnan(element(out, i, j)));
+        } else {
+          ASSERT_EQ(element(out, i, j), widen(want)) << i << ", " << j;
+        }
+      }
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 TEST(Matmul, EveryInstructionSet) {
@@ -139,8 +198,7 @@ TEST(Matmul, EveryInstructionSet) {
     const i64 target = targets & -targets;
     hwy::SetSupportedTargetsForTest(target);
     SCOPED_TRACE(hwy::TargetName(target));
-    check_all_layouts({29, 131, 300}, DType::f32);
-    check_all_layouts({29, 131, 300}, DType::f64);
+    for (const Types& types : kAll) check_all_layouts({13, 67, 1101}, types);
   }
   hwy::SetSupportedTargetsForTest(0);
 }
@@ -148,6 +206,8 @@ TEST(Matmul, EveryInstructionSet) {
 TEST(Matmul, RefusesWhatDoesNotFit) {
   const Tensor a = empty({2, 3}, DType::f32), b = empty({4, 5}, DType::f32), out = empty({2, 5}, DType::f32);
   EXPECT_THROW(multiply(a, b, {}, out), Error);
+  EXPECT_THROW(multiply(a, test::random({3, 5}, DType::bf16, 1), {}, out), Error) << "operands of two types";
+  EXPECT_THROW(multiply(a, b.slice(0, 0, 3), {}, empty({2, 5}, DType::bf16)), Error) << "a narrower result than f32";
   EXPECT_THROW(kernels::matmul(a, b.slice(0, 0, 3), {}, out, empty({1}, DType::uint8)), Error) << "a workspace too small";
 }
 

@@ -25,40 +25,42 @@ void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
 
 Tensor bytes(i64 n) { return empty({n}, DType::uint8); }
 
-TEST(SameBits, Attention) {
+class SameBits : public ::testing::TestWithParam<DType> {
+ protected:
+  DType dtype = GetParam(), wide = wide_dtype(dtype);
+};
+
+TEST_P(SameBits, Attention) {
   for (const bool causal : {true, false}) {
-    expect_same_bits([=] {
+    expect_same_bits([=, this] {
       const Shape shape{3, 70, 4, 24}, kv_shape{3, 70, 2, 24};
-      const Tensor q = test::random(shape, DType::f32, 1), k = test::random(kv_shape, DType::f32, 2),
-                   v = test::random(kv_shape, DType::f32, 3);
-      const Tensor out = empty(shape, DType::f32), lse = empty({3, 4, 70}, DType::f32), dout = test::random(shape, DType::f32, 4);
-      const Tensor dq = empty(shape, DType::f32), dk = empty(kv_shape, DType::f32), dv = empty(kv_shape, DType::f32);
+      const Tensor q = test::random(shape, dtype, 1), k = test::random(kv_shape, dtype, 2), v = test::random(kv_shape, dtype, 3);
+      const Tensor out = empty(shape, dtype), lse = empty({3, 4, 70}, wide), dout = test::random(shape, dtype, 4);
+      const Tensor dq = empty(shape, dtype), dk = empty(kv_shape, dtype), dv = empty(kv_shape, dtype);
       const kernels::AttentionMask mask{0.2, causal, 0.1, RandomKey{5}, 7};
-      kernels::attention(q, k, v, mask, out, lse, bytes(kernels::attention_workspace_bytes(shape, kv_shape, DType::f32)));
+      kernels::attention(q, k, v, mask, out, lse, bytes(kernels::attention_workspace_bytes(shape, kv_shape, dtype)));
       kernels::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv,
-                                  bytes(kernels::attention_gradient_workspace_bytes(shape, kv_shape, DType::f32)));
+                                  bytes(kernels::attention_gradient_workspace_bytes(shape, kv_shape, dtype)));
       return std::vector<Tensor>{out, lse, dq, dk, dv};
     });
   }
 }
 
-TEST(SameBits, Norms) {
-  expect_same_bits([] {
-    const Tensor x = test::random({70, 100}, DType::f32, 1), gamma = test::random({100}, DType::f32, 2),
-                 beta = test::random({100}, DType::f32, 3);
-    const Tensor dy = test::random({70, 100}, DType::f32, 4), y = empty(x.shape(), DType::f32), statistics = empty({70, 2}, DType::f32);
-    const Tensor dx = empty(x.shape(), DType::f32), dgamma = empty({100}, DType::f32), dbeta = empty({100}, DType::f32);
+TEST_P(SameBits, Norms) {
+  expect_same_bits([this] {
+    const Tensor x = test::random({70, 100}, dtype, 1), gamma = test::random({100}, dtype, 2), beta = test::random({100}, dtype, 3);
+    const Tensor dy = test::random({70, 100}, dtype, 4), y = empty(x.shape(), dtype), statistics = empty({70, 2}, wide);
+    const Tensor dx = empty(x.shape(), dtype), dgamma = empty({100}, wide), dbeta = empty({100}, wide);
     kernels::norm(x, gamma, beta, 1e-5, y, statistics);
     kernels::norm_gradient(x, gamma, statistics, dy, true, dx, dgamma, dbeta,
-                           bytes(kernels::norm_gradient_workspace_bytes(70, 100, DType::f32)));
+                           bytes(kernels::norm_gradient_workspace_bytes(70, 100, dtype)));
     return std::vector<Tensor>{y, statistics, dx, dgamma, dbeta};
   });
 }
 
-TEST(SameBits, CrossEntropy) {
-  expect_same_bits([] {
-    const Tensor logits = test::random({50, 1003}, DType::f32, 1, 3), statistics = empty({50, 2}, DType::f32),
-                 loss = empty({50}, DType::f32);
+TEST_P(SameBits, CrossEntropy) {
+  expect_same_bits([this] {
+    const Tensor logits = test::random({50, 1003}, dtype, 1, 3), statistics = empty({50, 2}, wide), loss = empty({50}, wide);
     std::vector<i32> targets;
     for (i32 i = 0; i < 50; ++i) targets.push_back(i % 7 == 0 ? -100 : i * 19);
     const Tensor target = test::ints(targets, {50}), total = empty({}, DType::f64);
@@ -69,22 +71,24 @@ TEST(SameBits, CrossEntropy) {
   });
 }
 
-TEST(SameBits, SumsRowsAndTables) {
-  expect_same_bits([] {
-    const Tensor x = test::random({300, 257}, DType::f32, 1), columns = empty({257}, DType::f32), rows = empty({300}, DType::f32),
-                 all = empty({}, DType::f32);
+TEST_P(SameBits, SumsRowsAndTables) {
+  expect_same_bits([this] {
+    const Tensor x = test::random({300, 257}, dtype, 1), columns = empty({257}, wide), rows = empty({300}, dtype), all = empty({}, dtype);
     kernels::sum_axis(x, 1, 300, 257, 1, columns);
     kernels::sum_axis(x, 300, 257, 1, 0.5, rows);
     kernels::sum_axis(x, 1, 300 * 257, 1, 1, all);
     std::vector<i32> ids;
     for (i32 i = 0; i < 300; ++i) ids.push_back(i * i % 90);
-    const Tensor table = empty({90, 257}, DType::f32), turned = empty({30, 10, 2, 128}, DType::f32);
+    const Tensor table = empty({90, 257}, wide), turned = empty({30, 10, 2, 128}, dtype);
     kernels::embedding_gradient(test::ints(ids, {300}), x, table);
     const std::vector<double> frequencies(64, 0.1);
-    kernels::rope(test::random(turned.shape(), DType::f32, 2), test::ints(ids, {30, 10}), frequencies, 1, false, turned);
+    kernels::rope(test::random(turned.shape(), dtype, 2), test::ints(ids, {30, 10}), frequencies, 1, false, turned);
     return std::vector<Tensor>{columns, rows, all, table, turned};
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 // A sum that a NaN or an infinity spoils must not come out finite: the trainer's skip depends on it.
 TEST(NotANumber, ReachesLossAndAttention) {

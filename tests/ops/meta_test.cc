@@ -13,6 +13,7 @@
 #include "ops/shape.h"
 #include "ops/swiglu.h"
 #include "tests/support/numbers.h"
+#include "tests/support/sink.h"
 
 namespace spillway {
 namespace {
@@ -25,27 +26,27 @@ struct Inputs {
   Tensor ids, targets, positions, table, gain, wide, square;
 };
 
-Inputs make_inputs(Device device) {
+Inputs make_inputs(Device device, DType dtype) {
   static Arena unbounded;
   const Stream stream{device, nullptr, device.is_meta() ? static_cast<Allocator*>(&unbounded) : &MemoryPool::heap()};
   StreamScope scope(stream);
   Inputs in;
   in.ids = empty({2, 40}, DType::int32), in.targets = empty({2, 40}, DType::int32), in.positions = empty({2, 40}, DType::int32);
-  in.table = empty({100, 24}, DType::f32), in.gain = empty({24}, DType::f32), in.wide = empty({72, 24}, DType::f32),
-  in.square = empty({24, 24}, DType::f32);
+  in.table = empty({100, 24}, dtype), in.gain = empty({24}, dtype), in.wide = empty({72, 24}, dtype), in.square = empty({24, 24}, dtype);
   if (device.is_meta()) return in;
   for (const Tensor& t : {in.ids, in.targets, in.positions}) {
     for (i32 i = 0; i < 80; ++i) t.data<i32>()[i] = i % 40;
   }
-  for (const Tensor& t : {in.table, in.gain, in.wide, in.square}) {
-    for (i64 i = 0; i < t.elems(); ++i) t.data<float>()[i] = 0.01F * static_cast<float>(i % 7 - 3);
-  }
+  in.table = test::random(in.table.shape(), dtype, 1, 0.02), in.gain = test::random(in.gain.shape(), dtype, 2, 0.02);
+  in.wide = test::random(in.wide.shape(), dtype, 3, 0.02), in.square = test::random(in.square.shape(), dtype, 4, 0.02);
   return in;
 }
 
 void run(const Inputs& in) {
-  autograd::Tape tape;
-  const Variable table = tape.input(in.table), gain = tape.input(in.gain), wide = tape.input(in.wide), square = tape.input(in.square);
+  test::Sink sink;
+  autograd::Tape tape(&sink);
+  const Variable table = tape.parameter(in.table, 0), gain = tape.parameter(in.gain, 1), wide = tape.parameter(in.wide, 2),
+                 square = tape.parameter(in.square, 3);
   ops::AttentionOptions options;
   options.scale = 0.3;
   options.dropout = 0.1;
@@ -61,16 +62,18 @@ void run(const Inputs& in) {
   loss.backward();
 }
 
-TEST(Meta, NeedsTheSameArenaAsTheRealRun) {
+class Meta : public ::testing::TestWithParam<DType> {};
+
+TEST_P(Meta, NeedsTheSameArenaAsTheRealRun) {
   Arena dry;
   {
     const Stream stream{Device::meta(), nullptr, &dry};
-    const Inputs in = make_inputs(Device::meta());
+    const Inputs in = make_inputs(Device::meta(), GetParam());
     StreamScope scope(stream);
     run(in);
   }
   EXPECT_EQ(dry.used_bytes(), 0);
-  const Inputs in = make_inputs(Device::cpu());
+  const Inputs in = make_inputs(Device::cpu(), GetParam());
   for (int threads = 1; threads <= 3; ++threads) {
     Allocation slab = MemoryPool::heap().allocate(dry.peak_bytes(), "slab");
     Arena exact(slab.data(), dry.peak_bytes());
@@ -82,6 +85,9 @@ TEST(Meta, NeedsTheSameArenaAsTheRealRun) {
     EXPECT_EQ(exact.used_bytes(), 0);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace
 }  // namespace spillway

@@ -11,8 +11,23 @@
 
 namespace spillway::test {
 
+/// Unit roundoff of a type: half of the distance from 1 to the next number.
+inline double half_ulp(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+
 inline double at(const Tensor& t, i64 i) {
+  if (t.dtype() == DType::bf16) return widen(t.span<BFloat16>()[static_cast<size_t>(i)]);
   return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
+}
+
+/// The elements of `t`, contiguous, as f32, f64 or bf16 (rounded).
+inline Tensor as(DType dtype, const Tensor& t) {
+  const Tensor to = empty(t.shape(), dtype);
+  for (i64 i = 0; i < t.elems(); ++i) {
+    if (dtype == DType::f64) to.data<double>()[i] = at(t, i);
+    if (dtype == DType::f32) to.data<float>()[i] = static_cast<float>(at(t, i));
+    if (dtype == DType::bf16) to.data<BFloat16>()[i] = narrow<BFloat16>(static_cast<float>(at(t, i)));
+  }
+  return to;
 }
 
 /// |got - want| <= absolute + relative |want|, element by element; contiguous.
@@ -30,6 +45,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 
 /// Numbers of mean 0 and standard deviation `std`, evenly spread, fixed by `seed`.
 inline Tensor random(const Shape& shape, DType dtype, u64 seed, double std = 1) {
+  if (dtype == DType::bf16) return as(dtype, random(shape, DType::f32, seed, std));
   Tensor t = empty(shape, dtype);
   const auto n = static_cast<u64>(t.elems());
   double* wide = dtype == DType::f64 ? t.data<double>() : nullptr;

@@ -1,0 +1,79 @@
+// Elements between memory and registers, compiled once for each instruction set (included after hwy/highway.h, never by a header). A kernel
+// written over a storage type T computes in vectors of Wide<T>: f32 and f64 are what they are, bf16 is widened when loaded and rounded when
+// stored, by the integer operations of tensor/dtype.h on every instruction set.
+#if defined(SPILLWAY_STORAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPILLWAY_STORAGE_INL_H
+#undef SPILLWAY_STORAGE_INL_H
+#else
+#define SPILLWAY_STORAGE_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "tensor/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Elements of storage type T that one vector computes.
+template <class T>
+constexpr i64 lanes_of() {
+  return static_cast<i64>(HWY_LANES(Wide<T>));
+}
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::Rebind<u16, D> halves;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(halves, reinterpret_cast<const u16*>(from)))));
+}
+
+template <class D, class T>
+HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
+  hn::StoreU(v, d, to);
+}
+template <class D>
+HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* to) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> signed_bits;
+  const hn::Rebind<u16, D> halves;
+  const auto x = hn::BitCast(bits, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(bits, 1u));
+  const auto rounded = hn::Add(x, hn::Add(hn::Set(bits, 0x7fffu), odd));
+  const auto quiet = hn::Or(x, hn::Set(bits, 0x400000u));
+  const auto upper = hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(v)), quiet, rounded));
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(signed_bits, upper)), halves, reinterpret_cast<u16*>(to));
+}
+
+/// The first `n` < lanes elements, the other lanes `pad`.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_rest(D d, const T* from, i64 n, Wide<T> pad) {
+  HWY_ALIGN Wide<T> lanes[HWY_LANES(Wide<T>)];
+  for (i64 i = 0; i < lanes_of<T>(); ++i) lanes[i] = pad;
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    std::memcpy(lanes, from, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (i64 i = 0; i < n; ++i) lanes[i] = widen(from[i]);
+  }
+  return hn::Load(d, lanes);
+}
+
+template <class D, class T>
+HWY_INLINE void store_rest(D d, hn::Vec<D> v, T* to, i64 n) {
+  HWY_ALIGN T lanes[HWY_LANES(Wide<T>)];
+  store(d, v, lanes);
+  std::memcpy(to, lanes, static_cast<size_t>(n) * sizeof(T));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,176 @@
+// Every op in bf16 beside the same op in fp64 on the widened inputs. One op computes in f32 and rounds each result once, so a result or
+// gradient of an activation is off by half a unit in the last place of bf16 (2^-8 relative) and by the f32 arithmetic before it (`f32`,
+// absolute); a parameter's gradient, which is f32, by the latter alone. Where an op rounds on the way, the case says so.
+#include "base/error.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/reduce.h"
+#include "ops/rope.h"
+#include "ops/shape.h"
+#include "ops/swiglu.h"
+#include "tests/support/numbers.h"
+#include "tests/support/sink.h"
+
+namespace spillway {
+namespace {
+
+using ops::Variable;
+using Function = std::function<Variable(const std::vector<Variable>&)>;
+
+struct Case {
+  std::vector<Shape> activations, parameters;  // f() gets them in this order
+  double f32 = 4e-6;                           // error of the f32 arithmetic
+  double on_the_way = 0;                       // of what else is rounded to bf16 inside
+};
+
+struct Results {
+  Tensor output;
+  std::vector<Tensor> activation_gradients, parameter_gradients;
+};
+
+Tensor input(const Case& c, size_t i, DType dtype) {
+  const bool activation = i < c.activations.size();
+  return test::as(dtype, test::random(activation ? c.activations[i] : c.parameters[i - c.activations.size()], DType::bf16, i + 1));
+}
+
+Results run(const Case& c, const Function& f, DType dtype) {
+  test::Sink sink;
+  autograd::Tape tape(&sink);
+  std::vector<Variable> variables;
+  for (size_t i = 0; i < c.activations.size() + c.parameters.size(); ++i) {
+    const Tensor value = input(c, i, dtype);
+    variables.push_back(i < c.activations.size() ? tape.input(value) : tape.parameter(value, static_cast<u32>(i)));
+  }
+  const Variable y = f(variables);
+  Results results{y.value, {}, {}};
+  const bool loss = y.dtype() == DType::f64 && y.value.elems() == 1;
+  tape.backward(y, loss ? Tensor() : test::as(dtype, test::random(y.shape(), DType::bf16, 99)));
+  for (size_t i = 0; i < c.activations.size(); ++i) results.activation_gradients.push_back(tape.take_gradient(variables[i]));
+  for (size_t i = 0; i < c.parameters.size(); ++i) {
+    results.parameter_gradients.push_back(sink.gradients.at({static_cast<u32>(i + c.activations.size()), 0}));
+  }
+  EXPECT_EQ(tape.saved_bytes(), 0);
+  return results;
+}
+
+void check(const Case& c, const Function& f) {
+  const Results got = run(c, f, DType::bf16), want = run(c, f, DType::f64);
+  const bool loss = got.output.dtype() == DType::f64;
+  const double rounding = test::half_ulp(DType::bf16), inside = c.f32 + c.on_the_way;
+  EXPECT_EQ(got.output.dtype(), loss ? DType::f64 : DType::bf16);
+  test::expect_near(got.output, want.output, loss ? 1e-6 : rounding, inside, "output");
+  for (size_t i = 0; i < c.activations.size(); ++i) {
+    EXPECT_EQ(got.activation_gradients[i].dtype(), DType::bf16);
+    test::expect_near(got.activation_gradients[i], want.activation_gradients[i], rounding, inside, "activation " + std::to_string(i));
+  }
+  for (size_t i = 0; i < c.parameters.size(); ++i) {
+    EXPECT_EQ(got.parameter_gradients[i].dtype(), DType::f32);
+    test::expect_near(got.parameter_gradients[i], want.parameter_gradients[i], 1e-6, inside, "parameter " + std::to_string(i));
+  }
+}
+
+TEST(Bf16, ElementwiseAndShapes) {
+  check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::add(in[0], in[1]); });
+  check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::mul(in[0], in[1]); });
+  check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::swiglu(in[0], in[1]); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::gelu_tanh(in[0]); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::gelu_erf(in[0]); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::relu(in[0]); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::dropout(in[0], 0.3, RandomKey{1}, 5); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::sum(in[0], 0, false); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::slice(ops::permute(in[0], {1, 0}), 0, 3, 20); });
+}
+
+TEST(Bf16, ABiasAsAParameterOfAPlainSum) {
+  check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
+}
+
+// Sums of 70 products of size about 1; K of 1100 spans chunks.
+TEST(Bf16, Linear) {
+  for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
+    const bool in_out = layout == ops::WeightLayout::in_out;
+    check({{{2, 9, 70}}, {in_out ? Shape{70, 33} : Shape{33, 70}, {33}}, 1e-5},
+          [=](const auto& in) { return ops::linear(in[0], in[1], in[2], layout); });
+    check({{{3, 1100}}, {in_out ? Shape{1100, 1200} : Shape{1200, 1100}}, 4e-4},
+          [=](const auto& in) { return ops::linear(in[0], in[1], {}, layout); });
+  }
+  check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
+}
+
+TEST(Bf16, Norms) {
+  check({{{3, 40, 33}}, {{33}, {33}}, 4e-5}, [](const auto& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); });
+  check({{{3, 40, 33}}, {{33}}, 4e-5}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-6); });
+}
+
+TEST(Bf16, EmbeddingAddsInF32) {
+  const Tensor ids = test::ints({2, 0, 2, 2, 4, 0}, {2, 3});
+  check({{}, {{5, 9}}}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
+}
+
+TEST(Bf16, Rope) {
+  const std::vector<double> frequencies{1, 0.1, 0.01, 0.001};
+  check({{{2, 5, 3, 8}}, {}}, [&](const auto& in) {
+    return ops::rope(in[0], test::ints({0, 1, 2, 3, 4, 9, 8, 7, 6, 5}, {2, 5}), frequencies);
+  });
+}
+
+// Backward reads the output as it was stored: delta = sum of out dout over the width is off by up to 2^-8 of its terms (8 of size 1, two
+// of them large), and each score's gradient by that times its probability; gradients are sums of few such.
+TEST(Bf16, Attention) {
+  for (const double dropout : {0.0, 0.2}) {
+    ops::AttentionOptions options;
+    options.scale = 0.35;
+    options.dropout = dropout;
+    check({{{2, 70, 4, 8}, {2, 70, 2, 8}, {2, 70, 2, 8}}, {}, 2e-5, 0.02},
+          [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+    check({{{2, 35, 3 * 2 * 8}}, {}, 2e-5, 0.02}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
+  }
+}
+
+// The scores' gradients never leave f32 and the probabilities neither: with the delta exact (an output that bf16 holds) only the results'
+// rounding is left. One key: the output is v.
+TEST(Bf16, AttentionOfOneKeyIsItsValue) {
+  ops::AttentionOptions options;
+  options.scale = 1;
+  check({{{2, 1, 2, 8}, {2, 1, 2, 8}, {2, 1, 2, 8}}, {}, 4e-6},
+        [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+}
+
+// Logits are f32; their gradient is rounded to bf16 before the two products, 2^-8 of |dlogits| <= 1 times |w| or |x| about 1, 11 or 7
+// terms.
+TEST(Bf16, LinearCrossEntropyInOneChunkAndInSeveral) {
+  const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
+  for (const i64 chunk_bytes : {ops::kLogitsChunkBytes, i64{2 * 11 * 4}, i64{1}}) {
+    check({{{7, 6}}, {{11, 6}}, 4e-6, 0.01},
+          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, chunk_bytes); });
+  }
+}
+
+TEST(Bf16, CrossEntropyOfLogits) {
+  const Tensor targets = test::ints({3, -100, 40, 0, 7}, {5});
+  check({{{5, 41}}, {}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
+}
+
+// The fused head equals its parts where nothing is rounded between them; the logits it samples from are those of its loss.
+TEST(Bf16, LogitsAreWide) {
+  const Tensor x = test::random({3, 20}, DType::bf16, 1), w = test::random({50, 20}, DType::bf16, 2), wide = ops::logits(x, w);
+  EXPECT_EQ(wide.dtype(), DType::f32);
+  const Tensor targets = test::ints({1, 49, 20}, {3});
+  EXPECT_EQ(ops::linear_cross_entropy(x, w, targets, 1).value.item(), ops::cross_entropy_sum(wide, targets, 1).value.item());
+}
+
+TEST(Bf16, RefusesWhatWouldAddInBf16) {
+  autograd::Tape tape;
+  const Variable table = tape.input(test::random({5, 3}, DType::bf16, 1));
+  const Variable y = ops::embedding(test::ints({1, 1}, {2}), table);
+  EXPECT_THROW(tape.backward(y, test::random({2, 3}, DType::bf16, 2)), Error) << "a table that is no parameter";
+  EXPECT_THROW(ops::add(table, test::random({5, 3}, DType::f32, 1)), Error) << "two types in one op";
+}
+
+}  // namespace
+}  // namespace spillway
