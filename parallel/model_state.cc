@@ -25,13 +25,15 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   for (const Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / kTileElems;
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
-    weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.slots(weights), true));
+    weights_.push_back(
+        make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.slots(weights), true));
     if (!plan.training) continue;
     for (u8 u = 0; u < g.uses.size(); ++u) {
       gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
                                    format.gradient_tile_bytes(), 1, false);
     }
-    optimizer_.push_back(make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true));
+    optimizer_.push_back(
+        make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true));
   }
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {

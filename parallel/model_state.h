@@ -30,8 +30,8 @@ struct Resources {
 
 class ModelState {
  public:
-  /// Allocates everything that rests, or finds on nvme what a dead run of this id left (recovered()). What is new is undefined until fill().
-  /// Errors: Error(refused) over a budget or without disk space; Error(data) for a store of a newer program.
+  /// Allocates everything that rests, or finds on nvme what a dead run of this id left (recovered()). What is new is undefined until
+  /// fill(). Errors: Error(refused) over a budget or without disk space; Error(data) for a store of a newer program.
   ModelState(const Plan& plan, const Resources& resources);
 
   /// The record of the last commit of a dead run, when all weights and state lie on nvme and are there: nothing needs to be loaded.

@@ -42,8 +42,8 @@ enum class OptimizerOverlap : u8 { none, backward, forward };
 enum class Order : u8 { micro_batch, vertical };
 
 struct Scheduling {
-  i64 micro_batches = 1;     // K
-  int prefetch = 1;          // blocks fetched ahead
+  i64 micro_batches = 1;      // K
+  int prefetch = 1;           // blocks fetched ahead
   optim::StateFormat format;  // of weights, gradients and state
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;

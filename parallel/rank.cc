@@ -1,6 +1,5 @@
 #include "parallel/rank.h"
 
-#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -15,21 +14,6 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
   auto storage = Storage::vacant(device, elems * size_of(dtype));
   storage->fill(data);
   return Tensor(std::move(storage), 0, Shape{elems}, dtype);
-}
-
-void widen(const Tensor& from, std::vector<double>& to) {
-  for (size_t i = 0; i < to.size(); ++i) {
-    switch (from.dtype()) {
-      case DType::f64:
-        to[i] = from.data<double>()[i];
-        break;
-      case DType::bf16:
-        to[i] = std::bit_cast<float>(static_cast<u32>(from.data<BFloat16>()[i].bits) << 16);
-        break;
-      default:
-        to[i] = from.data<float>()[i];
-    }
-  }
 }
 
 }  // namespace
@@ -96,7 +80,9 @@ void Rank::fill_tile(const Group& group, i64 tile, const Source& source, const M
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s) return;
     const nn::Parameter& p = *model_.parameters[s->parameter];
-    const auto piece = [&](optim::StatePart which) { return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin)); };
+    const auto piece = [&](optim::StatePart which) {
+      return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin));
+    };
     source(p, begin - s->begin, piece(optim::StatePart::master));
     for (const auto which : {optim::StatePart::m, optim::StatePart::v}) {
       if (moments) moments(p, which, begin - s->begin, piece(which));
@@ -317,7 +303,7 @@ std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
   const Tensor out = runner_.take_output(0);
   forward_batch_.clear();
   std::vector<double> wide(static_cast<size_t>(out.elems()));
-  widen(out, wide);
+  for (size_t i = 0; i < wide.size(); ++i) wide[i] = out.dtype() == DType::f64 ? out.data<double>()[i] : out.data<float>()[i];
   return wide;
 }
 

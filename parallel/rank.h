@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "device/arena.h"
+#include "optim/tile_values.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
-#include "optim/tile_values.h"
 #include "parallel/stepper.h"
 
 namespace spillway::parallel {

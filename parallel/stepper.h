@@ -35,8 +35,8 @@ class Stepper {
  private:
   struct Operand {
     offload::Blob* blob = nullptr;
-    std::span<std::byte> old, next;         // the same where it is updated in place
-    bool staged = false, written = false;   // in the ring; an output too
+    std::span<std::byte> old, next;        // the same where it is updated in place
+    bool staged = false, written = false;  // in the ring; an output too
   };
   struct Scalars {
     optim::AdamWScalars<double> decayed, plain;

@@ -33,9 +33,6 @@ void check_activations(const PlacementWish& wish) {
 
 // nvme wanted, but no path: the batch system's scratch, or nothing.
 void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
-  if (config.nvme.size() > 1) {
-    refuse("[--nvme] not built yet: striping over " + std::to_string(config.nvme.size()) + " paths; give the fastest one");
-  }
   if (!wanted || !config.nvme.empty()) return;
   const auto scratch = host.env("SLURM_TMPDIR");
   if (!scratch) refuse("[--nvme] expected a scratch path, for a --place flag wants nvme, got none and no $SLURM_TMPDIR: give --nvme PATH");

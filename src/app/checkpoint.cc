@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -15,72 +16,130 @@ namespace spillway::app {
 namespace {
 
 namespace fs = std::filesystem;
+using optim::StatePart;
 using parallel::Group;
 using parallel::Segment;
 using parallel::TileRange;
-using parallel::What;
 
-constexpr const char* kMoments[] = {".exp_avg", ".exp_avg_sq"};
+// What optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 weights have a master of their own.
+struct StateTensor {
+  const char* suffix;
+  StatePart part;
+};
+constexpr StateTensor kMaster{".master", StatePart::master};
+constexpr StateTensor kMoments[] = {{".exp_avg", StatePart::m}, {".exp_avg_sq", StatePart::v}};
 
-data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix) {
+std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
+  std::vector<StateTensor> all(std::begin(kMoments), std::end(kMoments));
+  if (format.weight == DType::bf16) all.insert(all.begin(), kMaster);
+  return all;
+}
+
+DType state_dtype(const optim::StateFormat& format) { return format.weight == DType::f64 ? DType::f64 : DType::f32; }
+
+data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DType dtype) {
   data::TensorInfo info;
   info.name = p.name + suffix;
-  info.dtype = p.dtype;
+  info.dtype = dtype;
   info.shape = p.shape;
   return info;
 }
 
-// Where part `part` of `parts` interleaved ones of group element e lies inside a span that begins at tile `first`.
-i64 byte_of(i64 element, i64 first_tile, int part, int parts, i64 size) {
-  const i64 tile = element / parallel::kTileElems;
-  return ((tile - first_tile) * parts + part) * parallel::kTileElems * size + element % parallel::kTileElems * size;
-}
+// One pass over a rank's tiles fills both files, a segment of a tile at a time.
+class Writer {
+ public:
+  Writer(const fs::path& folder, const nn::Sequential& model, parallel::Rank& rank)
+      : rank_(rank),
+        format_(rank.plan().scheduling.format),
+        parts_(state_tensors(format_)),
+        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}),
+        state_(folder / "optimizer.safetensors", moment_tensors(model)) {}
 
-// Calls body(parameter, part, first element, bytes of it in `span`) for every piece of every parameter in the tiles.
-template <class Span, class Body>
-void for_parts(const Group& group, TileRange range, Span span, int parts, i64 size, Body&& body) {
-  for (i64 tile = range.begin; tile < range.end; ++tile) {
-    const i64 from = tile * parallel::kTileElems;
+  void run() {
+    for (const Group& g : rank_.plan().layout.groups) {
+      rank_.state().scan(g.id, [&](TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+        for (i64 t = 0; t < range.count(); ++t)
+          write_tile(g, range.begin + t, weights.data() + t * format_.weight_tile_bytes(), state.data() + t * format_.state_tile_bytes());
+      });
+    }
+    weights_.finish();
+    state_.finish();
+  }
+
+ private:
+  std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) const {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
+    return tensors;
+  }
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) const {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) {
+      for (const StateTensor& t : parts_) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+    }
+    return tensors;
+  }
+
+  void write_tile(const Group& group, i64 tile, const std::byte* weight, const std::byte* state) {
+    const i64 from = tile * parallel::kTileElems, size = size_of(format_.weight);
     parallel::for_segments(group, from, from + parallel::kTileElems, [&](i64 begin, i64 end, const Segment* s) {
-      for (int part = 0; s && part < parts; ++part) {
-        body(s->parameter, part, begin - s->begin,
-             span.subspan(static_cast<size_t>(byte_of(begin, range.begin, part, parts, size)), static_cast<size_t>((end - begin) * size)));
+      if (!s) return;
+      const std::span<const std::byte> piece(weight + (begin - from) * size, static_cast<size_t>((end - begin) * size));
+      weights_.write(weights_.tensors()[s->parameter], (begin - s->begin) * size, piece);
+      for (size_t p = 0; p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[parts_.size() * s->parameter + p];
+        state_dtype(format_) == DType::f64
+            ? write_part<double>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin)
+            : write_part<float>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin);
       }
     });
   }
-}
 
-void write_weights(const fs::path& path, const nn::Sequential& model, parallel::Rank& rank) {
-  std::vector<data::TensorInfo> tensors;
-  for (const auto& p : model.parameters) tensors.push_back(describe(*p, ""));
-  data::SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
-  const i64 size = size_of(rank.plan().scheduling.dtype);
-  for (const Group& g : rank.plan().layout.groups) {
-    rank.state().scan(What::weights, g.id, [&](TileRange range, std::span<const std::byte> bytes) {
-      for_parts(g, range, bytes, 1, size, [&](u32 parameter, int, i64 begin, std::span<const std::byte> piece) {
-        writer.write(writer.tensors()[parameter], begin * size, piece);
-      });
-    });
+  template <class T>
+  void write_part(const data::TensorInfo& tensor, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, i64 end,
+                  i64 at) {
+    T values[parallel::kTileElems];
+    const std::span<T> some(values, static_cast<size_t>(end - begin));
+    optim::read_part(format_, part, weight, state, begin, some);
+    state_.write(tensor, at * static_cast<i64>(sizeof(T)), std::as_bytes(some));
   }
-  writer.finish();
-}
 
-void write_state(const fs::path& path, const nn::Sequential& model, parallel::Rank& rank) {
-  std::vector<data::TensorInfo> tensors;
-  for (const auto& p : model.parameters) {
-    for (const char* moment : kMoments) tensors.push_back(describe(*p, moment));
+  parallel::Rank& rank_;
+  const optim::StateFormat format_;
+  const std::vector<StateTensor> parts_;
+  data::SafetensorsWriter weights_, state_;
+};
+
+// The numbers of optimizer.safetensors, every tensor looked at before the first is read.
+class StateReader {
+ public:
+  StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
+      : file_(checkpoint / "optimizer.safetensors"), dtype_(state_dtype(format)) {
+    for (const auto& p : model.parameters) {
+      for (const StateTensor& t : state_tensors(format)) {
+        const data::TensorInfo* info = file_.find(p->name + t.suffix);
+        if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
+          throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
+                                                   file_.path().string(), p->name + t.suffix, to_string(p->shape), to_string(dtype_)));
+        }
+        tensors_[{p->id, t.part}] = info;
+      }
+    }
   }
-  data::SafetensorsWriter writer(path, tensors);
-  const i64 size = size_of(rank.plan().scheduling.dtype);
-  for (const Group& g : rank.plan().layout.groups) {
-    rank.state().scan(What::state, g.id, [&](TileRange range, std::span<const std::byte> bytes) {
-      for_parts(g, range, bytes, 2, size, [&](u32 parameter, int part, i64 begin, std::span<const std::byte> piece) {
-        writer.write(writer.tensors()[2 * parameter + static_cast<size_t>(part)], begin * size, piece);
-      });
-    });
+
+  void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
+    const data::TensorInfo& info = *tensors_.at({p.id, part});
+    if (dtype_ == DType::f64) return file_.read(info, begin * 8, std::as_writable_bytes(out));
+    std::vector<float> narrow(out.size());
+    file_.read(info, begin * 4, std::as_writable_bytes(std::span(narrow)));
+    std::copy(narrow.begin(), narrow.end(), out.begin());
   }
-  writer.finish();
-}
+
+ private:
+  const data::SafetensorsReader file_;
+  const DType dtype_;
+  std::map<std::pair<u32, StatePart>, const data::TensorInfo*> tensors_;
+};
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
   std::ifstream file(checkpoint / "manifest.json");
@@ -112,27 +171,50 @@ i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path
 
 }  // namespace
 
+std::string to_record(const Progress& p, const std::string& numbers_hash, const std::string& metrics_line) {
+  const nlohmann::json record = {{"step", p.step},           {"updates", p.updates},    {"cursor", p.cursor},     {"tokens", p.tokens},
+                                 {"made_with", p.made_with}, {"numbers", numbers_hash}, {"metrics", metrics_line}};
+  return record.dump();
+}
+
+std::optional<Record> parse_record(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  Record record;
+  for (const auto& [key, member] : {std::pair("step", &Progress::step),
+                                    {"updates", &Progress::updates},
+                                    {"cursor", &Progress::cursor},
+                                    {"tokens", &Progress::tokens}}) {
+    if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
+    record.progress.*member = json[key].get<i64>();
+  }
+  record.progress.made_with = text_of(json, "made_with");
+  record.numbers_hash = text_of(json, "numbers");
+  record.metrics_line = text_of(json, "metrics");
+  return record;
+}
+
 fs::path save_checkpoint(const fs::path& run, const Progress& progress, const models::ModelConfig& config, const nn::Sequential& model,
                          parallel::Rank& rank) {
   const fs::path final_path = run / "checkpoints" / fmt::format("step-{:08}", progress.step);
   data::AtomicFolder folder(final_path);
-  write_weights(folder.path() / "model.safetensors", model, rank);
-  write_state(folder.path() / "optimizer.safetensors", model, rank);
-  folder.write_text("config.json", models::to_json(config, rank.plan().scheduling.dtype));
-  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},
-                                   {"updates", progress.updates}, {"cursor", progress.cursor},
-                                   {"tokens", progress.tokens},   {"dtype", to_string(rank.plan().scheduling.dtype)},
+  Writer(folder.path(), model, rank).run();
+  const DType dtype = rank.plan().scheduling.format.weight;
+  folder.write_text("config.json", models::to_json(config, dtype));
+  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},          {"updates", progress.updates},
+                                   {"cursor", progress.cursor},   {"tokens", progress.tokens},      {"dtype", to_string(dtype)},
                                    {"loss_scale", 1.0},           {"made_with", progress.made_with}};
   folder.write_text("manifest.json", manifest.dump(2) + "\n");
   folder.commit();
   return final_path;
 }
 
-i64 checkpoint_bytes(const nn::Sequential& model, DType dtype) {
+i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
   constexpr i64 kHeaders = 1 << 20;
   i64 elems = 0;
   for (const auto& p : model.parameters) elems += p->elems();
-  return 3 * elems * size_of(dtype) + kHeaders;
+  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
+  return elems * (size_of(format.weight) + state_tensors_each * size_of(state_dtype(format))) + kHeaders;
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
@@ -167,34 +249,18 @@ Progress read_progress(const fs::path& checkpoint) {
 
 void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
   const nlohmann::json manifest = read_manifest(checkpoint);
-  const DType dtype = rank.plan().scheduling.dtype;
+  const optim::StateFormat& format = rank.plan().scheduling.format;
+  const DType dtype = format.weight;
   if (text_of(manifest, "dtype") != to_string(dtype)) {
     throw Error(ErrorCode::usage, fmt::format("[checkpoint] {} was saved in {}, this run trains in {}: give the run's --precision",
                                               checkpoint.string(), text_of(manifest, "dtype"), to_string(dtype)));
   }
   const models::FolderWeights weights(model, checkpoint);
-  rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
-  const data::SafetensorsReader state(checkpoint / "optimizer.safetensors");
-  std::vector<const data::TensorInfo*> moments;
-  for (const auto& p : model.parameters) {
-    for (const char* moment : kMoments) {
-      const data::TensorInfo* info = state.find(p->name + moment);
-      if (!info || !(info->shape == p->shape) || info->dtype != dtype) {
-        throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
-                                                 state.path().string(), p->name + moment, to_string(p->shape), to_string(dtype)));
-      }
-      moments.push_back(info);
-    }
-  }
-  const i64 size = size_of(dtype);
-  for (const Group& g : rank.plan().layout.groups) {
-    rank.state().fill(What::state, g.id, [&](TileRange range, std::span<std::byte> bytes) {
-      std::fill(bytes.begin(), bytes.end(), std::byte{0});
-      for_parts(g, range, bytes, 2, size, [&](u32 parameter, int part, i64 begin, std::span<std::byte> piece) {
-        state.read(*moments[2 * parameter + static_cast<size_t>(part)], begin * size, piece);
-      });
-    });
-  }
+  const StateReader state(checkpoint, model, format);
+  const auto master = [&](const nn::Parameter& p, i64 begin, std::span<double> out) {
+    dtype == DType::bf16 ? state.read(p, StatePart::master, begin, out) : weights.read(p, begin, out);
+  };
+  rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) { state.read(p, part, begin, out); });
 }
 
 void prune_checkpoints(const fs::path& run, i64 keep) {

@@ -1,6 +1,7 @@
 // Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
-// loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq"). Written beside, fsynced, renamed:
-// a folder of that name is always whole. Streamed through the model's state a few tiles at a time. One thread.
+// loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 weights "<name>.master").
+// Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles at a time. One
+// thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -21,6 +22,15 @@ struct Progress {
   std::string made_with;  // what the bits depend on beside the configuration: the instruction set
 };
 
+/// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.
+std::string to_record(const Progress& progress, const std::string& numbers_hash, const std::string& metrics_line);
+struct Record {
+  Progress progress;
+  std::string numbers_hash, metrics_line;
+};
+/// Empty when the text is not one of ours.
+std::optional<Record> parse_record(const std::string& text);
+
 constexpr int kCheckpointFormat = 1;
 
 /// Saves and returns the folder. Errors: Error(io); nothing half-written stays.
@@ -28,7 +38,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Pr
                                       const nn::Sequential& model, parallel::Rank& rank);
 
 /// Bytes a checkpoint of this model takes.
-i64 checkpoint_bytes(const nn::Sequential& model, DType dtype);
+i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format);
 
 /// Complete checkpoints of a run, oldest first.
 std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);

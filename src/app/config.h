@@ -12,15 +12,16 @@
 #include "offload/tier.h"
 #include "optim/isa.h"
 #include "optim/schedule.h"
+#include "optim/state_format.h"
 
 namespace spillway::app {
 
 using offload::Tier;
 
-enum class Precision { fp32, fp64 };
+enum class Precision { fp32, fp64, bf16 };
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
-enum class Durability { checkpoint };
+enum class Durability { checkpoint, step };
 enum class OptimizerOverlap { automatic, none, backward, forward };
 
 /// What a --place flag asks for: one tier, or bytes per tier, filled in the order device, host, nvme; one tier takes the rest.
@@ -110,7 +111,9 @@ struct TrainConfig : ResourceConfig {
   double gradient_clipping = 1.0;  // 0: off
   std::optional<double> dropout;   // empty: presets 0, folders what config.json says
 
-  std::string master_weights = "fp32", moments = "fp32", gradient_dtype = "fp32", gradient_reduction = "step";
+  optim::Master master_weights = optim::Master::fp32;
+  optim::Moments moments = optim::Moments::fp32;
+  std::string gradient_dtype = "fp32", gradient_reduction = "step";
   PlacementWish place_gradients, place_optimizer;
   OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
   Recompute recompute = Recompute::automatic;

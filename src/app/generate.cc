@@ -32,7 +32,7 @@ int run_generate(const GenerateConfig& config, Console& console) {
                           .optimizer = PlacementWish::whole(Tier::device),
                           .prefetch = config.prefetch};
   session.plan(wishes, false, 1, 1, std::max<i64>(1, T));
-  session.open(console);
+  session.open();
   const models::FolderWeights weights(session.model(), *session.source().folder);
   session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
   console.stream(config.prompt);

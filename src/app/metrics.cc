@@ -76,6 +76,21 @@ std::string to_json(const MetricsRow& m) {
   return row.dump();
 }
 
+std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples) {
+  Json row;
+  row["step"] = step;
+  put(row, "loss", result.loss);
+  put(row, "grad_norm", result.grad_norm);
+  put(row, "lr", learning_rate);
+  row["tokens"] = tokens;
+  row["samples"] = samples;
+  row["skipped"] = result.skipped;
+  row["clipped"] = result.clipped;
+  row["redo"] = result.redo;
+  row["recovered"] = true;
+  return row.dump();
+}
+
 std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank) {
   std::map<std::string, double> phases;
   add(phases, rank.last_program().head, rank.head_timings(), "head");

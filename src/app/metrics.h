@@ -22,6 +22,9 @@ struct MetricsRow {
 
 std::string to_json(const MetricsRow& row);
 
+/// The numbers of a step alone, for a line whose process died before it could write the whole one.
+std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples);
+
 /// Busy milliseconds of the last step by what they were spent on: forward, backward, reduce, fetch, evict, optimizer; and head and tail as
 /// a whole.
 std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank);

@@ -69,10 +69,8 @@ std::vector<Option> memory() {
       {.name = "durability",
        .group = kMemory,
        .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
-       .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}}),
-       .commands = kTrain,
-       .instead = "checkpoint works: checkpoints are synced before they count",
-       .later = {"step"}},
+       .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}, {"step", Durability::step}}),
+       .commands = kTrain},
   };
 }
 

@@ -72,12 +72,12 @@ std::vector<Option> model() {
        .range = at_least(0)},
       {.name = "precision",
        .group = kModel,
-       .help = "of weights and activations; fp64 is all of it, also state",
-       .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32}, {"fp64", Precision::fp64}}),
+       .help = "of weights and activations; fp64 is all of it, also state; bf16 has fp32 statistics, loss, gradients and master",
+       .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32}, {"fp64", Precision::fp64}, {"bf16", Precision::bf16}}),
        .commands = kRuns,
        .changes_numbers = true,
-       .instead = "fp32 and fp64 work",
-       .later = {"tf32", "bf16", "fp16"}},
+       .instead = "fp32, fp64 and bf16 work",
+       .later = {"tf32", "fp16"}},
   };
 }
 

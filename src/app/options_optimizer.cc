@@ -137,15 +137,25 @@ Option type(const char* name, const char* help, std::string TrainConfig::*member
           .help = help,
           .field = word(member, {built}),
           .commands = kTrain,
-          .changes_numbers = std::string(name) != "master-weights",  // split holds the same bits
+          .changes_numbers = true,
           .instead = std::string(built) + " works",
           .later = std::move(later)};
 }
 
 std::vector<Option> types() {
   return {
-      type("master-weights", "what the optimizer updates", &TrainConfig::master_weights, "fp32", {"split"}),
-      type("moments", "of the optimizer", &TrainConfig::moments, "fp32", {"bf16", "8bit"}),
+      {.name = "master-weights",
+       .group = kTypes,
+       .help = "of bf16 weights: fp32, or the weight and the 16 bits it lacks (the same bits in 2 bytes less)",
+       .field = choice(&TrainConfig::master_weights, {{"fp32", optim::Master::fp32}, {"split", optim::Master::split}}),
+       .commands = kTrain},
+      {.name = "moments",
+       .group = kTypes,
+       .help = "of the optimizer; bf16 and 8bit are approximations, stochastically rounded",
+       .field =
+           choice(&TrainConfig::moments, {{"fp32", optim::Moments::fp32}, {"bf16", optim::Moments::bf16}, {"8bit", optim::Moments::int8}}),
+       .commands = kTrain,
+       .changes_numbers = true},
       type("gradient-dtype", "rounds the reduced gradient once, before the norm", &TrainConfig::gradient_dtype, "fp32", {"bf16"}),
       type("gradient-reduction", "when gradients are summed over ranks", &TrainConfig::gradient_reduction, "step", {"micro-batch"}),
       unbuilt("tf32-matmul", kTypes, "tf32 in matrix products (CUDA)", Kind::flag, "", "--precision fp32 and fp64 work"),

@@ -52,7 +52,8 @@ std::vector<i64> bytes_of_groups(const Layout& layout, i64 tile_bytes) {
 
 std::vector<Placement> placements(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets) {
   const optim::StateFormat& format = base.scheduling.format;
-  const auto weights = bytes_of_groups(base.layout, format.weight_tile_bytes()), state = bytes_of_groups(base.layout, format.state_tile_bytes());
+  const auto weights = bytes_of_groups(base.layout, format.weight_tile_bytes()),
+             state = bytes_of_groups(base.layout, format.state_tile_bytes());
   const auto gradients = bytes_of_groups(base.layout, format.gradient_tile_bytes());
   std::vector<Placement> all;
   for (const auto& p : options(wishes.parameters, budgets)) {
@@ -127,8 +128,7 @@ double cost(const Plan& plan, const Candidate& c) {
   const parallel::TierBytes moved = plan.training ? plan.moved_per_step() : parallel::moved_bytes(plan.forward.head);
   double sum = 0;
   for (size_t t = 0; t < offload::kTiers; ++t) sum += kCost[t] * static_cast<double>(moved.read[t] + moved.written[t]);
-  if (c.activations.recompute)
-    sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * 4;
+  if (c.activations.recompute) sum += kRecomputeCost * static_cast<double>(plan.layout.elems()) * 4;
   return sum - c.prefetch - (c.overlap.adaptive ? 0.5 : 0.0);  // ties: the deeper prefetch, then the overlap that hides more
 }
 

@@ -68,16 +68,21 @@ RunFolder::~RunFolder() { ::close(lock_); }
 std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
 void RunFolder::write_config(const std::string& json) { write_beside(path_ / "config.json", json); }
 
-void RunFolder::open_metrics(i64 step) {
+i64 RunFolder::open_metrics(i64 step) {
   const fs::path file = path_ / "metrics.jsonl";
   std::istringstream old(whole_file(file));
   std::string kept;
+  i64 last = 0;
   for (std::string line; step > 0 && std::getline(old, line);) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-    if (row.is_object() && row.value("step", i64{0}) >= 1 && row.value("step", i64{0}) <= step) kept += line + "\n";
+    const i64 its_step = row.is_object() ? row.value("step", i64{0}) : 0;
+    if (its_step < 1 || its_step > step) continue;
+    kept += line + "\n";
+    last = its_step;
   }
   write_beside(file, kept);
   metrics_.open(file, std::ios::app);
+  return last;
 }
 
 void RunFolder::metrics_line(const std::string& json) {

@@ -20,8 +20,8 @@ class RunFolder {
   /// The configuration the folder was made with; empty when there is none yet.
   std::string config_text() const;
   void write_config(const std::string& json);
-  /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending.
-  void open_metrics(i64 step);
+  /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
+  i64 open_metrics(i64 step);
   void metrics_line(const std::string& json);
   void log(const std::string& line);
 

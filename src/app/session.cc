@@ -1,6 +1,7 @@
 #include "app/session.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "app/grant.h"
 #include "base/error.h"
@@ -21,14 +22,35 @@ i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
 }
 
+DType weight_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return DType::f64;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp32:
+      break;
+  }
+  return DType::f32;
+}
+
+optim::StateFormat state_format(Precision precision, const StateWishes& state) {
+  optim::StateFormat format = optim::plain_format(weight_dtype(precision));
+  format.master = state.master;
+  format.moments = state.moments;
+  format.check();
+  return format;
+}
+
 }  // namespace
 
-Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id)
+Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state)
     : config_(config),
       source_(std::move(source)),
-      dtype_(config.precision == Precision::fp64 ? DType::f64 : DType::f32),
+      format_(state_format(config.precision, state)),
+      durability_(state.durability),
       run_id_(std::move(run_id)) {
-  model_ = models::build(source_.config, dtype_);
+  model_ = models::build(source_.config, format_.weight);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}).cores;
   find_budgets(config);
 }
@@ -40,18 +62,22 @@ void Session::find_budgets(const ResourceConfig& config) {
   if (paths.empty()) {
     if (const auto slurm = Host{}.env("SLURM_TMPDIR")) paths.push_back({*slurm, {}});
   }
-  if (paths.empty()) return;
-  const offload::ScratchInfo info = offload::inspect_scratch(paths[0].path);
-  offload::admit_scratch(info, config.allow_network_nvme);
-  budgets_.bytes[2] = nvme_budget(info, paths[0], run_id_);
-  budgets_.nvme_is_memory = info.filesystem.memory;
-  scratch_path_ = paths[0].path;
+  // Stripes are equal, so the path with the least room decides for all.
+  i64 least_bytes = std::numeric_limits<i64>::max();
+  for (const ScratchPath& path : paths) {
+    const offload::ScratchInfo info = offload::inspect_scratch(path.path);
+    offload::admit_scratch(info, config.allow_network_nvme);
+    least_bytes = std::min(least_bytes, nvme_budget(info, path, run_id_));
+    budgets_.nvme_is_memory |= info.filesystem.memory;
+  }
+  if (!paths.empty()) budgets_.bytes[2] = least_bytes * static_cast<i64>(paths.size());
+  scratch_paths_ = paths;
 }
 
 void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
   const bool nvme =
       wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
-  if (nvme && !scratch_path_) {
+  if (nvme && scratch_paths_.empty()) {
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
@@ -59,7 +85,8 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.model = &model_;
   request.layout = parallel::make_layout(model_, {.decay_all = decay_all});
   request.scheduling.micro_batches = micro_batches;
-  request.scheduling.dtype = dtype_;
+  request.scheduling.format = format_;
+  request.stripe_weights.assign(std::max<size_t>(1, scratch_paths_.size()), 1);
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
@@ -73,21 +100,34 @@ void Session::print_plan(Console& console) const {
   console.log(text);
 }
 
-void Session::open(Console& console, offload::SystemCalls* system) {
+void Session::open(offload::SystemCalls* system) {
   const parallel::Plan& plan = chosen_->plan;
   pool_ = std::make_unique<ThreadPool>(threads_);
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory");
   host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory");
-  parallel::Resources resources{device_.get(), host_.get(), nullptr, {}, pool_.get()};
+  parallel::Resources resources{device_.get(), host_.get(), pool_.get(), nullptr, {}, run_id_, durability_};
   if (plan.uses(Tier::nvme)) {
-    offload::prepare_scratch(*scratch_path_, config_.allow_network_nvme);
-    scratch_.emplace(*scratch_path_, run_id_);
+    for (const ScratchPath& path : scratch_paths_) {
+      offload::prepare_scratch(path.path, config_.allow_network_nvme);
+      scratch_.emplace_back(path.path, run_id_);
+      resources.scratch.push_back({scratch_.back().path(), 1});
+    }
     engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, system ? *system : offload::SystemCalls::real());
-    console.log("nvme: " + scratch_->path().string() + ", " + engine_.why);
     resources.engine = engine_.engine.get();
-    resources.scratch = scratch_->path();
   }
   rank_ = std::make_unique<parallel::Rank>(model_, plan, resources);
+}
+
+std::string Session::nvme_line() const {
+  if (scratch_.empty()) return "";
+  std::string text = "nvme:";
+  for (const offload::RunFolder& folder : scratch_) text += " " + folder.path().string() + ",";
+  return text + " " + engine_.why;
+}
+
+void Session::keep_scratch() {
+  if (!chosen_->plan.recoverable()) return;
+  for (offload::RunFolder& folder : scratch_) folder.keep();
 }
 
 }  // namespace spillway::app

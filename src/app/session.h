@@ -16,21 +16,33 @@
 
 namespace spillway::app {
 
+/// What only a training run chooses of its state.
+struct StateWishes {
+  optim::Master master = optim::Master::fp32;
+  optim::Moments moments = optim::Moments::fp32;
+  offload::Durability durability = offload::Durability::checkpoint;
+};
+
 class Session {
  public:
   /// `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a dead one left.
-  Session(const ResourceConfig& config, ModelSource source, std::string run_id);
+  Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state = {});
 
   /// Chooses the plan. Error(refused) when nothing fits.
   void plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all = false);
   /// Table and choices, for the log.
   void print_plan(Console& console) const;
-  /// Takes the memory and the scratch file, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
-  void open(Console& console, offload::SystemCalls* system = nullptr);
+  /// Takes the memory and the scratch files, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
+  void open(offload::SystemCalls* system = nullptr);
+  /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
+  std::string nvme_line() const;
+  /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could.
+  void keep_scratch();
 
   const ModelSource& source() const { return source_; }
   const nn::Sequential& model() const { return model_; }
-  DType dtype() const { return dtype_; }
+  const optim::StateFormat& format() const { return format_; }
+  DType dtype() const { return format_.weight; }
   int threads() const { return threads_; }
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
@@ -44,17 +56,18 @@ class Session {
   void find_budgets(const ResourceConfig& config);
   ResourceConfig config_;
   ModelSource source_;
-  DType dtype_;
+  const optim::StateFormat format_;
+  const offload::Durability durability_;
   nn::Sequential model_;
   int threads_ = 1;
   const std::string run_id_;
-  std::optional<std::string> scratch_path_;
+  std::vector<ScratchPath> scratch_paths_;
   TierBudgets budgets_;
   std::optional<ChosenPlan> chosen_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
   offload::ChosenEngine engine_;
-  std::optional<offload::RunFolder> scratch_;
+  std::vector<offload::RunFolder> scratch_;
   std::unique_ptr<parallel::Rank> rank_;
 };
 

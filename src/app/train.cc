@@ -22,6 +22,11 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+[[noreturn]] void nothing_to_go_on_from(const TrainConfig& config) {
+  throw Error(ErrorCode::data,
+              fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
+}
+
 // The checkpoint this command goes on from; empty for a new run. Reads only.
 std::optional<fs::path> find_start(const TrainConfig& config) {
   const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
@@ -32,9 +37,8 @@ std::optional<fs::path> find_start(const TrainConfig& config) {
         throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
       return {};
     case Resume::Kind::must:
-      if (all.empty())
-        throw Error(ErrorCode::data, fmt::format("[resume] {} holds no complete checkpoint, and --resume is must", config.out));
-      return all.back();
+      if (!holds_run) nothing_to_go_on_from(config);
+      break;
     case Resume::Kind::path:
       return fs::path(config.resume.path);
     case Resume::Kind::automatic:
@@ -43,8 +47,8 @@ std::optional<fs::path> find_start(const TrainConfig& config) {
   return all.empty() ? std::nullopt : std::optional(all.back());
 }
 
-void check_same_numbers(const TrainConfig& config, const fs::path& checkpoint) {
-  const fs::path file = checkpoint.parent_path().parent_path() / "config.json";
+void check_same_numbers(const TrainConfig& config, const fs::path& run) {
+  const fs::path file = run / "config.json";
   if (!fs::exists(file)) return;
   const std::vector<std::string> changes = number_changes(text_of(file), config);
   if (changes.empty()) return;
@@ -58,7 +62,7 @@ void check_same_numbers(const TrainConfig& config, const fs::path& checkpoint) {
 void check_disk(const TrainConfig& config, const Session& session) {
   fs::path at = fs::absolute(config.out);
   while (!fs::exists(at)) at = at.parent_path();
-  const i64 each = checkpoint_bytes(session.model(), session.dtype());
+  const i64 each = checkpoint_bytes(session.model(), session.format());
   const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
   const i64 free_bytes = static_cast<i64>(fs::space(at).available);
   const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
@@ -104,6 +108,35 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
       fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
 }
 
+offload::Durability durability_of(const TrainConfig& config) {
+  return config.durability == Durability::step ? offload::Durability::step : offload::Durability::checkpoint;
+}
+
+// What a dead process left on nvme, when it is wanted and further than the checkpoint; else it is forgotten.
+std::optional<Record> recover(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
+  parallel::ModelState& state = session.rank().state();
+  if (!state.recovered()) return {};
+  const bool wanted = config.resume.kind == Resume::Kind::automatic || config.resume.kind == Resume::Kind::must;
+  std::optional<Record> record = wanted ? parse_record(*state.recovered()) : std::nullopt;
+  if (record && record->progress.step > from_checkpoint.step && record->progress.step <= *config.steps) {
+    if (record->numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out);
+    return record;
+  }
+  state.forget_recovered();
+  return {};
+}
+
+void introduce(const Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
+  console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
+                                : fmt::format("new run of {} steps ({})", *config.steps, config.out));
+  i64 parameters = 0;
+  for (const auto& p : session.model().parameters) parameters += p->elems();
+  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters,
+                          session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
+  session.print_plan(console);
+  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+}
+
 }  // namespace
 
 PlanWishes wishes_of(const TrainConfig& config) {
@@ -132,35 +165,37 @@ int run_train(const TrainConfig& given, Console& console) {
   Progress progress;
   if (start) {
     progress = read_progress(*start);
-    check_same_numbers(config, *start);
+    check_same_numbers(config, start->parent_path().parent_path());
   }
-  note_machine(progress, console);
   if (start && progress.step >= *config.steps) {
     console.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config.out, progress.step, *config.steps));
     return 0;
   }
-  console.log(start ? fmt::format("continues at step {} of {} ({})", progress.step, *config.steps, config.out)
-                    : fmt::format("new run of {} steps ({})", *config.steps, config.out));
-
   DiskWatch watch;  // outlives the session, whose engine may run on it
-  Session session(config, std::move(source), run_id(config.out));
+  Session session(config, std::move(source), run_id(config.out), {config.master_weights, config.moments, durability_of(config)});
   session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
   check_disk(config, session);
-  i64 parameters = 0;
-  for (const auto& p : session.model().parameters) parameters += p->elems();
-  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters,
-                          session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
-  session.print_plan(console);
-
   RunFolder folder(config.out);
   data::AtomicFolder::remove_stale(folder.path() / "checkpoints");
+  session.open(config.trace ? &watch : nullptr);
+  const std::optional<Record> recovered = recover(session, config, progress);
+  if (recovered) progress = recovered->progress;
+  if (config.resume.kind == Resume::Kind::must && !start && !recovered) nothing_to_go_on_from(config);
+  note_machine(progress, console);
+  introduce(session, config, console, progress, recovered ? "from the state on nvme" : "from the last checkpoint");
   folder.write_config(to_json(config));
-  folder.open_metrics(progress.step);
-  session.open(console, config.trace ? &watch : nullptr);
-  load_start(session, config, start);
-  std::optional<Trace> trace;
-  if (config.trace) trace.emplace(*config.trace, config.trace_steps, watch);
-  return Trainer(config, session, data, folder, console, progress, trace ? &*trace : nullptr).run();
+  const i64 last_line = folder.open_metrics(progress.step);
+  if (recovered && last_line < progress.step) folder.metrics_line(recovered->metrics_line);
+  try {
+    if (!recovered) load_start(session, config, start);
+    if (!recovered) session.rank().state().commit(session.rank().state().generation(), to_record(progress, numbers_hash(config), ""));
+    std::optional<Trace> trace;
+    if (config.trace) trace.emplace(*config.trace, config.trace_steps, watch);
+    return Trainer(config, session, data, folder, console, progress, trace ? &*trace : nullptr).run();
+  } catch (...) {
+    session.keep_scratch();
+    throw;
+  }
 }
 
 }  // namespace spillway::app

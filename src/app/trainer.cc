@@ -62,6 +62,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       console_(console),
       trace_(trace),
       progress_(progress),
+      numbers_hash_(numbers_hash(config)),
       first_step_(progress.step),
       start_(Clock::now()),
       last_save_(start_),
@@ -99,12 +100,12 @@ Trainer::StepReport Trainer::step() {
   const parallel::TierBytes before = traffic_now(rank);
   parallel::StepSettings settings;
   settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
-  settings.update.learning_rate = report.learning_rate = optim::learning_rate(
-      {config_.lr_schedule, *config_.learning_rate, *config_.warmup_steps, *config_.steps, config_.min_lr_ratio}, progress_.step);
+  settings.update.learning_rate = report.learning_rate = learning_rate();
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
   settings.gradient_clipping = config_.gradient_clipping;
   settings.random = RandomKey{config_.seed}.derive("training");
+  settings.record = [this](const parallel::StepResult& result) { return record(result); };
   report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
   report.moved = difference(traffic_now(rank), before);
   report.seconds = seconds_since(begin);
@@ -112,10 +113,7 @@ Trainer::StepReport Trainer::step() {
     moved_.read[t] += report.moved.read[t];
     moved_.written[t] += report.moved.written[t];
   }
-  ++progress_.step;
-  progress_.cursor += data_.training->windows_per_step();
-  progress_.tokens += tokens_per_step();
-  progress_.updates += !report.result.skipped;
+  progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
     throw Error(
@@ -126,6 +124,26 @@ Trainer::StepReport Trainer::step() {
   }
   if (validates_now()) last_validation_ = report.validation_loss = validate();
   return report;
+}
+
+double Trainer::learning_rate() const {
+  return optim::learning_rate({config_.lr_schedule, *config_.learning_rate, *config_.warmup_steps, *config_.steps, config_.min_lr_ratio},
+                              progress_.step);
+}
+
+Progress Trainer::after(const parallel::StepResult& result) const {
+  Progress next = progress_;
+  ++next.step;
+  next.cursor += data_.training->windows_per_step();
+  next.tokens += tokens_per_step();
+  next.updates += !result.skipped;
+  return next;
+}
+
+std::string Trainer::record(const parallel::StepResult& result) const {
+  const Progress next = after(result);
+  return to_record(next, numbers_hash_,
+                   brief_json(next.step, result, learning_rate(), tokens_per_step(), data_.training->windows_per_step()));
 }
 
 bool Trainer::validates_now() const {
@@ -241,7 +259,8 @@ void Trainer::finish(const StepReport& last) {
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();
   if (console_.json()) return console_.result(summary_json(progress_.step, last.result, last_validation_, folder_.path().string()));
-  std::string text = fmt::format("done: step {}, loss {:.4f}", progress_.step, last.result.loss);
+  std::string text = fmt::format("done: step {}", progress_.step);
+  if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
   text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(peak_process_bytes()),

@@ -33,6 +33,10 @@ class Trainer {
     parallel::TierBytes moved;
   };
   StepReport step();
+  double learning_rate() const;
+  /// Where the run stands after a step of this result.
+  Progress after(const parallel::StepResult& result) const;
+  std::string record(const parallel::StepResult& result) const;
   double validate();
   bool validates_now() const;
   void write_metrics(const StepReport& report);
@@ -54,6 +58,7 @@ class Trainer {
   Console& console_;
   Trace* const trace_;  // null: none wanted
   Progress progress_;
+  const std::string numbers_hash_;
   const i64 first_step_;
   const Clock::time_point start_;
   Clock::time_point last_save_;
