@@ -106,6 +106,10 @@ struct F32 {
     kStream ? _mm256_stream_ps(at + 8, x.high) : _mm256_storeu_ps(at + 8, x.high);
   }
   SPILLWAY_LANE V splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  SPILLWAY_LANE V lookup(const float (&table)[8], U32::V index) {
+    const __m256 values = _mm256_loadu_ps(table);
+    return {_mm256_permutevar8x32_ps(values, index.low), _mm256_permutevar8x32_ps(values, index.high)};
+  }
   SPILLWAY_PAIR_2(add, _mm256_add_ps)
   SPILLWAY_PAIR_2(sub, _mm256_sub_ps)
   SPILLWAY_PAIR_2(mul, _mm256_mul_ps)

@@ -84,6 +84,10 @@ struct F32 {
     kStream ? _mm512_stream_ps(at, x) : _mm512_storeu_ps(at, x);
   }
   SPILLWAY_LANE V splat(float x) { return _mm512_set1_ps(x); }
+  /// table[index] of each lane, index below 8.
+  SPILLWAY_LANE V lookup(const float (&table)[8], U32::V index) {
+    return _mm512_maskz_permutexvar_ps(kAll, index, _mm512_castps256_ps512(_mm256_loadu_ps(table)));
+  }
   SPILLWAY_LANE V add(V a, V b) { return _mm512_add_ps(a, b); }
   SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_ps(a, b); }
   SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_ps(a, b); }
