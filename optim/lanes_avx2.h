@@ -81,9 +81,13 @@ struct U32 {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(y.low, y.high), 0xd8);
   }
   template <bool kStream>
-  SPILLWAY_LANE void store_u16(u16* at, V x) {
-    const __m256i narrow = pack_u16(x, 0xffff);
-    kStream ? _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+  SPILLWAY_LANE void store_256(void* at, __m256i x) {
+    kStream ? _mm256_stream_si256(static_cast<__m256i*>(at), x) : _mm256_storeu_si256(static_cast<__m256i*>(at), x);
+  }
+  template <bool kStream>
+  SPILLWAY_LANE void store_u16(u16* at, V first, V second) {
+    store_256<kStream>(at, pack_u16(first, 0xffff));
+    store_256<kStream>(at + 16, pack_u16(second, 0xffff));
   }
   template <bool kStream>
   SPILLWAY_LANE void store_u8(u8* at, V x) {
