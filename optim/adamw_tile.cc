@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "optim/adamw_tile_paths.h"
+#include "optim/element.h"
 #include "optim/moments8.h"
 
 namespace spillway::optim {
@@ -76,43 +77,40 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
   if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
 }
 
-float load_scale(const std::byte* at) {
-  float scale;
-  std::memcpy(&scale, at, sizeof(scale));
-  return scale;
+/// A block's columns, its moments being scratch.
+Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
+  const i64 weight = begin * size_of(f.weight), master = begin * f.m_begin_bytes() / kTileElems;
+  c.gradient += begin * size_of(f.gradient);
+  c.weight += weight, c.new_weight += weight;
+  if (c.master) c.master += master, c.new_master += master;
+  c.m = c.new_m = reinterpret_cast<std::byte*>(moments.m);
+  c.v = c.new_v = reinterpret_cast<std::byte*>(moments.v);
+  return c;
+}
+
+void update_int8_block(const Job& job, const Columns& whole, i64 block, BlockMoments& moments) {
+  const i64 begin = block * kMomentBlockElems, m_scales = job.format.scales_begin_bytes(), v_scales = m_scales + kScalesBytes;
+  const std::byte* old = job.tile.state;
+  decode({reinterpret_cast<const u8*>(whole.m) + begin, reinterpret_cast<const u8*>(whole.v) + begin,
+          load_element<float>(old + m_scales, block), load_element<float>(old + v_scales, block)},
+         moments, job.isa);
+  update_parts(job, block_columns(job.format, whole, begin, moments), begin, begin + kMomentBlockElems);
+  const BlockCodes<u8> codes{reinterpret_cast<u8*>(whole.new_m) + begin, reinterpret_cast<u8*>(whole.new_v) + begin, block_scale(moments.m),
+                             block_scale(moments.v)};
+  RoundingNoise noise = job.noise;
+  noise.first_element += static_cast<u64>(begin);
+  encode(moments, codes, noise, job.isa, job.streaming);
+  store_element(job.tile.new_state + m_scales, block, codes.m_scale);
+  store_element(job.tile.new_state + v_scales, block, codes.v_scale);
 }
 
 /// Block by block through fp32 scratch, which stays in the nearest cache.
 void update_int8(const Job& job) {
   const Columns whole = columns_of(job.format, job.tile);
-  const i64 scales = job.format.scales_begin_bytes(), gradient_bytes = size_of(job.format.gradient),
-            weight_bytes = size_of(job.format.weight);
-  const i64 master_bytes = job.format.m_begin_bytes() / kTileElems;
   BlockMoments moments;
-  for (i64 b = 0; b < kMomentBlocks; ++b) {
-    const i64 begin = b * kMomentBlockElems, m_scale = scales + 4 * b, v_scale = m_scale + 4 * kMomentBlocks;
-    decode({reinterpret_cast<const u8*>(whole.m) + begin, reinterpret_cast<const u8*>(whole.v) + begin,
-            load_scale(job.tile.state + m_scale), load_scale(job.tile.state + v_scale)},
-           moments, job.isa);
-    Columns block = whole;
-    block.gradient += begin * gradient_bytes;
-    block.weight += begin * weight_bytes;
-    block.new_weight += begin * weight_bytes;
-    if (block.master) block.master += begin * master_bytes, block.new_master += begin * master_bytes;
-    block.m = block.new_m = reinterpret_cast<std::byte*>(moments.m);
-    block.v = block.new_v = reinterpret_cast<std::byte*>(moments.v);
-    update_parts(job, block, begin, begin + kMomentBlockElems);
-    const BlockCodes<u8> codes{reinterpret_cast<u8*>(whole.new_m) + begin, reinterpret_cast<u8*>(whole.new_v) + begin,
-                               block_scale(moments.m), block_scale(moments.v)};
-    RoundingNoise noise = job.noise;
-    noise.first_element += static_cast<u64>(begin);
-    encode(moments, codes, noise, job.isa, job.streaming);
-    std::memcpy(job.tile.new_state + m_scale, &codes.m_scale, sizeof(float));
-    std::memcpy(job.tile.new_state + v_scale, &codes.v_scale, sizeof(float));
-  }
-  if (job.tile.new_state == job.tile.state) return;
-  const i64 used = scales + 2 * 4 * kMomentBlocks;
-  std::memset(job.tile.new_state + used, 0, static_cast<size_t>(job.format.state_tile_bytes() - used));
+  for (i64 block = 0; block < kMomentBlocks; ++block) update_int8_block(job, whole, block, moments);
+  const i64 used_bytes = job.format.scales_begin_bytes() + 2 * kScalesBytes;
+  std::memset(job.tile.new_state + used_bytes, 0, static_cast<size_t>(job.format.state_tile_bytes() - used_bytes));
 }
 
 void check(const Job& job) {

@@ -56,15 +56,20 @@ SPILLWAY_LANE F32::V load_master(const Columns& c, i64 i) {
   }
 }
 
+/// What a row stores in 16 bits, kept until the row is done: then whole cache lines are written.
+struct RowHalves {
+  U32::V weight[4], remainder[4], m[4], v[4];
+};
+
 template <Weights W, bool kStream>
-SPILLWAY_LANE void store_master(const Columns& c, i64 i, F32::V x) {
+SPILLWAY_LANE void store_master(const Columns& c, i64 i, F32::V x, U32::V& weight, U32::V& remainder) {
   if constexpr (W == Weights::own_master) {
     F32::store<kStream>(at<float>(c.new_weight, i), x);
   } else {
     const auto bits = F32::bits_unless_nan(x, F32::bits(x), U32::splat(kNanBits));
-    U32::store_u16<kStream>(at<u16>(c.new_weight, i), U32::shift_right<16>(U32::add(bits, U32::splat(0x8000))));
+    weight = U32::shift_right<16>(U32::add(bits, U32::splat(0x8000)));
     if constexpr (W == Weights::fp32_master) F32::store<kStream>(at<float>(c.new_master, i), F32::of_bits(bits));
-    if constexpr (W == Weights::split_master) U32::store_u16<kStream>(at<u16>(c.new_master, i), bits);
+    if constexpr (W == Weights::split_master) remainder = bits;
   }
 }
 
@@ -77,13 +82,19 @@ SPILLWAY_LANE F32::V load_moment(const std::byte* column, i64 i) {
 }
 
 template <Moments M, bool kStream>
-SPILLWAY_LANE void store_moment(std::byte* column, i64 i, F32::V x, U32::V noise) {
+SPILLWAY_LANE void store_moment(std::byte* column, i64 i, F32::V x, U32::V noise, U32::V& half) {
   if constexpr (M == Moments::bf16) {
     const auto sum = U32::shift_right<16>(U32::add(F32::bits(x), noise));
-    U32::store_u16<kStream>(at<u16>(column, i), F32::bits_unless_nan(x, sum, U32::splat(kNanBits >> 16)));
+    half = F32::bits_unless_nan(x, sum, U32::splat(kNanBits >> 16));
   } else {
     F32::store<kStream && M == Moments::fp32>(at<float>(column, i), x);
   }
+}
+
+template <bool kStream>
+SPILLWAY_LANE void store_halves(std::byte* column, i64 row, const U32::V (&half)[4]) {
+  U32::store_u16<kStream>(at<u16>(column, row), half[0], half[1]);
+  U32::store_u16<kStream>(at<u16>(column, row + 32), half[2], half[3]);
 }
 
 /// The random words of a row, word k for its elements 16 k to 16 k + 15.
@@ -130,14 +141,18 @@ SPILLWAY_TARGET void update_rows(const Stretch& stretch) {
       noise = row_noise(stretch.noise, row);
     else
       noise.word[0] = noise.word[1] = noise.word[2] = noise.word[3] = U32::splat(0);
+    RowHalves halves;
     for (int k = 0; k < 4; ++k) {
       const i64 i = row + k * F32::kWidth;
       const auto gradient = kBf16Gradient ? load_bf16(c.gradient, i) : F32::load(at<float>(c.gradient, i));
       const auto x = moved<F32>({load_master<W>(c, i), load_moment<M>(c.m, i), load_moment<M>(c.v, i)}, gradient, s);
-      store_moment<M, kStream>(c.new_m, i, x.m, noise_of_m(noise.word[k]));
-      store_moment<M, kStream>(c.new_v, i, x.v, noise_of_v(noise.word[k]));
-      store_master<W, kStream>(c, i, x.master);
+      store_moment<M, kStream>(c.new_m, i, x.m, noise_of_m(noise.word[k]), halves.m[k]);
+      store_moment<M, kStream>(c.new_v, i, x.v, noise_of_v(noise.word[k]), halves.v[k]);
+      store_master<W, kStream>(c, i, x.master, halves.weight[k], halves.remainder[k]);
     }
+    if constexpr (M == Moments::bf16) store_halves<kStream>(c.new_m, row, halves.m), store_halves<kStream>(c.new_v, row, halves.v);
+    if constexpr (W != Weights::own_master) store_halves<kStream>(c.new_weight, row, halves.weight);
+    if constexpr (W == Weights::split_master) store_halves<kStream>(c.new_master, row, halves.remainder);
   }
 }
 

@@ -1,24 +1,11 @@
 // Right by definition: what the lanes of adamw_tile_inl.h and moments8_inl.h must reproduce to the bit.
-#include <cstring>
-
 #include "optim/adamw_tile_paths.h"
 #include "optim/bf16.h"
+#include "optim/element.h"
 #include "optim/moments8.h"
 
 namespace spillway::optim {
 namespace {
-
-template <class T>
-T load(const std::byte* column, i64 i) {
-  T x;
-  std::memcpy(&x, column + i * static_cast<i64>(sizeof(T)), sizeof(T));
-  return x;
-}
-
-template <class T>
-void store(std::byte* column, i64 i, T x) {
-  std::memcpy(column + i * static_cast<i64>(sizeof(T)), &x, sizeof(T));
-}
 
 struct ElementNoise {
   u16 m, v;
@@ -32,29 +19,29 @@ ElementNoise element_noise(const RoundingNoise& noise, i64 i) {
 
 template <class T, Weights W>
 T load_master(const Columns& c, i64 i) {
-  if constexpr (W == Weights::own_master) return load<T>(c.weight, i);
-  if constexpr (W == Weights::fp32_master) return load<float>(c.master, i);
-  if constexpr (W == Weights::split_master) return join_master(load<u16>(c.weight, i), load<u16>(c.master, i));
+  if constexpr (W == Weights::own_master) return load_element<T>(c.weight, i);
+  if constexpr (W == Weights::fp32_master) return load_element<float>(c.master, i);
+  if constexpr (W == Weights::split_master) return join_master(load_element<u16>(c.weight, i), load_element<u16>(c.master, i));
 }
 
 template <class T, Weights W>
 void store_master(const Columns& c, i64 i, T x) {
   if constexpr (W == Weights::own_master) {
-    store(c.new_weight, i, x);
+    store_element(c.new_weight, i, x);
   } else {
     const float master = canonical(x);
-    store(c.new_weight, i, weight_of_master(master));
-    if constexpr (W == Weights::fp32_master) store(c.new_master, i, master);
-    if constexpr (W == Weights::split_master) store(c.new_master, i, remainder_of_master(master));
+    store_element(c.new_weight, i, weight_of_master(master));
+    if constexpr (W == Weights::fp32_master) store_element(c.new_master, i, master);
+    if constexpr (W == Weights::split_master) store_element(c.new_master, i, remainder_of_master(master));
   }
 }
 
 template <class T, Moments M>
 T load_moment(const std::byte* column, i64 i) {
   if constexpr (M == Moments::bf16)
-    return widen_bf16(load<u16>(column, i));
+    return widen_bf16(load_element<u16>(column, i));
   else
-    return load<T>(column, i);
+    return load_element<T>(column, i);
 }
 
 template <class T, Weights W, Moments M>
@@ -63,7 +50,7 @@ void update(const Stretch& stretch) {
   const auto s = rounded<T>(stretch.scalars);
   const bool bf16_gradient = stretch.format.gradient == DType::bf16;
   for (i64 i = stretch.begin; i < stretch.end; ++i) {
-    const T gradient = bf16_gradient ? static_cast<T>(widen_bf16(load<u16>(c.gradient, i))) : load<T>(c.gradient, i);
+    const T gradient = bf16_gradient ? static_cast<T>(widen_bf16(load_element<u16>(c.gradient, i))) : load_element<T>(c.gradient, i);
     const T g = gradient * s.gradient_scale;
     const T decayed = load_master<T, W>(c, i) * s.decay;
     const T m_old = load_moment<T, M>(c.m, i), v_old = load_moment<T, M>(c.v, i);
@@ -72,11 +59,11 @@ void update(const Stretch& stretch) {
     store_master<T, W>(c, i, decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)));
     if constexpr (M == Moments::bf16) {
       const ElementNoise noise = element_noise(stretch.noise, i);
-      store(c.new_m, i, round_moment_bf16(m, noise.m));
-      store(c.new_v, i, round_moment_bf16(v, noise.v));
+      store_element(c.new_m, i, round_moment_bf16(m, noise.m));
+      store_element(c.new_v, i, round_moment_bf16(v, noise.v));
     } else {
-      store(c.new_m, i, m);
-      store(c.new_v, i, v);
+      store_element(c.new_m, i, m);
+      store_element(c.new_v, i, v);
     }
   }
 }

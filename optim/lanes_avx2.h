@@ -81,9 +81,13 @@ struct U32 {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(y.low, y.high), 0xd8);
   }
   template <bool kStream>
-  SPILLWAY_LANE void store_u16(u16* at, V x) {
-    const __m256i narrow = pack_u16(x, 0xffff);
-    kStream ? _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+  SPILLWAY_LANE void store_256(void* at, __m256i x) {
+    kStream ? _mm256_stream_si256(static_cast<__m256i*>(at), x) : _mm256_storeu_si256(static_cast<__m256i*>(at), x);
+  }
+  template <bool kStream>
+  SPILLWAY_LANE void store_u16(u16* at, V first, V second) {
+    store_256<kStream>(at, pack_u16(first, 0xffff));
+    store_256<kStream>(at + 16, pack_u16(second, 0xffff));
   }
   template <bool kStream>
   SPILLWAY_LANE void store_u8(u8* at, V x) {
@@ -106,6 +110,10 @@ struct F32 {
     kStream ? _mm256_stream_ps(at + 8, x.high) : _mm256_storeu_ps(at + 8, x.high);
   }
   SPILLWAY_LANE V splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  SPILLWAY_LANE V lookup(const float (&table)[8], U32::V index) {
+    const __m256 values = _mm256_loadu_ps(table);
+    return {_mm256_permutevar8x32_ps(values, index.low), _mm256_permutevar8x32_ps(values, index.high)};
+  }
   SPILLWAY_PAIR_2(add, _mm256_add_ps)
   SPILLWAY_PAIR_2(sub, _mm256_sub_ps)
   SPILLWAY_PAIR_2(mul, _mm256_mul_ps)

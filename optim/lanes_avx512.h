@@ -61,12 +61,14 @@ struct U32 {
   }
   SPILLWAY_LANE V load_u8(const u8* at) { return _mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
   SPILLWAY_LANE V load_i8(const u8* at) { return _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-  /// The lower 16 or 8 bits of each lane.
+  /// The lower 16 bits of each lane, of two vectors: a whole cache line, or a streamed store would write it by halves.
   template <bool kStream>
-  SPILLWAY_LANE void store_u16(u16* at, V x) {
-    const __m256i narrow = _mm512_maskz_cvtepi32_epi16(kAll, x);
-    kStream ? _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+  SPILLWAY_LANE void store_u16(u16* at, V first, V second) {
+    const __m512i low = _mm512_castsi256_si512(_mm512_maskz_cvtepi32_epi16(kAll, first));
+    const __m512i line = _mm512_maskz_inserti64x4(0xff, low, _mm512_maskz_cvtepi32_epi16(kAll, second), 1);
+    kStream ? _mm512_stream_si512(reinterpret_cast<__m512i*>(at), line) : _mm512_storeu_si512(at, line);
   }
+  /// The lower 8 bits of each lane.
   template <bool kStream>
   SPILLWAY_LANE void store_u8(u8* at, V x) {
     const __m128i narrow = _mm512_maskz_cvtepi32_epi8(kAll, x);
@@ -84,6 +86,10 @@ struct F32 {
     kStream ? _mm512_stream_ps(at, x) : _mm512_storeu_ps(at, x);
   }
   SPILLWAY_LANE V splat(float x) { return _mm512_set1_ps(x); }
+  /// table[index] of each lane, index below 8.
+  SPILLWAY_LANE V lookup(const float (&table)[8], U32::V index) {
+    return _mm512_maskz_permutexvar_ps(kAll, index, _mm512_castps256_ps512(_mm256_loadu_ps(table)));
+  }
   SPILLWAY_LANE V add(V a, V b) { return _mm512_add_ps(a, b); }
   SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_ps(a, b); }
   SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_ps(a, b); }

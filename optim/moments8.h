@@ -7,7 +7,6 @@
 // throughout, one whose largest element is below 2^-100 to zeros. Scalar code, right by definition; pure functions.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <span>
 
@@ -16,49 +15,48 @@
 
 namespace spillway::optim {
 
-/// One line of the chain, a decade: codes up to `top_code` stand for values up to `top`, `step` apart.
-struct CodeLine {
-  float top, top_code, step, codes_per_unit;
+/// The chain, a line for each decade: codes up to `top_code` stand for values up to `top`, `step` apart.
+struct CodeLines {
+  int lines;
+  alignas(32) float top[8], top_code[8], step[8], codes_per_unit[8];
 };
 
 template <bool kSigned>
-constexpr auto make_code_lines() {
+constexpr CodeLines make_code_lines() {
   constexpr double kTops[] = {1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-  std::array<CodeLine, kSigned ? 7 : 8> lines{};
-  for (size_t l = 0; l < lines.size(); ++l) {
-    const double top = kTops[l + (kSigned ? 1 : 0)], codes = static_cast<double>(1 << l), width = l == 0 ? top : 0.9 * top;
-    lines[l] = {static_cast<float>(top), static_cast<float>(2 * codes - 1), static_cast<float>(width / codes),
-                static_cast<float>(codes / width)};
+  CodeLines chain{.lines = kSigned ? 7 : 8};
+  for (int l = 0; l < chain.lines; ++l) {
+    const double top = kTops[l + 8 - chain.lines], codes = static_cast<double>(1 << l), width = l == 0 ? top : 0.9 * top;
+    chain.top[l] = static_cast<float>(top);
+    chain.top_code[l] = static_cast<float>(2 * codes - 1);
+    chain.step[l] = static_cast<float>(width / codes);
+    chain.codes_per_unit[l] = static_cast<float>(codes / width);
   }
-  return lines;
+  return chain;
 }
 
-/// Ascending: seven for m, eight for v.
 template <bool kSigned>
-constexpr auto kCodeLines = make_code_lines<kSigned>();
+constexpr CodeLines kCodeLines = make_code_lines<kSigned>();
 
-/// The fraction of the scale that magnitude `code` stands for: the highest of the lines, for the chain is convex.
+/// The fraction of the scale that magnitude `code` stands for.
 template <bool kSigned>
 constexpr float code_value(int code) {
-  float value = 0;
-  for (const CodeLine& line : kCodeLines<kSigned>) {
-    value = std::max(value, line.top - (line.top_code - static_cast<float>(code)) * line.step);
-  }
-  return value;
+  constexpr const CodeLines& chain = kCodeLines<kSigned>;
+  const int l = std::max(static_cast<int>(std::bit_width(static_cast<u32>(code))) - 1, 0);
+  return chain.top[l] - (chain.top_code[l] - static_cast<float>(code)) * chain.step[l];
 }
 
-/// The other way, in [0, 1] to codes and fractions of codes: the lowest of the lines.
+/// The other way, in [0, 1] to codes and fractions of codes: the lowest of the lines, for this way the chain is concave.
 template <bool kSigned>
 constexpr float code_place(float value) {
-  float place = kCodeLines<kSigned>.back().top_code;
-  for (const CodeLine& line : kCodeLines<kSigned>) {
-    place = std::min(place, line.top_code - (line.top - value) * line.codes_per_unit);
-  }
+  constexpr const CodeLines& chain = kCodeLines<kSigned>;
+  float place = chain.top_code[chain.lines - 1];
+  for (int l = 0; l < chain.lines; ++l) place = std::min(place, chain.top_code[l] - (chain.top[l] - value) * chain.codes_per_unit[l]);
   return std::max(place, 0.0f);
 }
 
 constexpr float decode_m(u8 code, float scale) {
-  const int value = static_cast<i8>(code);
+  const int value = code < 128 ? code : code - 256;
   return value < 0 ? -(code_value<true>(-value) * scale) : code_value<true>(value) * scale;
 }
 

@@ -5,23 +5,23 @@
 
 namespace spillway::optim::SPILLWAY_ISA {
 
+// The line is the code's leading one, which its float has for an exponent.
 template <bool kSigned>
 SPILLWAY_LANE F32::V code_values(U32::V code) {
+  const CodeLines& chain = kCodeLines<kSigned>;
   const auto c = F32::of_integer(code);
-  auto value = F32::splat(0);
-  for (const CodeLine& line : kCodeLines<kSigned>) {
-    const auto below = F32::mul(F32::sub(F32::splat(line.top_code), c), F32::splat(line.step));
-    value = F32::max(value, F32::sub(F32::splat(line.top), below));
-  }
-  return value;
+  const auto line = U32::max(U32::sub(U32::shift_right<23>(F32::bits(c)), U32::splat(127)), U32::splat(0));
+  const auto below = F32::mul(F32::sub(F32::lookup(chain.top_code, line), c), F32::lookup(chain.step, line));
+  return F32::sub(F32::lookup(chain.top, line), below);
 }
 
 template <bool kSigned>
 SPILLWAY_LANE F32::V code_places(F32::V value) {
-  auto place = F32::splat(kCodeLines<kSigned>.back().top_code);
-  for (const CodeLine& line : kCodeLines<kSigned>) {
-    const auto below = F32::mul(F32::sub(F32::splat(line.top), value), F32::splat(line.codes_per_unit));
-    place = F32::min(place, F32::sub(F32::splat(line.top_code), below));
+  const CodeLines& chain = kCodeLines<kSigned>;
+  auto place = F32::splat(chain.top_code[chain.lines - 1]);
+  for (int l = 0; l < chain.lines; ++l) {
+    const auto below = F32::mul(F32::sub(F32::splat(chain.top[l]), value), F32::splat(chain.codes_per_unit[l]));
+    place = F32::min(place, F32::sub(F32::splat(chain.top_code[l]), below));
   }
   return F32::max(place, F32::splat(0));
 }

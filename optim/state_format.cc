@@ -44,7 +44,7 @@ i64 StateFormat::v_begin_bytes() const { return m_begin_bytes() + moment_bytes(*
 i64 StateFormat::scales_begin_bytes() const { return v_begin_bytes() + moment_bytes(*this); }
 
 i64 StateFormat::state_tile_bytes() const {
-  const i64 scales_bytes = moments == Moments::int8 ? 2 * kMomentBlocks * 4 : 0;
+  const i64 scales_bytes = moments == Moments::int8 ? 2 * kScalesBytes : 0;
   return round_up(scales_begin_bytes() + scales_bytes, kAlignBytes);
 }
 

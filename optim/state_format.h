@@ -20,6 +20,8 @@ enum class Moments : u8 { fp32, bf16, int8 };
 /// Elements that share a scale in 8-bit moments.
 constexpr i64 kMomentBlockElems = 256;
 constexpr i64 kMomentBlocks = kTileElems / kMomentBlockElems;
+/// Of m's scales, and of v's.
+constexpr i64 kScalesBytes = kMomentBlocks * 4;
 
 struct StateFormat {
   DType weight = DType::f32;  // f32, f64 or bf16

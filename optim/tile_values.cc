@@ -4,24 +4,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "optim/element.h"
 #include "optim/moments8.h"
 
 namespace spillway::optim {
 namespace {
 
 constexpr u16 kToNearest = 0x8000;  // as noise for the stochastic roundings
-
-template <class T>
-T load(const std::byte* column, i64 i) {
-  T x;
-  std::memcpy(&x, column + i * static_cast<i64>(sizeof(T)), sizeof(T));
-  return x;
-}
-
-template <class T>
-void store(std::byte* column, i64 i, T x) {
-  std::memcpy(column + i * static_cast<i64>(sizeof(T)), &x, sizeof(T));
-}
 
 /// out[k] = value(begin + k)
 template <class T, class Value>
@@ -31,24 +20,24 @@ void fill(std::span<T> out, i64 begin, const Value& value) {
 
 template <class T>
 void read_master(const StateFormat& f, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
-  if (f.weight == DType::f32) return fill(out, begin, [&](i64 i) { return load<float>(weight, i); });
-  if (f.master == Master::fp32) return fill(out, begin, [&](i64 i) { return load<float>(state, i); });
-  fill(out, begin, [&](i64 i) { return join_master(load<u16>(weight, i), load<u16>(state, i)); });
+  if (f.weight == DType::f32) return fill(out, begin, [&](i64 i) { return load_element<float>(weight, i); });
+  if (f.master == Master::fp32) return fill(out, begin, [&](i64 i) { return load_element<float>(state, i); });
+  fill(out, begin, [&](i64 i) { return join_master(load_element<u16>(weight, i), load_element<u16>(state, i)); });
 }
 
 template <class T>
 void read_moment(const StateFormat& f, bool is_m, const std::byte* state, i64 begin, std::span<T> out) {
   const std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
-  const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kMomentBlocks * 4);
+  const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes);
   switch (f.moments) {
     case Moments::fp32:
-      return fill(out, begin, [&](i64 i) { return load<float>(column, i); });
+      return fill(out, begin, [&](i64 i) { return load_element<float>(column, i); });
     case Moments::bf16:
-      return fill(out, begin, [&](i64 i) { return widen_bf16(load<u16>(column, i)); });
+      return fill(out, begin, [&](i64 i) { return widen_bf16(load_element<u16>(column, i)); });
     case Moments::int8:
       return fill(out, begin, [&](i64 i) {
-        const auto code = load<u8>(column, i);
-        const auto scale = load<float>(scales, i / kMomentBlockElems);
+        const auto code = load_element<u8>(column, i);
+        const auto scale = load_element<float>(scales, i / kMomentBlockElems);
         return is_m ? decode_m(code, scale) : decode_v(code, scale);
       });
   }
@@ -59,15 +48,15 @@ void write_master(const StateFormat& f, std::span<const T> values, std::byte* we
   for (i64 i = 0; i < kTileElems; ++i) {
     const auto x = static_cast<float>(values[static_cast<size_t>(i)]);
     if (f.weight == DType::f32) {
-      store(weight, i, x);
+      store_element(weight, i, x);
       continue;
     }
     const float master = canonical(x);
-    store(weight, i, weight_of_master(master));
+    store_element(weight, i, weight_of_master(master));
     if (f.master == Master::fp32)
-      store(state, i, master);
+      store_element(state, i, master);
     else
-      store(state, i, remainder_of_master(master));
+      store_element(state, i, remainder_of_master(master));
   }
 }
 
@@ -75,10 +64,10 @@ void write_codes(bool is_m, std::span<const float> values, std::byte* column, st
   for (i64 b = 0; b < kMomentBlocks; ++b) {
     const auto block = values.subspan(static_cast<size_t>(b * kMomentBlockElems), static_cast<size_t>(kMomentBlockElems));
     const float scale = block_scale(block);
-    store(scales, b, scale);
+    store_element(scales, b, scale);
     for (i64 i = 0; i < kMomentBlockElems; ++i) {
       const float x = block[static_cast<size_t>(i)];
-      store(column, b * kMomentBlockElems + i, is_m ? encode_m(x, scale, kToNearest) : encode_v(x, scale, kToNearest));
+      store_element(column, b * kMomentBlockElems + i, is_m ? encode_m(x, scale, kToNearest) : encode_v(x, scale, kToNearest));
     }
   }
 }
@@ -89,13 +78,13 @@ void write_moment(const StateFormat& f, bool is_m, std::span<const T> given, std
   if (given.empty()) return;
   std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
   const std::vector<float> values(given.begin(), given.end());
-  if (f.moments == Moments::int8) return write_codes(is_m, values, column, state + f.scales_begin_bytes() + (is_m ? 0 : kMomentBlocks * 4));
+  if (f.moments == Moments::int8) return write_codes(is_m, values, column, state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes));
   for (i64 i = 0; i < kTileElems; ++i) {
     const float x = values[static_cast<size_t>(i)];
     if (f.moments == Moments::bf16)
-      store(column, i, round_moment_bf16(x, kToNearest));
+      store_element(column, i, round_moment_bf16(x, kToNearest));
     else
-      store(column, i, x);
+      store_element(column, i, x);
   }
 }
 
@@ -104,7 +93,7 @@ i64 f64_begin_bytes(const StateFormat& f, StatePart part) { return part == State
 
 template <class T>
 void write_f64(std::span<const T> values, std::byte* column) {
-  for (size_t i = 0; i < values.size(); ++i) store(column, static_cast<i64>(i), static_cast<double>(values[i]));
+  for (size_t i = 0; i < values.size(); ++i) store_element(column, static_cast<i64>(i), static_cast<double>(values[i]));
 }
 
 template <class T>
@@ -121,7 +110,7 @@ void read_part(const StateFormat& format, StatePart part, const std::byte* weigh
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
   if (format.weight == DType::f64) {
     const std::byte* column = part == StatePart::master ? weight : state + f64_begin_bytes(format, part);
-    return fill(out, begin, [&](i64 i) { return load<double>(column, i); });
+    return fill(out, begin, [&](i64 i) { return load_element<double>(column, i); });
   }
   if (part == StatePart::master) return read_master(format, weight, state, begin, out);
   read_moment(format, part == StatePart::m, state, begin, out);

@@ -123,7 +123,7 @@ TEST_P(TileFormat, NanIsNeverHidden) {
     }
     if (f.weight == DType::bf16) {
       u16 bits;
-      std::memcpy(&bits, next.weight.data() + 2 * 700, 2);
+      std::memcpy(&bits, next.weight.data() + 700 * sizeof(bits), sizeof(bits));
       EXPECT_EQ(bits, 0x7fc0);
     }
   }

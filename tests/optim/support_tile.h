@@ -86,7 +86,7 @@ inline Tile random_tile(const StateFormat& f, Values kind, std::mt19937_64& rand
     randomize(tile.weight, random);
     randomize(tile.state, random);
     if (f.moments != Moments::int8) return tile;
-    const i64 used = f.scales_begin_bytes() + 2 * 4 * optim::kMomentBlocks;
+    const i64 used = f.scales_begin_bytes() + 2 * optim::kScalesBytes;
     std::memset(tile.state.data() + used, 0, static_cast<size_t>(f.state_tile_bytes() - used));
     return tile;
   }

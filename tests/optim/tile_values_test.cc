@@ -18,7 +18,7 @@ class TileValuesOf : public testing::TestWithParam<StateFormat> {};
 
 /// A tile as training leaves it: some updates from drawn values.
 Tile trained(const StateFormat& f, Values kind, std::mt19937_64& random) {
-  const Tile tile = random_tile(f, kind, random);
+  Tile tile = random_tile(f, kind, random);
   const auto s = make_adamw_scalars<double>({}, 1e-3, 0.1, 3, 1);
   const TilePart whole{kTileElems, &s};
   for (u64 t = 0; t < 3; ++t) {
