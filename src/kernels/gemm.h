@@ -3,9 +3,11 @@
 // oneDNN: for f32 its 2.6 series has the `gemm:jit` path only, which takes its packing buffers (1-3 MB) from malloc at every call and cuts
 // K by thread count for some shapes; here both are ours. Invariant: an element of C is ((sum of chunk 0) + sum of chunk 1) + ... (+ bias),
 // each chunk one chain of multiply-adds over kDepth ascending k from zero, in Wide<T>: its bits depend on its row of A, its column of B and
-// K alone, never on M, N, its place, strides or threads. bf16 panels hold pairs of k. Where the processor multiplies such pairs itself
-// (AVX512_BF16) it does, flushing denormals and adding a pair in its own way; elsewhere they are widened to f32, k by k.
+// K alone, never on M, N, its place, strides or threads. bf16 is multiplied in pairs of k by the processor's tiles (AMX) or its vectors
+// (AVX512_BF16), which flush denormals and add a pair in their own way; elsewhere it is widened to f32, k by k.
 #pragma once
+#include <span>
+
 #include "tensor/dtype.h"
 
 namespace spillway::kernels::gemm {
@@ -26,16 +28,22 @@ struct Operand {
 
 enum class Side { a, b };
 
-/// k as panels of P hold it: bf16 in pairs, an odd one filled with zero.
+/// k as panels of P hold it: of bf16 filled with zeros to whole tiles.
 template <class P>
 constexpr i64 packed_depth(i64 k) {
-  return sizeof(P) == 2 ? round_up(k, 2) : k;
+  return sizeof(P) == 2 ? round_up(k, 32) : k;
 }
 /// Elements that `outer` rows or columns of inner extent k take when packed.
 template <class P>
 constexpr i64 packed_elems(i64 outer, i64 k) {
   return round_up(outer, kStrip) * packed_depth<P>(k);
 }
+
+/// What multiplies pairs of bf16 where there is AVX-512: the best is the last available. Tests pin one, like Highway's targets.
+enum class Pairs { best, widened, vectors, tiles };
+std::span<const Pairs> available_pairs();
+Pairs pairs_by();
+void pin_pairs_for_test(Pairs pairs);
 
 /// Packs outer x k in panels, padded with zeros. Packed strips follow each other: strip s begins at packed_elems<P>(s * kStrip, k).
 /// P is T, or float of bf16.

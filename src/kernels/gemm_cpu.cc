@@ -8,183 +8,18 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
+#include <vector>
 
-#include "kernels/storage_inl.h"
+#include "base/error.h"
+#include "kernels/gemm_pack_inl.h"
+#include "kernels/gemm_tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using kernels::HWY_NAMESPACE::load;
 using kernels::HWY_NAMESPACE::store;
-
-// Registers: kRows x kVectors sums, kVectors of B and one of A.
-constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-constexpr int kVectors = 3;
-
-template <class P>
-constexpr i64 panel_extent(Side side) {
-  return side == Side::a ? kRows : kVectors * static_cast<i64>(HWY_LANES(Wide<P>));
-}
-
-// Sixteen words at a time where k is contiguous: 4x4 transposes in 128-bit lanes; only the rest goes element by element.
-template <class V>
-HWY_INLINE void transpose_words(V r0, V r1, V r2, V r3, float* to, i64 panel) {
-  const hn::Full128<float> d;
-  const hn::Full128<double> dd;
-  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
-  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3)), high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, to + 2 * panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * panel);
-}
-
-template <class T>
-HWY_ATTR void transpose_block(const T* from, i64 outer_stride, float* to, i64 panel) {
-  const hn::Full128<float> d;
-  transpose_words(load(d, from), load(d, from + outer_stride), load(d, from + 2 * outer_stride), load(d, from + 3 * outer_stride), to,
-                  panel);
-}
-
-HWY_ATTR void transpose_block(const double* from, i64 outer_stride, double* to, i64 panel) {
-  const hn::Full128<double> d;
-  for (int i = 0; i < 4; i += 2) {
-    for (int j = 0; j < 4; j += 2) {
-      const auto r0 = hn::LoadU(d, from + i * outer_stride + j), r1 = hn::LoadU(d, from + (i + 1) * outer_stride + j);
-      hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to + j * panel + i);
-      hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + (j + 1) * panel + i);
-    }
-  }
-}
-
-template <class T, class P>
-HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* to) {
-  const i64 whole = outer / 4 * 4, whole_k = k / 4 * 4;
-  for (i64 p = 0; p < whole_k; p += 4) {
-    for (i64 i = 0; i < whole; i += 4) transpose_block(from.data + i * from.outer_stride + p, from.outer_stride, to + p * panel + i, panel);
-    for (i64 i = whole; i < outer; ++i) {
-      for (i64 q = p; q < p + 4; ++q) to[q * panel + i] = widen(from.data[i * from.outer_stride + q]);
-    }
-  }
-  for (i64 p = whole_k; p < k; ++p) {
-    for (i64 i = 0; i < outer; ++i) to[p * panel + i] = widen(from.data[i * from.outer_stride + p]);
-  }
-}
-
-// Rows contiguous in memory: each is read once from end to end and dealt to the panels.
-template <Side side, class T, class P>
-HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
-  constexpr i64 panel = panel_extent<P>(side);
-  const hn::CappedTag<P, static_cast<size_t>(std::min<i64>(panel, HWY_LANES(P)))> d;
-  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = outer / panel * panel;
-  for (i64 p = 0; p < k; ++p) {
-    const T* source = from.data + p * from.k_stride;
-    for (i64 i = 0; i < whole; i += panel) {
-      for (i64 j = 0; j < panel; j += lanes) hn::StoreU(load(d, source + i + j), d, to + i * k + p * panel + j);
-    }
-    for (i64 i = whole; i < outer; ++i) to[whole * k + p * panel + i - whole] = widen(source[i]);
-  }
-}
-
-// Panel after panel: to[i / panel][p][i % panel] = from(i, p); what is missing of the last panel is zero.
-template <Side side, class T, class P>
-HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, P* to) {
-  constexpr i64 panel = panel_extent<P>(side);
-  if (const i64 used = outer % panel; used != 0) {
-    P* last = to + (outer - used) * k;
-    for (i64 p = 0; p < k; ++p) std::fill(last + p * panel + used, last + (p + 1) * panel, P(0));
-  }
-  if (from.outer_stride == 1) return pack_contiguous<side>(from, outer, k, to);
-  for (i64 i = 0; i < outer; i += panel) {
-    const Operand<T> rows = from.from(i, 0);
-    const i64 used = std::min(panel, outer - i);
-    if (from.k_stride == 1) {
-      pack_transposed(rows, used, k, panel, to + i * k);
-      continue;
-    }
-    for (i64 p = 0; p < k; ++p) {
-      for (i64 r = 0; r < used; ++r) to[i * k + p * panel + r] = widen(rows.data[r * rows.outer_stride + p * rows.k_stride]);
-    }
-  }
-}
-
-// Pairs of bf16 lie as words: first the even k, then the odd one, zero beyond the last.
-HWY_INLINE u32 pair_of(const Operand<BFloat16>& from, i64 outer, i64 p, i64 k) {
-  const BFloat16* even = from.data + outer * from.outer_stride + p * from.k_stride;
-  return even[0].bits | (p + 1 < k ? static_cast<u32>(even[from.k_stride].bits) << 16 : 0);
-}
-
-// As pack_transposed, of pairs: eight k of four rows at a time.
-HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i64 k, i64 panel, u32* to) {
-  const hn::Full128<float> d;
-  const hn::Full128<u16> halves;
-  const i64 whole = outer / 4 * 4, whole_k = k / 8 * 8;
-  const auto row = [&](i64 i, i64 p) HWY_ATTR {
-    return hn::BitCast(d, hn::LoadU(halves, reinterpret_cast<const u16*>(from.data + i * from.outer_stride + p)));
-  };
-  for (i64 p = 0; p < whole_k; p += 8) {
-    for (i64 i = 0; i < whole; i += 4) {
-      transpose_words(row(i, p), row(i + 1, p), row(i + 2, p), row(i + 3, p), reinterpret_cast<float*>(to + p / 2 * panel + i), panel);
-    }
-  }
-  for (i64 p = 0; p < k; p += 2) {
-    for (i64 i = p < whole_k ? whole : 0; i < outer; ++i) to[p / 2 * panel + i] = pair_of(from, i, p, k);
-  }
-}
-
-// As pack_contiguous: two rows of k are read side by side and interleaved.
-template <Side side>
-HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i64 k, u32* to) {
-  constexpr i64 panel = panel_extent<BFloat16>(side);
-  const hn::CappedTag<u32, static_cast<size_t>(std::min<i64>(panel, HWY_LANES(u32)))> d;
-  const hn::Rebind<u16, decltype(d)> halves;
-  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = outer / panel * panel, pairs = packed_depth<BFloat16>(k) / 2;
-  for (i64 p = 0; p < pairs; ++p) {
-    const u16 *even = reinterpret_cast<const u16*>(from.data + 2 * p * from.k_stride), *odd = even + from.k_stride;
-    const bool both = 2 * p + 1 < k;
-    for (i64 i = 0; i < whole; i += panel) {
-      for (i64 j = 0; j < panel; j += lanes) {
-        const auto low = hn::PromoteTo(d, hn::LoadU(halves, even + i + j));
-        const auto high = both ? hn::PromoteTo(d, hn::LoadU(halves, odd + i + j)) : hn::Zero(d);
-        hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, to + i * pairs + p * panel + j);
-      }
-    }
-    for (i64 i = whole; i < outer; ++i) to[whole * pairs + p * panel + i - whole] = pair_of(from, i, 2 * p, k);
-  }
-}
-
-// Panel after panel: to[i / panel][p / 2][i % panel][p % 2] = from(i, p).
-template <Side side>
-HWY_ATTR void pack_pairs(Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to_elements) {
-  constexpr i64 panel = panel_extent<BFloat16>(side);
-  const i64 pairs = packed_depth<BFloat16>(k) / 2;
-  u32* to = reinterpret_cast<u32*>(to_elements);
-  if (const i64 used = outer % panel; used != 0) {
-    u32* last = to + (outer - used) * pairs;
-    for (i64 p = 0; p < pairs; ++p) std::fill(last + p * panel + used, last + (p + 1) * panel, 0u);
-  }
-  if (from.outer_stride == 1) return pack_pairs_contiguous<side>(from, outer, k, to);
-  for (i64 i = 0; i < outer; i += panel) {
-    const Operand<BFloat16> rows = from.from(i, 0);
-    const i64 used = std::min(panel, outer - i);
-    if (from.k_stride == 1) {
-      pack_pairs_transposed(rows, used, k, panel, to + i * pairs);
-      continue;
-    }
-    for (i64 p = 0; p < pairs; ++p) {
-      for (i64 r = 0; r < used; ++r) to[i * pairs + p * panel + r] = pair_of(rows, r, 2 * p, k);
-    }
-  }
-}
-
-template <class T, class P>
-HWY_ATTR void pack_side(Side side, Operand<T> from, i64 outer, i64 k, P* to) {
-  side == Side::a ? pack_panels<Side::a>(from, outer, k, to) : pack_panels<Side::b>(from, outer, k, to);
-}
-HWY_ATTR void pack_side(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) {
-  side == Side::a ? pack_pairs<Side::a>(from, outer, k, to) : pack_pairs<Side::b>(from, outer, k, to);
-}
 
 // The micro-kernel's sums, kUsed vectors of each row of the panel.
 template <int kUsed, class P>
@@ -288,6 +123,14 @@ void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, Output<P,
   }
 }
 
+// C is far away when k is short and the matrix large: ask for it before the sums are made.
+template <class P, class Out>
+HWY_INLINE void prefetch(const Output<P, Out>& c, i64 rows, i64 columns) {
+  for (i64 r = 0; r < rows; ++r) {
+    for (i64 j = 0; j < columns; j += 64 / static_cast<i64>(sizeof(Out))) __builtin_prefetch(c.data + r * c.row_stride + j, 1);
+  }
+}
+
 template <int kUsed, class P, class Out>
 HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns, Output<P, Out> c, bool own_dots) {
   using T = Wide<P>;
@@ -299,10 +142,7 @@ HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::Zero(d);
   }
-  // C is far away when k is short and the matrix large: ask for it before the sums are made.
-  for (i64 r = 0; r < rows; ++r) {
-    for (i64 j = 0; j < columns; j += 64 / static_cast<i64>(sizeof(Out))) __builtin_prefetch(c.data + r * c.row_stride + j, 1);
-  }
+  prefetch(c, rows, columns);
   HWY_ALIGN T edge[kRows * kUsed * lanes];
   if (own_dots) {
 #if HWY_TARGET == HWY_AVX3
@@ -339,6 +179,13 @@ HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64
   store_edge(edge, kUsed * lanes, rows, columns, c);
 }
 
+// C from element (i, j) on.
+template <class P, class Out>
+HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
+  return {c.data + i * c.row_stride + j, c.row_stride, c.added ? c.added + i * c.added_stride + j : nullptr, c.added_stride,
+          c.bias ? c.bias + j : nullptr};
+}
+
 // A strip's panels of A stay in the first-level cache or the second; a panel of B is used for all of them before the next one.
 template <class P, class Out>
 HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, bool own_dots) {
@@ -348,8 +195,7 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
     const i64 columns = std::min(panel, n - j);
     for (i64 i = 0; i < m; i += kRows) {
       const i64 rows = std::min<i64>(kRows, m - i);
-      const Output<P, Out> out{c.data + i * c.row_stride + j, c.row_stride, c.added ? c.added + i * c.added_stride + j : nullptr,
-                               c.added_stride, c.bias ? c.bias + j : nullptr};
+      const Output<P, Out> out = part(c, i, j);
       const P *rows_a = a.data + i * depth_a + a.first * kRows, *columns_b = b.data + j * depth_b + b.first * panel;
       if (columns > 2 * lanes) {
         micro<3>(k, rows_a, columns_b, rows, columns, out, own_dots);
@@ -362,19 +208,55 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
   }
 }
 
-// Highway's bit for younger processors than AVX-512's first is asked too, so that a test can pin the widening path.
-HWY_INLINE bool multiplies_pairs() {
-#if HWY_TARGET == HWY_AVX3
-  static const bool has = __builtin_cpu_supports("avx512bf16");
-  return has && (hwy::SupportedTargets() & HWY_AVX3_DL) != 0;
-#else
-  return false;
-#endif
+HWY_INLINE Pairs pairs_here() { return HWY_TARGET == HWY_AVX3 ? pairs_by() : Pairs::widened; }
+
+// C's part of `rows` and `columns` from sums of kColumns a row.
+template <class Out>
+HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output<BFloat16, Out>& c) {
+  const hn::ScalableTag<float> d;
+  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = columns / lanes * lanes;
+  for (i64 r = 0; r < rows; ++r) {
+    for (i64 j = 0; j < whole; j += lanes) {
+      auto value = hn::Load(d, sums + r * tiles::kColumns + j);
+      if (c.added) value = hn::Add(hn::LoadU(d, c.added + r * c.added_stride + j), value);
+      if (c.bias) value = hn::Add(value, load(d, c.bias + j));
+      store(d, value, c.data + r * c.row_stride + j);
+    }
+  }
+  if (whole < columns) store_edge(sums + whole, tiles::kColumns, rows, columns - whole, part(c, 0, whole));
+}
+
+template <class Out>
+HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c) {
+  alignas(64) float sums[2 * tiles::kRows * tiles::kColumns];
+  const i64 depth_a = packed_depth<BFloat16>(a.depth), depth_b = packed_depth<BFloat16>(b.depth);
+  const tiles::Scope scope;
+  for (i64 j = 0; j < n; j += tiles::kColumns) {
+    const BFloat16* columns_b = b.data + j * depth_b + b.first * tiles::kColumns;
+    for (i64 i = 0; i < m; i += 2 * tiles::kRows) {
+      const i64 rows = std::min(2 * tiles::kRows, m - i), columns = std::min(tiles::kColumns, n - j);
+      const Output<BFloat16, Out> out = part(c, i, j);
+      const BFloat16* rows_a = a.data + i * depth_a + a.first * tiles::kRows;
+      prefetch(out, rows, columns);
+      tiles::sums(rows > tiles::kRows ? 2 : 1, k, rows_a, tiles::kRows * depth_a, columns_b, sums);
+      store_tiles(sums, rows, columns, out);
+    }
+  }
+}
+
+template <class Out>
+HWY_ATTR void multiply_pairs(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c) {
+  const Pairs by = pairs_here();
+  if (by == Pairs::tiles) return multiply_tiles(m, n, k, a, b, c);
+  multiply_panels(m, n, k, a, b, c, by == Pairs::vectors);
 }
 
 void pack_f32(Side side, Operand<float> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
 void pack_f64(Side side, Operand<double> from, i64 outer, i64 k, double* to) { pack_side(side, from, outer, k, to); }
-void pack_bf16(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) { pack_side(side, from, outer, k, to); }
+void pack_bf16(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) {
+  if (side == Side::a && pairs_here() == Pairs::tiles) return tiles::pack_a(from, outer, k, to);
+  pack_side(side, from, outer, k, to);
+}
 void pack_widened(Side side, Operand<BFloat16> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
 void multiply_f32(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c) {
   multiply_panels(m, n, k, a, b, c, false);
@@ -386,10 +268,10 @@ void multiply_f32_to_bf16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b,
   multiply_panels(m, n, k, a, b, c, false);
 }
 void multiply_bf16(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c) {
-  multiply_panels(m, n, k, a, b, c, multiplies_pairs());
+  multiply_pairs(m, n, k, a, b, c);
 }
 void multiply_bf16_to_f32(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c) {
-  multiply_panels(m, n, k, a, b, c, multiplies_pairs());
+  multiply_pairs(m, n, k, a, b, c);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -398,6 +280,33 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace spillway::kernels::gemm {
+namespace {
+
+std::atomic<Pairs> pinned_for_test{Pairs::best};
+
+}  // namespace
+
+std::span<const Pairs> available_pairs() {
+  static const std::vector<Pairs> all = [] {
+    std::vector<Pairs> found{Pairs::widened};
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) return found;
+    if (__builtin_cpu_supports("avx512bf16")) found.push_back(Pairs::vectors);
+    if (tiles::available()) found.push_back(Pairs::tiles);
+    return found;
+  }();
+  return all;
+}
+
+Pairs pairs_by() {
+  const Pairs pinned = pinned_for_test.load(std::memory_order_relaxed);
+  return pinned == Pairs::best ? available_pairs().back() : pinned;
+}
+
+void pin_pairs_for_test(Pairs pairs) {
+  require(pairs == Pairs::best || std::ranges::count(available_pairs(), pairs) > 0,
+          "[gemm] this processor does not multiply pairs that way");
+  pinned_for_test = pairs;
+}
 
 HWY_EXPORT(pack_f32);
 HWY_EXPORT(pack_f64);

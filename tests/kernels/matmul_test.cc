@@ -203,6 +203,26 @@ TEST(Matmul, EveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
+// The processor's own products of pairs too, whichever of them this one has; all depend on row, column and K alone.
+TEST(Matmul, EveryWayToMultiplyPairs) {
+  for (const kernels::gemm::Pairs pairs : kernels::gemm::available_pairs()) {
+    kernels::gemm::pin_pairs_for_test(pairs);
+    SCOPED_TRACE(static_cast<int>(pairs));
+    for (const Types& types : {kAll[2], kAll[3]}) {
+      for (const Extents& e : kOdd) check_all_layouts(e, types);
+      check_all_layouts({13, 67, 1101}, types);
+      const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2),
+                   whole = empty({90, 150}, types.out), part = empty({50, 101}, types.out);
+      multiply(a, b, {}, whole);
+      multiply(a.slice(0, 33, 83), b.slice(1, 5, 106), {}, part);
+      for (i64 i = 0; i < 50; ++i) {
+        for (i64 j = 0; j < 101; ++j) ASSERT_EQ(element(part, i, j), element(whole, 33 + i, 5 + j));
+      }
+    }
+  }
+  kernels::gemm::pin_pairs_for_test(kernels::gemm::Pairs::best);
+}
+
 TEST(Matmul, RefusesWhatDoesNotFit) {
   const Tensor a = empty({2, 3}, DType::f32), b = empty({4, 5}, DType::f32), out = empty({2, 5}, DType::f32);
   EXPECT_THROW(multiply(a, b, {}, out), Error);
