@@ -13,10 +13,15 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
   all.push_back(look_at_io(config.io_engine));
   std::vector<ScratchPath> paths = config.nvme;
   if (const auto scratch = host.env("SLURM_TMPDIR"); paths.empty() && scratch) paths.push_back({*scratch, std::nullopt});
-  if (paths.empty()) all.push_back({Level::green, "scratch", "none given (--nvme PATH looks at one)", ""});
+  if (paths.empty()) {
+    const bool reclaim = config.reclaim;
+    all.push_back({reclaim ? Level::yellow : Level::green, "scratch", "none given (--nvme PATH looks at one)",
+                   reclaim ? "--reclaim found nothing to look at: say where with --nvme PATH" : ""});
+  }
   for (const ScratchPath& path : paths) {
     for (Finding& found : look_at_scratch(path, config.login, config.reclaim)) all.push_back(std::move(found));
   }
+  all.push_back(look_at_calibration(host));
   all.push_back(look_at_gpu(host));
   for (Finding& found : look_at_cluster(host)) all.push_back(std::move(found));
   return all;

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
+#include "app/calibration.h"
 #include "app/grant.h"
 #include "app/launcher.h"
 #include "base/error.h"
@@ -29,12 +33,26 @@ Finding cores(const Host& host) {
   return {Level::green, "cores", text + ")", ""};
 }
 
-Finding instruction_set() {
+// Whether the processor lists the feature; empty when it does not tell.
+std::optional<bool> has_feature(const Host& host, const std::string& name) {
+  std::istringstream lines(host.read("/proc/cpuinfo").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("flags")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    return std::find(std::istream_iterator<std::string>(words), {}, name) != std::istream_iterator<std::string>();
+  }
+  return {};
+}
+
+std::string yes_or_no(std::optional<bool> known) { return !known ? "unknown" : *known ? "yes" : "no"; }
+
+Finding instruction_set(const Host& host) {
   std::string all;
   for (const optim::Isa isa : optim::available_isas()) all += (all.empty() ? "" : " ") + std::string(optim::to_string(isa));
   const bool scalar = optim::resolve(optim::Isa::best) == optim::Isa::scalar;
   return {scalar ? Level::yellow : Level::green, "instruction set",
-          fmt::format("{} (of {})", optim::to_string(optim::resolve(optim::Isa::best)), all),
+          fmt::format("{} (of {}), AVX512_BF16 {}, AMX_BF16 {}", optim::to_string(optim::resolve(optim::Isa::best)), all,
+                      yes_or_no(has_feature(host, "avx512_bf16")), yes_or_no(has_feature(host, "amx_bf16"))),
           scalar ? "the optimizer runs its plain loop" : ""};
 }
 
@@ -84,9 +102,16 @@ void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>
     const std::string owner = orphan.owner.empty() ? "" : ", " + orphan.owner;
     std::string text =
         fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
-    if (reclaim) offload::remove_orphan(path, orphan.name);
-    findings.push_back({reclaim ? Level::green : Level::yellow, "orphan in " + path, text + (reclaim ? ", removed" : ""),
-                        reclaim ? "" : "a dead run left it; doctor --reclaim removes it"});
+    if (!reclaim) {
+      findings.push_back({Level::yellow, "orphan in " + path, text, "a dead run left it; doctor --reclaim removes it"});
+      continue;
+    }
+    try {
+      offload::remove_orphan(path, orphan.name);
+      findings.push_back({Level::green, "orphan in " + path, text + ", removed", ""});
+    } catch (const Error& error) {
+      findings.push_back({Level::red, "orphan in " + path, text, error.what()});
+    }
   }
 }
 
@@ -97,7 +122,20 @@ const char* to_string(Level level) {
   return kNames[static_cast<size_t>(level)];
 }
 
-std::vector<Finding> look_at_host(const Host& host) { return {cores(host), instruction_set(), memory(host), memlock()}; }
+std::vector<Finding> look_at_host(const Host& host) { return {cores(host), instruction_set(host), memory(host), memlock()}; }
+
+Finding look_at_calibration(const Host& host) {
+  const Calibration c = load_calibration(host);
+  if (!c.warning.empty()) return {Level::yellow, "bench", c.measured ? "measured in part" : "not usable", c.warning};
+  if (!c.measured) return {Level::yellow, "bench", "not measured", "plan reckons with constants until spillway bench has run"};
+  std::string text =
+      fmt::format("memory {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 {:.0f} GFLOP/s, cpu-adam {:.2f} ns/parameter on {} threads",
+                  c.memory_bytes_per_s / 1e9, c.matmul_flops_f32 / 1e9, c.matmul_flops_bf16 / 1e9, c.adam_ns_per_parameter, c.threads);
+  if (c.threads == 0) text = "the disk alone";
+  for (const DiskRates& disk : c.disks)
+    text += fmt::format(", {} reads {:.2f} writes {:.2f} GB/s", disk.path, disk.read_bytes_per_s / 1e9, disk.write_bytes_per_s / 1e9);
+  return {Level::green, "bench", text, ""};
+}
 
 Finding look_at_io(offload::IoEngineKind kind) {
   try {

@@ -20,6 +20,8 @@ struct Finding {
 
 /// Cores, instruction set, memory, memlock.
 std::vector<Finding> look_at_host(const Host& host);
+/// What bench has measured here.
+Finding look_at_calibration(const Host& host);
 /// The engine that would be used, and why.
 Finding look_at_io(offload::IoEngineKind kind);
 /// A scratch path and the orphans on it, removed when `reclaim`. On a login node nothing is red.

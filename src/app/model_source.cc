@@ -62,11 +62,21 @@ ModelSource find_model(const std::string& model) {
 }
 
 ModelSource find_trained_model(const std::string& model, const std::string& which) {
-  if (fs::is_directory(fs::path(model) / "checkpoints")) {
+  const fs::path path(model);
+  if (fs::is_directory(path / "checkpoints")) {
     const fs::path checkpoint = find_checkpoint(model, which);
     return from_folder(checkpoint, last_component(model));
   }
-  return find_model(model);
+  if (fs::exists(path / "metrics.jsonl")) {
+    throw Error(ErrorCode::data,
+                fmt::format("[model] {} is a run that has saved no checkpoint yet: wait for its first, or resume it", model));
+  }
+  if (models::is_preset(model) || fs::is_directory(path) || cached_snapshot(model)) return find_model(model);
+  const char* got = fs::exists(path) ? "which is a file" : "which does not exist";
+  throw Error(ErrorCode::usage,
+              fmt::format("[model] expected a run folder (train --out; runs/<model>-<8 hex digits> by default), a checkpoint in one, a "
+                          "folder with config.json and model.safetensors, or org/name in {}, got `{}`, {}",
+                          hugging_face_cache().string(), model, got));
 }
 
 }  // namespace spillway::app

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/calibration.h"
 #include "app/doctor.h"
 #include "data/safetensors.h"
 #include "tests/app/support_app.h"
@@ -77,6 +78,42 @@ TEST(Doctor, ReclaimsWhatDeadRunsLeft) {
   EXPECT_TRUE(has(removed.out, "removed")) << removed.out;
   EXPECT_FALSE(fs::exists(folder.path() / "spillway-dead"));
   EXPECT_FALSE(has(run_app(look, FakeHost().host()).out, "orphan"));
+}
+
+TEST(Doctor, NamesTheBf16UnitsAndWhatBenchMeasured) {
+  const TemporaryFolder cache;
+  FakeHost fake;
+  fake.env("XDG_CACHE_HOME", cache.path().string());
+  EXPECT_TRUE(has(run_app({"doctor"}, fake.host()).out, "AVX512_BF16 unknown")) << "without /proc/cpuinfo";
+  fake.file("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse\n");
+  const Outcome first = run_app({"doctor"}, fake.host());
+  EXPECT_TRUE(has(first.out, "AVX512_BF16 yes, AMX_BF16 no")) << first.out;
+  EXPECT_TRUE(has(first.out, "yellow bench")) << first.out;
+  EXPECT_TRUE(has(first.out, "until spillway bench has run")) << first.out;
+  save_bench_rows({{.name = "memory.axpy", .path = "", .value = 3e10, .unit = "bytes/s", .ceiling = {}, .threads = 2}}, fake.host());
+  EXPECT_TRUE(has(run_app({"doctor"}, fake.host()).out, "memory 30.0 GB/s"));
+  std::ofstream(calibration_file(fake.host())) << "{";
+  const Outcome wrong = run_app({"doctor"}, fake.host());
+  EXPECT_EQ(wrong.status, 0);
+  EXPECT_TRUE(has(wrong.out, "not usable: [calibration]")) << wrong.out;
+}
+
+TEST(Doctor, ReclaimWithoutAPathSaysSo) {
+  const Outcome outcome = run_app({"doctor", "--reclaim"}, FakeHost().host());
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(has(outcome.out, "say where with --nvme PATH")) << outcome.out;
+}
+
+// By name, each.
+TEST(Doctor, OrphansHaveASizeAndAnAge) {
+  const TemporaryFolder folder;
+  folder.write("spillway-a/owner", "host h, pid 1, run a\n");
+  folder.write("spillway-a/state", std::string(1 << 20, 'x'));
+  folder.write("spillway-b/owner", "host h, pid 2, run b\n");
+  const Outcome outcome = run_app({"doctor", "--nvme", folder.path().string()}, FakeHost().host());
+  EXPECT_TRUE(has(outcome.out, "spillway-a: 1.00 MiB, ")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, " old, host h, pid 1, run a")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "spillway-b: ")) << outcome.out;
 }
 
 TEST(Doctor, Json) {
@@ -162,6 +199,27 @@ TEST(Tokenize, Refusals) {
   EXPECT_NE(run_app({"tokenize", "--data", "/no/such.txt", "--out", (folder.path() / "x.bin").string()}).status, 0);
   EXPECT_FALSE(fs::exists(folder.path() / "x.bin"));
   EXPECT_EQ(run_app({"tokenize", "--tokenizer", "gpt2", "--data", source, "--out", "x.bin"}).status, 2);
+}
+
+// A path that is none is told what is wanted, never to download anything.
+TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a.txt", "x");
+  for (const std::string& model : {std::string("runs/gpt2-tiny-01234567"), std::string("/no/such/run"), std::string("nothing"), file}) {
+    for (const std::vector<std::string>& args : {std::vector<std::string>{"generate", "--model", model, "--prompt", "a"},
+                                                 std::vector<std::string>{"export", model, "--out", (folder.path() / "out").string()}}) {
+      const Outcome outcome = run_app(args, FakeHost().host());
+      EXPECT_EQ(outcome.status, 2) << outcome.err;
+      EXPECT_TRUE(has(outcome.err, "[model] expected a run folder")) << outcome.err;
+      EXPECT_TRUE(has(outcome.err, model == file ? "which is a file" : "which does not exist")) << outcome.err;
+      EXPECT_FALSE(has(outcome.err, "download")) << outcome.err;
+    }
+  }
+  folder.write("run/config.json", R"({"model": "gpt2-tiny"})");
+  folder.write("run/metrics.jsonl", "");
+  const Outcome early = run_app({"generate", "--model", (folder.path() / "run").string(), "--prompt", "a"}, FakeHost().host());
+  EXPECT_EQ(early.status, 4);
+  EXPECT_TRUE(has(early.err, "saved no checkpoint yet")) << early.err;
 }
 
 // A reader that is gone, or a full disk, is an I/O failure, not success.
