@@ -130,7 +130,9 @@ void check(TokenizeConfig& config, const Host&) {
 }
 
 void check(InspectConfig&, const Host&) {}
+void check(StatusConfig&, const Host&) {}
 void check(DoctorConfig&, const Host&) {}
+void check(BenchConfig&, const Host&) {}
 
 }  // namespace
 

@@ -8,13 +8,15 @@
 namespace spillway::app {
 namespace {
 
+constexpr int kMostWords = 1 << 16;  // of a repeatable positional
+
 using Bound = std::pair<const Option*, CLI::Option*>;
 
 std::vector<Bound> declare(CLI::App& parser, Command command) {
   std::vector<Bound> bound;
   for (const Option* option : options_of(command)) {
     if (option->positional) {
-      bound.emplace_back(option, parser.add_option(option->name)->expected(1)->take_all());
+      bound.emplace_back(option, parser.add_option(option->name)->expected(1, option->field.repeatable ? kMostWords : 1)->take_all());
     } else if (option->field.kind == Kind::flag) {
       bound.emplace_back(option, parser.add_flag("--" + option->name)->take_all());
     } else {

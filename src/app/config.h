@@ -138,6 +138,8 @@ struct TrainConfig : ResourceConfig {
   std::string prompt;
   std::optional<std::string> trace;  // a file
   StepRange trace_steps;
+  bool profile = false;
+  std::optional<i64> endurance_bytes;  // rated writes of one drive
 
   /// Micro-batches of one optimizer step on each of `ranks` data-parallel ranks. Throws Error(usage) naming the legal sizes when the global
   /// batch does not divide.
@@ -171,10 +173,23 @@ struct InspectConfig : CommonConfig {
   std::string path;
 };
 
-struct DoctorConfig : CommonConfig {
+struct StatusConfig : CommonConfig {
+  std::string run;
+};
+
+/// What the commands that look at this node take.
+struct NodeConfig : CommonConfig {
   std::vector<ScratchPath> nvme;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
+};
+
+struct DoctorConfig : NodeConfig {
   bool login = false, reclaim = false;
+};
+
+struct BenchConfig : NodeConfig {
+  std::vector<std::string> what;  // empty: all that can be measured
+  std::optional<i64> threads;
 };
 
 /// Every option of train with its value, one key a line, usable with --config. Unset optionals are null (or "auto" where the flag knows the

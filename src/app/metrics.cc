@@ -16,6 +16,23 @@ void put(Json& row, const char* key, double value) {
 
 Json by_tier(const std::array<i64, offload::kTiers>& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
 
+// Nothing of a run that writes nothing to nvme.
+void put_wear(Json& row, const Wear& wear) {
+  if (!(wear.bytes_per_step > 0)) return;
+  row["nvme_written_per_step"] = wear.bytes_per_step;
+  row["nvme_written_per_token"] = wear.bytes_per_token;
+  row["nvme_written_per_day"] = wear.bytes_per_day;
+  if (wear.days) row["days_to_endurance"] = *wear.days;
+}
+
+Json profile_json(const ProfileRow& p) {
+  Json row = {{"kind", p.kind}, {"lane", p.lane}, {"ms", p.ms}, {"share", p.share}};
+  row["bytes_per_s"] = p.bytes_per_s ? Json(*p.bytes_per_s) : Json();
+  row["ceiling"] = p.ceiling ? Json(*p.ceiling) : Json();
+  row["ceiling_name"] = p.ceiling_name;
+  return row;
+}
+
 const char* phase_of(parallel::Op op) {
   switch (op) {
     case parallel::Op::Forward:
@@ -72,6 +89,7 @@ std::string to_json(const MetricsRow& m) {
   row["peak_bytes"] = by_tier(m.peak_bytes);
   row["read_bytes"] = by_tier(m.moved.read);
   row["written_bytes"] = by_tier(m.moved.written);
+  put_wear(row, m.wear);
   if (m.validation_loss) put(row, "validation_loss", *m.validation_loss);
   return row.dump();
 }
@@ -98,13 +116,15 @@ std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank) {
   return phases;
 }
 
-std::string summary_json(i64 step, const parallel::StepResult& last, std::optional<double> validation_loss, const std::string& run) {
+std::string to_json(const Summary& s) {
   Json row;
-  row["step"] = step;
-  put(row, "loss", last.loss);
-  put(row, "grad_norm", last.grad_norm);
-  if (validation_loss) put(row, "validation_loss", *validation_loss);
-  row["run"] = run;
+  row["step"] = s.step;
+  put(row, "loss", s.last.loss);
+  put(row, "grad_norm", s.last.grad_norm);
+  if (s.validation_loss) put(row, "validation_loss", *s.validation_loss);
+  row["run"] = s.run;
+  put_wear(row, s.wear);
+  for (const ProfileRow& p : s.profile) row["profile"].push_back(profile_json(p));
   return row.dump();
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "app/profile.h"
+#include "app/wear.h"
 #include "parallel/rank.h"
 
 namespace spillway::app {
@@ -18,6 +20,7 @@ struct MetricsRow {
   parallel::TierBytes moved;
   std::map<std::string, double> phases;  // milliseconds
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
+  Wear wear;  // at the run's mean rate
 };
 
 std::string to_json(const MetricsRow& row);
@@ -30,6 +33,14 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
 std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank);
 
 /// The result of `train --json`.
-std::string summary_json(i64 step, const parallel::StepResult& last, std::optional<double> validation_loss, const std::string& run);
+struct Summary {
+  i64 step = 0;
+  parallel::StepResult last;
+  std::optional<double> validation_loss;
+  std::string run;
+  Wear wear;
+  std::vector<ProfileRow> profile;  // empty: none wanted
+};
+std::string to_json(const Summary& summary);
 
 }  // namespace spillway::app

@@ -15,11 +15,11 @@ constexpr CommandInfo kCommands[] = {
     {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder", Command::export_model, ""},
     {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize, ""},
     {"inspect", "PATH", "shows what is in a checkpoint, safetensors file, token file or run folder", Command::inspect, ""},
+    {"status", "RUN", "says where a run stands, from its folder alone", Command::status, ""},
     {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor, ""},
+    {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench, ""},
     {"evaluate", "", "loss of a model on data", std::nullopt, "train --validation-data PATH reports the held-out loss"},
-    {"bench", "", "measures this node", std::nullopt, "doctor shows what this node has"},
     {"selftest", "", "compares bits over placements", std::nullopt, "the tests in tests/ compare them"},
-    {"status", "", "where a run stands", std::nullopt, "inspect RUN shows its checkpoints, metrics.jsonl its steps"},
     {"slurm", "", "writes a job script", std::nullopt, "train inside your own script: it reads Slurm's memory, cores and end time"},
     {"schedule", "", "draws a pipeline schedule", std::nullopt, "plan --program prints the instruction list of one rank"},
 };

@@ -16,7 +16,7 @@
 
 namespace spillway::app {
 
-enum class Command { train, plan, generate, export_model, tokenize, inspect, doctor };
+enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench };
 
 struct CommandInfo {
   std::string_view name;
@@ -30,7 +30,8 @@ std::span<const CommandInfo> commands();
 const CommandInfo& info(Command command);
 
 /// One command's configuration.
-using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, DoctorConfig>;
+using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
+                              DoctorConfig, BenchConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };

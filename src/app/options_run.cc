@@ -6,8 +6,8 @@ namespace {
 
 constexpr const char *kRun = "Run folder", *kShown = "What is shown";
 const unsigned kTrain = on(Command::train, Command::plan);
-const unsigned kAll =
-    on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect, Command::doctor);
+const unsigned kAll = on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect,
+                         Command::status, Command::doctor, Command::bench);
 
 Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
   return {.name = name,
@@ -104,9 +104,18 @@ std::vector<Option> shown() {
        .field = composite(&TrainConfig::trace_steps, parse_step_range, print_step_range),
        .commands = kTrain,
        .metavar = "A:B"},
-      unbuilt("profile", kShown, Kind::flag, "", "time per instruction kind", "phase_ms in metrics.jsonl says where a step's time goes"),
-      unbuilt("endurance", kShown, Kind::text, "600TBW", "days until the drive's rated writes",
-              "written_bytes in metrics.jsonl counts them"),
+      {.name = "profile",
+       .group = kShown,
+       .help = "at the end a table: time and bytes per second of each kind of instruction, beside what bench measured",
+       .field = flag(&TrainConfig::profile),
+       .commands = kTrain},
+      {.name = "endurance",
+       .group = kShown,
+       .help = "rated writes of one --nvme drive: says in how many days this run would have written them",
+       .field = composite(&TrainConfig::endurance_bytes, parse_endurance, print_endurance),
+       .commands = kTrain,
+       .metavar = "600TBW",
+       .default_text = "off"},
       {.name = "config",
        .group = kShown,
        .help = "read flags from a JSON file (dashes become underscores); flags win over it",

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "base/error.h"
 
@@ -41,7 +43,27 @@ std::string owner() {
   return fmt::format("host {}, process {}\n", host, ::getpid());
 }
 
+// A look by run_owner() holds the lock for an instant, which must not turn a run away.
+bool take_lock(int descriptor) {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(kPause);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::optional<std::string> run_owner(const fs::path& run) {
+  const int descriptor = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const bool held = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  if (!held) return {};
+  const std::string text = whole_file(run / "lock");
+  return text.substr(0, text.find('\n'));
+}
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   std::error_code error;
@@ -50,7 +72,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   const fs::path file = path_ / "lock";
   lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  if (!take_lock(lock_)) {
     ::close(lock_);
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));

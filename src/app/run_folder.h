@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "base/types.h"
@@ -30,5 +31,8 @@ class RunFolder {
   int lock_ = -1;
   std::ofstream metrics_, log_;
 };
+
+/// Who holds the lock of a run's folder, "host h, process p"; empty when nobody does. Reads only.
+std::optional<std::string> run_owner(const std::filesystem::path& run);
 
 }  // namespace spillway::app

@@ -47,6 +47,8 @@ class Session {
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }
+  /// --nvme, or the batch system's.
+  const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
   const TierBudgets& budgets() const { return budgets_; }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }

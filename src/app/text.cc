@@ -77,6 +77,19 @@ ScratchPath parse_scratch(const std::string& text, const std::string& what) {
 
 std::string print_scratch(const ScratchPath& path) { return path.bytes ? path.path + ":" + print_size(*path.bytes) : path.path; }
 
+i64 parse_endurance(const std::string& text, const std::string& what) {
+  constexpr std::pair<const char*, double> kUnits[] = {{"TBW", 1e12}, {"PBW", 1e15}};
+  for (const auto& [unit, bytes] : kUnits) {
+    double number = 0;
+    if (!text.ends_with(unit) || !whole(text.substr(0, text.size() - 3), number)) continue;
+    // Above the last, bytes do not fit.
+    if (const double total = number * bytes; total >= 1 && total < 9e18) return std::llround(total);
+  }
+  reject(what, "the drive's rated writes such as 600TBW (of 10^12 bytes)", text);
+}
+
+std::string print_endurance(i64 bytes) { return print_number(static_cast<double>(bytes) / 1e12) + "TBW"; }
+
 Cadence parse_cadence(const std::string& text, const std::string& what) {
   Cadence cadence;
   std::string digits = text;

@@ -31,6 +31,9 @@ std::string print_cadence(const Cadence& cadence);
 /// "3:6", from 1.
 StepRange parse_step_range(const std::string& text, const std::string& what);
 std::string print_step_range(const StepRange& range);
+/// "600TBW": bytes, of 10^12; also PBW, of 10^15.
+i64 parse_endurance(const std::string& text, const std::string& what);
+std::string print_endurance(i64 bytes);
 /// "auto", "never", "must" or a path.
 Resume parse_resume(const std::string& text, const std::string& what);
 std::string print_resume(const Resume& resume);

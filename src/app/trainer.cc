@@ -67,6 +67,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       start_(Clock::now()),
       last_save_(start_),
       last_save_step_(progress.step) {
+  if (config.profile) profile_.emplace();
   if (config.time_limit_s) {
     limit_s_ = static_cast<double>(*config.time_limit_s);
   } else {
@@ -81,6 +82,7 @@ int Trainer::run() {
   while (progress_.step < *config_.steps) {
     report = step();
     write_metrics(report);
+    if (profile_) profile_->step(session_.rank(), report.seconds);
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
@@ -179,6 +181,7 @@ void Trainer::write_metrics(const StepReport& r) {
   row.phases = phase_milliseconds(rank);
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
+  row.wear = wear();
   folder_.metrics_line(to_json(row));
 }
 
@@ -251,14 +254,36 @@ int Trainer::stop(const std::string& why) {
   save(true);
   console_.end_progress();
   console_.log(fmt::format("{} after step {} of {}: saved; run the same command again to go on", why, progress_.step, *config_.steps));
+  if (profile_) console_.log(profile_text());
   return kStoppedStatus;
+}
+
+Wear Trainer::wear() const {
+  const i64 steps = progress_.step - first_step_;
+  return wear_of(moved_.written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
+                 config_.endurance_bytes, static_cast<i64>(session_.scratch_paths().size()));
+}
+
+std::vector<ProfileRow> Trainer::profile_rows(const Calibration& calibration) const {
+  std::vector<DiskRates> disks;
+  for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(calibration.disk(path.path));
+  return profile_->rows(calibration, disks);
+}
+
+std::string Trainer::profile_text() const {
+  const Calibration calibration = load_calibration();
+  if (!calibration.warning.empty()) console_.warn(calibration.warning);
+  return to_text(profile_rows(calibration), calibration.measured);
 }
 
 void Trainer::finish(const StepReport& last) {
   parallel::Rank& rank = session_.rank();
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();
-  if (console_.json()) return console_.result(summary_json(progress_.step, last.result, last_validation_, folder_.path().string()));
+  if (console_.json()) {
+    return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
+                                           profile_ ? profile_rows(load_calibration()) : std::vector<ProfileRow>()}));
+  }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
@@ -269,7 +294,9 @@ void Trainer::finish(const StepReport& last) {
   text +=
       fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
                   format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
+  if (const Wear worn = wear(); worn.bytes_per_step > 0) text += "  written to nvme: " + to_text(worn, config_.endurance_bytes) + "\n";
   text += "  run folder: " + folder_.path().string();
+  if (profile_) text += "\n" + profile_text();
   console_.result(text);
 }
 

@@ -6,10 +6,12 @@
 
 #include "app/checkpoint.h"
 #include "app/config.h"
+#include "app/profile.h"
 #include "app/resolve.h"
 #include "app/run_folder.h"
 #include "app/session.h"
 #include "app/trace.h"
+#include "app/wear.h"
 
 namespace spillway::app {
 
@@ -48,6 +50,10 @@ class Trainer {
   bool time_is_up() const;
   int stop(const std::string& why);
   void finish(const StepReport& last);
+  Wear wear() const;
+  /// With --profile.
+  std::vector<ProfileRow> profile_rows(const Calibration& calibration) const;
+  std::string profile_text() const;
   i64 tokens_per_step() const;
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -67,6 +73,7 @@ class Trainer {
   std::optional<double> limit_s_;
   i64 nonfinite_in_a_row_ = 0;
   std::optional<double> last_validation_;
+  std::optional<Profile> profile_;
   parallel::TierBytes moved_;  // by the steps of this process
 };
 

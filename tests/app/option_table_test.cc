@@ -9,8 +9,8 @@
 namespace spillway::app {
 namespace {
 
-constexpr Command kCommands[] = {Command::train,    Command::plan,    Command::generate, Command::export_model,
-                                 Command::tokenize, Command::inspect, Command::doctor};
+constexpr Command kCommands[] = {Command::train,   Command::plan,   Command::generate, Command::export_model, Command::tokenize,
+                                 Command::inspect, Command::status, Command::doctor,   Command::bench};
 
 // Every flag of train's table, and its default as --help shows it ("" where there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
@@ -74,7 +74,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"zero-stage", "auto"},
     {"ranks", "1"},
     {"pipeline-stages", "1"},
-    {"pipeline-schedule", "1f1b"},
+    {"pipeline-schedule", "auto"},
     {"pipeline-split", "auto"},
     {"pipeline-chunks", "1"},
     {"communicator", "auto"},
@@ -93,7 +93,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"sample-every", "0"},
     {"prompt", ""},
     {"trace", "off"},
-    {"trace-steps", "off"},
+    {"trace-steps", "3:6"},
     {"profile", ""},
     {"log-every", "1"},
     {"timeout", "60s"},
@@ -118,7 +118,7 @@ TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
 TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
   const std::string help = command_help(Command::train);
   for (const char* piece :
-       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision fp32|fp64", "(not built yet: tf32 bf16 fp16)",
+       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision fp32|fp64|bf16", "(not built yet: tf32 fp16)",
         "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
     EXPECT_NE(help.find(piece), std::string::npos) << piece;
   }

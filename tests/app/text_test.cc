@@ -79,6 +79,16 @@ TEST(Scratch, PathAndSize) {
   EXPECT_EQ(print_scratch({"/s", 3 * kMiB}), "/s:3MiB");
 }
 
+TEST(Endurance, TerabytesWritten) {
+  EXPECT_EQ(parse_endurance("600TBW", "x"), 600'000'000'000'000);
+  EXPECT_EQ(parse_endurance("1.2PBW", "x"), 1'200'000'000'000'000);
+  EXPECT_EQ(parse_endurance("0.5TBW", "x"), 500'000'000'000);
+  for (const char* text : {"", "TBW", "600", "600TB", "600 TBW", "-1TBW", "0TBW", "infTBW", "nanTBW", "1e9PBW", "600tbw"})
+    EXPECT_THROW(parse_endurance(text, "x"), Error) << text;
+  for (const i64 bytes : {i64{600'000'000'000'000}, i64{1'234'567'890'123}, i64{150'000'000'000'000}})
+    EXPECT_EQ(parse_endurance(print_endurance(bytes), "x"), bytes);
+}
+
 TEST(Cadence, StepsTimesAndEpochs) {
   using Unit = Cadence::Unit;
   EXPECT_EQ(parse_cadence("500", "x"), (Cadence{Unit::steps, 500}));

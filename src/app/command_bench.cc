@@ -1,0 +1,91 @@
+// spillway bench: measures this node, prints a table, and keeps the figures for plan and train.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/bench.h"
+#include "app/commands.h"
+#include "app/grant.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+
+namespace spillway::app {
+namespace {
+
+std::string shown(double value, const std::string& unit) {
+  if (unit.starts_with("ns/")) return fmt::format("{:.3f} {}", value, unit);
+  return value < 999.5e6 ? fmt::format("{:.0f} M{}", value / 1e6, unit == "bytes/s" ? "B/s" : unit)
+                         : fmt::format("{:.1f} G{}", value / 1e9, unit == "bytes/s" ? "B/s" : unit);
+}
+
+std::string table(const std::vector<BenchRow>& rows) {
+  std::string text = fmt::format("{:<14}{:>22}{:>22}{:>8}\n", "name", "value", "ceiling", "share");
+  for (const BenchRow& row : rows) {
+    text +=
+        fmt::format("{:<14}{:>22}{:>22}{:>8}{}\n", row.name, shown(row.value, row.unit), row.ceiling ? shown(*row.ceiling, row.unit) : "-",
+                    row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-", row.path.empty() ? "" : "  " + row.path);
+  }
+  return text;
+}
+
+// Explicit wishes without a path are refused; of "everything" the disk is left out.
+std::vector<ScratchPath> paths(const BenchConfig& config, Console& console, const Host& host) {
+  std::vector<ScratchPath> all = config.nvme;
+  if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
+  if (!all.empty()) return all;
+  if (!config.what.empty()) throw Error(ErrorCode::usage, "[bench] expected --nvme PATH for disk, got none and no $SLURM_TMPDIR");
+  console.log("disk: left out, for there is no --nvme PATH and no $SLURM_TMPDIR");
+  return {};
+}
+
+bool wanted(const BenchConfig& config, const char* name) {
+  return config.what.empty() || std::ranges::find(config.what, name) != config.what.end();
+}
+
+void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges::move(more, std::back_inserter(rows)); }
+
+std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& size, const std::vector<ScratchPath>& disks,
+                                    Console& console) {
+  std::vector<BenchRow> rows;
+  if (disks.empty()) return rows;
+  const offload::ChosenEngine engine = offload::make_io_engine(config.io_engine);
+  console.log("disk: " + engine.why);
+  for (const ScratchPath& path : disks) {
+    console.progress("bench: disk " + path.path);
+    add(rows, bench_disk(size, path, *engine.engine));
+  }
+  return rows;
+}
+
+}  // namespace
+
+int run_bench(const BenchConfig& config, Console& console, const Host& host) {
+  const std::vector<ScratchPath> disks = wanted(config, "disk") ? paths(config, console, host) : std::vector<ScratchPath>();
+  const i64 granted = memory_grant(host).bytes;
+  const BenchSize size = fitting({}, granted);
+  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).cores)));
+  MemoryPool pool("bench", granted, "free memory on this node");
+  const Stream stream{Device::cpu(), &threads, &pool};
+  const StreamScope scope(stream);
+  std::vector<BenchRow> rows;
+  const std::pair<const char*, std::vector<BenchRow> (*)(const BenchSize&)> loops[] = {
+      {"memory", bench_memory}, {"matmul", bench_matmul}, {"cpu-adam", bench_adam}};
+  for (const auto& [name, measure] : loops) {
+    if (!wanted(config, name)) continue;
+    console.progress(fmt::format("bench: {}, {} thread{}", name, threads.threads(), threads.threads() == 1 ? "" : "s"));
+    add(rows, measure(size));
+  }
+  add(rows, measure_disks(config, size, disks, console));
+  console.result(console.json() ? bench_json(rows) : table(rows));
+  try {
+    save_bench_rows(rows, host);
+    console.log("kept in " + calibration_file(host).string() + " for plan and train");
+  } catch (const Error& error) {
+    console.warn(error.what());
+  }
+  return 0;
+}
+
+}  // namespace spillway::app

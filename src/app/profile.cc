@@ -1,0 +1,109 @@
+#include "app/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway::app {
+namespace {
+
+using parallel::Instruction;
+using parallel::Op;
+
+constexpr size_t kHost = static_cast<size_t>(offload::Tier::host), kNvme = static_cast<size_t>(offload::Tier::nvme);
+
+// Landing is the end of the update's writes, so both are one kind.
+std::string kind_of(const Instruction& i) {
+  if (i.op == Op::Step || i.op == Op::Land) return "Step";
+  std::string kind(parallel::to_string(i.op));
+  if (i.op == Op::Fetch || i.op == Op::Evict) kind += " " + std::string(parallel::to_string(i.what));
+  return kind;
+}
+
+// An update reads gradient, weight and state and writes the last two, whatever tier of memory they lie in.
+i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
+  const optim::StateFormat& format = plan.scheduling.format;
+  const i64 per_tile = format.gradient_tile_bytes() + 2 * format.weight_tile_bytes() + 2 * format.state_tile_bytes();
+  return plan.layout.buckets[i.bucket].tiles * per_tile;
+}
+
+void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) {
+  sum.disk_read_bytes += i.read_bytes[kNvme];
+  sum.disk_written_bytes += i.written_bytes[kNvme];
+  if (i.op == Op::Step) sum.memory_bytes += update_bytes(i, plan);
+  if (i.op == Op::Fetch || i.op == Op::Evict) {
+    sum.copies = true;
+    sum.memory_bytes += 2 * (i.read_bytes[kHost] + i.written_bytes[kHost]);
+  }
+}
+
+// Stripes take the same bytes each, so the slowest decides for all.
+double all_stripes(const std::vector<DiskRates>& disks, double DiskRates::*rate) {
+  if (disks.empty()) return DiskRates().*rate;
+  const auto slowest = std::ranges::min_element(disks, {}, rate);
+  return (*slowest).*rate * static_cast<double>(disks.size());
+}
+
+void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibration, const std::vector<DiskRates>& disks) {
+  const i64 disk_bytes = sum.disk_read_bytes + sum.disk_written_bytes, bytes = disk_bytes > 0 ? disk_bytes : sum.memory_bytes;
+  if (bytes == 0 || !(sum.ms > 0)) return;
+  row.bytes_per_s = static_cast<double>(bytes) / (sum.ms / 1e3);
+  if (disk_bytes == 0) {
+    row.ceiling = sum.copies ? calibration.copy_bytes_per_s : calibration.memory_bytes_per_s;
+    row.ceiling_name = sum.copies ? "copy" : "memory";
+  } else if (sum.disk_written_bytes == 0) {
+    row.ceiling = all_stripes(disks, &DiskRates::read_bytes_per_s);
+    row.ceiling_name = "disk read";
+  } else if (sum.disk_read_bytes == 0) {
+    row.ceiling = all_stripes(disks, &DiskRates::write_bytes_per_s);
+    row.ceiling_name = "disk write";
+  } else {
+    row.ceiling = all_stripes(disks, &DiskRates::mixed_bytes_per_s);
+    row.ceiling_name = "disk mixed";
+  }
+}
+
+}  // namespace
+
+void Profile::add(const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan) {
+  for (size_t n = 0; n < timings.size(); ++n) {
+    const Instruction& i = list[n];
+    Sum& sum = sums_[{kind_of(i), std::string(parallel::to_string(i.lane))}];
+    sum.ms += (timings[n].end_us - timings[n].start_us) / 1e3;
+    count(sum, i, plan);
+  }
+}
+
+void Profile::step(const parallel::Rank& rank, double seconds) {
+  add(rank.last_program().head, rank.head_timings(), rank.plan());
+  if (rank.last_tail()) add(*rank.last_tail(), rank.tail_timings(), rank.plan());
+  seconds_ += seconds;
+  ++steps_;
+}
+
+std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std::vector<DiskRates>& disks) const {
+  std::vector<ProfileRow> all;
+  const auto steps = static_cast<double>(std::max<i64>(1, steps_));
+  for (const auto& [name, sum] : sums_) {
+    ProfileRow row{.kind = name.first, .lane = name.second, .ms = sum.ms / steps};
+    if (seconds_ > 0) row.share = sum.ms / 1e3 / seconds_;
+    rate(row, sum, calibration, disks);
+    all.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(all, std::greater(), &ProfileRow::ms);
+  return all;
+}
+
+std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
+  std::string text = fmt::format("{:<20}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
+                                 measured ? "of what bench measured" : "of a constant (spillway bench measures this node)");
+  for (const ProfileRow& row : rows) {
+    text += fmt::format("{:<20}{:<11}{:>10.2f}{:>6.1f} %", row.kind, row.lane, row.ms, 100 * row.share);
+    if (row.bytes_per_s) text += fmt::format("{:>7.2f} GB/s", *row.bytes_per_s / 1e9);
+    if (row.bytes_per_s && row.ceiling) text += fmt::format("  {:.0f} % of {}", 100 * *row.bytes_per_s / *row.ceiling, row.ceiling_name);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace spillway::app

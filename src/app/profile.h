@@ -1,0 +1,46 @@
+// Where a run's steps spend their time: busy milliseconds of each kind of instruction and lane, and the bytes per second it reached beside
+// what bench measured. Lanes run at once, so shares of the step may add up to more than 1. One thread.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/calibration.h"
+#include "parallel/rank.h"
+
+namespace spillway::app {
+
+struct ProfileRow {
+  std::string kind, lane;                      // "Fetch weights", "load"
+  double ms = 0, share = 0;                    // of a step, mean
+  std::optional<double> bytes_per_s, ceiling;  // while busy; what bench says is possible
+  std::string ceiling_name;                    // "disk read"
+};
+
+class Profile {
+ public:
+  /// After each step of the rank.
+  void step(const parallel::Rank& rank, double seconds);
+  /// Longest first. `disks`: the rates of each stripe, which all take the same bytes.
+  std::vector<ProfileRow> rows(const Calibration& calibration, const std::vector<DiskRates>& disks) const;
+
+  struct Sum {
+    double ms = 0;
+    i64 disk_read_bytes = 0, disk_written_bytes = 0;
+    i64 memory_bytes = 0;  // read and written, of what goes through memory alone
+    bool copies = false;   // else it computes on them
+  };
+  /// The sums of one list, for tests too.
+  void add(const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan);
+
+ private:
+  std::map<std::pair<std::string, std::string>, Sum> sums_;  // by kind and lane
+  double seconds_ = 0;
+  i64 steps_ = 0;
+};
+
+std::string to_text(const std::vector<ProfileRow>& rows, bool measured);
+
+}  // namespace spillway::app

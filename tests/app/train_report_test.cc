@@ -1,0 +1,101 @@
+// What train says of its steps: --profile and --endurance through the whole program, and status of what it left.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/support_app.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = nlohmann::json;
+
+class TrainReport : public testing::Test {
+ protected:
+  std::vector<std::string> train(std::vector<std::string> more) const {
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "and it was so. ";
+    const std::vector<std::string> args = {
+        "train", "--model", "gpt2-tiny", "--data", folder_.write("t.txt", text), "--sequence-length", "32", "--steps", "3", "--threads",
+        "1",     "--quiet", "--out",     run()};
+    more.insert(more.begin(), args.begin(), args.end());
+    return more;
+  }
+  std::string run() const { return (folder_.path() / "run").string(); }
+  std::vector<std::string> on_nvme(std::vector<std::string> more) const {
+    more.insert(more.end(), {"--nvme", (folder_.path() / "scratch").string(), "--place-optimizer", "nvme", "--host-memory", "64MiB"});
+    return train(std::move(more));
+  }
+  Json last_metrics() const {
+    std::ifstream file(run() + "/metrics.jsonl");
+    std::string last;
+    for (std::string line; std::getline(file, line);) last = line;
+    return Json::parse(last);
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(TrainReport, EnduranceInTheSummaryTheMetricsAndStatus) {
+  const Outcome outcome = run_app(on_nvme({"--endurance", "600TBW"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("written to nvme: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("rated writes (600TBW a drive) in "), std::string::npos) << outcome.out;
+  const Json last = last_metrics();
+  const double written = last["written_bytes"]["nvme"];
+  EXPECT_GT(written, 0);
+  EXPECT_EQ(last["nvme_written_per_step"], written);
+  EXPECT_DOUBLE_EQ(last["nvme_written_per_token"], written / 32);
+  EXPECT_DOUBLE_EQ(last["days_to_endurance"].get<double>() * last["nvme_written_per_day"].get<double>(), 600e12);
+  const Json status = Json::parse(run_app({"status", run(), "--json"}).out);
+  EXPECT_EQ(status["state"], "finished");
+  EXPECT_EQ(status["step"], 3);
+  EXPECT_EQ(status["checkpoint"]["step"], 3);
+  EXPECT_EQ(status["written_bytes_per_step"]["nvme"], written);
+  EXPECT_TRUE(status["nvme_written_bytes"]["days_to_endurance"].is_number());
+}
+
+TEST_F(TrainReport, WithoutARatingThereAreNoDaysAndWithoutNvmeNothing) {
+  const Outcome rated_not = run_app(on_nvme({}));
+  ASSERT_EQ(rated_not.status, 0) << rated_not.err;
+  EXPECT_NE(rated_not.out.find("written to nvme: "), std::string::npos) << rated_not.out;
+  EXPECT_EQ(rated_not.out.find("rated writes"), std::string::npos) << rated_not.out;
+  EXPECT_FALSE(last_metrics().contains("days_to_endurance"));
+  std::filesystem::remove_all(run());
+  const Outcome none = run_app(train({"--endurance", "600TBW"}));
+  ASSERT_EQ(none.status, 0) << none.err;
+  EXPECT_EQ(none.out.find("written to nvme"), std::string::npos) << none.out;
+  EXPECT_FALSE(last_metrics().contains("nvme_written_per_step"));
+}
+
+TEST_F(TrainReport, ProfileTellsEachKindOfInstruction) {
+  const Outcome text = run_app(on_nvme({"--profile"}));
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* piece : {"profile", "ms/step", "Forward", "Backward", "Step", "% of disk mixed"})
+    EXPECT_NE(text.out.find(piece), std::string::npos) << piece << " in:\n" << text.out;
+  std::filesystem::remove_all(run());
+  const Outcome json = run_app(on_nvme({"--profile", "--json"}));
+  ASSERT_EQ(json.status, 0) << json.err;
+  const Json summary = Json::parse(json.out);
+  double backward_ms = 0, update_bytes_per_s = 0;
+  for (const Json& row : summary["profile"]) {
+    if (row["kind"] == "Backward") backward_ms = row["ms"];
+    if (row["kind"] == "Step") update_bytes_per_s = row["bytes_per_s"];
+  }
+  EXPECT_GT(backward_ms, 0);
+  EXPECT_GT(update_bytes_per_s, 0);
+  std::filesystem::remove_all(run());
+  EXPECT_EQ(run_app(on_nvme({})).out.find("ms/step"), std::string::npos);
+}
+
+// A report flag is no other run.
+TEST_F(TrainReport, FlagsChangeNoNumbers) {
+  EXPECT_EQ(numbers_hash(train_config({"--profile", "--endurance", "1TBW"})), numbers_hash(train_config({})));
+  const TrainConfig config = train_config({"--profile", "--endurance", "1.5PBW"});
+  EXPECT_TRUE(config.profile);
+  EXPECT_EQ(config.endurance_bytes, 1'500'000'000'000'000);
+  EXPECT_EQ(Json::parse(to_json(config))["endurance"], "1500TBW");
+}
+
+}  // namespace
+}  // namespace spillway::app
