@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
+#include "offload/scratch.h"
 
 namespace spillway::app {
 namespace {
@@ -53,6 +54,8 @@ std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& 
   const offload::ChosenEngine engine = offload::make_io_engine(config.io_engine);
   console.log("disk: " + engine.why);
   for (const ScratchPath& path : disks) {
+    const offload::ScratchInfo info = offload::prepare_scratch(path.path, true);
+    if (!info.direct) console.warn(fmt::format("{} has no O_DIRECT ({}): its rates are the page cache's", path.path, info.filesystem.name));
     console.progress("bench: disk " + path.path);
     add(rows, bench_disk(size, path, *engine.engine));
   }

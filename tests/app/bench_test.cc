@@ -149,6 +149,19 @@ TEST_F(BenchCommand, DiskNeedsAPath) {
   EXPECT_FALSE(fs::exists(calibration_file(host())));
 }
 
+class SoakBench : public BenchCommand {};
+
+TEST_F(SoakBench, WithoutAWordAllThatNeedsNoPath) {
+  fake_.file("/proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n");
+  const Outcome outcome = run_app({"bench", "--json"}, host());
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("disk: left out"), std::string::npos) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  std::string names;
+  for (const auto& row : json["rows"]) names += row["name"].get<std::string>() + " ";
+  EXPECT_EQ(names, "memory.axpy memory.copy matmul.f32 matmul.bf16 cpu-adam.f32 ");
+}
+
 TEST_F(BenchCommand, JsonIsWhatTheFileHolds) {
   const TemporaryFolder scratch;
   const Outcome outcome = run_app({"bench", "disk", "--nvme", scratch.path().string() + ":16MiB", "--json", "--quiet"}, host());
