@@ -135,8 +135,12 @@ std::string whole_text(const Json& rows) {
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// Also of a sister path that is gone: every batch job has a scratch folder of its own, and the file must not grow with them.
 bool same_figure(const Json& row, const BenchRow& other) {
-  return row.is_object() && text_at(row, "name") == other.name && text_at(row, "path") == other.path;
+  if (!row.is_object() || text_at(row, "name") != other.name) return false;
+  const fs::path path = text_at(row, "path");
+  std::error_code ignored;
+  return path == other.path || (path.parent_path() == fs::path(other.path).parent_path() && !fs::exists(path, ignored));
 }
 
 [[noreturn]] void cannot_write(const fs::path& file, const std::string& why) {
@@ -160,8 +164,10 @@ void write_beside(const fs::path& file, const std::string& text) {
 }
 
 std::optional<dev_t> filesystem_of(const fs::path& path) {
+  // A path that is still to be made, or a batch job's that is gone, lies where its parent does.
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? std::optional(info.st_dev) : std::nullopt;
+  const bool known = ::stat(path.c_str(), &info) == 0 || ::stat(path.parent_path().c_str(), &info) == 0;
+  return known ? std::optional(info.st_dev) : std::nullopt;
 }
 
 }  // namespace
@@ -177,9 +183,7 @@ DiskRates Calibration::disk(const fs::path& path) const {
   for (const DiskRates& disk : disks) {
     if (disk.path == whole) return disk;
   }
-  // A path that is still to be made lies where its parent does.
-  auto here = filesystem_of(whole);
-  if (!here) here = filesystem_of(whole.parent_path());
+  const auto here = filesystem_of(whole);
   for (const DiskRates& disk : disks) {
     if (here && filesystem_of(disk.path) == here) return disk;
   }

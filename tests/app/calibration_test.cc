@@ -71,6 +71,23 @@ TEST_F(CalibrationTest, APathTakesTheRatesOfItsFilesystem) {
   EXPECT_EQ(c.disk("/proc").write_bytes_per_s, DiskRates().write_bytes_per_s);
 }
 
+TEST_F(CalibrationTest, AJobsFolderThatIsGoneStillTellsOfItsDiskUntilTheNextIsMeasured) {
+  const auto measure = [&](const std::string& job, double rate) {
+    fs::create_directories(folder_.path() / job);
+    save_bench_rows(
+        {{.name = "disk.read", .path = (folder_.path() / job).string(), .value = rate, .unit = "bytes/s", .ceiling = {}, .threads = 1}},
+        host());
+  };
+  measure("job1", 1e9);
+  fs::remove(folder_.path() / "job1");
+  EXPECT_EQ(load_calibration(host()).disk(folder_.path() / "job2").read_bytes_per_s, 1e9);
+  measure("job2", 2e9);
+  ASSERT_EQ(load_calibration(host()).disks.size(), 1u);
+  EXPECT_EQ(load_calibration(host()).disk(folder_.path() / "job3").read_bytes_per_s, 2e9);
+  measure("job3", 3e9);  // beside a folder that is still there
+  EXPECT_EQ(load_calibration(host()).disks.size(), 2u);
+}
+
 TEST_F(CalibrationTest, NonsenseIsNotTaken) {
   const auto rejected = [&](const std::string& text) {
     write(text);
