@@ -12,8 +12,11 @@ class ClipRecord {
     recent_.push_back(clipped);
     if (recent_.size() > kWindow) recent_.pop_front();
   }
-  /// Fewer than 5 % of the last 50 steps were clipped; steps not yet taken count as not clipped.
-  bool speculate() const { return 20 * static_cast<size_t>(std::count(recent_.begin(), recent_.end(), true)) < kWindow; }
+  /// Fewer than 5 % of the last 50 steps were clipped. Steps not yet taken count as clipped: clipping bites most at the beginning.
+  bool speculate() const {
+    const auto calm = static_cast<size_t>(std::count(recent_.begin(), recent_.end(), false));
+    return 20 * (kWindow - calm) < kWindow;
+  }
 
  private:
   static constexpr size_t kWindow = 50;

@@ -124,10 +124,14 @@ void size_store(Plan& plan, const PlanRequest& r) {
   add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
 }
 
+i64 dry_runs(const PlanRequest& r, const List& train, const List& forward) {
+  i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : nn::Mode::generate);
+  if (r.training) peak = std::max({peak, dry_run(r, train, nn::Mode::train), dry_run(r, forward, nn::Mode::generate)});
+  return round_up(peak, kPage);
+}
+
 void size_activations(Plan& plan, const PlanRequest& r) {
-  i64 peak = dry_run(r, plan.forward.head, r.training ? nn::Mode::evaluate : nn::Mode::generate);
-  if (r.training) peak = std::max({peak, dry_run(r, plan.train.head, nn::Mode::train), dry_run(r, plan.forward.head, nn::Mode::generate)});
-  plan.activation_slab_bytes = round_up(peak, kPage);
+  plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
 }
@@ -177,6 +181,13 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   std::vector<i64> bytes;
   for (u16 b = 0; b < blocks; ++b) bytes.push_back(round_up(runner.spillable_bytes(b, 0), kPage));
   return bytes;
+}
+
+i64 activation_slab_bytes(const PlanRequest& request) {
+  PlanRequest r = request;
+  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
+  return dry_runs(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
 }
 
 Plan make_plan(const PlanRequest& request) {

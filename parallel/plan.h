@@ -55,6 +55,9 @@ struct Plan {
 /// whole pages. From a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
+/// Bytes of the slab that activations and workspaces take under the request's policies and order. From dry runs.
+i64 activation_slab_bytes(const PlanRequest& request);
+
 /// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
 Plan make_plan(const PlanRequest& request);
 

@@ -90,6 +90,8 @@ std::string to_json(const MetricsRow& m) {
   row["read_bytes"] = by_tier(m.moved.read);
   row["written_bytes"] = by_tier(m.moved.written);
   put_wear(row, m.wear);
+  row["bound_by"] = m.bound_by;
+  put(row, "predicted_ms", m.predicted_ms);
   if (m.validation_loss) put(row, "validation_loss", *m.validation_loss);
   return row.dump();
 }

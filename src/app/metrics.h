@@ -20,6 +20,8 @@ struct MetricsRow {
   parallel::TierBytes moved;
   std::map<std::string, double> phases;  // milliseconds
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
+  double predicted_ms = 0;
+  std::string bound_by;
   Wear wear;  // at the run's mean rate
 };
 

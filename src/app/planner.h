@@ -13,6 +13,7 @@ namespace spillway::app {
 struct TierBudgets {
   std::array<i64, offload::kTiers> bytes{};  // nvme 0: no path given
   bool nvme_is_memory = false;               // tmpfs: its bytes come out of the host's
+  bool host_from_device = false;             // nobody split the memory: what the host tier needs comes out of the device's
 };
 
 struct PlanWishes {
@@ -23,13 +24,14 @@ struct PlanWishes {
   std::optional<i64> prefetch;
 };
 
-/// The fastest placement that fits, by bytes moved; every explicit wish is kept. `why` says what was chosen, a line each.
+/// The fastest plan that fits, by estimate; every explicit wish is kept. `why` says what was chosen, a line each.
 /// Errors: Error(refused) with the memory table of the best attempt and the flags that would help.
 struct ChosenPlan {
   parallel::Plan plan;
   std::vector<std::string> why;
 };
-ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets);
+struct Rates;
+ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// The table of what lies where: a line a use, a column a tier, totals and budgets last.
 std::string memory_table(const parallel::Plan& plan, const TierBudgets& budgets);

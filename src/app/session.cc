@@ -1,5 +1,7 @@
 #include "app/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -58,6 +60,7 @@ Session::Session(const ResourceConfig& config, ModelSource source, std::string r
 void Session::find_budgets(const ResourceConfig& config) {
   const Budgets memory = split_grant(memory_grant(Host{}), config.device_memory_bytes, config.host_memory_bytes);
   budgets_.bytes = {memory.device_bytes, memory.host_bytes, 0};
+  budgets_.host_from_device = !config.device_memory_bytes && !config.host_memory_bytes;
   std::vector<ScratchPath> paths = config.nvme;
   if (paths.empty()) {
     if (const auto slurm = Host{}.env("SLURM_TMPDIR")) paths.push_back({*slurm, {}});
@@ -90,7 +93,23 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
-  chosen_ = choose_plan(request, wishes, budgets_);
+  std::vector<std::string> paths;
+  for (const ScratchPath& path : scratch_paths_) paths.push_back(path.path);
+  const Calibration calibration = load_calibration();
+  rates_ = make_rates(calibration, format_.weight, paths);
+  chosen_ = choose_plan(request, wishes, budgets_, rates_);
+  if (!training) return;
+  predicted_ = predict(chosen_->plan, model_, rates_);
+  chosen_->why.push_back(prediction_text(calibration.measured));
+}
+
+std::string Session::prediction_text(bool measured) const {
+  std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {})",
+                                 format_duration(predicted_.seconds), predicted_.bound_by(), format_duration(predicted_.compute_s),
+                                 format_duration(predicted_.disk_s), format_duration(predicted_.optimizer_s));
+  const double break_even = break_even_tokens(chosen_->plan, rates_);
+  if (break_even > 0) text += fmt::format("; moving hides behind computing from {:.0f} tokens a step", break_even);
+  return text + (measured ? "" : "; rates are constants until `spillway bench` has measured this node");
 }
 
 void Session::print_plan(Console& console) const {
@@ -103,6 +122,7 @@ void Session::print_plan(Console& console) const {
 void Session::open(offload::SystemCalls* system) {
   const parallel::Plan& plan = chosen_->plan;
   pool_ = std::make_unique<ThreadPool>(threads_);
+  if (budgets_.host_from_device) budgets_.bytes = {budgets_.bytes[0] - plan.total[1], plan.total[1], budgets_.bytes[2]};
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory");
   host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory");
   parallel::Resources resources{device_.get(), host_.get(), pool_.get(), nullptr, {}, run_id_, durability_};

@@ -6,6 +6,7 @@
 
 #include "app/config.h"
 #include "app/console.h"
+#include "app/cost_model.h"
 #include "app/model_source.h"
 #include "app/planner.h"
 #include "offload/io_engine.h"
@@ -50,12 +51,15 @@ class Session {
   /// --nvme, or the batch system's.
   const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
   const TierBudgets& budgets() const { return budgets_; }
+  /// By simulation, from the node's measured rates or the stated constants. Of a training plan.
+  const StepCost& predicted() const { return predicted_; }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }
   MemoryPool& host_pool() { return *host_; }
 
  private:
   void find_budgets(const ResourceConfig& config);
+  std::string prediction_text(bool measured) const;
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;
@@ -65,7 +69,9 @@ class Session {
   const std::string run_id_;
   std::vector<ScratchPath> scratch_paths_;
   TierBudgets budgets_;
+  Rates rates_;
   std::optional<ChosenPlan> chosen_;
+  StepCost predicted_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
   offload::ChosenEngine engine_;

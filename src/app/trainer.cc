@@ -182,6 +182,8 @@ void Trainer::write_metrics(const StepReport& r) {
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
   row.wear = wear();
+  row.predicted_ms = session_.predicted().seconds * 1e3;
+  row.bound_by = session_.predicted().bound_by();
   folder_.metrics_line(to_json(row));
 }
 

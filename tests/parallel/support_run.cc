@@ -110,7 +110,7 @@ RunResult train(const RunOptions& o) {
   for (i64 s = 0; s < o.steps; ++s) {
     parallel::StepSettings settings;
     settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = s + 1, .isa = o.isa};
-    settings.gradient_clipping = o.gradient_clipping;
+    settings.gradient_clipping = o.clipping ? o.clipping(s) : o.gradient_clipping;
     settings.random = RandomKey{3};
     const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, settings);
     result.steps.push_back(step);

@@ -39,6 +39,7 @@ struct RunOptions {
   std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // planted faults and delays
   i64 max_bucket_elems = parallel::kMaxBucketElems;
   double gradient_clipping = 1, learning_rate = 1e-3;
+  std::function<double(i64 step)> clipping;  // instead of gradient_clipping
   optim::Isa isa = optim::Isa::best;
   std::function<StepBatch(i64 step)> batches;   // default: tokens drawn from a fixed key
   parallel::Rank::Source weights;               // default: initial_values of seed 1

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# A model larger than its memory: GPT-2 of 1.5 billion parameters, bf16 with fp32 master weights and moments (28 GB of training state),
+# takes three steps in 4 GiB of memory. Everything rests on one disk (47 GiB, both generations); prints the plan before, the audit after.
+#   examples/gpt2_1.5b.sh [SCRATCH_FOLDER]
+# As root, where memory cgroups (version 1 or 2) can be made, the limit is the kernel's; elsewhere the budgets alone hold it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scratch=${1:-build/scratch-1.5b}
+limit=$((4 << 30))
+mkdir -p "$scratch" build/data
+[ -s build/data/kjv.txt ] || bible -f Gen:1:1-Rev:22:21 > build/data/kjv.txt
+
+make_cgroup() {
+  local root=/sys/fs/cgroup
+  if [ -d "$root/memory" ]; then
+    group=$root/memory/spillway-1.5b peak=memory.max_usage_in_bytes
+    mkdir -p "$group" && echo $limit > "$group/memory.limit_in_bytes"
+  else
+    group=$root/spillway-1.5b peak=memory.peak
+    mkdir -p "$group" && echo $limit > "$group/memory.max"
+  fi
+} 2>/dev/null
+
+group=""
+if [ "$(id -u)" = 0 ] && make_cgroup; then
+  echo $BASHPID > "$group/cgroup.procs"
+  echo "memory cgroup of 4 GiB: $group"
+else
+  echo "no memory cgroup can be made here: the budgets alone hold the memory"
+fi
+build/release/spillway train --model gpt2-1.5b --precision bf16 --tokenizer bytes --data build/data/kjv.txt \
+  --sequence-length 64 --micro-batch-size 1 --steps 3 --learning-rate 1e-4 --warmup-steps 1 --resume never \
+  --device-memory 1280MiB --host-memory 768MiB --nvme "$scratch" \
+  --place-parameters nvme --place-gradients nvme --place-optimizer nvme \
+  --no-final-checkpoint --out "$(mktemp -d build/run-1.5b-XXXX)"
+[ -z "$group" ] || echo "peak of the cgroup, page cache counted: $(($(cat "$group/$peak") >> 20)) MiB of 4096 MiB"

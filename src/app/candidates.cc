@@ -1,0 +1,201 @@
+#include "app/candidates.h"
+
+#include <algorithm>
+#include <map>
+
+namespace spillway::app {
+namespace {
+
+using parallel::ActivationPolicy;
+using parallel::Order;
+using parallel::Placement;
+using parallel::PlanRequest;
+using parallel::Tier;
+using Overlap = parallel::OptimizerOverlap;
+using Bytes = std::array<i64, offload::kTiers>;
+
+constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
+
+size_t index(Tier tier) { return static_cast<size_t>(tier); }
+bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
+
+std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes) {
+  std::vector<i64> bytes;
+  for (const auto& g : layout.groups) bytes.push_back(g.elems / parallel::kTileElems * tile_bytes);
+  return bytes;
+}
+
+Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
+  Bytes sum{};
+  for (size_t g = 0; g < tiers.size(); ++g) sum[index(tiers[g])] += bytes[g];
+  return sum;
+}
+
+// What the activations of a policy take, from dry runs: on the device, and of a micro-batch outside it.
+struct ActivationBytes {
+  i64 device = 0, spilled = 0;
+};
+
+class Enumeration {
+ public:
+  Enumeration(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
+      : base_(base), wishes_(wishes), budgets_(budgets), rates_(rates) {
+    const optim::StateFormat& format = base.scheduling.format;
+    weights_ = bytes_of_groups(base.layout, format.weight_tile_bytes());
+    gradients_ = bytes_of_groups(base.layout, format.gradient_tile_bytes());
+    state_ = bytes_of_groups(base.layout, format.state_tile_bytes());
+    const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length * base.scheduling.micro_batches);
+    for (u16 b = 0; b < base.layout.blocks.size(); ++b) forward_s_ += forward_flops(base.layout, *base.model, b, tokens) / rates.flops;
+  }
+
+  std::vector<Candidate> all() {
+    for (const auto& p : options(wishes_.parameters)) {
+      for (const auto& g : options(wishes_.gradients)) {
+        for (const auto& o : options(wishes_.optimizer)) {
+          const Placement placement{assign_tiers(p, weights_), assign_tiers(g, gradients_), assign_tiers(o, state_), {}};
+          for (const auto& a : policies()) add_placement(placement, a);
+        }
+      }
+    }
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return std::move(found_);
+  }
+
+ private:
+  bool training() const { return base_.training; }
+  i64 micro_batches() const { return base_.scheduling.micro_batches; }
+
+  std::vector<PlacementWish> options(const PlacementWish& wish) const {
+    if (!wish.automatic) return {wish};
+    std::vector<PlacementWish> tiers;
+    for (Tier t : kAllTiers) {
+      if (budgets_.bytes[index(t)] > 0) tiers.push_back(PlacementWish::whole(t));
+    }
+    return tiers;
+  }
+
+  std::vector<ActivationPolicy> policies() const {
+    if (!training()) return {{}};
+    std::vector<ActivationPolicy> all;
+    for (const PlacementWish& place : options(wishes_.activations)) {
+      for (const bool recompute : {false, true}) {
+        if (wishes_.recompute == Recompute::automatic || recompute == (wishes_.recompute == Recompute::block))
+          all.push_back({recompute, place.one_tier().value_or(Tier::device)});
+      }
+    }
+    return all;
+  }
+
+  // Vertical order spares traffic, and pays with the activations of all micro-batches.
+  std::vector<Order> orders(const Placement& p) const {
+    if (wishes_.order) return {*wishes_.order};
+    const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
+                       any_on(p.gradients, Tier::nvme);
+    if (training() && micro_batches() > 1 && moves) return {Order::vertical, Order::micro_batch};
+    return {Order::micro_batch};
+  }
+
+  // Only a disk is worth waiting for beside computing: in memory, the optimizer and the blocks want the same cores.
+  std::vector<std::pair<Overlap, bool>> overlaps(const Placement& p) const {
+    if (!training() || wishes_.overlap == OptimizerOverlap::none) return {{Overlap::none, false}};
+    if (wishes_.overlap == OptimizerOverlap::backward) return {{Overlap::backward, false}};
+    if (wishes_.overlap == OptimizerOverlap::forward) return {{Overlap::forward, false}};
+    if (!any_on(p.optimizer, Tier::nvme) && !any_on(p.parameters, Tier::nvme)) return {{Overlap::none, false}};
+    return {{Overlap::backward, true}, {Overlap::forward, false}};
+  }
+
+  std::vector<int> prefetches(const Placement& p) const {
+    if (wishes_.prefetch) return {static_cast<int>(*wishes_.prefetch)};
+    const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme);
+    return moves ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
+  }
+
+  void add_placement(const Placement& placement, const ActivationPolicy& policy) {
+    for (const Order order : orders(placement)) {
+      for (const auto& [overlap, adaptive] : overlaps(placement)) {
+        for (const int prefetch : prefetches(placement)) {
+          Candidate c{base_, 0, {}};
+          c.request.placement = placement;
+          c.request.placement.activations.assign(base_.layout.blocks.size(), policy);
+          c.request.scheduling.order = order;
+          c.request.scheduling.overlap = overlap;
+          c.request.adaptive_overlap = adaptive;
+          c.request.scheduling.prefetch = prefetch;
+          estimate(c);
+          found_.push_back(std::move(c));
+        }
+      }
+    }
+  }
+
+  // K micro-batches in vertical order take what two take and K - 2 times what one more does; one after the other, what two take.
+  const ActivationBytes& activation_bytes(const PlanRequest& request) {
+    const ActivationPolicy policy = request.placement.activations.front();
+    const bool vertical = request.scheduling.order == Order::vertical;
+    const auto [entry, fresh] = activations_.try_emplace({policy.recompute, policy.tier != Tier::device, vertical});
+    if (!fresh) return entry->second;
+    PlanRequest r = base_;
+    r.placement = Placement::uniform(base_.layout, Tier::device, Tier::device, Tier::device, policy);
+    r.scheduling.order = request.scheduling.order;
+    const auto of = [&](i64 k) {
+      r.scheduling.micro_batches = k;
+      return parallel::activation_slab_bytes(r);
+    };
+    const i64 k = micro_batches();
+    entry->second.device = k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
+    if (policy.tier != Tier::device) {
+      for (i64 bytes : parallel::spillable_bytes(r)) entry->second.spilled += bytes;
+    }
+    return entry->second;
+  }
+
+  void estimate(Candidate& c) {
+    const Placement& p = c.request.placement;
+    const auto& scheduling = c.request.scheduling;
+    const ActivationBytes activations = activation_bytes(c.request);
+    const i64 live = scheduling.live_micro_batches();
+    const auto slots = [&](size_t t) { return training() && (t == index(Tier::nvme) || scheduling.overlap == Overlap::backward) ? 2 : 1; };
+    const Bytes w = by_tier(p.parameters, weights_), g = by_tier(p.gradients, gradients_), s = by_tier(p.optimizer, state_);
+    for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? g[t] + slots(t) * s[t] : 0);
+    c.bytes[index(Tier::device)] += activations.device;
+    const Tier spill = p.activations.front().tier;
+    if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
+
+    const bool once = live == micro_batches();
+    const auto k = static_cast<double>(micro_batches());
+    std::array<double, offload::kTiers> head{}, tail{};  // bytes moved
+    for (size_t t = 1; t < head.size(); ++t) {
+      head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
+      if (!training()) continue;
+      head[t] += (once ? 1 : 2 * k - 1) * static_cast<double>(g[t]);
+      if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
+      tail[t] = static_cast<double>(g[t] + 2 * w[t] + 2 * s[t]);
+    }
+    const double disk_rate = 2 / (1 / rates_.disk_read_bytes_per_s + 1 / rates_.disk_write_bytes_per_s);
+    const double compute_s = forward_s_ * (!training() ? 1 : p.activations.front().recompute ? 4 : 3) + head[1] / rates_.memory_bytes_per_s;
+    const double adam_s = training() ? static_cast<double>(base_.layout.elems()) * rates_.adam_s_per_element : 0;
+    const double head_disk_s = head[2] / disk_rate, tail_disk_s = tail[2] / disk_rate;
+    const bool ahead = scheduling.prefetch > 0;
+    const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
+    c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, std::max(compute_s, head_disk_s + tail_disk_s));
+    // Of equals, the deeper prefetch, and what speculates.
+    c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
+  }
+
+  const PlanRequest& base_;
+  const PlanWishes& wishes_;
+  const TierBudgets& budgets_;
+  const Rates& rates_;
+  std::vector<i64> weights_, gradients_, state_;
+  double forward_s_ = 0;
+  std::map<std::tuple<bool, bool, bool>, ActivationBytes> activations_;  // recompute, spilled, vertical
+  std::vector<Candidate> found_;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  return Enumeration(base, wishes, budgets, rates).all();
+}
+
+}  // namespace spillway::app
