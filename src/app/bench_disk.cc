@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "device/stream.h"
 #include "offload/file.h"
+#include "offload/run_folder.h"
 #include "offload/scratch.h"
 
 namespace spillway::app {
@@ -32,13 +33,10 @@ i64 file_bytes(const BenchSize& size, const ScratchPath& path, i64 free_bytes) {
                                               format_bytes(kLeastFileBytes), path.path, format_bytes(free_bytes)));
 }
 
-// Gone from the folder at once, so that nothing stays behind however bench ends.
+// Its name goes with its folder at once, so that nothing stays behind however bench ends.
 offload::File nameless_file(const fs::path& folder, i64 bytes) {
-  const fs::path name = folder / fmt::format("spillway-bench.{}", ::getpid());
-  offload::File file = offload::File::create(name, bytes);
-  fs::remove(name);
-  file.keep();
-  return file;
+  const offload::RunFolder own(folder, fmt::format("bench-{}", ::getpid()));
+  return offload::File::create(own.path() / "file", bytes, false);
 }
 
 // Moves pieces of a file in order, many in flight; a place of the buffer is used again when its piece is done.

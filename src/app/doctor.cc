@@ -128,13 +128,19 @@ Finding look_at_calibration(const Host& host) {
   const Calibration c = load_calibration(host);
   if (!c.warning.empty()) return {Level::yellow, "bench", c.measured ? "measured in part" : "not usable", c.warning};
   if (!c.measured) return {Level::yellow, "bench", "not measured", "plan reckons with constants until spillway bench has run"};
-  std::string text =
-      fmt::format("memory {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 {:.0f} GFLOP/s, cpu-adam {:.2f} ns/parameter on {} threads",
-                  c.memory_bytes_per_s / 1e9, c.matmul_flops_f32 / 1e9, c.matmul_flops_bf16 / 1e9, c.adam_ns_per_parameter, c.threads);
-  if (c.threads == 0) text = "the disk alone";
+  const Calibration constants;
+  std::vector<std::string> all;
+  const auto add = [&](const char* format, double Calibration::*figure, double unit) {
+    if (c.*figure != constants.*figure) all.push_back(fmt::format(fmt::runtime(format), c.*figure / unit));
+  };
+  add("memory {:.1f} GB/s", &Calibration::memory_bytes_per_s, 1e9);
+  add("f32 {:.0f} GFLOP/s", &Calibration::matmul_flops_f32, 1e9);
+  add("bf16 {:.0f} GFLOP/s", &Calibration::matmul_flops_bf16, 1e9);
+  add("cpu-adam {:.2f} ns/parameter", &Calibration::adam_ns_per_parameter, 1);
+  if (c.threads > 0) all.push_back(fmt::format("on {} thread{}", c.threads, c.threads == 1 ? "" : "s"));
   for (const DiskRates& disk : c.disks)
-    text += fmt::format(", {} reads {:.2f} writes {:.2f} GB/s", disk.path, disk.read_bytes_per_s / 1e9, disk.write_bytes_per_s / 1e9);
-  return {Level::green, "bench", text, ""};
+    all.push_back(fmt::format("{} reads {:.2f} writes {:.2f} GB/s", disk.path, disk.read_bytes_per_s / 1e9, disk.write_bytes_per_s / 1e9));
+  return {Level::green, "bench", fmt::format("{}", fmt::join(all, ", ")), ""};
 }
 
 Finding look_at_io(offload::IoEngineKind kind) {

@@ -266,16 +266,21 @@ Wear Trainer::wear() const {
                  config_.endurance_bytes, static_cast<i64>(session_.scratch_paths().size()));
 }
 
-std::vector<ProfileRow> Trainer::profile_rows(const Calibration& calibration) const {
+Calibration Trainer::calibration() const {
+  Calibration node = load_calibration();
+  if (!node.warning.empty()) console_.warn(node.warning);
+  return node;
+}
+
+std::vector<ProfileRow> Trainer::profile_rows(const Calibration& node) const {
   std::vector<DiskRates> disks;
-  for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(calibration.disk(path.path));
-  return profile_->rows(calibration, disks);
+  for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(node.disk(path.path));
+  return profile_->rows(node, disks);
 }
 
 std::string Trainer::profile_text() const {
-  const Calibration calibration = load_calibration();
-  if (!calibration.warning.empty()) console_.warn(calibration.warning);
-  return to_text(profile_rows(calibration), calibration.measured);
+  const Calibration node = calibration();
+  return to_text(profile_rows(node), node.measured);
 }
 
 void Trainer::finish(const StepReport& last) {
@@ -284,7 +289,7 @@ void Trainer::finish(const StepReport& last) {
   console_.end_progress();
   if (console_.json()) {
     return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
-                                           profile_ ? profile_rows(load_calibration()) : std::vector<ProfileRow>()}));
+                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>()}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);

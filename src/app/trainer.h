@@ -51,8 +51,9 @@ class Trainer {
   int stop(const std::string& why);
   void finish(const StepReport& last);
   Wear wear() const;
+  Calibration calibration() const;
   /// With --profile.
-  std::vector<ProfileRow> profile_rows(const Calibration& calibration) const;
+  std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 tokens_per_step() const;
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
