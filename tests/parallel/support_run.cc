@@ -42,16 +42,16 @@ StepBatch random_batch(const RunOptions& o, i64 step) {
   return batch;
 }
 
-std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank) {
+std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& at_rest,
+                                             optim::StatePart part) {
   std::vector<std::vector<double>> all(model.parameters.size());
-  const parallel::Plan& plan = rank.plan();
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
-    rank.state().scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       for (i64 tile = 0; tile < range.count(); ++tile) {
         std::vector<double> values(parallel::kTileElems);
-        optim::read_part(format, optim::StatePart::master, weights.data() + tile * format.weight_tile_bytes(),
-                         state.data() + tile * format.state_tile_bytes(), 0, std::span(values));
+        optim::read_part(format, part, weights.data() + tile * format.weight_tile_bytes(), state.data() + tile * format.state_tile_bytes(),
+                         0, std::span(values));
         const i64 first = (range.begin + tile) * parallel::kTileElems;
         parallel::for_segments(g, first, first + parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
           if (s) all[s->parameter].insert(all[s->parameter].end(), values.begin() + (begin - first), values.begin() + (end - first));
@@ -125,7 +125,9 @@ RunResult train(const RunOptions& o) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
-  result.weights = read_weights(model, rank);
+  result.weights = read_values(model, result.plan, rank.state());
+  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
+  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
 }
