@@ -10,8 +10,8 @@ namespace spillway::test {
 
 namespace fs = std::filesystem;
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "spillway-test-XXXXXX").string();
+TemporaryFolder::TemporaryFolder(const fs::path& in) {
+  std::string name = (in / "spillway-test-XXXXXX").string();
   if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
   path_ = name;
 }
@@ -70,8 +70,7 @@ void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
 
 }  // namespace
 
-RunResult train(const RunOptions& o) {
-  const nn::Sequential model = models::build(o.model, o.dtype);
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o) {
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
@@ -88,6 +87,20 @@ RunResult train(const RunOptions& o) {
   request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
+  return request;
+}
+
+parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
+  parallel::StepSettings settings;
+  settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
+  settings.gradient_clipping = o.gradient_clipping;
+  settings.random = RandomKey{3};
+  return settings;
+}
+
+RunResult train(const RunOptions& o) {
+  const nn::Sequential model = models::build(o.model, o.dtype);
+  const parallel::PlanRequest request = plan_request(model, o);
   RunResult result;
   result.plan = make_plan(request);
   if (o.change_plan) o.change_plan(result.plan);
@@ -108,11 +121,7 @@ RunResult train(const RunOptions& o) {
   parallel::TierBytes before;
   for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
   for (i64 s = 0; s < o.steps; ++s) {
-    parallel::StepSettings settings;
-    settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = s + 1, .isa = o.isa};
-    settings.gradient_clipping = o.gradient_clipping;
-    settings.random = RandomKey{3};
-    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, settings);
+    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, step_settings(o, s));
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);

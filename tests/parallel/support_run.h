@@ -14,7 +14,7 @@ namespace spillway::test {
 /// A fresh folder, removed at the end.
 class TemporaryFolder {
  public:
-  TemporaryFolder();
+  explicit TemporaryFolder(const std::filesystem::path& in = std::filesystem::temp_directory_path());
   ~TemporaryFolder();
   const std::filesystem::path& path() const { return path_; }
 
@@ -58,6 +58,11 @@ struct RunResult {
 };
 
 RunResult train(const RunOptions& options);
+
+/// What train() plans.
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options);
+/// Of step `step`, counted from 0.
+parallel::StepSettings step_settings(const RunOptions& options, i64 step);
 
 /// Deterministic random tokens with a few ignored targets.
 StepBatch random_batch(const RunOptions& options, i64 step);
