@@ -40,7 +40,7 @@ void gpt2_124m_fp32(benchmark::State& state) {
   const parallel::Plan plan = make_plan(request);
   MemoryPool device("device", kUnlimited), host("host", kUnlimited);
   ThreadPool threads(static_cast<int>(std::thread::hardware_concurrency()));
-  parallel::Rank rank(model, plan, {&device, &host, nullptr, {}, &threads});
+  parallel::Rank rank(model, plan, {.device = &device, .host = &host, .threads = &threads});
   rank.load([](const nn::Parameter& p, i64 begin, std::span<double> out) { nn::initial_values(p, 1, begin, out); });
   parallel::StepSettings settings;
   settings.update.learning_rate = 3e-4;

@@ -10,8 +10,8 @@ namespace spillway::test {
 
 namespace fs = std::filesystem;
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "spillway-test-XXXXXX").string();
+TemporaryFolder::TemporaryFolder(const fs::path& in) {
+  std::string name = (in / "spillway-test-XXXXXX").string();
   if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
   path_ = name;
 }
@@ -42,16 +42,16 @@ StepBatch random_batch(const RunOptions& o, i64 step) {
   return batch;
 }
 
-std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank) {
+std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& at_rest,
+                                             optim::StatePart part) {
   std::vector<std::vector<double>> all(model.parameters.size());
-  const parallel::Plan& plan = rank.plan();
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
-    rank.state().scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       for (i64 tile = 0; tile < range.count(); ++tile) {
         std::vector<double> values(parallel::kTileElems);
-        optim::read_part(format, optim::StatePart::master, weights.data() + tile * format.weight_tile_bytes(),
-                         state.data() + tile * format.state_tile_bytes(), 0, std::span(values));
+        optim::read_part(format, part, weights.data() + tile * format.weight_tile_bytes(), state.data() + tile * format.state_tile_bytes(),
+                         0, std::span(values));
         const i64 first = (range.begin + tile) * parallel::kTileElems;
         parallel::for_segments(g, first, first + parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
           if (s) all[s->parameter].insert(all[s->parameter].end(), values.begin() + (begin - first), values.begin() + (end - first));
@@ -70,8 +70,7 @@ void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
 
 }  // namespace
 
-RunResult train(const RunOptions& o) {
-  const nn::Sequential model = models::build(o.model, o.dtype);
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o) {
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
@@ -88,6 +87,20 @@ RunResult train(const RunOptions& o) {
   request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
+  return request;
+}
+
+parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
+  parallel::StepSettings settings;
+  settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
+  settings.gradient_clipping = o.clipping ? o.clipping(s) : o.gradient_clipping;
+  settings.random = RandomKey{3};
+  return settings;
+}
+
+RunResult train(const RunOptions& o) {
+  const nn::Sequential model = models::build(o.model, o.dtype);
+  const parallel::PlanRequest request = plan_request(model, o);
   RunResult result;
   result.plan = make_plan(request);
   if (o.change_plan) o.change_plan(result.plan);
@@ -108,11 +121,7 @@ RunResult train(const RunOptions& o) {
   parallel::TierBytes before;
   for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
   for (i64 s = 0; s < o.steps; ++s) {
-    parallel::StepSettings settings;
-    settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = s + 1, .isa = o.isa};
-    settings.gradient_clipping = o.clipping ? o.clipping(s) : o.gradient_clipping;
-    settings.random = RandomKey{3};
-    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, settings);
+    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, step_settings(o, s));
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
@@ -125,7 +134,9 @@ RunResult train(const RunOptions& o) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
-  result.weights = read_weights(model, rank);
+  result.weights = read_values(model, result.plan, rank.state());
+  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
+  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
 }

@@ -14,7 +14,7 @@ namespace spillway::test {
 /// A fresh folder, removed at the end.
 class TemporaryFolder {
  public:
-  TemporaryFolder();
+  explicit TemporaryFolder(const std::filesystem::path& in = std::filesystem::temp_directory_path());
   ~TemporaryFolder();
   const std::filesystem::path& path() const { return path_; }
 
@@ -41,8 +41,8 @@ struct RunOptions {
   double gradient_clipping = 1, learning_rate = 1e-3;
   std::function<double(i64 step)> clipping;  // instead of gradient_clipping
   optim::Isa isa = optim::Isa::best;
-  std::function<StepBatch(i64 step)> batches;   // default: tokens drawn from a fixed key
-  parallel::Rank::Source weights;               // default: initial_values of seed 1
+  std::function<StepBatch(i64 step)> batches;  // default: tokens drawn from a fixed key
+  parallel::Rank::Source weights;              // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
 };
 
@@ -50,19 +50,26 @@ struct RunResult {
   std::vector<double> losses, norms;
   std::vector<parallel::StepResult> steps;
   std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened
+  std::vector<std::vector<double>> m, v;     // likewise
   parallel::Plan plan;
-  parallel::TierBytes moved;                 // by the steps
-  std::array<i64, 2> peak_bytes{};           // device and host pool
-  parallel::TierBytes planned;               // by the steps that were run, redone and skipped ones as such
+  parallel::TierBytes moved;        // by the steps
+  std::array<i64, 2> peak_bytes{};  // device and host pool
+  parallel::TierBytes planned;      // by the steps that were run, redone and skipped ones as such
   std::vector<parallel::Timing> head_timings;
 };
 
 RunResult train(const RunOptions& options);
 
+/// What train() plans.
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options);
+/// Of step `step`, counted from 0.
+parallel::StepSettings step_settings(const RunOptions& options, i64 step);
+
 /// Deterministic random tokens with a few ignored targets.
 StepBatch random_batch(const RunOptions& options, i64 step);
 
-/// All weights of a rank, through its state at rest.
-std::vector<std::vector<double>> read_weights(const nn::Sequential& model, parallel::Rank& rank);
+/// All weights (masters), m or v of a model, through its state at rest; by parameter id.
+std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& state,
+                                             optim::StatePart part = optim::StatePart::master);
 
 }  // namespace spillway::test

@@ -3,10 +3,13 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,7 +39,22 @@ struct IoLog {
 class RecordingEngine final : public offload::IoEngine {
  public:
   RecordingEngine(offload::IoEngine& real, u32 seed) : real_(real), random_(seed) {}
+  ~RecordingEngine() override {
+    if (!behind_.joinable()) return;
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    work_.notify_one();
+    behind_.join();
+  }
   std::string_view name() const override { return "recording"; }
+
+  /// From now on a thread completes writes, in random order and late enough that several are in flight at a time.
+  void linger() {
+    holding_ = true;
+    behind_ = std::thread([this] { complete_behind(); });
+  }
 
   /// From now on writes stay in flight until release(), which completes them in random order.
   void hold() { holding_ = true; }
@@ -56,6 +74,7 @@ class RecordingEngine final : public offload::IoEngine {
     std::unique_lock lock(mutex_);
     if (holding_) {
       held_.push_back(std::move(held));
+      work_.notify_one();
       return event;
     }
     lock.unlock();
@@ -87,6 +106,21 @@ class RecordingEngine final : public offload::IoEngine {
     std::lock_guard lock(mutex_);
     log_.entries.push_back(std::move(entry));
   }
+  void complete_behind() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      work_.wait(lock, [&] { return ending_ || !held_.empty(); });
+      if (held_.empty()) return;
+      const size_t before = held_.size();
+      work_.wait_for(lock, std::chrono::microseconds(300), [&] { return held_.size() > before + 2; });
+      std::swap(held_[random_() % held_.size()], held_.back());
+      Held one = std::move(held_.back());
+      held_.pop_back();
+      lock.unlock();
+      complete(one);
+      lock.lock();
+    }
+  }
   void complete(Held& held) {
     try {
       real_.submit(held.request).wait();
@@ -102,6 +136,9 @@ class RecordingEngine final : public offload::IoEngine {
   std::mt19937 random_;
   std::atomic<bool> holding_{false};
   std::vector<Held> held_;
+  std::condition_variable work_;
+  bool ending_ = false;
+  std::thread behind_;
   IoLog log_;
 };
 
