@@ -93,7 +93,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
 parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
   parallel::StepSettings settings;
   settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
-  settings.gradient_clipping = o.clipping ? o.clipping(s) : o.gradient_clipping;
+  settings.gradient_clipping = o.clipping ? o.clipping(step) : o.gradient_clipping;
   settings.random = RandomKey{3};
   return settings;
 }
