@@ -30,7 +30,7 @@ Workplace::~Workplace() {
 
 pid_t Workplace::start(const std::vector<std::string>& args) const {
   const pid_t pid = ::fork();
-  if (pid != 0) return pid;
+  if (pid != 0) return pid_ = pid;
   if (::chdir(path_.c_str()) != 0) ::_exit(127);
   if (!cgroup_.empty()) {
     const int procs = ::open((cgroup_ / "cgroup.procs").c_str(), O_WRONLY);

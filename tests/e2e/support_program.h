@@ -27,6 +27,9 @@ class Workplace {
   /// Starts it and sends `signal` as soon as `when` holds (looked at every few milliseconds); then waits for its end.
   Finished spillway_until(const std::vector<std::string>& args, const std::function<bool()>& when, int signal) const;
 
+  /// Of the program started last.
+  pid_t pid() const { return pid_; }
+
   /// Programs started from now on join this cgroup (a folder with cgroup.procs).
   void join_cgroup(const std::filesystem::path& cgroup) { cgroup_ = cgroup; }
 
@@ -41,6 +44,7 @@ class Workplace {
   pid_t start(const std::vector<std::string>& args) const;
   Finished wait(pid_t pid) const;
   std::filesystem::path path_, cgroup_;
+  mutable pid_t pid_ = -1;
 };
 
 /// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr.

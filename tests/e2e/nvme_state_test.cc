@@ -1,0 +1,294 @@
+// A run whose whole state lies on nvme and that never saves a checkpoint before its end: killed at any instant, it goes on from the store
+// with the same bits. And what can go wrong with that store: bytes that rot, no room for it, a disk that fills, a second run beside it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+
+#include "support_program.h"
+
+namespace spillway::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Args = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSteps = 30;
+
+Args on_nvme(const std::string& out, const std::string& overlap, const std::string& nvme = "scratch") {
+  return {"train",
+          "--model",
+          "llama-tiny",
+          "--data",
+          "text.txt",
+          "--sequence-length",
+          "16",
+          "--micro-batch-size",
+          "1",
+          "--steps",
+          std::to_string(kSteps),
+          "--learning-rate",
+          "1e-3",
+          "--gradient-clipping",
+          "2.5",
+          "--checkpoint-every",
+          "100000",
+          "--out",
+          out,
+          "--device-memory",
+          "16MiB",
+          "--host-memory",
+          "64MiB",
+          "--nvme",
+          nvme,
+          "--place-parameters",
+          "nvme",
+          "--place-gradients",
+          "nvme",
+          "--place-optimizer",
+          "nvme",
+          "--optimizer-overlap",
+          overlap,
+          "--threads",
+          "1"};
+}
+
+bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
+struct NvmeState : testing::Test {
+  const Workplace at;
+  NvmeState() { at.write_text("text.txt", 60000); }
+
+  std::string final_file(const std::string& out, const char* file) const {
+    return at.read(out + "/checkpoints/step-000000" + std::to_string(kSteps) + "/" + file);
+  }
+  void expect_same_run(const std::string& got, const std::string& want) const {
+    EXPECT_EQ(numbers_of(at.metrics(got)), numbers_of(at.metrics(want))) << got;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_GT(final_file(want, file).size(), 100'000u);
+      EXPECT_TRUE(final_file(got, file) == final_file(want, file)) << got << ", " << file;
+    }
+  }
+
+  // The store's file of the only run that left one in scratch.
+  fs::path store() const {
+    for (const auto& folder : fs::directory_iterator(at / "scratch")) return folder.path() / "tiles";
+    return {};
+  }
+
+  // Kills a run once it has taken `steps` steps.
+  void kill_after(const std::string& out, size_t steps) const {
+    const Finished f = at.spillway_until(
+        on_nvme(out, "none"), [&] { return at.metrics(out).size() >= steps; }, SIGKILL);
+    ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
+  }
+
+  // One bit in every fourth page behind the tables.
+  void flip_bits() const {
+    std::fstream file(store(), std::ios::in | std::ios::out | std::ios::binary);
+    const auto bytes = static_cast<long>(fs::file_size(store()));
+    for (long offset = 65536 + 100; offset < bytes; offset += 16384) {
+      char c = 0;
+      file.seekg(offset).get(c);
+      file.seekp(offset).put(static_cast<char>(c ^ 4));
+    }
+  }
+};
+
+// Kills a run again and again, from its start to its end; then the next.
+struct KillInstants : NvmeState {
+  // The step the first line of a start names; -1 for a new run, nothing when it died before it could say.
+  static std::optional<long> stated_step(const std::string& err) {
+    std::smatch found;
+    static const std::regex line("(?:continues at step (\\d+) of \\d+ from the state on nvme|new run of) ?[^\n]*\n");
+    if (!std::regex_search(err, found, line)) return {};
+    return found[1].matched ? std::stol(found[1]) : -1;
+  }
+
+  void kill(int wanted) {
+    const auto begin = Clock::now();
+    ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+    const auto whole_us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
+    std::mt19937 random(17);
+    const char* overlaps[] = {"none", "backward", "forward", "auto"};
+    int kills = 0, stated = 0, runs = 0;
+    for (; kills < wanted; ++runs) {
+      const std::string out = "killed-" + std::to_string(runs);
+      const Args args = on_nvme(out, overlaps[runs % 4]);
+      long told = -1;  // steps in metrics.jsonl when it died
+      for (;;) {
+        const auto start = Clock::now(), end = start + std::chrono::microseconds(random() % static_cast<unsigned>(whole_us * 2 / 3));
+        const Finished f = at.spillway_until(
+            args, [&] { return Clock::now() >= end; }, SIGKILL);
+        if (const auto step = stated_step(f.err)) {
+          ++stated;
+          // Deferred updates are committed inside the next step, adaptive ones may be.
+          EXPECT_GE(*step, told > 1 ? told - (runs % 4 >= 2) : -1) << f.err;
+        }
+        if (f.status == 0) break;
+        ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
+        ++kills;
+        told = static_cast<long>(at.metrics(out).size());
+      }
+      expect_same_run(out, "straight");
+      fs::remove_all(at / out);
+    }
+    std::cout << kills << " kills over " << runs << " runs, " << stated << " starts named their step\n";
+    EXPECT_GE(stated, wanted / 2);
+  }
+};
+
+using KillInstantsRelease = KillInstants;
+TEST_F(KillInstantsRelease, EveryRestartGoesOnWithTheSameBits) { kill(20); }
+
+using SoakKillInstants = KillInstants;
+TEST_F(SoakKillInstants, TwoHundredOfThem) { kill(200); }
+
+TEST_F(NvmeState, ABitThatFlipsIsNamedAndTheRunStartsAnew) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  kill_after("run", 5);
+  flip_bits();
+  const Finished f = at.spillway(on_nvme("run", "none"));
+  EXPECT_EQ(f.status, 5) << f.err;
+  EXPECT_TRUE(mentions(f.err, "from the state on nvme")) << f.err;
+  EXPECT_TRUE(std::regex_search(f.err, std::regex("tile \\d+ of (weights|optimizer state) of group \\d+, generation \\d+"))) << f.err;
+  EXPECT_TRUE(mentions(f.err, "/tiles")) << f.err;
+  const Finished rest = at.spillway(on_nvme("run", "none"));
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "new run")) << rest.err;
+  expect_same_run("run", "straight");
+}
+
+TEST_F(NvmeState, AfterABitThatFlipsTheRunGoesOnFromItsCheckpoint) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  Args args = on_nvme("run", "none");
+  *std::find(args.begin(), args.end(), "100000") = "4";
+  const Finished killed = at.spillway_until(
+      args, [&] { return at.metrics("run").size() >= 6; }, SIGKILL);
+  ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
+  flip_bits();
+  const Finished f = at.spillway(args);
+  EXPECT_TRUE(f.status == 5 || mentions(f.err, "from the last checkpoint")) << f.status << f.err;
+  const Finished rest = f.status == 0 ? f : at.spillway(args);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "from the last checkpoint")) << rest.err;
+  expect_same_run("run", "straight");
+}
+
+// The store is preallocated: a disk without room refuses it before step 1, one that fills later does not touch it.
+TEST_F(NvmeState, AFullDiskRefusesTheStoreOrLeavesItAlone) {
+  fs::create_directory(at / "small");
+  if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const Args args = on_nvme("run", "none", "small");
+  at.write("small/filler", std::string(50 << 20, 'x'));
+  const Finished refused = at.spillway(args);
+  EXPECT_EQ(refused.status, 3) << refused.err;
+  EXPECT_EQ(std::distance(fs::directory_iterator(at / "small"), {}), 1) << "nothing stays behind";
+  fs::remove(at / "small/filler");
+  int filled = 0;
+  const Finished f = at.spillway_until(
+      args,
+      [&] {
+        if (at.metrics("run").size() >= 3 && !filled++) at.write("small/filler", std::string(64 << 20, 'x'));
+        return false;
+      },
+      SIGKILL);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_GE(filled, 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(at / "small"), {}), 1) << "the store is gone at the end";
+  ::umount((at / "small").c_str());
+}
+
+TEST_F(NvmeState, TwoRunsOnOnePathDoNotMeet) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  const Workplace other;
+  other.write_text("text.txt", 60000);
+  bool checked = false;
+  Args endless = on_nvme("first", "none");
+  *std::find(endless.begin(), endless.end(), std::to_string(kSteps)) = "100000";
+  const Finished f = at.spillway_until(
+      endless,
+      [&] {
+        if (at.metrics("first").size() < 2) return false;
+        const std::string nvme = (at / "scratch").string();
+        const Finished same = other.spillway(on_nvme((at / "first").string(), "none", nvme));
+        EXPECT_EQ(same.status, 2) << same.err;
+        EXPECT_TRUE(mentions(same.err, "in use")) << same.err;
+        const Finished another = other.spillway(on_nvme("second", "none", nvme));
+        EXPECT_EQ(another.status, 0) << another.err;
+        EXPECT_EQ(numbers_of(other.metrics("second")), numbers_of(at.metrics("straight")));
+        checked = true;
+        return true;
+      },
+      SIGTERM);
+  EXPECT_TRUE(checked) << f.err;
+  EXPECT_EQ(f.status, 75) << f.err;
+}
+
+// 2,000 steps with 20 checkpoints: memory, descriptors and store do not grow.
+struct SoakLeak : NvmeState {
+  struct Sample {
+    double step, rss_mib;
+    long descriptors, store_bytes;
+  };
+  Sample sample(size_t step) const {
+    const fs::path process = "/proc/" + std::to_string(at.pid());
+    Sample s{static_cast<double>(step), 0, 0, static_cast<long>(fs::file_size(store()))};
+    std::ifstream status(process / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmRSS:")) s.rss_mib = std::stod(line.substr(6)) / 1024;
+    }
+    for ([[maybe_unused]] const auto& d : fs::directory_iterator(process / "fd")) ++s.descriptors;
+    return s;
+  }
+  static double slope_per_step(const std::vector<Sample>& samples) {
+    double x = 0, y = 0, xx = 0, xy = 0;
+    const auto n = static_cast<double>(samples.size());
+    for (const Sample& s : samples) x += s.step, y += s.rss_mib, xx += s.step * s.step, xy += s.step * s.rss_mib;
+    return (n * xy - x * y) / (n * xx - x * x);
+  }
+};
+
+TEST_F(SoakLeak, NothingGrowsOverTwoThousandSteps) {
+  Args args = on_nvme("run", "auto");
+  *std::find(args.begin(), args.end(), std::to_string(kSteps)) = "2000";
+  *std::find(args.begin(), args.end(), "100000") = "100";
+  std::vector<Sample> samples;
+  auto next = Clock::now();
+  const Finished f = at.spillway_until(
+      args,
+      [&] {
+        if (Clock::now() < next) return false;
+        next = Clock::now() + std::chrono::milliseconds(100);
+        const size_t step = at.metrics("run").size();
+        if (step >= 150 && step < 1990) samples.push_back(sample(step));
+        return false;
+      },
+      SIGKILL);
+  ASSERT_EQ(f.status, 0) << f.err;
+  ASSERT_GE(samples.size(), 50u);
+  const double slope = 100 * slope_per_step(samples);
+  // Saving opens files for a moment: the least of a time is what is held.
+  const auto least = [&](auto begin, auto end) {
+    return std::min_element(begin, end, [](const Sample& a, const Sample& b) { return a.descriptors < b.descriptors; })->descriptors;
+  };
+  const auto middle = samples.begin() + std::ssize(samples) / 2;
+  EXPECT_LT(slope, 1.0) << "MiB per 100 steps";
+  EXPECT_EQ(least(samples.begin(), middle), least(middle, samples.end()));
+  for (const Sample& s : samples) {
+    EXPECT_EQ(s.store_bytes, samples[0].store_bytes);
+    EXPECT_LE(s.descriptors, least(samples.begin(), middle) + 4);
+  }
+  std::cout << samples.size() << " samples: " << slope << " MiB per 100 steps at " << samples.back().rss_mib << " MiB, "
+            << least(middle, samples.end()) << " descriptors, store of " << samples[0].store_bytes << " bytes\n";
+}
+
+}  // namespace
+}  // namespace spillway::test
