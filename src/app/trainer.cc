@@ -153,7 +153,18 @@ bool Trainer::validates_now() const {
   return progress_.step == *config_.steps || (config_.validate_every && progress_.step % *config_.validate_every == 0);
 }
 
+void Trainer::settle() {
+  const parallel::TierBytes before = traffic_now(session_.rank());
+  session_.rank().settle();
+  const parallel::TierBytes moved = difference(traffic_now(session_.rank()), before);
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    moved_.read[t] += moved.read[t];
+    moved_.written[t] += moved.written[t];
+  }
+}
+
 double Trainer::validate() {
+  settle();
   const i64 batches =
       std::min(data_.held_out->validation_micro_batches(), config_.validation_steps.value_or(std::numeric_limits<i64>::max()));
   double sum = 0;
@@ -202,6 +213,7 @@ void Trainer::show_progress(const StepReport& r) {
 
 void Trainer::sample() {
   if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
+  settle();
   const data::ByteTokenizer tokenizer;
   const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
   std::vector<i32> tokens;
@@ -232,7 +244,7 @@ void Trainer::save(bool must) {
   if (last_save_step_ == progress_.step && progress_.step > first_step_) return;
   const auto begin = Clock::now();
   try {
-    session_.rank().settle();
+    settle();
     const auto path = save_checkpoint(folder_.path(), progress_, session_.source().config, session_.model(), session_.rank());
     prune_checkpoints(folder_.path(), config_.keep);
     save_seconds_ = seconds_since(begin);
@@ -284,6 +296,7 @@ std::string Trainer::profile_text() const {
 }
 
 void Trainer::finish(const StepReport& last) {
+  settle();
   parallel::Rank& rank = session_.rank();
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();

@@ -39,6 +39,8 @@ class Trainer {
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
   std::string record(const parallel::StepResult& result) const;
+  /// Executes what the optimizer has deferred, and counts what that moved.
+  void settle();
   double validate();
   bool validates_now() const;
   void write_metrics(const StepReport& report);

@@ -24,7 +24,8 @@ class TrainReport : public testing::Test {
   }
   std::string run() const { return (folder_.path() / "run").string(); }
   std::vector<std::string> on_nvme(std::vector<std::string> more) const {
-    more.insert(more.end(), {"--nvme", (folder_.path() / "scratch").string(), "--place-optimizer", "nvme", "--host-memory", "64MiB"});
+    more.insert(more.end(), {"--nvme", (folder_.path() / "scratch").string(), "--place-optimizer", "nvme", "--optimizer-overlap", "none",
+                             "--host-memory", "64MiB"});
     return train(std::move(more));
   }
   Json last_metrics() const {

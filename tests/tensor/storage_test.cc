@@ -38,17 +38,32 @@ TEST(Storage, FillTwiceAndDropTwiceAreBugs) {
   EXPECT_THROW(storage->drop(), Error);
 }
 
-TEST(Storage, OwningGivesItsMemoryBackWithTheLastViewAndIsNeverDropped) {
+TEST(Storage, OwningGivesItsMemoryBackWithTheLastView) {
   MemoryPool pool("host", kMiB);
   {
     const auto storage = Storage::owning(Device::cpu(), pool.allocate(4096, "x"));
     const Tensor view(storage, 0, {1024}, DType::f32);
     EXPECT_TRUE(storage->resident());
-    EXPECT_THROW(storage->drop(), Error);
     EXPECT_EQ(pool.used_bytes(), 4096);
   }
   EXPECT_EQ(pool.used_bytes(), 0);
-  EXPECT_THROW(Storage::owning(Device::meta(), pool.allocate(0, "nothing"))->drop(), Error);
+}
+
+TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
+  MemoryPool pool("host", kMiB);
+  const auto storage = Storage::owning(Device::cpu(), pool.allocate(4096, "x"));
+  const Tensor view(storage, 256, {64}, DType::f32);
+  EXPECT_THROW(storage->refill(pool.allocate(4096, "x")), Error);  // still there
+  storage->drop();
+  EXPECT_EQ(pool.used_bytes(), 0);
+  EXPECT_THROW(view.raw(), Error);
+  EXPECT_THROW(storage->drop(), Error);
+  EXPECT_THROW(storage->refill(pool.allocate(2048, "another size")), Error);
+  Allocation memory = pool.allocate(4096, "x");
+  std::byte* const data = memory.data();
+  storage->refill(std::move(memory));
+  EXPECT_EQ(view.raw(), data + 256);
+  EXPECT_THROW(storage->fill(data), Error);  // it owns what it holds
 }
 
 TEST(Storage, OnTheMetaDeviceThereAreNoBytes) {
