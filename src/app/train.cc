@@ -86,7 +86,7 @@ void load_start(Session& session, const TrainConfig& config, const std::optional
 }
 
 std::string run_id(const std::string& out) {
-  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(out).string()).value));
+  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(fs::absolute(out)).string()).value));
 }
 
 // Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had.
@@ -126,7 +126,7 @@ std::optional<Record> recover(Session& session, const TrainConfig& config, const
   return {};
 }
 
-void introduce(const Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
+void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
   i64 parameters = 0;
@@ -135,6 +135,7 @@ void introduce(const Session& session, const TrainConfig& config, Console& conso
                           session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+  if (const std::string why = session.rank().state().why_not_recovered(); !why.empty()) console.log("nvme: no state to go on from: " + why);
 }
 
 }  // namespace
