@@ -100,6 +100,12 @@ TEST_P(NamedCells, GiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Corners, NamedCells, testing::ValuesIn(kNamed), [](const auto& cell) { return cell.param.name; });
 
+// The comparison must be able to fail: a run of another length is another run.
+TEST(CoveringArrayTest, ADifferenceShows) {
+  References shorter(1);
+  EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
+}
+
 // bf16 and 8-bit moments round by chance, so they give other numbers; where they lie does not.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
