@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 scratch=${1:-build/scratch-1.5b}
 limit=$((4 << 30))
 mkdir -p "$scratch" build/data
-[ -s build/data/kjv.txt ] || bible -f Gen:1:1-Rev:22:21 > build/data/kjv.txt
+[ -s build/data/kjv.txt ] || bible -f gen1:1-rev22:21 </dev/null > build/data/kjv.txt
 
 make_cgroup() {
   local root=/sys/fs/cgroup
