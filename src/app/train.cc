@@ -135,7 +135,9 @@ void introduce(Session& session, const TrainConfig& config, Console& console, co
                           session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
-  if (const std::string why = session.rank().state().why_not_recovered(); !why.empty()) console.log("nvme: no state to go on from: " + why);
+  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
+  if (const std::string why = session.rank().state().why_not_recovered(); went_before && !why.empty())
+    console.log("nvme: no state to go on from: " + why);
 }
 
 }  // namespace
