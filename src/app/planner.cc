@@ -114,6 +114,10 @@ std::vector<std::string> reasons(const Plan& plan) {
   if (plan.training) {
     why.push_back("gradients: " + tiers_text(plan.placement.gradients));
     why.push_back("optimizer state: " + tiers_text(plan.placement.optimizer));
+    if (plan.scheduling.format.moments != optim::Moments::fp32) {
+      const bool bf16 = plan.scheduling.format.moments == optim::Moments::bf16;
+      why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));
+    }
     why.push_back(activations_text(plan.placement.activations.front()));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {
