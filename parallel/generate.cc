@@ -108,7 +108,7 @@ class Generator {
   }
 
   u32 add(Instruction i) {
-    count_bytes(i, layout_, placement_, scheduling_.format);
+    count_bytes(i, layout_, placement_, scheduling_);
     std::sort(i.after.begin(), i.after.end());
     i.after.erase(std::unique(i.after.begin(), i.after.end()), i.after.end());
     std::erase_if(i.after, [&](u32 a) { return program_.head[a].lane == i.lane; });  // its lane's order says so already
@@ -292,7 +292,7 @@ class Generator {
   u32 step(List& list, u16 group, const std::vector<u32>& after) {
     for (u16 bucket : layout_.groups[group].buckets) {
       Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket, .after = after};
-      count_bytes(step, layout_, placement_, scheduling_.format);
+      count_bytes(step, layout_, placement_, scheduling_);
       list.push_back(std::move(step));
     }
     return static_cast<u32>(list.size()) - 1;
@@ -369,7 +369,8 @@ class Generator {
 
 }  // namespace
 
-void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, const optim::StateFormat& format) {
+void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  const optim::StateFormat& format = scheduling.format;
   i.read_bytes = i.written_bytes = {};
   const auto moves = [](Tier tier) { return tier != Tier::device; };
   if (i.spill.bytes > 0 && placement.activations[i.block].tier == Tier::host) {
@@ -380,7 +381,7 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
   } else if (i.op == Op::Fetch || i.op == Op::Evict) {
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
-    const DType dtype = i.what == What::weights ? format.weight : format.gradient;
+    const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
     bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
   }
   if (i.op == Op::Step) {
@@ -390,7 +391,7 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
       i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
       if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
     };
-    move(placement.gradients[i.group], format.gradient_tile_bytes(), false);
+    move(placement.gradients[i.group], kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), false);
     move(placement.parameters[i.group], format.weight_tile_bytes(), true);
     move(placement.optimizer[i.group], format.state_tile_bytes(), true);
   }

@@ -13,6 +13,6 @@ Program generate_training(const Layout& layout, const Placement& placement, cons
 Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
 /// What an instruction moves, from the layout and the placement: fills read_bytes and written_bytes.
-void count_bytes(Instruction& instruction, const Layout& layout, const Placement& placement, const optim::StateFormat& format);
+void count_bytes(Instruction& instruction, const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
 }  // namespace spillway::parallel

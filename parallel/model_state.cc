@@ -30,7 +30,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
     if (!plan.training) continue;
     for (u8 u = 0; u < g.uses.size(); ++u) {
       gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
-                                   format.gradient_tile_bytes(), 1, false);
+                                   kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
     }
     optimizer_.push_back(
         make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true));

@@ -45,12 +45,22 @@ struct Scheduling {
   i64 micro_batches = 1;      // K
   int prefetch = 1;           // blocks fetched ahead
   optim::StateFormat format;  // of weights, gradients and state
+  bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
 
   /// Micro-batches between whose forward and backward of a block there is another one's.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
+  /// Gradients come by their tier once a step, not once a micro-batch.
+  bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
 };
+
+/// Type in which a gradient rests: two bytes where it is rounded before it leaves the device for good. What comes back to be added to, or
+/// never leaves, keeps the type it is summed in (and holds rounded values there).
+inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {
+  const bool leaves_rounded = use.use == 0 && placement.gradients[use.group] != Tier::device && scheduling.gradients_travel_once();
+  return scheduling.round_gradients && leaves_rounded ? DType::bf16 : scheduling.format.gradient;
+}
 
 }  // namespace spillway::parallel

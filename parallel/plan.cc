@@ -69,7 +69,8 @@ void add_resident_rows(Plan& plan) {
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
     weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.slots(plan.placement.parameters[g.id]);
     if (!plan.training) continue;
-    gradients[at(plan.placement.gradients)] += tiles * format.gradient_tile_bytes() * static_cast<i64>(g.uses.size());
+    for (u8 use = 0; use < g.uses.size(); ++use)
+      gradients[at(plan.placement.gradients)] += tiles * kTileElems * size_of(plan.resting_gradient({g.id, use}));
     state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
@@ -104,6 +105,7 @@ u64 layout_hash(const Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     text += fmt::format("|{} {} {} {} {}", g.elems, g.uses.size(), static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
+    text += fmt::format(" {}", static_cast<int>(plan.resting_gradient({g.id, 0})));
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;

@@ -44,6 +44,7 @@ struct Plan {
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
+  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }

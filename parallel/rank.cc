@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/accumulate.h"
+#include "parallel/gradient_rounding.h"
 
 namespace spillway::parallel {
 namespace {
@@ -157,7 +158,7 @@ void Rank::fetch(const Instruction& i) {
 void Rank::evict(const Instruction& i) {
   if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
-  state_.write(blob, whole(blob), bytes(i.in));
+  state_.write(blob, whole(blob), bytes(i.in).first(static_cast<size_t>(blob.tiles() * blob.tile_bytes())));
 }
 
 std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
@@ -185,8 +186,12 @@ void Rank::add_tied(const Instruction& i) {
 }
 
 void Rank::reduce(const Instruction& i) {
-  const std::byte* base = gradient(i.in, {i.group, 0});
+  std::byte* base = gradient(i.in, {i.group, 0});
   std::vector<double>& sums = square_sums_[i.group];
+  if (plan_.scheduling.round_gradients) {
+    const StreamScope scope(stream_);
+    return round_gradient(base, plan_.resting_gradient({i.group, 0}), sums);
+  }
   const bool fp64 = format().gradient == DType::f64;
   stream_.run(static_cast<i64>(sums.size()), [&](i64 tile, int) {
     const auto sum = [&](auto* elements) {

@@ -91,7 +91,9 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const S
                                      at(chunk.state, chunk.state.next)};
   const optim::RoundingNoise noise{u.random.derive("moments", bucket.group), static_cast<u64>(u.t), static_cast<u64>(begin)};
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
-  optim::adamw_update_tile(plan_.scheduling.format, operands, parts, noise, u.isa, elsewhere);
+  optim::StateFormat format = plan_.scheduling.format;
+  format.gradient = plan_.resting_gradient({bucket.group, 0});
+  optim::adamw_update_tile(format, operands, parts, noise, u.isa, elsewhere);
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
     if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
   }

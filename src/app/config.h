@@ -113,7 +113,8 @@ struct TrainConfig : ResourceConfig {
 
   optim::Master master_weights = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
-  std::string gradient_dtype = "fp32", gradient_reduction = "step";
+  bool round_gradients = false;
+  std::string gradient_reduction = "step";
   PlacementWish place_gradients, place_optimizer;
   OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
   Recompute recompute = Recompute::automatic;

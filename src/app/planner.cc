@@ -118,6 +118,7 @@ std::vector<std::string> reasons(const Plan& plan) {
       const bool bf16 = plan.scheduling.format.moments == optim::Moments::bf16;
       why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));
     }
+    if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 once summed, an approximation");
     why.push_back(activations_text(plan.placement.activations.front()));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {

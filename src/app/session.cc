@@ -41,6 +41,8 @@ optim::StateFormat state_format(Precision precision, const StateWishes& state) {
   format.master = state.master;
   format.moments = state.moments;
   format.check();
+  if (state.round_gradients && precision == Precision::fp64)
+    throw Error(ErrorCode::usage, "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: rounded gradients would waste it");
   return format;
 }
 
@@ -50,6 +52,7 @@ Session::Session(const ResourceConfig& config, ModelSource source, std::string r
     : config_(config),
       source_(std::move(source)),
       format_(state_format(config.precision, state)),
+      round_gradients_(state.round_gradients),
       durability_(state.durability),
       run_id_(std::move(run_id)) {
   model_ = models::build(source_.config, format_.weight);
@@ -89,6 +92,7 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.layout = parallel::make_layout(model_, {.decay_all = decay_all});
   request.scheduling.micro_batches = micro_batches;
   request.scheduling.format = format_;
+  request.scheduling.round_gradients = round_gradients_;
   request.stripe_weights.assign(std::max<size_t>(1, scratch_paths_.size()), 1);
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;

@@ -21,6 +21,7 @@ namespace spillway::app {
 struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
+  bool round_gradients = false;
   offload::Durability durability = offload::Durability::checkpoint;
 };
 
@@ -63,6 +64,7 @@ class Session {
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;
+  const bool round_gradients_;
   const offload::Durability durability_;
   nn::Sequential model_;
   int threads_ = 1;

@@ -175,7 +175,8 @@ int run_train(const TrainConfig& given, Console& console) {
     return 0;
   }
   DiskWatch watch;  // outlives the session, whose engine may run on it
-  Session session(config, std::move(source), run_id(config.out), {config.master_weights, config.moments, durability_of(config)});
+  const StateWishes state{config.master_weights, config.moments, config.round_gradients, durability_of(config)};
+  Session session(config, std::move(source), run_id(config.out), state);
   session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
   check_disk(config, session);
   RunFolder folder(config.out);

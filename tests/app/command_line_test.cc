@@ -160,7 +160,6 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--optimizer", "sgd"}, "adamw works"},
       {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
-      {{"--gradient-dtype", "bf16"}, "fp32 works"},
       {{"--gradient-reduction", "micro-batch"}, "step works"},
       {{"--zero-stage", "2"}, "one rank"},
       {{"--ranks", "2"}, "one rank"},

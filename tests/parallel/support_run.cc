@@ -80,6 +80,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.format = optim::plain_format(o.dtype);
   request.scheduling.format.master = o.master;
   request.scheduling.format.moments = o.moments;
+  request.scheduling.round_gradients = o.round_gradients;
   request.stripe_weights.assign(static_cast<size_t>(o.stripes), 1);
   if (o.stripes > 1) request.stripe_weights[1] = 3;
   request.scheduling.overlap = o.overlap;

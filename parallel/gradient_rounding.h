@@ -1,0 +1,15 @@
+// Gradients by choice in bf16: a finished fp32 gradient is rounded to nearest, ties to even, once, and its norm is that of the rounded
+// numbers. An approximation; where it happens changes no bit.
+#pragma once
+#include <vector>
+
+#include "base/types.h"
+#include "tensor/dtype.h"
+
+namespace spillway::parallel {
+
+/// Rounds whole fp32 tiles at `base`, one for each of `square_sums` (optim::tile_square_sum of the rounded numbers, written). Into the same
+/// memory: as fp32 in place, or (`into` bf16) packed from `base` on, in half of it. On the current stream's threads.
+void round_gradient(std::byte* base, DType into, std::vector<double>& square_sums);
+
+}  // namespace spillway::parallel
