@@ -10,7 +10,6 @@
 
 #include "device/allocator.h"
 #include "device/event.h"
-#include "offload/file.h"
 #include "offload/io_engine.h"
 #include "offload/tier.h"
 
@@ -61,9 +60,5 @@ class Blob {
 /// In memory of `memory` (a host or device pool); read and write are copies done before the call returns.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic);
-/// `offset` and `tile_bytes` are multiples of kDirectAlignment. In [offset, offset + slots * tiles * tile_bytes) of `file`. Without
-/// checksums.
-std::unique_ptr<Blob> make_file_blob(IoEngine& engine, const File& file, const std::string& what, i64 offset, i64 tiles, i64 tile_bytes,
-                                     int slots, Traffic& traffic);
 
 }  // namespace spillway::offload

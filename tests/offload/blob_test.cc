@@ -1,17 +1,18 @@
 #include "offload/blob.h"
 
-#include <vector>
+#include <optional>
 
-#include "tests/offload/support_files.h"
-#include "tests/support/faulty_engine.h"
+#include "tests/offload/support_blob.h"
 
 namespace spillway::offload {
 namespace {
 
 using test::Buffer;
 using test::error_of;
+using test::FaultySystem;
 using test::fill_pattern;
 using test::same;
+using test::stamp_and_write;
 
 constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 
@@ -19,20 +20,19 @@ constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 struct World {
   explicit World(Tier tier, int slots) {
     if (tier == Tier::nvme) {
-      blob = make_file_blob(engine, file, "blob", 8192, kTiles, kTile, slots, traffic);
+      nvme.emplace(kTiles, kTile, slots, traffic);
     } else {
-      blob = make_memory_blob(tier, pool, "blob", kTiles, kTile, slots, traffic);
+      memory = make_memory_blob(tier, pool, "blob", kTiles, kTile, slots, traffic);
     }
   }
+  Blob& blob() { return nvme ? nvme->blob() : *memory; }
   i64 read_bytes(Tier tier) const { return traffic.read_bytes[static_cast<size_t>(tier)]; }
   i64 written_bytes(Tier tier) const { return traffic.written_bytes[static_cast<size_t>(tier)]; }
 
-  test::TemporaryFolder folder;
-  File file = File::create(folder / "blob", 8192 + 2 * kTiles * kTile);
   MemoryPool pool{"host", 2 * kTiles* kTile + 4096};
-  test::FaultyEngine engine;
   Traffic traffic;
-  std::unique_ptr<Blob> blob;
+  std::optional<test::StoreBlob> nvme;
+  std::unique_ptr<Blob> memory;
 };
 
 class Blobs : public testing::TestWithParam<Tier> {};
@@ -45,16 +45,16 @@ TEST_P(Blobs, GenerationsInTwoSlotsLeaveEachOtherAlone) {
   fill_pattern(old.span(), 1);
   fill_pattern(next.span(), 2);
   const TileRange all{0, kTiles};
-  world.blob->write(all, 6, old.span()).wait();
+  stamp_and_write(world.blob(), all, 6, old.span()).wait();
   for (i64 t = 0; t < kTiles; ++t) {  // a step: tile by tile generation 7 is written while 6 is read whole
-    world.blob->write({t, t + 1}, 7, next.span(t * kTile, kTile)).wait();
-    world.blob->read(all, 6, in.span()).wait();
+    stamp_and_write(world.blob(), {t, t + 1}, 7, next.span(t * kTile, kTile)).wait();
+    world.blob().read(all, 6, in.span()).wait();
     ASSERT_TRUE(same(in.span(), old.span())) << "tile " << t;
   }
-  world.blob->read(all, 7, in.span()).wait();
+  world.blob().read(all, 7, in.span()).wait();
   EXPECT_TRUE(same(in.span(), next.span()));
-  world.blob->write({2, 3}, 8, next.span(0, kTile)).wait();  // 8 takes the slot of 6
-  world.blob->read({2, 3}, 6, in.span(0, kTile)).wait();
+  stamp_and_write(world.blob(), {2, 3}, 8, next.span(0, kTile)).wait();  // 8 takes the slot of 6
+  world.blob().read({2, 3}, 6, in.span(0, kTile)).wait();
   EXPECT_TRUE(same(in.span(0, kTile), next.span(0, kTile)));
 }
 
@@ -62,19 +62,19 @@ TEST_P(Blobs, OneSlotHoldsEveryGeneration) {
   World world(GetParam(), 1);
   Buffer out(kTile), in(kTile);
   fill_pattern(out.span(), 3);
-  world.blob->write({kTiles - 1, kTiles}, 41, out.span()).wait();
-  world.blob->read({kTiles - 1, kTiles}, 42, in.span()).wait();
+  stamp_and_write(world.blob(), {kTiles - 1, kTiles}, 41, out.span()).wait();
+  world.blob().read({kTiles - 1, kTiles}, 42, in.span()).wait();
   EXPECT_TRUE(same(in.span(), out.span()));
 }
 
 TEST_P(Blobs, CountsEachByteOnceInItsTier) {
   World world(GetParam(), 2);
-  world.engine.system().most_requested_bytes = 8192;  // resumed transfers are still one transfer
+  if (world.nvme) world.nvme->system().most_requested_bytes = 8192;  // resumed transfers are still one transfer
   Buffer buffer(3 * kTile);
-  world.blob->write({0, 3}, 0, buffer.span()).wait();
-  world.blob->write({2, 3}, 1, buffer.span(0, kTile)).wait();
-  world.blob->read({1, 3}, 0, buffer.span(0, 2 * kTile)).wait();
-  world.blob->view({0, 1}, 0);
+  stamp_and_write(world.blob(), {0, 3}, 0, buffer.span()).wait();
+  stamp_and_write(world.blob(), {2, 3}, 1, buffer.span(0, kTile)).wait();
+  world.blob().read({1, 3}, 0, buffer.span(0, 2 * kTile)).wait();
+  world.blob().view({0, 1}, 0);
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
     EXPECT_EQ(world.written_bytes(tier), tier == GetParam() ? 4 * kTile : 0);
     EXPECT_EQ(world.read_bytes(tier), tier == GetParam() ? 2 * kTile : 0);
@@ -85,14 +85,14 @@ TEST_P(Blobs, RangesAndSizesAreChecked) {
   World world(GetParam(), 1);
   Buffer buffer(2 * kTile);
   const auto read_code = [&](TileRange range, i64 bytes) {
-    return error_of([&] { world.blob->read(range, 0, buffer.span(0, bytes)); }).code;
+    return error_of([&] { world.blob().read(range, 0, buffer.span(0, bytes)); }).code;
   };
   EXPECT_EQ(read_code({-1, 0}, kTile), ErrorCode::bug);
   EXPECT_EQ(read_code({kTiles - 1, kTiles + 1}, 2 * kTile), ErrorCode::bug);
   EXPECT_EQ(read_code({2, 1}, 0), ErrorCode::bug);
   EXPECT_EQ(read_code({0, 2}, kTile), ErrorCode::bug);
-  EXPECT_EQ(error_of([&] { world.blob->write({0, 1}, 0, buffer.span()); }).code, ErrorCode::bug);
-  world.blob->read({3, 3}, 0, {}).wait();
+  EXPECT_EQ(error_of([&] { stamp_and_write(world.blob(), {0, 1}, 0, buffer.span()); }).code, ErrorCode::bug);
+  world.blob().read({3, 3}, 0, {}).wait();
   EXPECT_EQ(world.read_bytes(GetParam()), 0);
 }
 
@@ -100,11 +100,11 @@ TEST(MemoryBlob, IsSeenInPlace) {
   World world(Tier::host, 2);
   Buffer out(kTile);
   fill_pattern(out.span(), 4);
-  world.blob->write({1, 2}, 1, out.span()).wait();
-  EXPECT_TRUE(same(world.blob->view({1, 2}, 1), out.span()));
-  EXPECT_FALSE(same(world.blob->view({1, 2}, 0), out.span()));
+  stamp_and_write(world.blob(), {1, 2}, 1, out.span()).wait();
+  EXPECT_TRUE(same(world.blob().view({1, 2}, 1), out.span()));
+  EXPECT_FALSE(same(world.blob().view({1, 2}, 0), out.span()));
   EXPECT_EQ(world.pool.used_bytes(), 2 * kTiles * kTile);
-  world.blob.reset();
+  world.memory.reset();
   EXPECT_EQ(world.pool.used_bytes(), 0);
 }
 
@@ -116,23 +116,14 @@ TEST(MemoryBlob, TakesItsMemoryFromTheBudget) {
   EXPECT_TRUE(error.says("moments")) << error.text;
 }
 
-TEST(FileBlob, HasNoBytesInMemoryAndPassesErrorsOn) {
+TEST(StoreBlob, HasNoBytesInMemoryAndPassesErrorsOn) {
   World world(Tier::nvme, 2);
-  EXPECT_TRUE(world.blob->view({0, 1}, 0).empty());
-  world.engine.system().fail_at = 0;
+  EXPECT_TRUE(world.blob().view({0, 1}, 0).empty());
+  FaultySystem& system = world.nvme->system();
+  system.fail_at = system.transfers.load();
   Buffer buffer(kTile);
-  const Event event = world.blob->write({0, 1}, 0, buffer.span());
+  const Event event = stamp_and_write(world.blob(), {0, 1}, 0, buffer.span());
   EXPECT_EQ(error_of([&] { event.wait(); }).code, ErrorCode::io);
-}
-
-TEST(FileBlob, RefusesALayoutThatDirectIoCannotServe) {
-  World world(Tier::nvme, 1);
-  const auto code = [&](i64 offset, i64 tiles, i64 tile_bytes, int slots) {
-    return error_of([&] { make_file_blob(world.engine, world.file, "blob", offset, tiles, tile_bytes, slots, world.traffic); }).code;
-  };
-  EXPECT_EQ(code(512, 1, kTile, 1), ErrorCode::bug);
-  EXPECT_EQ(code(0, 1, 512, 1), ErrorCode::bug);
-  EXPECT_EQ(code(0, kTiles, kTile, 3), ErrorCode::bug);
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "offload/blob.h"
-#include "tests/offload/support_files.h"
-#include "tests/support/faulty_engine.h"
+#include "tests/offload/support_blob.h"
 
 namespace spillway::offload {
 namespace {
@@ -23,17 +21,15 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   constexpr i64 kTiles = 400;
   MemoryPool pool("host", 4 * kTile);
   StagingRing ring(pool, 4, kTile, "staging");
-  test::TemporaryFolder folder;
-  const File file = File::create(folder / "state", 2 * kTiles * kTile);
-  test::FaultyEngine engine(IoEngineKind::automatic);
   Traffic traffic;
-  const auto blob = make_file_blob(engine, file, "state", 0, kTiles, kTile, 2, traffic);
+  test::StoreBlob state(kTiles, kTile, 2, traffic, IoEngineKind::automatic);
+  Blob& blob = state.blob();
   const auto stream = [&](i64 begin, i64 end) {
     for (i64 t = begin; t < end; ++t) {
       StagingRing::Lease lease = ring.acquire();
-      blob->read({t, t + 1}, 0, lease.bytes()).wait();
+      blob.read({t, t + 1}, 0, lease.bytes()).wait();
       for (std::byte& byte : lease.bytes()) byte = static_cast<std::byte>(t % 251 + 1);
-      lease.busy_until(blob->write({t, t + 1}, 1, lease.bytes()));
+      lease.busy_until(test::stamp_and_write(blob, {t, t + 1}, 1, lease.bytes()));
       ASSERT_EQ(pool.used_bytes(), 4 * kTile);
     }
   };
@@ -46,7 +42,7 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   EXPECT_EQ(pool.peak_bytes(), 4 * kTile);
   Buffer in(kTile);
   for (i64 t = 0; t < kTiles; ++t) {
-    blob->read({t, t + 1}, 1, in.span()).wait();
+    blob.read({t, t + 1}, 1, in.span()).wait();
     ASSERT_EQ(in.span().front(), static_cast<std::byte>(t % 251 + 1)) << t;
     ASSERT_EQ(in.span().back(), static_cast<std::byte>(t % 251 + 1)) << t;
   }
