@@ -39,6 +39,9 @@ struct StoreDescription {
   std::string boot_id = current_boot_id();
 };
 
+/// The shares of the --nvme paths in what a dead run left, by the whole header of the first path's folder; empty without one.
+std::vector<u32> kept_weights(const std::filesystem::path& folder);
+
 /// What the files of such a store take together.
 i64 store_bytes(const StoreDescription& description);
 

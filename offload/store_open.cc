@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <utility>
 
@@ -151,6 +153,17 @@ u64 random_id() {
 }
 
 }  // namespace
+
+std::vector<u32> kept_weights(const fs::path& folder) {
+  StoreHeader header{};
+  std::ifstream file(folder / kStoreFile, std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  const bool whole = file && std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) == 0 && crc_of(header) == header.crc;
+  if (!whole || header.version != kStoreVersion || header.stripes > kMaxStripes) return {};
+  std::vector<u32> weights(header.weights, header.weights + header.stripes);
+  if (std::ranges::any_of(weights, [](u32 weight) { return weight < 1 || weight > kMaxWeight; })) weights.clear();
+  return weights;
+}
 
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why) {
   try {

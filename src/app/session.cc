@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "app/grant.h"
 #include "base/error.h"
@@ -68,15 +67,14 @@ void Session::find_budgets(const ResourceConfig& config) {
   if (paths.empty()) {
     if (const auto slurm = Host{}.env("SLURM_TMPDIR")) paths.push_back({*slurm, {}});
   }
-  // Stripes are equal, so the path with the least room decides for all.
-  i64 least_bytes = std::numeric_limits<i64>::max();
   for (const ScratchPath& path : paths) {
     const offload::ScratchInfo info = offload::inspect_scratch(path.path);
     offload::admit_scratch(info, config.allow_network_nvme);
-    least_bytes = std::min(least_bytes, nvme_budget(info, path, run_id_));
+    nvme_room_bytes_.push_back(nvme_budget(info, path, run_id_));
     budgets_.nvme_is_memory |= info.filesystem.memory;
   }
-  if (!paths.empty()) budgets_.bytes[2] = least_bytes * static_cast<i64>(paths.size());
+  shares_ = known_shares(paths, run_id_, load_calibration());
+  budgets_.bytes[2] = striped_room(shares_.weights, nvme_room_bytes_);
   scratch_paths_ = paths;
 }
 
@@ -93,7 +91,7 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.scheduling.micro_batches = micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = round_gradients_;
-  request.stripe_weights.assign(std::max<size_t>(1, scratch_paths_.size()), 1);
+  if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
@@ -134,18 +132,27 @@ void Session::open(offload::SystemCalls* system) {
     for (const ScratchPath& path : scratch_paths_) {
       offload::prepare_scratch(path.path, config_.allow_network_nvme);
       scratch_.emplace_back(path.path, run_id_);
-      resources.scratch.push_back({scratch_.back().path(), 1});
     }
     engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, system ? *system : offload::SystemCalls::real());
+    if (shares_.to_measure) measure_shares(plan.total[2]);
+    for (size_t p = 0; p < scratch_.size(); ++p) resources.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
     resources.engine = engine_.engine.get();
   }
   rank_ = std::make_unique<parallel::Rank>(model_, plan, resources);
+}
+
+// The plan was made for equal shares: others are taken only where the paths have the room.
+void Session::measure_shares(i64 nvme_bytes) {
+  const Shares measured = measured_shares(scratch_paths_, *engine_.engine);
+  const bool fit = striped_room(measured.weights, nvme_room_bytes_) >= nvme_bytes;
+  shares_ = fit ? measured : Shares{shares_.weights, measured.why + ", but there is no room for such shares"};
 }
 
 std::string Session::nvme_line() const {
   if (scratch_.empty()) return "";
   std::string text = "nvme:";
   for (const offload::RunFolder& folder : scratch_) text += " " + folder.path().string() + ",";
+  if (scratch_.size() > 1) text += " " + shares_.text() + ",";
   return text + " " + engine_.why;
 }
 

@@ -9,6 +9,7 @@
 #include "app/cost_model.h"
 #include "app/model_source.h"
 #include "app/planner.h"
+#include "app/shares.h"
 #include "offload/io_engine.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
@@ -61,6 +62,7 @@ class Session {
  private:
   void find_budgets(const ResourceConfig& config);
   std::string prediction_text(bool measured) const;
+  void measure_shares(i64 nvme_bytes);
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;
@@ -70,6 +72,8 @@ class Session {
   int threads_ = 1;
   const std::string run_id_;
   std::vector<ScratchPath> scratch_paths_;
+  std::vector<i64> nvme_room_bytes_;  // of each path
+  Shares shares_;
   TierBudgets budgets_;
   Rates rates_;
   std::optional<ChosenPlan> chosen_;

@@ -11,78 +11,15 @@
 #include <random>
 #include <regex>
 
-#include "support_program.h"
+#include "support_nvme_run.h"
 
 namespace spillway::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSteps = 30;
-
-Args on_nvme(const std::string& out, const std::string& overlap, const std::string& nvme = "scratch") {
-  return {"train",
-          "--model",
-          "llama-tiny",
-          "--data",
-          "text.txt",
-          "--sequence-length",
-          "16",
-          "--micro-batch-size",
-          "1",
-          "--steps",
-          std::to_string(kSteps),
-          "--learning-rate",
-          "1e-3",
-          "--gradient-clipping",
-          "2.5",
-          "--checkpoint-every",
-          "100000",
-          "--out",
-          out,
-          "--device-memory",
-          "16MiB",
-          "--host-memory",
-          "64MiB",
-          "--nvme",
-          nvme,
-          "--place-parameters",
-          "nvme",
-          "--place-gradients",
-          "nvme",
-          "--place-optimizer",
-          "nvme",
-          "--optimizer-overlap",
-          overlap,
-          "--threads",
-          "1"};
-}
-
-bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
-
-struct NvmeState : testing::Test {
-  const Workplace at;
-  NvmeState() { at.write_text("text.txt", 60000); }
-
-  std::string final_file(const std::string& out, const char* file) const {
-    return at.read(out + "/checkpoints/step-000000" + std::to_string(kSteps) + "/" + file);
-  }
-  void expect_same_run(const std::string& got, const std::string& want) const {
-    EXPECT_EQ(numbers_of(at.metrics(got)), numbers_of(at.metrics(want))) << got;
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      EXPECT_GT(final_file(want, file).size(), 100'000u);
-      EXPECT_TRUE(final_file(got, file) == final_file(want, file)) << got << ", " << file;
-    }
-  }
-
-  // The store's file of the only run that left one in scratch.
-  fs::path store() const {
-    for (const auto& folder : fs::directory_iterator(at / "scratch")) return folder.path() / "tiles";
-    return {};
-  }
-
+struct NvmeState : NvmeRun {
   // Kills a run once it has taken `steps` steps.
   void kill_after(const std::string& out, size_t steps) const {
     const Finished f = at.spillway_until(

@@ -41,6 +41,7 @@ pid_t Workplace::start(const std::vector<std::string>& args) const {
     const int file = ::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(file, descriptor);
   }
+  prepare_();
   std::vector<char*> argv = {const_cast<char*>(SPILLWAY_PROGRAM)};
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);

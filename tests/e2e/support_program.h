@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spillway::test {
@@ -33,6 +34,9 @@ class Workplace {
   /// Programs started from now on join this cgroup (a folder with cgroup.procs).
   void join_cgroup(const std::filesystem::path& cgroup) { cgroup_ = cgroup; }
 
+  /// Programs started from now on do this first: limits and filters that exec keeps.
+  void before_start(std::function<void()> prepare) { prepare_ = std::move(prepare); }
+
   void write(const std::string& name, const std::string& text) const;
   std::string read(const std::string& name) const;
   /// English-like bytes, the same every time.
@@ -44,6 +48,7 @@ class Workplace {
   pid_t start(const std::vector<std::string>& args) const;
   Finished wait(pid_t pid) const;
   std::filesystem::path path_, cgroup_;
+  std::function<void()> prepare_ = [] {};
   mutable pid_t pid_ = -1;
 };
 

@@ -1,0 +1,80 @@
+// What the tests of a run whose whole state lies on nvme share: its command line, and a fixture to compare runs with.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support_program.h"
+
+namespace spillway::test {
+
+using Args = std::vector<std::string>;
+
+constexpr int kSteps = 30;
+
+inline Args on_nvme(const std::string& out, const std::string& overlap, const std::string& nvme = "scratch") {
+  return {"train",
+          "--model",
+          "llama-tiny",
+          "--data",
+          "text.txt",
+          "--sequence-length",
+          "16",
+          "--micro-batch-size",
+          "1",
+          "--steps",
+          std::to_string(kSteps),
+          "--learning-rate",
+          "1e-3",
+          "--gradient-clipping",
+          "2.5",
+          "--checkpoint-every",
+          "100000",
+          "--out",
+          out,
+          "--device-memory",
+          "16MiB",
+          "--host-memory",
+          "64MiB",
+          "--nvme",
+          nvme,
+          "--place-parameters",
+          "nvme",
+          "--place-gradients",
+          "nvme",
+          "--place-optimizer",
+          "nvme",
+          "--optimizer-overlap",
+          overlap,
+          "--threads",
+          "1"};
+}
+
+inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
+struct NvmeRun : testing::Test {
+  Workplace at;
+  NvmeRun() { at.write_text("text.txt", 60000); }
+
+  std::string final_file(const std::string& out, const char* file) const {
+    return at.read(out + "/checkpoints/step-000000" + std::to_string(kSteps) + "/" + file);
+  }
+  void expect_same_run(const std::string& got, const std::string& want) const {
+    EXPECT_EQ(numbers_of(at.metrics(got)), numbers_of(at.metrics(want))) << got;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_GT(final_file(want, file).size(), 100'000u);
+      EXPECT_TRUE(final_file(got, file) == final_file(want, file)) << got << ", " << file;
+    }
+  }
+
+  // The store's file of the only run that has one in that folder.
+  std::filesystem::path store(const std::string& scratch = "scratch") const {
+    std::error_code none_yet;
+    for (const auto& folder : std::filesystem::directory_iterator(at / scratch, none_yet)) return folder.path() / "tiles";
+    return {};
+  }
+};
+
+}  // namespace spillway::test
