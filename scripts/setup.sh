@@ -24,6 +24,7 @@ packages=(
   "libgtest-dev       header  gtest/gtest.h"
   "libgmock-dev       header  gmock/gmock.h"
   "libbenchmark-dev   header  benchmark/benchmark.h"
+  "e2fsprogs          command mkfs.ext4"
   "bible-kjv          command bible"
 )
 

@@ -1,6 +1,7 @@
 // The process around run(): arguments, terminals, exit status.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -19,6 +20,7 @@ bool wants_colour() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk, not a death
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) args.emplace_back(argv[i]);
   const bool colour = isatty(STDOUT_FILENO) == 1 && wants_colour();

@@ -164,7 +164,7 @@ TEST_F(Training, CorruptCheckpointIsADataError) {
 TEST_F(Training, AFullDiskLosesNoCheckpoint) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
-  Args run = with(spilled("small/run", 6), {"--checkpoint-every", "2", "--keep", "1"});
+  Args run = with(spilled("small/run", 40), {"--checkpoint-every", "2", "--keep", "1"});
   int filled = 0;
   const Finished f = at.spillway_until(
       run,

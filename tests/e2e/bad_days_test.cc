@@ -1,0 +1,183 @@
+// What this program says and leaves when the kernel, a limit or the disk under --nvme turns against it: the real program on the real
+// kernel, the exit status of CLI.md, one line with the cause, and the same bits in the end.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "support_kernel.h"
+#include "support_nvme_run.h"
+
+namespace spillway::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& what) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (mentions(line, what)) found.push_back(line);
+  }
+  return found;
+}
+
+struct BadDays : NvmeRun {
+  // With a checkpoint every four steps.
+  static Args saving(const std::string& out, const std::string& nvme = "scratch") {
+    Args args = on_nvme(out, "none", nvme);
+    *std::find(args.begin(), args.end(), "100000") = "4";
+    return args;
+  }
+  // The machine is mended: the run goes on from its checkpoint, and nobody can tell.
+  void expect_mended_by_a_restart(const std::string& nvme = "scratch") {
+    at.before_start([] {});
+    const Finished rest = at.spillway(saving("run", nvme));
+    EXPECT_EQ(rest.status, 0) << rest.err;
+    EXPECT_TRUE(mentions(rest.err, "from the last checkpoint")) << rest.err;
+    ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+    expect_same_run("run", "straight");
+  }
+  bool saved() const { return fs::exists(at / "run/checkpoints/step-00000004"); }
+};
+
+// Status 5, and a message that names the file, the offset and the errno.
+void expect_io_failure(const Finished& f, int error_number) {
+  EXPECT_EQ(f.status, 5) << f.err;
+  for (const std::string& part : {std::string("/tiles"), std::string("offset "), "(errno " + std::to_string(error_number) + ")"}) {
+    EXPECT_TRUE(mentions(f.err, part)) << part << " in " << f.err;
+  }
+}
+
+// By seccomp, an old kernel, and a lock limit that is used up.
+constexpr std::pair<int, const char*> kRefusals[] = {
+    {EPERM, "EPERM: seccomp or kernel.io_uring_disabled"}, {ENOSYS, "ENOSYS: a kernel"}, {ENOMEM, "ENOMEM: the memlock limit"}};
+
+TEST_F(BadDays, IoUringRefusedTheRunGoesOnWithPreadAndSaysWhy) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  for (const auto& [error_number, cause] : kRefusals) {
+    at.before_start([error_number] { forbid(SYS_io_uring_setup, error_number); });
+    const std::string out = "run-" + std::to_string(error_number);
+    const Finished f = at.spillway(on_nvme(out, "none"));
+    EXPECT_EQ(f.status, 0) << f.err;
+    const auto lines = lines_with(f.err, "io_uring refused");
+    ASSERT_EQ(lines.size(), 1u) << f.err;
+    EXPECT_TRUE(mentions(lines[0], std::string("pread: io_uring refused (") + cause)) << lines[0];
+    expect_same_run(out, "straight");
+  }
+}
+
+TEST_F(BadDays, IoUringDemandedAndRefusedIsAnErrorThatNamesTheCure) {
+  for (const auto& [error_number, cause] : kRefusals) {
+    at.before_start([error_number] { forbid(SYS_io_uring_setup, error_number); });
+    Args args = on_nvme("run", "none");
+    args.insert(args.end(), {"--io-engine", "io_uring"});
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, 5) << f.err;
+    EXPECT_TRUE(mentions(f.err, cause) && mentions(f.err, "--io-engine pread")) << f.err;
+    EXPECT_TRUE(store().empty()) << "nothing stays behind";
+  }
+}
+
+TEST_F(BadDays, LockedMemoryOf64KiBChangesNothing) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  at.before_start([] { limit_locked_memory(64 << 10); });
+  const Finished f = at.spillway(on_nvme("run", "none"));
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // used, or refused with the reason
+  expect_same_run("run", "straight");
+}
+
+TEST_F(BadDays, ADiskThatVanishesLeavesTheLastCheckpoint) {
+  LoopDisk disk(at / "image", at / "disk", 96 << 20);
+  if (!disk.why_not().empty()) GTEST_SKIP() << disk.why_not();
+  bool gone = false;
+  const Finished f = at.spillway_until(
+      saving("run", "disk"),
+      [&] {
+        if (!gone && saved()) disk.vanish(), gone = true;
+        return false;
+      },
+      SIGKILL);
+  ASSERT_TRUE(disk.why_not().empty()) << disk.why_not();
+  expect_io_failure(f, EIO);
+  EXPECT_TRUE(mentions(f.err, "the drive failed")) << f.err;
+  expect_mended_by_a_restart();
+}
+
+TEST_F(BadDays, AStoreThatIsTruncatedUnderTheRun) {
+  bool cut = false;
+  const Finished f = at.spillway_until(
+      saving("run"),
+      [&] {
+        if (!cut && saved()) fs::resize_file(store(), 65536), cut = true;
+        return false;
+      },
+      SIGKILL);
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(f.status, 5) << f.err;
+  EXPECT_TRUE(mentions(f.err, "/tiles") && mentions(f.err, "offset ")) << f.err;
+  expect_mended_by_a_restart();
+}
+
+// The second slot of the last blob begins 0.4 MiB before the end, at 23.2 MiB, and is first met in the first step.
+TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
+  for (const int error_number : {EIO, ENODEV, EREMOTEIO}) {
+    at.before_start([error_number] { fail_beyond(45 << 19, error_number); });
+    const Finished f = at.spillway(on_nvme("run-" + std::to_string(error_number), "none"));
+    expect_io_failure(f, error_number);
+  }
+}
+
+// Where the blocks of the store cannot be reserved, a disk may fill under a step.
+TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
+  fs::create_directory(at / "small");
+  if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const auto blocks = [&] {
+    struct stat info {};
+    return ::stat(store("small").c_str(), &info) == 0 ? info.st_blocks : 0;
+  };
+  // Stopped and given a full disk as soon as it begins to write: again, should the machine be too busy to do that in time.
+  const auto fill_up = [&] {
+    if (blocks() == 0 || fs::exists(at / "small/filler")) return false;
+    ::kill(at.pid(), SIGSTOP);
+    std::ofstream(at / "small/filler") << std::string(64 << 20, 'x');
+    ::kill(at.pid(), SIGCONT);
+    return false;
+  };
+  at.before_start([] { forbid(SYS_fallocate, EOPNOTSUPP); });
+  Finished f;
+  for (int tries = 0; tries < 20 && f.status != 5; ++tries) {
+    for (const char* left : {"run", "small/filler"}) fs::remove_all(at / left);
+    f = at.spillway_until(on_nvme("run", "none", "small"), fill_up, SIGKILL);
+  }
+  expect_io_failure(f, ENOSPC);
+  EXPECT_TRUE(mentions(f.err, "free space there")) << f.err;
+  fs::remove(at / "small/filler");
+  const Finished rest = at.spillway(on_nvme("run", "none", "small"));
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  expect_same_run("run", "straight");
+  ::umount((at / "small").c_str());
+}
+
+TEST_F(BadDays, ALimitOnFileSizesRefusesTheStore) {
+  at.before_start([] {
+    const rlimit limit{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  });
+  const Finished f = at.spillway(on_nvme("run", "none"));
+  EXPECT_EQ(f.status, 3) << f.err;
+  EXPECT_TRUE(mentions(f.err, "ulimit -f")) << f.err;
+}
+
+}  // namespace
+}  // namespace spillway::test
