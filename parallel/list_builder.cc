@@ -1,0 +1,46 @@
+#include "parallel/list_builder.h"
+
+#include <algorithm>
+
+#include "parallel/generate.h"
+
+namespace spillway::parallel {
+
+u32 ListBuilder::add(Instruction i) {
+  count_bytes(i, layout, placement, scheduling);
+  std::sort(i.after.begin(), i.after.end());
+  i.after.erase(std::unique(i.after.begin(), i.after.end()), i.after.end());
+  std::erase_if(i.after, [&](u32 a) { return list[a].lane == i.lane; });
+  list.push_back(std::move(i));
+  return static_cast<u32>(list.size()) - 1;
+}
+
+void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  const optim::StateFormat& format = scheduling.format;
+  i.read_bytes = i.written_bytes = {};
+  const auto moves = [](Tier tier) { return tier != Tier::device; };
+  if (i.spill.bytes > 0 && placement.activations[i.block].tier == Tier::host) {
+    (i.op == Op::Forward ? i.written_bytes : i.read_bytes)[static_cast<size_t>(Tier::host)] = i.spill.bytes;
+  }
+  if (i.what == What::activations) {
+    (i.op == Op::Fetch ? i.read_bytes : i.written_bytes)[static_cast<size_t>(Tier::nvme)] = (i.op == Op::Fetch ? i.out : i.in).bytes;
+  } else if (i.op == Op::Fetch || i.op == Op::Evict) {
+    const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
+    auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
+    const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
+    bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
+  }
+  if (i.op == Op::Step) {
+    const i64 tiles = layout.buckets[i.bucket].tiles;
+    const auto move = [&](Tier tier, i64 tile_bytes, bool written) {
+      if (!moves(tier)) return;
+      i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+      if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+    };
+    move(placement.gradients[i.group], kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), false);
+    move(placement.parameters[i.group], format.weight_tile_bytes(), true);
+    move(placement.optimizer[i.group], format.state_tile_bytes(), true);
+  }
+}
+
+}  // namespace spillway::parallel

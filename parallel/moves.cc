@@ -1,0 +1,186 @@
+#include "parallel/moves.h"
+
+namespace spillway::parallel {
+namespace {
+
+// A stay of a group's weights on the device: filled by one Fetch, given up after the last use.
+struct Stay {
+  i64 issue = 0, last = 0;  // positions in the computing order
+};
+
+// Adds whom `key` waits for, if anybody.
+template <class Map, class Key>
+void wait_for(const Map& instructions, const Key& key, std::vector<u32>& after) {
+  if (const auto found = instructions.find(key); found != instructions.end()) after.push_back(found->second);
+}
+
+}  // namespace
+
+void WeightMoves::plan_stays(const ComputingOrder& order) {
+  std::map<u16, std::vector<Stay>> stays;
+  for (i64 i = 0; i < order.size(); ++i) {
+    for (const GroupUse& g : list_.layout.blocks[order[i].block]) {
+      if (!list_.weights_move(g.group)) continue;
+      const i64 issue = order.issue_at(i);
+      auto& own = stays[g.group];
+      if (!own.empty() && issue <= own.back().last + 1) {
+        own.back().last = i;
+      } else {
+        own.push_back({issue, i});
+      }
+    }
+  }
+  fetch_at_.resize(static_cast<size_t>(order.size()));
+  release_at_.resize(static_cast<size_t>(order.size()));
+  for (const auto& [group, all] : stays) {
+    for (const Stay& stay : all) {
+      fetch_at_[static_cast<size_t>(stay.issue)].push_back(group);
+      release_at_[static_cast<size_t>(stay.last)].push_back(group);
+    }
+  }
+}
+
+void WeightMoves::fetch_due(i64 position) {
+  for (u16 group : fetch_at_[static_cast<size_t>(position)]) {
+    Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
+    wait_for(released_, group, fetch.after);
+    wait_for(ready_, group, fetch.after);
+    fetch.out = slots_[group] = slab_.take(list_.weight_bytes(group), fetch.after);
+    fetched_[group] = list_.add(std::move(fetch));
+  }
+}
+
+void WeightMoves::release_due(i64 position) {
+  for (u16 group : release_at_[static_cast<size_t>(position)]) {
+    const Slot slot = slots_.at(group);
+    released_[group] = list_.add({.op = Op::Release, .what = What::weights, .group = group, .in = slot});
+    slab_.give_up(slot, released_[group]);
+    slots_.erase(group);
+  }
+}
+
+Slot WeightMoves::slot(u16 group, std::vector<u32>& after) const {
+  if (!list_.weights_move(group)) {
+    wait_for(ready_, group, after);
+    return {};
+  }
+  after.push_back(fetched_.at(group));
+  return slots_.at(group);
+}
+
+void GradientMoves::fetch_due(i64 position) {
+  order_.for_due(position, [&](const Compute& c) {
+    if (!c.backward || c.micro_batch == 0) return;
+    for (const GroupUse& g : list_.layout.blocks[c.block]) {
+      const Key key{g.group, g.use};
+      if (!list_.gradients_move(g.group) || slots_.count(key) || !evicted_.count(key)) continue;
+      Instruction fetched = fetch(key);
+      slots_[key] = fetched.out;
+      fetched_[key] = list_.add(std::move(fetched));
+    }
+  });
+}
+
+Instruction GradientMoves::fetch(Key key) {
+  Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::gradient, .group = key.first, .use = key.second};
+  fetch.after.push_back(evicted_.at(key));
+  fetch.out = slab_.take(list_.gradient_bytes(key.first), fetch.after);
+  return fetch;
+}
+
+Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
+  if (!list_.gradients_move(use.group)) return {};
+  const Key key{use.group, use.use};
+  if (slots_.count(key)) {
+    wait_for(fetched_, key, after);
+  } else {
+    slots_[key] = slab_.take(list_.gradient_bytes(use.group), after);
+  }
+  return slots_.at(key);
+}
+
+u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
+  const bool moves = list_.gradients_move(use.group);
+  u32 done = backward;
+  if (last && use.use == 0) {
+    add_tied_uses(list_.layout.groups[use.group]);
+    Instruction reduce{.op = Op::Reduce, .group = use.group};
+    if (moves) reduce.in = slots_.at({use.group, 0});
+    done = list_.add(std::move(reduce));
+  }
+  return moves ? evict({use.group, use.use}, done) : done;
+}
+
+void GradientMoves::add_tied_uses(const Group& group) {
+  for (u8 use = 1; use < group.uses.size(); ++use) {
+    Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
+    if (list_.gradients_move(group.id)) {
+      Instruction addend = fetch({group.id, use});
+      sum.in = addend.out;
+      sum.out = slots_.at({group.id, 0});
+      sum.after.push_back(list_.add(std::move(addend)));
+    }
+    const u32 id = list_.add(std::move(sum));
+    if (list_.gradients_move(group.id)) slab_.give_up(list_.list[id].in, id);
+  }
+}
+
+u32 GradientMoves::evict(Key key, u32 after) {
+  const Slot slot = slots_.at(key);
+  Instruction evict{
+      .op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
+  evicted_[key] = list_.add(std::move(evict));
+  slab_.give_up(slot, evicted_[key]);
+  slots_.erase(key);
+  fetched_.erase(key);
+  return evicted_[key];
+}
+
+std::vector<u32> GradientMoves::evictions() const {
+  std::vector<u32> all;
+  for (const auto& [key, id] : evicted_) all.push_back(id);
+  return all;
+}
+
+ActivationPolicy ActivationMoves::policy(u16 block) const {
+  const bool at_once = block + 1u == list_.layout.blocks.size() && list_.scheduling.live_micro_batches() == 1;
+  return training_ && !at_once ? list_.placement.activations[block] : ActivationPolicy{};
+}
+
+Slot ActivationMoves::slot(const Compute& c, std::vector<u32>& after) {
+  if (!spills(c.block)) return {};
+  const Key key{c.block, c.micro_batch};
+  if (c.backward) {
+    wait_for(fetched_, key, after);
+  } else {
+    slots_[key] = slab_.take(list_.scheduling.spilled_bytes.at(c.block), after);
+  }
+  return slots_.at(key);
+}
+
+void ActivationMoves::computed(const Compute& c, u32 done) {
+  if (!spills(c.block) || (!c.backward && policy(c.block).tier == Tier::host)) return;
+  const Key key{c.block, c.micro_batch};
+  const Slot slot = slots_.at(key);
+  if (!c.backward) {
+    Instruction evict{.op = Op::Evict, .lane = Lane::store, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
+    evict.in = slot;
+    evict.after = {done};
+    done = evicted_[key] = list_.add(std::move(evict));
+  }
+  slab_.give_up(slot, done);
+  slots_.erase(key);
+}
+
+void ActivationMoves::fetch_due(i64 position) {
+  order_.for_due(position, [&](const Compute& c) {
+    const Key key{c.block, c.micro_batch};
+    if (!c.backward || slots_.count(key) || !evicted_.count(key)) return;
+    Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
+    fetch.after.push_back(evicted_.at(key));
+    fetch.out = slots_[key] = slab_.take(list_.scheduling.spilled_bytes.at(c.block), fetch.after);
+    fetched_[key] = list_.add(std::move(fetch));
+  });
+}
+
+}  // namespace spillway::parallel

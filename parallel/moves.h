@@ -1,0 +1,92 @@
+// What comes to the device and leaves it while a list is made: a class each for weights, gradient accumulators and activations adds their
+// Fetch, Release and Evict around each computing instruction, plans their slots, and knows where they lie at that moment. The Generator
+// calls them in the order of computing. One thread.
+#pragma once
+#include <map>
+
+#include "parallel/computing_order.h"
+#include "parallel/list_builder.h"
+#include "parallel/slab_plan.h"
+
+namespace spillway::parallel {
+
+/// Groups' weights. A group stays between two uses when it would have to be fetched again at once.
+class WeightMoves {
+ public:
+  WeightMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), slab_(slab) { plan_stays(order); }
+
+  /// What the coming computing instructions need and is fetched here.
+  void fetch_due(i64 position);
+  /// What the instruction at this position was the last to need.
+  void release_due(i64 position);
+  /// Where the group lies now, none when it always does; adds to `after` what a reader waits for.
+  Slot slot(u16 group, std::vector<u32>& after) const;
+  /// Overlap forward: the group's new weights are there after this instruction.
+  void ready_after(u16 group, u32 instruction) { ready_[group] = instruction; }
+
+ private:
+  void plan_stays(const ComputingOrder& order);
+
+  ListBuilder& list_;
+  SlabPlan& slab_;
+  std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position
+  std::map<u16, Slot> slots_;                            // where the group's weights lie now
+  std::map<u16, u32> fetched_, released_;                // the group's last Fetch and Release
+  std::map<u16, u32> ready_;
+};
+
+/// Gradient accumulators, one a use of a group.
+class GradientMoves {
+ public:
+  GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
+
+  /// The accumulators of a later micro-batch come back ahead of their Backward, at the earliest after they left.
+  void fetch_due(i64 position);
+  /// Where a Backward writes, none when it lies on the device; adds to `after` what it waits for.
+  Slot slot(const GroupUse& use, std::vector<u32>& after);
+  /// After a block's Backward: on the `last` micro-batch tied uses are summed and the sum reduced, then what moves goes to its tier.
+  /// Returns the instruction after which the accumulator rests.
+  u32 finished(const GroupUse& use, bool last, u32 backward);
+  /// All that left the device.
+  std::vector<u32> evictions() const;
+
+ private:
+  using Key = std::pair<u16, u8>;  // group, use
+  Instruction fetch(Key key);
+  u32 evict(Key key, u32 after);
+  void add_tied_uses(const Group& group);
+
+  ListBuilder& list_;
+  const ComputingOrder& order_;
+  SlabPlan& slab_;
+  std::map<Key, Slot> slots_;  // where the accumulator lies now
+  std::map<Key, u32> fetched_, evicted_;
+};
+
+/// What blocks keep between forward and backward outside the device.
+class ActivationMoves {
+ public:
+  ActivationMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab, bool training)
+      : list_(list), order_(order), slab_(slab), training_(training) {}
+
+  void fetch_due(i64 position);
+  /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is.
+  ActivationPolicy policy(u16 block) const;
+  /// Where a Forward puts, or a Backward finds, what the block keeps; none when that stays on the device.
+  Slot slot(const Compute& c, std::vector<u32>& after);
+  /// After a Forward what goes on to nvme is evicted; after a Backward its slot is free.
+  void computed(const Compute& c, u32 done);
+
+ private:
+  using Key = std::pair<u16, u16>;  // block, micro-batch
+  bool spills(u16 block) const { return policy(block).tier != Tier::device && list_.scheduling.spilled_bytes.at(block) > 0; }
+
+  ListBuilder& list_;
+  const ComputingOrder& order_;
+  SlabPlan& slab_;
+  const bool training_;
+  std::map<Key, Slot> slots_;
+  std::map<Key, u32> evicted_, fetched_;
+};
+
+}  // namespace spillway::parallel
