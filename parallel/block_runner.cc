@@ -30,7 +30,8 @@ nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
 void BlockRunner::record(Live& live, Tensor input, u16 block, u16 micro_batch) {
   live.door = std::make_unique<SpillDoor>();
   live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
-  if (input.defined()) live.input = live.tape->input(std::move(input));
+  if (input.defined())
+    live.input = block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
   live.output = model_.blocks[block]->forward(live.input, context(micro_batch, live.tape.get()));
   live.input.value = {};  // the tape holds what backward needs
 }
@@ -47,10 +48,11 @@ Tensor BlockRunner::take_input(u16 block, u16 micro_batch) {
 void BlockRunner::forward(const Instruction& i, std::byte* spill) {
   Tensor input = take_input(i.block, i.micro_batch);
   Tensor output;
-  if (mode_ != nn::Mode::train || i.recompute) {
+  const bool trained = mode_ == nn::Mode::train && i.block >= first_trained_block_;
+  if (!trained || i.recompute) {
     const autograd::Variable x = input.defined() ? autograd::Variable(input) : autograd::Variable();
     output = model_.blocks[i.block]->forward(x, context(i.micro_batch, nullptr)).value;
-    if (i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
+    if (trained && i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
   } else {
     Live& live = live_[{i.micro_batch, i.block}];
     record(live, std::move(input), i.block, i.micro_batch);
@@ -70,7 +72,9 @@ void BlockRunner::keep_input(Live& live, Tensor input) {
 
 Tensor BlockRunner::take_kept_input(Live& live) { return live.kept_input ? live.door->unpack(*live.kept_input) : Tensor(); }
 
-i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const { return live_.at({micro_batch, block}).door->spillable_bytes(); }
+i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
+  return block < first_trained_block_ ? 0 : live_.at({micro_batch, block}).door->spillable_bytes();
+}
 
 void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const std::byte* spill) {
   const auto at = live_.find({i.micro_batch, i.block});
@@ -92,7 +96,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
     gradient_.erase(i.micro_batch);
   }
   live.tape->backward(live.output, std::move(dy));
-  if (i.block > 0) gradient_[i.micro_batch] = live.tape->take_gradient(live.input);
+  if (i.block > first_trained_block_) gradient_[i.micro_batch] = live.tape->take_gradient(live.input);
 }
 
 Tensor BlockRunner::take_output(u16 micro_batch) {

@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class BlockRunner {
  public:
-  explicit BlockRunner(const nn::Sequential& model) : model_(model) {}
+  explicit BlockRunner(const nn::Sequential& model) : model_(model), first_trained_block_(model.first_trained_block()) {}
 
   /// What the coming blocks read: `batches` must outlive them.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0);
@@ -22,7 +22,7 @@ class BlockRunner {
   /// Parameter gradients go to `sink`; what the block kept comes from `spill`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const std::byte* spill = nullptr);
 
-  /// What a block that was run forward keeps and could spill.
+  /// What a block that was run forward keeps and could spill; 0 before the first trained one.
   i64 spillable_bytes(u16 block, u16 micro_batch) const;
 
   /// The last block's output of a micro-batch (its loss sum, or logits); taken once.
@@ -52,6 +52,7 @@ class BlockRunner {
   };
 
   const nn::Sequential& model_;
+  const size_t first_trained_block_;
   const std::vector<MicroBatch>* batches_ = nullptr;
   nn::Mode mode_ = nn::Mode::train;
   RandomKey random_;

@@ -229,7 +229,7 @@ class Checker {
 
   // Overlap forward: whoever reads a group's weights waits for its deferred Steps; a Backward does so through its Forward.
   void stepped_before(u32 i, u16 group) const {
-    if (overlap_ != OptimizerOverlap::forward) return;
+    if (overlap_ != OptimizerOverlap::forward || layout_.groups[group].frozen) return;
     const auto& wanted = placement_.parameters[group] == Tier::nvme ? landed_ : stepped_;
     const auto found = wanted.find(group);
     if (found == wanted.end() || !before(found->second, i))

@@ -10,7 +10,7 @@ ComputingOrder::ComputingOrder(const Layout& layout, const Scheduling& schedulin
   const u16 together = scheduling.order == Order::vertical ? micro_batches : u16{1};
   for (u16 first = 0; first < micro_batches; first = static_cast<u16>(first + together)) {
     for (u16 b = 0; b < blocks; ++b) add_run(false, b, first, together);
-    for (u16 b = blocks; training && b-- > 0;) add_run(true, b, first, together);
+    for (u16 b = blocks; training && b-- > layout.first_trained_block;) add_run(true, b, first, together);
   }
 }
 

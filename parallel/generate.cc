@@ -89,7 +89,7 @@ class Generator {
   // waited for one group late, so that a group's writes run beside the next one's reads.
   void deferred_steps() {
     u16 written = kNone;
-    for (u16 group : groups_by_first_use()) {
+    for (u16 group : trained_groups_by_first_use()) {
       weights_.ready_after(group, step(group, {}));
       if (written != kNone) land(written);
       written = head_.placement.parameters[group] == Tier::nvme ? group : kNone;
@@ -100,11 +100,11 @@ class Generator {
 
   void land(u16 group) { weights_.ready_after(group, head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})); }
 
-  std::vector<u16> groups_by_first_use() const {
+  std::vector<u16> trained_groups_by_first_use() const {
     std::vector<u16> all;
     for (const auto& block : head_.layout.blocks) {
       for (const GroupUse& g : block) {
-        if (std::find(all.begin(), all.end(), g.group) == all.end()) all.push_back(g.group);
+        if (!groups()[g.group].frozen && std::find(all.begin(), all.end(), g.group) == all.end()) all.push_back(g.group);
       }
     }
     return all;

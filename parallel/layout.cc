@@ -1,6 +1,7 @@
 #include "parallel/layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 
@@ -15,6 +16,7 @@ void add_segment(Group& group, const nn::Parameter& p, bool decay_all) {
 
 void cut_into_buckets(Layout& layout, Group& group, i64 max_elems) {
   group.elems = round_up(group.elems, kTileElems);
+  if (group.frozen) return;
   for (i64 at = 0; at < group.elems; at += max_elems) {
     const auto id = static_cast<u16>(layout.buckets.size());
     layout.buckets.push_back({id, group.id, at, std::min(max_elems, group.elems - at) / kTileElems});
@@ -35,6 +37,12 @@ i64 Layout::elems() const {
   return n;
 }
 
+i64 Layout::trained_elems() const {
+  i64 n = 0;
+  for (const Bucket& b : buckets) n += b.elems();
+  return n;
+}
+
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   require(options.max_bucket_elems > 0 && options.max_bucket_elems % kTileElems == 0, "[layout] a bucket holds whole tiles");
   std::vector<std::vector<u16>> users(model.parameters.size());
@@ -47,6 +55,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   Layout layout;
   layout.blocks.resize(model.blocks.size());
   layout.parameter_segment.resize(model.parameters.size());
+  layout.first_trained_block = static_cast<u16>(model.first_trained_block());
   const auto new_group = [&](size_t block) -> Group& {
     Group& g = layout.groups.emplace_back();
     g.id = static_cast<u16>(layout.groups.size() - 1);
@@ -54,7 +63,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
     return g;
   };
   for (size_t b = 0; b < model.blocks.size(); ++b) {
-    int own = -1;  // the group of what this block alone uses, made on first need
+    std::array<int, 2> own{-1, -1};  // the groups of what this block alone uses, trained and frozen, made on first need
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;
       if (u.use > 0) {
@@ -62,13 +71,15 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
         continue;
       }
       const bool tied = users[p.id].size() > 1;
-      if (tied || own < 0) {
+      int& own_group = own[p.frozen];
+      if (tied || own_group < 0) {
         Group& fresh = new_group(b);
         fresh.uses = users[p.id];
+        fresh.frozen = p.frozen;
         layout.blocks[b].push_back({fresh.id, 0});
-        if (!tied) own = fresh.id;
+        if (!tied) own_group = fresh.id;
       }
-      Group& group = tied ? layout.groups.back() : layout.groups[static_cast<size_t>(own)];
+      Group& group = tied ? layout.groups.back() : layout.groups[static_cast<size_t>(own_group)];
       layout.parameter_segment[p.id] = {group.id, group.segments.size()};
       add_segment(group, p, options.decay_all);
     }

@@ -1,6 +1,7 @@
 // Where each parameter lies when it rests or moves. A block's parameters form one group with one flat layout (name -> offset, starts at 64
 // elements, gaps zero); a parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. A
-// group is cut at tile limits into buckets of bounded size: the unit of moving and stepping. Buckets of a group are neighbours in memory
+// group is cut at tile limits into buckets of bounded size: the unit of stepping. What a block does not train (frozen parameters) forms a
+// group of its own, of weights alone, without buckets. Buckets of a group are neighbours in memory
 // whenever the group is resident, so a matrix cut over several buckets is still one matrix. Immutable; a function of the model alone.
 #pragma once
 #include <vector>
@@ -37,6 +38,7 @@ struct Group {
   std::vector<u16> buckets;
   i64 elems = 0;          // whole tiles
   std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
+  bool frozen = false;
   bool tied() const { return uses.size() > 1; }
 };
 
@@ -51,9 +53,11 @@ struct Layout {
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // by block
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
+  u16 first_trained_block = 0;                            // blocks before it have no backward
 
   const Segment& segment(u32 parameter) const;
   i64 elems() const;  // over all groups, gaps and padding counted
+  i64 trained_elems() const;
 };
 
 struct LayoutOptions {

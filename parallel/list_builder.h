@@ -14,7 +14,8 @@ struct ListBuilder {
   u32 add(Instruction instruction);
 
   bool weights_move(u16 group) const { return placement.parameters[group] != Tier::device; }
-  bool gradients_move(u16 group) const { return placement.gradients[group] != Tier::device; }
+  bool frozen(u16 group) const { return layout.groups[group].frozen; }
+  bool gradients_move(u16 group) const { return !frozen(group) && placement.gradients[group] != Tier::device; }
   i64 weight_bytes(u16 group) const { return layout.groups[group].elems * size_of(scheduling.format.weight); }
   i64 gradient_bytes(u16 group) const { return layout.groups[group].elems * size_of(scheduling.format.gradient); }
 };

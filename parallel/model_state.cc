@@ -25,15 +25,16 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   for (const Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / kTileElems;
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
+    optimizer_.emplace_back();
     weights_.push_back(
-        make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.slots(weights), true));
-    if (!plan.training) continue;
+        make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.weight_slots(g), true));
+    if (!plan.has_state(g)) continue;
     for (u8 u = 0; u < g.uses.size(); ++u) {
       gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
                                    kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
     }
-    optimizer_.push_back(
-        make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true));
+    optimizer_.back() =
+        make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true);
   }
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
@@ -106,7 +107,7 @@ void ModelState::commit(u64 generation, std::string_view record) {
 }
 
 std::vector<TileRange> ModelState::chunks(u16 group) const {
-  const bool staged = weights_[group]->tier() == Tier::nvme || (plan_.training && optimizer_[group]->tier() == Tier::nvme);
+  const bool staged = weights_[group]->tier() == Tier::nvme || (optimizer_[group] && optimizer_[group]->tier() == Tier::nvme);
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles, tiles = weights_[group]->tiles();
   std::vector<TileRange> all;
   for (i64 t = 0; t < tiles; t += step) all.push_back({t, std::min(tiles, t + step)});
@@ -138,7 +139,7 @@ ModelState::Piece ModelState::open(u16 group, TileRange range) {
     return {&blob, bytes, true};
   };
   piece.weights = part(*weights_[group]);
-  if (plan_.training) piece.state = part(*optimizer_[group]);
+  if (optimizer_[group]) piece.state = part(*optimizer_[group]);
   return piece;
 }
 

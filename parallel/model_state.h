@@ -43,6 +43,7 @@ class ModelState {
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
+  /// Of a trained group.
   offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
   /// On nvme: one tile a live micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
@@ -59,7 +60,7 @@ class ModelState {
   /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
   void commit(u64 generation, std::string_view record);
 
-  /// All tiles of a group in order, a few at a time: weight tiles and, where the plan trains, state tiles (else empty). Seen in place, or
+  /// All tiles of a group in order, a few at a time: weight tiles and, where it is trained, state tiles (else empty). Seen in place, or
   /// through the staging ring. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;

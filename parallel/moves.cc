@@ -100,6 +100,7 @@ Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
 }
 
 u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
+  if (list_.frozen(use.group)) return backward;
   const bool moves = list_.gradients_move(use.group);
   u32 done = backward;
   if (last && use.use == 0) {
@@ -144,7 +145,8 @@ std::vector<u32> GradientMoves::evictions() const {
 
 ActivationPolicy ActivationMoves::policy(u16 block) const {
   const bool at_once = block + 1u == list_.layout.blocks.size() && list_.scheduling.live_micro_batches() == 1;
-  return training_ && !at_once ? list_.placement.activations[block] : ActivationPolicy{};
+  const bool kept = training_ && block >= list_.layout.first_trained_block;
+  return kept && !at_once ? list_.placement.activations[block] : ActivationPolicy{};
 }
 
 Slot ActivationMoves::slot(const Compute& c, std::vector<u32>& after) {

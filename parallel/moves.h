@@ -70,7 +70,8 @@ class ActivationMoves {
       : list_(list), order_(order), slab_(slab), training_(training) {}
 
   void fetch_due(i64 position);
-  /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is.
+  /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is. Blocks without a backward
+  /// keep nothing.
   ActivationPolicy policy(u16 block) const;
   /// Where a Forward puts, or a Backward finds, what the block keeps; none when that stays on the device.
   Slot slot(const Compute& c, std::vector<u32>& after);

@@ -42,9 +42,9 @@ enum class OptimizerOverlap : u8 { none, backward, forward };
 enum class Order : u8 { micro_batch, vertical };
 
 struct Scheduling {
-  i64 micro_batches = 1;      // K
-  int prefetch = 1;           // blocks fetched ahead
-  optim::StateFormat format;  // of weights, gradients and state
+  i64 micro_batches = 1;         // K
+  int prefetch = 1;              // blocks fetched ahead
+  optim::StateFormat format;     // of weights, gradients and state
   bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;

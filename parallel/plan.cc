@@ -45,7 +45,9 @@ i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
   for (const Instruction& i : list) {
     if (i.op == Op::Forward) runner.forward(i);
     if (i.op != Op::Backward) continue;
-    for (const GroupUse& use : r.layout.blocks[i.block]) accumulator.place(use, nullptr, i.first);
+    for (const GroupUse& use : r.layout.blocks[i.block]) {
+      if (!r.layout.groups[use.group].frozen) accumulator.place(use, nullptr, i.first);
+    }
     runner.backward(i, accumulator);
     accumulator.finish();
   }
@@ -67,8 +69,8 @@ void add_resident_rows(Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / kTileElems;
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
-    weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.slots(plan.placement.parameters[g.id]);
-    if (!plan.training) continue;
+    weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.weight_slots(g);
+    if (!plan.training || g.frozen) continue;
     for (u8 use = 0; use < g.uses.size(); ++use)
       gradients[at(plan.placement.gradients)] += tiles * kTileElems * size_of(plan.resting_gradient({g.id, use}));
     state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
@@ -105,7 +107,7 @@ u64 layout_hash(const Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     text += fmt::format("|{} {} {} {} {}", g.elems, g.uses.size(), static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
-    text += fmt::format(" {}", static_cast<int>(plan.resting_gradient({g.id, 0})));
+    text += fmt::format(" {} {}", static_cast<int>(plan.resting_gradient({g.id, 0})), g.frozen);
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;
@@ -118,7 +120,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
   plan.store.data_bytes = plan.total[nvme];
   for (const Group& g : plan.layout.groups) {
     for (const auto* tiers : {&plan.placement.parameters, &plan.placement.optimizer}) {
-      if ((plan.training || tiers == &plan.placement.parameters) && (*tiers)[g.id] == Tier::nvme)
+      if ((tiers == &plan.placement.parameters || plan.has_state(g)) && (*tiers)[g.id] == Tier::nvme)
         plan.store.persistent_tiles += g.elems / kTileElems;
     }
   }
@@ -154,10 +156,10 @@ void make_training(Plan& plan, const PlanRequest& r) {
 }  // namespace
 
 bool Plan::recoverable() const {
-  const auto on_nvme = [](const std::vector<Tier>& tiers) {
-    return std::all_of(tiers.begin(), tiers.end(), [](Tier t) { return t == Tier::nvme; });
+  const auto on_nvme = [&](const Group& g) {
+    return placement.parameters[g.id] == Tier::nvme && (g.frozen || placement.optimizer[g.id] == Tier::nvme);
   };
-  return training && on_nvme(placement.parameters) && on_nvme(placement.optimizer);
+  return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
 }
 
 TierBytes Plan::moved_per_step() const {

@@ -170,7 +170,9 @@ std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
 void Rank::backward(const Instruction& i) {
   const StreamScope scope(stream_);
   const auto& uses = plan_.layout.blocks[i.block];
-  for (size_t g = 0; g < uses.size(); ++g) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
+  for (size_t g = 0; g < uses.size(); ++g) {
+    if (!plan_.layout.groups[uses[g].group].frozen) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
+  }
   runner_.backward(i, accumulator_, at(i.spill));
   count_spilled(i);
   accumulator_.finish();

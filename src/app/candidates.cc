@@ -44,6 +44,9 @@ class Enumeration {
     weights_ = bytes_of_groups(base.layout, format.weight_tile_bytes());
     gradients_ = bytes_of_groups(base.layout, format.gradient_tile_bytes());
     state_ = bytes_of_groups(base.layout, format.state_tile_bytes());
+    for (const parallel::Group& g : base.layout.groups) {
+      if (g.frozen) gradients_[g.id] = state_[g.id] = 0;
+    }
     const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length * base.scheduling.micro_batches);
     for (u16 b = 0; b < base.layout.blocks.size(); ++b) forward_s_ += forward_flops(base.layout, *base.model, b, tokens) / rates.flops;
   }
@@ -173,7 +176,7 @@ class Enumeration {
     }
     const double disk_rate = 2 / (1 / rates_.disk_read_bytes_per_s + 1 / rates_.disk_write_bytes_per_s);
     const double compute_s = forward_s_ * (!training() ? 1 : p.activations.front().recompute ? 4 : 3) + head[1] / rates_.memory_bytes_per_s;
-    const double adam_s = training() ? static_cast<double>(base_.layout.elems()) * rates_.adam_s_per_element : 0;
+    const double adam_s = training() ? static_cast<double>(base_.layout.trained_elems()) * rates_.adam_s_per_element : 0;
     const double head_disk_s = head[2] / disk_rate, tail_disk_s = tail[2] / disk_rate;
     const bool ahead = scheduling.prefetch > 0;
     const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);

@@ -72,10 +72,13 @@ class Writer {
     for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
     return tensors;
   }
-  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) const {
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     for (const auto& p : model.parameters) {
-      for (const StateTensor& t : parts_) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+      first_state_.push_back(tensors.size());
+      for (const StateTensor& t : parts_) {
+        if (!p->frozen) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+      }
     }
     return tensors;
   }
@@ -86,8 +89,8 @@ class Writer {
       if (!s) return;
       const std::span<const std::byte> piece(weight + (begin - from) * size, static_cast<size_t>((end - begin) * size));
       weights_.write(weights_.tensors()[s->parameter], (begin - s->begin) * size, piece);
-      for (size_t p = 0; p < parts_.size(); ++p) {
-        const auto& tensor = state_.tensors()[parts_.size() * s->parameter + p];
+      for (size_t p = 0; !group.frozen && p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
         state_dtype(format_) == DType::f64
             ? write_part<double>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin)
             : write_part<float>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin);
@@ -107,6 +110,7 @@ class Writer {
   parallel::Rank& rank_;
   const optim::StateFormat format_;
   const std::vector<StateTensor> parts_;
+  std::vector<size_t> first_state_;  // by parameter: its first tensor of state_
   data::SafetensorsWriter weights_, state_;
 };
 
@@ -116,6 +120,7 @@ class StateReader {
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
       : file_(checkpoint / "optimizer.safetensors"), dtype_(state_dtype(format)) {
     for (const auto& p : model.parameters) {
+      if (p->frozen) continue;
       for (const StateTensor& t : state_tensors(format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
         if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
@@ -211,10 +216,11 @@ fs::path save_checkpoint(const fs::path& run, const Progress& progress, const mo
 
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
   constexpr i64 kHeaders = 1 << 20;
-  i64 elems = 0;
-  for (const auto& p : model.parameters) elems += p->elems();
+  i64 bytes = kHeaders;
   const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
-  return elems * (size_of(format.weight) + state_tensors_each * size_of(state_dtype(format))) + kHeaders;
+  for (const auto& p : model.parameters)
+    bytes += p->elems() * (size_of(format.weight) + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
+  return bytes;
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
@@ -258,9 +264,11 @@ void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, pa
   const models::FolderWeights weights(model, checkpoint);
   const StateReader state(checkpoint, model, format);
   const auto master = [&](const nn::Parameter& p, i64 begin, std::span<double> out) {
-    dtype == DType::bf16 ? state.read(p, StatePart::master, begin, out) : weights.read(p, begin, out);
+    dtype == DType::bf16 && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights.read(p, begin, out);
   };
-  rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) { state.read(p, part, begin, out); });
+  rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) {
+    if (!p.frozen) state.read(p, part, begin, out);
+  });
 }
 
 void prune_checkpoints(const fs::path& run, i64 keep) {

@@ -108,8 +108,9 @@ struct TrainConfig : ResourceConfig {
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
   double min_lr_ratio = 0.1;
-  double gradient_clipping = 1.0;  // 0: off
-  std::optional<double> dropout;   // empty: presets 0, folders what config.json says
+  double gradient_clipping = 1.0;   // 0: off
+  std::optional<double> dropout;    // empty: presets 0, folders what config.json says
+  std::vector<std::string> freeze;  // patterns, as freeze_parameters()
 
   optim::Master master_weights = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;

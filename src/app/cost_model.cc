@@ -88,7 +88,7 @@ StepCost predict(const parallel::Plan& plan, const nn::Sequential& model, const 
     cost.disk_s += s.disk_s;
     cost.compute_s += s.busy_s[static_cast<size_t>(parallel::Lane::compute)];
   }
-  cost.optimizer_s = static_cast<double>(plan.layout.elems()) * rates.adam_s_per_element;
+  cost.optimizer_s = static_cast<double>(plan.layout.trained_elems()) * rates.adam_s_per_element;
   return cost;
 }
 
@@ -97,7 +97,7 @@ double break_even_tokens(const parallel::Plan& plan, const Rates& rates) {
   const double disk_s =
       at(moved.read, Tier::nvme) / rates.disk_read_bytes_per_s + at(moved.written, Tier::nvme) / rates.disk_write_bytes_per_s;
   const double host_s = (at(moved.read, Tier::host) + at(moved.written, Tier::host)) / rates.memory_bytes_per_s;
-  return (disk_s + host_s) / static_cast<double>(plan.layout.elems()) * rates.flops / 6;
+  return (disk_s + host_s) / static_cast<double>(plan.layout.trained_elems()) * rates.flops / 6;
 }
 
 }  // namespace spillway::app

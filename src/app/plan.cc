@@ -49,7 +49,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   PlanConfig config = given;
   ModelSource source = find_model(config.model);
   resolve_model(config, source);
-  Session session(config, std::move(source), "plan", {config.master_weights, config.moments, config.round_gradients});
+  Session session(config, std::move(source), "plan", {config.master_weights, config.moments, config.round_gradients, config.freeze});
   session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {

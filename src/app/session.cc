@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/freeze.h"
 #include "app/grant.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -55,6 +56,7 @@ Session::Session(const ResourceConfig& config, ModelSource source, std::string r
       durability_(state.durability),
       run_id_(std::move(run_id)) {
   model_ = models::build(source_.config, format_.weight);
+  freeze_parameters(model_, state.freeze);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}).cores;
   find_budgets(config);
 }

@@ -23,6 +23,7 @@ struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
   bool round_gradients = false;
+  std::vector<std::string> freeze;
   offload::Durability durability = offload::Durability::checkpoint;
 };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/commands.h"
+#include "app/freeze.h"
 #include "app/signals.h"
 #include "app/train.h"
 #include "app/trainer.h"
@@ -129,10 +130,10 @@ std::optional<Record> recover(Session& session, const TrainConfig& config, const
 void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
-  i64 parameters = 0;
-  for (const auto& p : session.model().parameters) parameters += p->elems();
-  console.log(fmt::format("{}: {} parameters in {} blocks, {} on {} thread{}", session.source().name, parameters,
-                          session.model().blocks.size(), to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
+  const i64 frozen = frozen_elems(session.model());
+  console.log(fmt::format("{}: {} parameters{} in {} blocks, {} on {} thread{}", session.source().name, session.model().parameter_elems(),
+                          frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(),
+                          to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
@@ -175,7 +176,7 @@ int run_train(const TrainConfig& given, Console& console) {
     return 0;
   }
   DiskWatch watch;  // outlives the session, whose engine may run on it
-  const StateWishes state{config.master_weights, config.moments, config.round_gradients, durability_of(config)};
+  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.freeze, durability_of(config)};
   Session session(config, std::move(source), run_id(config.out), state);
   session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
   check_disk(config, session);

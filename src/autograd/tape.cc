@@ -102,7 +102,7 @@ Variable Tape::parameter(Tensor value, u32 parameter, u8 use) {
     slots_.back().parameter = parameter;
     slots_.back().use = use;
   }
-  return {std::move(value), this, entry->second};
+  return {std::move(value), this, entry->second, true};
 }
 
 // One op fewer will contribute to the slot; a parameter's last one hands the gradient over.
@@ -162,15 +162,14 @@ Recorder::Recorder(std::span<const Variable> inputs) {
 
 SavedTensor Recorder::save(const Variable& v) {
   if (!tape_) return {};
-  const bool weight = v.needs_gradient() && tape_->slots_[static_cast<size_t>(v.slot)].parameter >= 0;
   Tape::Saved saved;
-  if (tape_->door_ && !weight) {
+  if (tape_->door_ && !v.weight) {
     saved.packed = tape_->door_->pack(v.value);
     saved.at_door = true;
   } else {
     saved.tensor = v.value;
   }
-  if (!weight) saved.counted_bytes = v.value.bytes();
+  if (!v.weight) saved.counted_bytes = v.value.bytes();
   tape_->saved_bytes_ += saved.counted_bytes;
   tape_->saved_.push_back(std::move(saved));
   tickets_.push_back(static_cast<i32>(tape_->saved_.size()) - 1);

@@ -23,10 +23,11 @@ struct Variable {
   Tensor value;
   Tape* tape = nullptr;
   i32 slot = -1;
+  bool weight = false;  // lies in a parameter's own storage: an op that saves it keeps nothing
 
   Variable() = default;
   Variable(Tensor constant) : value(std::move(constant)) {}  // NOLINT: a tensor is a constant variable
-  Variable(Tensor v, Tape* t, i32 s) : value(std::move(v)), tape(t), slot(s) {}
+  Variable(Tensor v, Tape* t, i32 s, bool w = false) : value(std::move(v)), tape(t), slot(s), weight(w) {}
   bool needs_gradient() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
   DType dtype() const { return value.dtype(); }
@@ -94,6 +95,8 @@ class Tape {
   Variable input(Tensor value);
   /// A leaf whose gradient goes to the sink. The same (parameter, use) is one leaf however often it is asked for.
   Variable parameter(Tensor value, u32 parameter, u8 use = 0);
+  /// A parameter that is not trained: a constant.
+  static Variable frozen(Tensor value) { return {std::move(value), nullptr, -1, true}; }
 
   /// Runs all recorded ops in reverse from `y`. `dy` undefined means 1 (one-element y). The tape is empty of ops afterwards; gradients of
   /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape.

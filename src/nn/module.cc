@@ -27,7 +27,8 @@ int listed(const std::vector<ParameterUse>& list, const Parameter* parameter) {
 }  // namespace
 
 Variable Context::use(const Parameter& parameter, u8 use) const {
-  return tape ? tape->parameter(parameter.value(), parameter.id, use) : Variable(parameter.value());
+  if (!tape || parameter.frozen) return autograd::Tape::frozen(parameter.value());
+  return tape->parameter(parameter.value(), parameter.id, use);
 }
 
 void Sequential::push(std::unique_ptr<Module> block) {
@@ -67,6 +68,12 @@ i64 Sequential::parameter_elems() const {
   i64 elems = 0;
   for (const auto& parameter : parameters) elems += parameter->elems();
   return elems;
+}
+
+size_t Sequential::first_trained_block() const {
+  const auto trained = [](const ParameterUse& use) { return !use.parameter->frozen; };
+  const auto found = std::ranges::find_if(blocks, [&](const auto& block) { return std::ranges::any_of(block->parameters(), trained); });
+  return static_cast<size_t>(found - blocks.begin());
 }
 
 }  // namespace spillway::nn

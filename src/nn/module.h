@@ -28,7 +28,8 @@ struct Context {
       1;  // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
   i64 logits_position = 0;
 
-  /// The parameter as a variable: a leaf of the tape, or a constant without one. `use` numbers the blocks that share a parameter.
+  /// The parameter as a variable: a leaf of the tape, or a constant when it is frozen or there is no tape. `use` numbers the blocks that
+  /// share a parameter.
   Variable use(const Parameter& parameter, u8 use = 0) const;
 };
 
@@ -59,6 +60,8 @@ struct Sequential {
   int uses(u32 parameter) const;
   /// Elements of all parameters, a shared one counted once.
   i64 parameter_elems() const;
+  /// The first block that uses a parameter which is not frozen: nothing flows back beyond it. The number of blocks if there is none.
+  size_t first_trained_block() const;
 };
 
 }  // namespace spillway::nn

@@ -20,6 +20,7 @@ struct Parameter {
   DType dtype = DType::f32;
   Initializer init;
   u32 id = 0;
+  bool frozen = false;               // gets no gradient and no optimizer state
   std::shared_ptr<Storage> storage;  // vacant; whole parameter, contiguous
 
   Tensor value() const { return Tensor(storage, 0, shape, dtype); }

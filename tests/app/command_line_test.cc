@@ -175,7 +175,6 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--lr-schedule", "wsd"}, "constant, linear and cosine work"},
       {{"--lr-schedule", "onecycle"}, "constant, linear and cosine work"},
       {{"--lr-gamma", "0.1"}, "constant, linear and cosine work"},
-      {{"--freeze", "wte"}, "every parameter is trained"},
       {{"--tokenizer", "tokenizer.json"}, "\"bytes\" works"},
       {{"--augment", "crop-flip"}, "none works"},
       {{"--bind", "numa"}, "none works"}};

@@ -47,6 +47,8 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
   std::vector<std::vector<double>> all(model.parameters.size());
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
+    const bool stateless = g.frozen && (part != optim::StatePart::master || format.weight == DType::bf16);
+    if (stateless) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       for (i64 tile = 0; tile < range.count(); ++tile) {
         std::vector<double> values(parallel::kTileElems);
@@ -101,6 +103,7 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
 
 RunResult train(const RunOptions& o) {
   const nn::Sequential model = models::build(o.model, o.dtype);
+  for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
   const parallel::PlanRequest request = plan_request(model, o);
   RunResult result;
   result.plan = make_plan(request);

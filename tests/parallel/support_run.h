@@ -28,6 +28,7 @@ struct RunOptions {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
   bool round_gradients = false;
+  std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
