@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs the tests: the quick ones in release and under ASan + UBSan; with --soak also the long ones (release) and base and
-# offload under TSan. Ends with ctest's summary over all of them. Logs are in build/logs.
+# Builds and runs the tests: the quick ones in release and under ASan + UBSan; with --soak also the long ones (release) and base,
+# offload and parallel under TSan. Ends with ctest's summary over all of them. Logs are in build/logs.
 # As root on a machine with CUDA's compiler and no GPU, exactly the tests in tests/expected_skips.txt may be skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ scripts/setup.sh
 source scripts/steps.sh
 build release
 build asan
-[[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_offload
+[[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_offload test_parallel
 
 # One ctest over all builds, so that one summary counts everything.
 mkdir -p build/tests
