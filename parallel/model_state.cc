@@ -103,7 +103,9 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
 }
 
 void ModelState::commit(u64 generation, std::string_view record) {
-  if (store_ && plan_.recoverable()) store_->commit(generation, record);
+  if (!store_ || !plan_.recoverable()) return;
+  std::lock_guard lock(store_mutex_);
+  store_->commit(generation, record);
 }
 
 std::vector<TileRange> ModelState::chunks(u16 group) const {
@@ -127,12 +129,12 @@ struct ModelState::Piece {
   Pending moving;  // after the lease: settled before it goes back
 };
 
-ModelState::Piece ModelState::open(u16 group, TileRange range) {
+ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
   Piece piece;
   piece.range = range;
   size_t used = 0;
   const auto part = [&](offload::Blob& blob) -> Piece::Part {
-    if (blob.tier() != Tier::nvme) return {&blob, blob.view(range, generation_), false};
+    if (blob.tier() != Tier::nvme) return {&blob, blob.view(range, generation), false};
     if (!piece.lease) piece.lease.emplace(staging_->acquire());
     const auto bytes = piece.lease->bytes().subspan(used, bytes_of(blob, range));
     used += bytes.size();
@@ -143,21 +145,23 @@ ModelState::Piece ModelState::open(u16 group, TileRange range) {
   return piece;
 }
 
-void ModelState::scan(u16 group, const Scan& body) {
+void ModelState::scan(u16 group, const Scan& body) { scan(group, chunks(group), generation_, body); }
+
+void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body) {
   std::deque<Piece> ahead;
   const auto finish_one = [&] {
     Piece& piece = ahead.front();
     piece.moving.wait();
     for (const Piece::Part* p : {&piece.weights, &piece.state}) {
-      if (p->staged) verify(*p->blob, piece.range, generation_, p->bytes);
+      if (p->staged) verify(*p->blob, piece.range, generation, p->bytes);
     }
     body(piece.range, piece.weights.bytes, piece.state.bytes);
     ahead.pop_front();
   };
-  for (const TileRange& r : chunks(group)) {
-    ahead.push_back(open(group, r));
+  for (const TileRange& r : ranges) {
+    ahead.push_back(open(group, r, generation));
     for (const Piece::Part* p : {&ahead.back().weights, &ahead.back().state}) {
-      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation_, p->bytes));
+      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation, p->bytes));
     }
     if (ahead.size() > kReadAhead) finish_one();
   }
@@ -171,7 +175,7 @@ void ModelState::fill(u16 group, const Fill& body) {
       behind.front().moving.wait();
       behind.pop_front();
     }
-    Piece piece = open(group, r);
+    Piece piece = open(group, r, generation_);
     body(r, piece.weights.bytes, piece.state.bytes);
     for (const Piece::Part* p : {&piece.weights, &piece.state}) {
       if (!p->staged) continue;

@@ -65,6 +65,8 @@ class ModelState {
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
+  /// These ranges alone, none longer than a staging buffer where one is needed, of a generation that is still there.
+  void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   void fill(u16 group, const Fill& body);
 
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
@@ -78,13 +80,13 @@ class ModelState {
   void make_activations();
   std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, i64 tiles, i64 tile_bytes, int slots, bool persistent);
   std::vector<TileRange> chunks(u16 group) const;
-  Piece open(u16 group, TileRange range);
+  Piece open(u16 group, TileRange range, u64 generation);
 
   const Plan& plan_;
   const Resources resources_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
-  std::mutex store_mutex_;  // of invalidate
+  std::mutex store_mutex_;  // of commit and invalidate
   std::optional<std::string> recovered_;
   std::vector<std::unique_ptr<offload::Blob>> weights_, optimizer_;
   std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;

@@ -16,6 +16,7 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;     // 1 MiB of fp32 weights
 constexpr i64 kStagingBuffers = 5;  // two read ahead, one computed, two written
+constexpr i64 kQueueBuffers = 4;    // one filled, two waiting, one written
 
 MicroBatch meta_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -87,11 +88,21 @@ void add_spilled_rows(Plan& plan) {
   add_row(plan, "activations spilled", {0, plan.spill_slab_bytes, disk});
 }
 
-void size_staging(Plan& plan) {
-  if (!plan.uses(Tier::nvme)) return;
+void size_chunks(Plan& plan) {
   i64 tiles = 0;
   for (const Bucket& b : plan.layout.buckets) tiles = std::max(tiles, b.tiles);
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
+}
+
+void size_queue(Plan& plan) {
+  const optim::StateFormat& format = plan.scheduling.format;
+  plan.queue_buffers = kQueueBuffers;
+  plan.queue_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + format.state_tile_bytes());
+  add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
+}
+
+void size_staging(Plan& plan) {
+  if (!plan.uses(Tier::nvme)) return;
   plan.staging_buffers = kStagingBuffers;
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 training_bytes = plan.training ? format.gradient_tile_bytes() + format.state_tile_bytes() : 0;
@@ -218,7 +229,9 @@ Plan make_plan(const PlanRequest& request) {
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_spilled_rows(plan);
   add_row(plan, "tokens", {plan.input_bytes, 0, 0});
+  size_chunks(plan);
   size_staging(plan);
+  if (r.training) size_queue(plan);
   size_store(plan, r);
   return plan;
 }

@@ -37,7 +37,8 @@ struct Plan {
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
-  i64 chunk_tiles = 0;                                // tiles of a staging buffer
+  i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;      // checkpoint queue, when training
   offload::StoreDescription store;                    // of what lies on nvme; folders and run id are the session's
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};

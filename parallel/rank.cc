@@ -34,6 +34,8 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       accumulator_(plan.layout, plan.scheduling.format.gradient),
       stepper_(plan, state_) {
   for (const Group& g : plan.layout.groups) square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
+  if (plan.training)
+    snapshot_queue_.emplace(*resources.host, static_cast<int>(plan.queue_buffers), plan.queue_buffer_bytes, "checkpoint queue");
   show_resident_weights();
 }
 
@@ -233,6 +235,19 @@ void Rank::settle() {
   begin_deferred();
   const Program& deferring = plan_.train_when_clipping ? *plan_.train_when_clipping : plan_.train;
   run_list(deferring.deferred);
+}
+
+Snapshot& Rank::begin_snapshot(Snapshot::Save save) {
+  settle();
+  require(!snapshot_, "[rank] the snapshot before has not ended");
+  snapshot_.emplace(plan_, state_, *snapshot_queue_, std::move(save));
+  stepper_.keep_for(&*snapshot_);
+  return *snapshot_;
+}
+
+void Rank::end_snapshot() {
+  stepper_.keep_for(nullptr);
+  snapshot_.reset();
 }
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {

@@ -49,6 +49,12 @@ class Rank {
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
   /// Executes a deferred update: to be called before anything but the next train_step looks at state(). evaluate() and logits() do it.
   void settle();
+  /// Hands out the state as it is now, settled, to `save` while training goes on; the snapshot before has ended.
+  Snapshot& begin_snapshot(Snapshot::Save save);
+  /// Null: none begun since the last end_snapshot().
+  Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
+  /// What has not ended is given up.
+  void end_snapshot();
   /// Sum of token losses of one micro-batch (Mode::evaluate).
   double evaluate(const MicroBatch& batch);
   /// Logits of one position, row by row [B, V], widened to fp64.
@@ -122,6 +128,8 @@ class Rank {
   std::vector<MicroBatch> forward_batch_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;
+  std::optional<offload::StagingRing> snapshot_queue_;
+  std::optional<Snapshot> snapshot_;  // last: it reads the state
 };
 
 }  // namespace spillway::parallel

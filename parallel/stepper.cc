@@ -15,7 +15,7 @@ constexpr i64 kTilesInPlace = 64;
 
 void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
   const i64 first = bucket.begin / kTileElems, end = first + bucket.tiles;
-  const i64 chunk_tiles = state_.staging() ? plan_.chunk_tiles : kTilesInPlace;
+  const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   const auto scalars = [&](double weight_decay) {
     return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
   };
@@ -25,7 +25,7 @@ void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
     Chunk chunk = std::move(ahead.front());
     ahead.pop_front();
     chunk.reads.wait();
-    Stream::current().run(chunk.range.count(), [&](i64 tile, int) { update(bucket, chunk, tile, both, u); });
+    update_all(bucket, chunk, both, u);
     close(bucket, std::move(chunk));
   };
   for (i64 t = first; t < end; t += chunk_tiles) {
@@ -70,8 +70,14 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   return {&blob, span, span, true, written};
 }
 
-// One tile, while its bytes are in the cache: checked, updated, stamped. Neither threads nor chunks change a bit.
-void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u) {
+void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& u) {
+  std::optional<Snapshot::Copy> copy = snapshot_ ? snapshot_->before(bucket, chunk.range, chunk.from) : std::nullopt;
+  Stream::current().run(chunk.range.count(), [&](i64 tile, int) { update(bucket, chunk, tile, scalars, u, copy ? &*copy : nullptr); });
+  if (copy) snapshot_->hand_over(std::move(*copy));
+}
+
+// One tile, while its bytes are in the cache: checked, copied for a snapshot, updated, stamped. Neither threads nor chunks change a bit.
+void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
     return all.subspan(static_cast<size_t>(tile * o.blob->tile_bytes()), static_cast<size_t>(o.blob->tile_bytes()));
@@ -79,6 +85,7 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const S
   for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
     if (o->staged) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
   }
+  if (copy) copy->put(tile, bytes_of(chunk.weights, chunk.weights.old), bytes_of(chunk.state, chunk.state.old));
   const Group& group = plan_.layout.groups[bucket.group];
   const i64 begin = range.begin * kTileElems;
   std::vector<optim::TilePart> parts;

@@ -8,6 +8,7 @@
 #include "optim/adamw.h"
 #include "parallel/model_state.h"
 #include "parallel/pending.h"
+#include "parallel/snapshot.h"
 
 namespace spillway::parallel {
 
@@ -31,6 +32,8 @@ class Stepper {
   void land(u16 group);
   /// Until all have.
   void drain();
+  /// Whom to let copy what a Step passes; null: nobody. Between steps.
+  void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
 
  private:
   struct Operand {
@@ -50,11 +53,13 @@ class Stepper {
   };
   Chunk open(const Bucket& bucket, TileRange range, u64 from);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written);
-  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update);
+  void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
+  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);
   void close(const Bucket& bucket, Chunk chunk);
 
   const Plan& plan_;
   ModelState& state_;
+  Snapshot* snapshot_ = nullptr;
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;

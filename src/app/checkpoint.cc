@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoint_tensors.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
 #include "data/safetensors.h"
 #include "models/weights.h"
 
@@ -17,102 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using optim::StatePart;
-using parallel::Group;
-using parallel::Segment;
-using parallel::TileRange;
-
-// What optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 weights have a master of their own.
-struct StateTensor {
-  const char* suffix;
-  StatePart part;
-};
-constexpr StateTensor kMaster{".master", StatePart::master};
-constexpr StateTensor kMoments[] = {{".exp_avg", StatePart::m}, {".exp_avg_sq", StatePart::v}};
-
-std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
-  std::vector<StateTensor> all(std::begin(kMoments), std::end(kMoments));
-  if (format.weight == DType::bf16) all.insert(all.begin(), kMaster);
-  return all;
-}
-
-DType state_dtype(const optim::StateFormat& format) { return format.weight == DType::f64 ? DType::f64 : DType::f32; }
-
-data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DType dtype) {
-  data::TensorInfo info;
-  info.name = p.name + suffix;
-  info.dtype = dtype;
-  info.shape = p.shape;
-  return info;
-}
-
-// One pass over a rank's tiles fills both files, a segment of a tile at a time.
-class Writer {
- public:
-  Writer(const fs::path& folder, const nn::Sequential& model, parallel::Rank& rank)
-      : rank_(rank),
-        format_(rank.plan().scheduling.format),
-        parts_(state_tensors(format_)),
-        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}),
-        state_(folder / "optimizer.safetensors", moment_tensors(model)) {}
-
-  void run() {
-    for (const Group& g : rank_.plan().layout.groups) {
-      rank_.state().scan(g.id, [&](TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
-        for (i64 t = 0; t < range.count(); ++t)
-          write_tile(g, range.begin + t, weights.data() + t * format_.weight_tile_bytes(), state.data() + t * format_.state_tile_bytes());
-      });
-    }
-    weights_.finish();
-    state_.finish();
-  }
-
- private:
-  std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) const {
-    std::vector<data::TensorInfo> tensors;
-    for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
-    return tensors;
-  }
-  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
-    std::vector<data::TensorInfo> tensors;
-    for (const auto& p : model.parameters) {
-      first_state_.push_back(tensors.size());
-      for (const StateTensor& t : parts_) {
-        if (!p->frozen) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
-      }
-    }
-    return tensors;
-  }
-
-  void write_tile(const Group& group, i64 tile, const std::byte* weight, const std::byte* state) {
-    const i64 from = tile * parallel::kTileElems, size = size_of(format_.weight);
-    parallel::for_segments(group, from, from + parallel::kTileElems, [&](i64 begin, i64 end, const Segment* s) {
-      if (!s) return;
-      const std::span<const std::byte> piece(weight + (begin - from) * size, static_cast<size_t>((end - begin) * size));
-      weights_.write(weights_.tensors()[s->parameter], (begin - s->begin) * size, piece);
-      for (size_t p = 0; !group.frozen && p < parts_.size(); ++p) {
-        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
-        state_dtype(format_) == DType::f64
-            ? write_part<double>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin)
-            : write_part<float>(tensor, parts_[p].part, weight, state, begin - from, end - from, begin - s->begin);
-      }
-    });
-  }
-
-  template <class T>
-  void write_part(const data::TensorInfo& tensor, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, i64 end,
-                  i64 at) {
-    T values[parallel::kTileElems];
-    const std::span<T> some(values, static_cast<size_t>(end - begin));
-    optim::read_part(format_, part, weight, state, begin, some);
-    state_.write(tensor, at * static_cast<i64>(sizeof(T)), std::as_bytes(some));
-  }
-
-  parallel::Rank& rank_;
-  const optim::StateFormat format_;
-  const std::vector<StateTensor> parts_;
-  std::vector<size_t> first_state_;  // by parameter: its first tensor of state_
-  data::SafetensorsWriter weights_, state_;
-};
 
 // The numbers of optimizer.safetensors, every tensor looked at before the first is read.
 class StateReader {
@@ -197,30 +101,6 @@ std::optional<Record> parse_record(const std::string& text) {
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
-}
-
-fs::path save_checkpoint(const fs::path& run, const Progress& progress, const models::ModelConfig& config, const nn::Sequential& model,
-                         parallel::Rank& rank) {
-  const fs::path final_path = run / "checkpoints" / fmt::format("step-{:08}", progress.step);
-  data::AtomicFolder folder(final_path);
-  Writer(folder.path(), model, rank).run();
-  const DType dtype = rank.plan().scheduling.format.weight;
-  folder.write_text("config.json", models::to_json(config, dtype));
-  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},          {"updates", progress.updates},
-                                   {"cursor", progress.cursor},   {"tokens", progress.tokens},      {"dtype", to_string(dtype)},
-                                   {"loss_scale", 1.0},           {"made_with", progress.made_with}};
-  folder.write_text("manifest.json", manifest.dump(2) + "\n");
-  folder.commit();
-  return final_path;
-}
-
-i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
-  constexpr i64 kHeaders = 1 << 20;
-  i64 bytes = kHeaders;
-  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
-  for (const auto& p : model.parameters)
-    bytes += p->elems() * (size_of(format.weight) + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
-  return bytes;
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {

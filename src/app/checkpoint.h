@@ -1,7 +1,7 @@
 // Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
 // loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 weights "<name>.master").
-// Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles at a time. One
-// thread.
+// Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles at a time.
+// Thread-safe on different steps.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -33,9 +33,11 @@ std::optional<Record> parse_record(const std::string& text);
 
 constexpr int kCheckpointFormat = 1;
 
-/// Saves and returns the folder. Errors: Error(io); nothing half-written stays.
-std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Progress& progress, const models::ModelConfig& config,
-                                      const nn::Sequential& model, parallel::Rank& rank);
+std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step);
+
+/// Writes what `tiles` hands out, in any order; runs on a Snapshot's thread. Errors: Error(io); nothing half-written stays.
+void save_checkpoint(const std::filesystem::path& run, const Progress& progress, const models::ModelConfig& config,
+                     const nn::Sequential& model, const parallel::Plan& plan, const parallel::Snapshot::Tiles& tiles);
 
 /// Bytes a checkpoint of this model takes.
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format);

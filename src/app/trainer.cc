@@ -66,7 +66,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       first_step_(progress.step),
       start_(Clock::now()),
       last_save_(start_),
-      last_save_step_(progress.step) {
+      saves_(session, folder, console, config.keep) {
   if (config.profile) profile_.emplace();
   if (config.time_limit_s) {
     limit_s_ = static_cast<double>(*config.time_limit_s);
@@ -86,11 +86,13 @@ int Trainer::run() {
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
+    saves_.poll();
     if (stop_requested()) return stop(fmt::format("stopped by {}", stop_signal()));
     if (progress_.step < *config_.steps && time_is_up()) return stop("the time limit is near");
     if (checkpoint_due() && progress_.step < *config_.steps) save(false);
   }
   if (!config_.no_final_checkpoint) save(true);
+  saves_.finish(false);
   finish(report);
   return 0;
 }
@@ -241,28 +243,16 @@ bool Trainer::checkpoint_due() const {
 }
 
 void Trainer::save(bool must) {
-  if (last_save_step_ == progress_.step && progress_.step > first_step_) return;
   const auto begin = Clock::now();
-  try {
+  if (!saves_.has(progress_.step)) {
     settle();
-    const auto path = save_checkpoint(folder_.path(), progress_, session_.source().config, session_.model(), session_.rank());
-    prune_checkpoints(folder_.path(), config_.keep);
-    save_seconds_ = seconds_since(begin);
-    const std::string line = fmt::format("saved {}: blocked {}, durable after {}", path.string(), format_duration(save_seconds_),
-                                         format_duration(save_seconds_));
-    console_.end_progress();
-    console_.log(line);
-    folder_.log(line);
-    last_save_step_ = progress_.step;
-  } catch (const Error& e) {
-    if (must) throw;
-    console_.warn(
-        fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", progress_.step, e.what()));
+    saves_.begin(progress_, begin);
   }
+  if (must) saves_.finish(true);
   last_save_ = Clock::now();
 }
 
-bool Trainer::time_is_up() const { return limit_s_ && seconds_since(start_) + 2 * save_seconds_ >= *limit_s_; }
+bool Trainer::time_is_up() const { return limit_s_ && seconds_since(start_) + 2 * saves_.seconds() >= *limit_s_; }
 
 int Trainer::stop(const std::string& why) {
   save(true);

@@ -9,6 +9,7 @@
 #include "app/profile.h"
 #include "app/resolve.h"
 #include "app/run_folder.h"
+#include "app/saves.h"
 #include "app/session.h"
 #include "app/trace.h"
 #include "app/wear.h"
@@ -47,7 +48,7 @@ class Trainer {
   void show_progress(const StepReport& report);
   void sample();
   bool checkpoint_due() const;
-  /// `must`: an error is thrown on (final and stopping saves); else it is a warning and training goes on.
+  /// `must`: waits and throws an error on (final and stopping saves); else it goes on beside training, and an error is a warning.
   void save(bool must);
   bool time_is_up() const;
   int stop(const std::string& why);
@@ -71,12 +72,11 @@ class Trainer {
   const i64 first_step_;
   const Clock::time_point start_;
   Clock::time_point last_save_;
-  i64 last_save_step_ = 0;
-  double save_seconds_ = 1;
   std::optional<double> limit_s_;
   i64 nonfinite_in_a_row_ = 0;
   std::optional<double> last_validation_;
   std::optional<Profile> profile_;
+  Saves saves_;
   parallel::TierBytes moved_;  // by the steps of this process
 };
 

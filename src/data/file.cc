@@ -20,6 +20,12 @@ std::string in_words(int error) { return fmt::format("{} (errno {})", std::strer
 // Linux moves at most 2 GiB - 4 KiB in one call; smaller pieces also let a signal through.
 constexpr size_t kPieceBytes = size_t{1} << 30;
 
+// Not every filesystem can: there sync() has more to do.
+void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
+  if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return;
+  throw_io(fmt::format("send {} bytes at offset {} of", bytes, offset), file.path(), errno);
+}
+
 }  // namespace
 
 void throw_io(std::string_view what, const std::filesystem::path& path, int error) {
@@ -93,6 +99,13 @@ void File::write(i64 offset, std::span<const std::byte> from) {
 void File::resize(i64 bytes) {
   if (::ftruncate(fd_, bytes) != 0) throw_io(fmt::format("give {} bytes to", bytes), path_, errno);
   size_bytes_ = bytes;
+}
+
+void File::send(i64 offset, i64 bytes) { send_range(*this, fd_, offset, bytes, SYNC_FILE_RANGE_WRITE); }
+
+void File::send_and_drop(i64 offset, i64 bytes) {
+  send_range(*this, fd_, offset, bytes, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  ::posix_fadvise(fd_, offset, bytes, POSIX_FADV_DONTNEED);
 }
 
 void File::sync() {

@@ -30,6 +30,10 @@ class File {
   void read(i64 offset, std::span<std::byte> into) const;
   void write(i64 offset, std::span<const std::byte> from);
   void resize(i64 bytes);
+  /// Starts sending what was written to [offset, offset + bytes) to the disk; does not wait.
+  void send(i64 offset, i64 bytes);
+  /// Waits until it is there (its contents, not the file's size and name: sync() does that) and drops it from the page cache.
+  void send_and_drop(i64 offset, i64 bytes);
   /// Waits until the contents are on stable storage.
   void sync();
   /// Closes and reports what closing reports; the destructor closes silently.

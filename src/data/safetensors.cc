@@ -5,7 +5,9 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <deque>
 #include <limits>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <unordered_map>
@@ -16,6 +18,8 @@
 
 namespace spillway::data {
 namespace {
+
+constexpr i64 kWriteBehindBytes = 8 * kMiB;
 
 [[noreturn]] void reject(const std::filesystem::path& path, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
@@ -88,7 +92,29 @@ struct SafetensorsWriter::State {
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
   bool finished = false;
+  std::mutex mutex;
+  std::deque<std::pair<i64, i64>> on_the_way;  // offset and bytes
+  i64 on_the_way_bytes = 0;
+
+  void write_behind(i64 offset, i64 bytes);
 };
+
+// Sent to the disk at once and waited for a little later: the page cache holds little of a large file, and closing it finds little to do.
+void SafetensorsWriter::State::write_behind(i64 offset, i64 bytes) {
+  file.send(offset, bytes);
+  std::vector<std::pair<i64, i64>> oldest;
+  {
+    std::lock_guard lock(mutex);
+    on_the_way.emplace_back(offset, bytes);
+    on_the_way_bytes += bytes;
+    while (on_the_way_bytes > kWriteBehindBytes) {
+      oldest.push_back(on_the_way.front());
+      on_the_way_bytes -= oldest.back().second;
+      on_the_way.pop_front();
+    }
+  }
+  for (const auto& [begin, size] : oldest) file.send_and_drop(begin, size);
+}
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                                      const std::map<std::string, std::string>& metadata) {
@@ -105,7 +131,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     reject(path,
            fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
   }
-  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors)});
+  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors), {}, false, {}, {}, 0});
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>(static_cast<u64>(length) >> (8 * i));
   try {
@@ -129,7 +155,9 @@ const std::vector<TensorInfo>& SafetensorsWriter::tensors() const { return state
 
 void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from) {
   check_range(state_->file.path(), tensor, offset, from.size());
-  state_->file.write(state_->data_begin + tensor.begin + offset, from);
+  const i64 begin = state_->data_begin + tensor.begin + offset;
+  state_->file.write(begin, from);
+  state_->write_behind(begin, static_cast<i64>(from.size()));
   state_->written_bytes += static_cast<i64>(from.size());
 }
 

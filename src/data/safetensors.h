@@ -49,7 +49,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   const std::vector<TensorInfo>& tensors() const;
-  /// Bytes at `offset` of the tensor's data, in any order, each once. Thread-safe.
+  /// Bytes at `offset` of the tensor's data, in any order, each once. Only the last few MiB stay in the page cache. Thread-safe.
   void write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from);
   /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes the file.
   void finish();

@@ -89,8 +89,9 @@ TEST_F(Training, KilledRunGoesOnWithTheSameBits) {
   ASSERT_EQ(f.status, 128 + SIGKILL) << "the run ended before it could be killed: " << f.err;
   const Finished rest = at.spillway(killed);
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_TRUE(mentions(rest.err, "continues at step 9 of 20") || mentions(rest.err, "continues at step 12 of 20") ||
-              mentions(rest.err, "continues at step 15 of 20"))
+  // The save of step 9 ends beside the steps after it.
+  EXPECT_TRUE(mentions(rest.err, "continues at step 6 of 20") || mentions(rest.err, "continues at step 9 of 20") ||
+              mentions(rest.err, "continues at step 12 of 20") || mentions(rest.err, "continues at step 15 of 20"))
       << rest.err;
   EXPECT_EQ(numbers_of(at.metrics("killed")), numbers_of(at.metrics("straight")));
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {

@@ -53,7 +53,7 @@ void expect_moved_as_planned(const RunResult& r, const RunOptions& o) {
     const bool used = o.parameters == t || o.gradients == t || o.optimizer == t;
     EXPECT_EQ(per_step.read[static_cast<size_t>(t)] > 0, used);
     EXPECT_EQ(per_step.written[static_cast<size_t>(t)] > 0, used);
-    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || (t == Tier::host && r.plan.staging_buffers > 0));
+    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);  // the queue of checkpoints is there
   }
   // The pools' budgets were the plan's totals, so reaching them shows that the prediction is exact.
   EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/checkpoint.h"
+#include "app/checkpoint_tensors.h"
+#include "data/atomic_folder.h"
+#include "data/safetensors.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using parallel::Group;
+using parallel::kTileElems;
+using parallel::Segment;
+using parallel::TileRange;
+
+data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DType dtype) {
+  data::TensorInfo info;
+  info.name = p.name + suffix;
+  info.dtype = dtype;
+  info.shape = p.shape;
+  return info;
+}
+
+// Fills both files with tiles as they come.
+class Writer {
+ public:
+  Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan)
+      : layout_(plan.layout),
+        format_(plan.scheduling.format),
+        parts_(state_tensors(format_)),
+        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}),
+        state_(folder / "optimizer.safetensors", moment_tensors(model)) {}
+
+  void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    const i64 first = range.begin * kTileElems, size = size_of(format_.weight);
+    parallel::for_segments(layout_.groups[group], first, range.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+      if (!s) return;
+      const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
+      weights_.write(weights_.tensors()[s->parameter], run.at * size,
+                     weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
+      for (size_t p = 0; p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[parts_.size() * s->parameter + p];
+        state_dtype(format_) == DType::f64 ? write_part<double>(tensor, parts_[p].part, run)
+                                           : write_part<float>(tensor, parts_[p].part, run);
+      }
+    });
+  }
+
+  void finish() {
+    weights_.finish();
+    state_.finish();
+  }
+
+ private:
+  // A parameter's elements in neighbouring tiles.
+  struct Run {
+    const std::byte *weights, *state;  // of the first tile
+    i64 begin, end;                    // elements from there
+    i64 at;                            // in the parameter
+  };
+
+  std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) const {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
+    return tensors;
+  }
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) const {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) {
+      for (const StateTensor& t : parts_) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+    }
+    return tensors;
+  }
+
+  template <class T>
+  void write_part(const data::TensorInfo& tensor, optim::StatePart part, const Run& run) {
+    T values[kTileElems];
+    for (i64 begin = run.begin; begin < run.end;) {
+      const i64 tile = begin / kTileElems, end = std::min(run.end, (tile + 1) * kTileElems);
+      const std::span<T> some(values, static_cast<size_t>(end - begin));
+      optim::read_part(format_, part, run.weights + tile * format_.weight_tile_bytes(), run.state + tile * format_.state_tile_bytes(),
+                       begin - tile * kTileElems, some);
+      state_.write(tensor, (run.at + begin - run.begin) * static_cast<i64>(sizeof(T)), std::as_bytes(some));
+      begin = end;
+    }
+  }
+
+  const parallel::Layout& layout_;
+  const optim::StateFormat format_;
+  const std::vector<StateTensor> parts_;
+  data::SafetensorsWriter weights_, state_;
+};
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
+
+void save_checkpoint(const fs::path& run, const Progress& progress, const models::ModelConfig& config, const nn::Sequential& model,
+                     const parallel::Plan& plan, const parallel::Snapshot::Tiles& tiles) {
+  data::AtomicFolder folder(checkpoint_path(run, progress.step));
+  Writer writer(folder.path(), model, plan);
+  tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    writer.write(group, range, weights, state);
+  });
+  writer.finish();
+  const DType dtype = plan.scheduling.format.weight;
+  folder.write_text("config.json", models::to_json(config, dtype));
+  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},          {"updates", progress.updates},
+                                   {"cursor", progress.cursor},   {"tokens", progress.tokens},      {"dtype", to_string(dtype)},
+                                   {"loss_scale", 1.0},           {"made_with", progress.made_with}};
+  folder.write_text("manifest.json", manifest.dump(2) + "\n");
+  folder.commit();
+}
+
+i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
+  constexpr i64 kHeaders = 1 << 20;
+  i64 elems = 0;
+  for (const auto& p : model.parameters) elems += p->elems();
+  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
+  return elems * (size_of(format.weight) + state_tensors_each * size_of(state_dtype(format))) + kHeaders;
+}
+
+}  // namespace spillway::app

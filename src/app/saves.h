@@ -1,0 +1,45 @@
+// The saves of a run: begun between two steps, written by a snapshot's thread while training goes on, told of when durable. One at a time.
+// Used by the trainer's thread. A save that fails is a warning, and the checkpoint before stands, unless it must not.
+#pragma once
+#include <chrono>
+
+#include "app/checkpoint.h"
+#include "app/console.h"
+#include "app/run_folder.h"
+#include "app/session.h"
+
+namespace spillway::app {
+
+class Saves {
+ public:
+  Saves(Session& session, RunFolder& folder, Console& console, i64 keep)
+      : session_(session), folder_(folder), console_(console), keep_(keep) {}
+  /// A save under way is given up.
+  ~Saves() { session_.rank().end_snapshot(); }
+  Saves(const Saves&) = delete;
+  Saves& operator=(const Saves&) = delete;
+
+  /// A checkpoint of the state as it is. `since`: when training stopped for it. Waits for the save before.
+  void begin(const Progress& progress, std::chrono::steady_clock::time_point since);
+  /// Tells of a save that has ended.
+  void poll();
+  /// Waits for a save under way; `must`: its error is thrown on.
+  void finish(bool must);
+  /// There is, or will be, a checkpoint of this step.
+  bool has(i64 step) const { return step_ == step; }
+  /// What a save takes when nothing else is done: measured, of the last one.
+  double seconds() const { return seconds_; }
+
+ private:
+  void tell(bool must);
+
+  Session& session_;
+  RunFolder& folder_;
+  Console& console_;
+  const i64 keep_;
+  i64 step_ = -1;         // of the last one begun, unless it failed
+  double blocked_s_ = 0;  // of the one under way, by begin() and finish()
+  double seconds_ = 1;
+};
+
+}  // namespace spillway::app
