@@ -26,6 +26,12 @@ Snapshot::Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& qu
     const i64 first = b.begin / kTileElems, end = first + b.tiles;
     for (i64 t = first; t < end; t += plan.chunk_tiles) pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
   }
+  for (const Group& g : plan.layout.groups) {
+    if (!g.frozen) continue;
+    for (i64 t = 0, end = g.elems / kTileElems; t < end; t += plan.chunk_tiles)
+      pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
+    if (staged(g.id) && !reading_) reading_.emplace(ring_.acquire());
+  }
   left_ = unwalked_ = pieces_.size();
   thread_ = std::thread([this, save = std::move(save)] { run(save); });
 }
@@ -40,7 +46,7 @@ Snapshot::~Snapshot() {
 }
 
 bool Snapshot::staged(u16 group) const {
-  return state_.weights(group).tier() == Tier::nvme || state_.optimizer(group).tier() == Tier::nvme;
+  return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
 }
 
 u64 Snapshot::due(u16 group) const {
@@ -108,7 +114,7 @@ void Snapshot::drain() {
   std::exception_ptr unreadable;
   try {
     for (const Group& g : plan_.layout.groups) {
-      if (staged(g.id)) drain_group(g.id);
+      if (!walked(g.id)) drain_group(g.id);
     }
   } catch (...) {
     unreadable = std::current_exception();
@@ -169,13 +175,13 @@ void Snapshot::run(const Save& save) {
 void Snapshot::deliver(const Visit& visit) {
   std::unique_lock lock(mutex_);
   while (left_ > 0) {
-    Piece* in_memory = nullptr;
+    Piece* next = nullptr;
     wait(
-        lock, [&] { return given_up_ || !queue_.empty() || (in_memory = next_in_memory()); }, Clock::duration::max());
+        lock, [&] { return given_up_ || !queue_.empty() || (next = next_walked()); }, Clock::duration::max());
     if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was given up");
     const auto start = Clock::now();
     if (queue_.empty()) {
-      visit_in_memory(lock, visit, *in_memory);
+      visit_walked(lock, visit, *next);
     } else {
       visit_copy(lock, visit);
     }
@@ -194,21 +200,30 @@ void Snapshot::visit_copy(std::unique_lock<std::mutex>& lock, const Visit& visit
   lock.lock();
 }
 
-void Snapshot::visit_in_memory(std::unique_lock<std::mutex>& lock, const Visit& visit, Piece& piece) {
+void Snapshot::visit_walked(std::unique_lock<std::mutex>& lock, const Visit& visit, Piece& piece) {
   piece.stage = Stage::busy;
   lock.unlock();
-  visit(piece.group, piece.range, state_.weights(piece.group).view(piece.range, generation_),
-        state_.optimizer(piece.group).view(piece.range, generation_));
+  const auto weights = at_rest(state_.weights(piece.group), piece.range);
+  visit(piece.group, piece.range, weights,
+        frozen(piece.group) ? std::span<const std::byte>() : at_rest(state_.optimizer(piece.group), piece.range));
   lock.lock();
   piece.stage = Stage::taken;
   changed_.notify_all();
 }
 
+std::span<const std::byte> Snapshot::at_rest(offload::Blob& blob, TileRange range) {
+  if (blob.tier() != Tier::nvme) return blob.view(range, generation_);
+  const auto bytes = reading_->bytes().first(static_cast<size_t>(range.count() * blob.tile_bytes()));
+  blob.read(range, generation_, bytes).wait();
+  state_.verify(blob, range, generation_, bytes);
+  return bytes;
+}
+
 // Backwards, as the Steps after backward come forwards.
-Snapshot::Piece* Snapshot::next_in_memory() {
+Snapshot::Piece* Snapshot::next_walked() {
   for (; unwalked_ > 0; --unwalked_) {
     Piece& piece = pieces_[unwalked_ - 1];
-    if (piece.stage == Stage::pending && !staged(piece.group)) return &piece;
+    if (piece.stage == Stage::pending && walked(piece.group)) return &piece;
   }
   return nullptr;
 }

@@ -2,8 +2,9 @@
 // into pieces, the chunks of tiles that the Stepper works by. A thread of its own runs the save, which asks for the pieces.
 // Invariants: every piece is handed out once, with the bytes of that generation; they are not written over before the piece is taken, for
 // the Stepper calls before() ahead of each chunk it updates. What lies on nvme is handed over by the Step that reads it anyway, so nothing
-// more is read; what lies in memory is walked by the snapshot's thread, and a Step that comes first copies it. Memory: the queue's.
-// Thread-safety: before() and hand_over() on the optimizer lane, drain() while no lane runs, the rest from anywhere.
+// more is read; what lies in memory is walked by the snapshot's thread, and a Step that comes first copies it. Frozen weights, which no
+// Step passes, are walked wherever they lie. Memory: the queue's. Thread-safety: before() and hand_over() on the optimizer lane, drain()
+// while no lane runs, the rest from anywhere.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -57,13 +58,15 @@ class Snapshot {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Stage : u8 { pending, busy, taken };  // busy: the snapshot's thread reads it where it lies
+  enum class Stage : u8 { pending, busy, taken };  // busy: the snapshot's thread is at it
   struct Piece {
     u16 group = 0;
     TileRange range;
     Stage stage = Stage::pending;
   };
+  bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
   bool staged(u16 group) const;
+  bool walked(u16 group) const { return frozen(group) || !staged(group); }
   /// The generation whose Step hands the piece over, or is the first to write where it lies.
   u64 due(u16 group) const;
   Copy room_for(size_t piece);
@@ -72,8 +75,9 @@ class Snapshot {
   void run(const Save& save);
   void deliver(const Visit& visit);
   void visit_copy(std::unique_lock<std::mutex>& lock, const Visit& visit);
-  void visit_in_memory(std::unique_lock<std::mutex>& lock, const Visit& visit, Piece& piece);
-  Piece* next_in_memory();
+  void visit_walked(std::unique_lock<std::mutex>& lock, const Visit& visit, Piece& piece);
+  std::span<const std::byte> at_rest(offload::Blob& blob, TileRange range);
+  Piece* next_walked();
   void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& until, Clock::duration at_most);
 
   const Plan& plan_;
@@ -87,9 +91,10 @@ class Snapshot {
   std::condition_variable changed_;
   std::vector<Piece> pieces_;
   std::deque<Copy> queue_;
-  size_t left_ = 0;      // pieces not visited yet
-  size_t unwalked_;      // pieces that the walk through memory, from the last to the first, has not come to
-  bool wanted_ = false;  // a Step waits
+  std::optional<offload::StagingRing::Lease> reading_;  // frozen weights from nvme; taken before any Step can want room
+  size_t left_ = 0;                                     // pieces not visited yet
+  size_t unwalked_;                                     // pieces that the walk, from the last to the first, has not come to
+  bool wanted_ = false;                                 // a Step waits
   bool draining_ = false, given_up_ = false, over_ = false;
   double idle_s_ = 0;
   Outcome outcome_;

@@ -42,8 +42,8 @@ class Writer {
       const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
       weights_.write(weights_.tensors()[s->parameter], run.at * size,
                      weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
-      for (size_t p = 0; p < parts_.size(); ++p) {
-        const auto& tensor = state_.tensors()[parts_.size() * s->parameter + p];
+      for (size_t p = 0; !state.empty() && p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
         state_dtype(format_) == DType::f64 ? write_part<double>(tensor, parts_[p].part, run)
                                            : write_part<float>(tensor, parts_[p].part, run);
       }
@@ -68,10 +68,13 @@ class Writer {
     for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
     return tensors;
   }
-  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) const {
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     for (const auto& p : model.parameters) {
-      for (const StateTensor& t : parts_) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+      first_state_.push_back(tensors.size());
+      for (const StateTensor& t : parts_) {
+        if (!p->frozen) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+      }
     }
     return tensors;
   }
@@ -92,6 +95,7 @@ class Writer {
   const parallel::Layout& layout_;
   const optim::StateFormat format_;
   const std::vector<StateTensor> parts_;
+  std::vector<size_t> first_state_;  // by parameter: its first tensor of state_
   data::SafetensorsWriter weights_, state_;
 };
 
@@ -118,10 +122,11 @@ void save_checkpoint(const fs::path& run, const Progress& progress, const models
 
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
   constexpr i64 kHeaders = 1 << 20;
-  i64 elems = 0;
-  for (const auto& p : model.parameters) elems += p->elems();
+  i64 bytes = kHeaders;
   const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
-  return elems * (size_of(format.weight) + state_tensors_each * size_of(state_dtype(format))) + kHeaders;
+  for (const auto& p : model.parameters)
+    bytes += p->elems() * (size_of(format.weight) + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
+  return bytes;
 }
 
 }  // namespace spillway::app
