@@ -12,7 +12,7 @@ namespace {
 
 class Run {
  public:
-  Run(const List& list, const std::function<void(const Instruction&)>& perform)
+  Run(const List& list, const std::function<double(const Instruction&)>& perform)
       : list_(list), perform_(perform), done_(list.size(), 0), timings_(list.size()), start_(Clock::now()) {
     for (u32 i = 0; i < list.size(); ++i) lanes_[static_cast<size_t>(list[i].lane)].push_back(i);
   }
@@ -38,7 +38,7 @@ class Run {
       if (!ready(i)) return;
       timings_[i].start_us = now_us();
       try {
-        perform_(list_[i]);
+        timings_[i].disk_us = perform_(list_[i]);
       } catch (...) {
         return stop(std::current_exception());
       }
@@ -71,7 +71,7 @@ class Run {
   }
 
   const List& list_;
-  const std::function<void(const Instruction&)>& perform_;
+  const std::function<double(const Instruction&)>& perform_;
   std::array<std::vector<u32>, kLanes> lanes_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -83,6 +83,6 @@ class Run {
 
 }  // namespace
 
-std::vector<Timing> execute(const List& list, const std::function<void(const Instruction&)>& perform) { return Run(list, perform).all(); }
+std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform) { return Run(list, perform).all(); }
 
 }  // namespace spillway::parallel

@@ -8,12 +8,14 @@
 
 namespace spillway::parallel {
 
-/// When an instruction ran, in microseconds since the list started.
+/// When an instruction ran, in microseconds since the list started, and how long of that it stood waiting for its own transfers.
 struct Timing {
   double start_us = 0, end_us = 0;
+  double disk_us = 0;
 };
 
-/// `perform` is called once for each instruction, on its lane's thread. Returns one Timing an instruction.
-std::vector<Timing> execute(const List& list, const std::function<void(const Instruction&)>& perform);
+/// `perform` is called once for each instruction, on its lane's thread, and says how many microseconds it waited for its transfers.
+/// Returns one Timing an instruction.
+std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform);
 
 }  // namespace spillway::parallel

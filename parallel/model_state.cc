@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "device/stream.h"
 #include "parallel/pending.h"
+#include "parallel/stopwatch.h"
 
 namespace spillway::parallel {
 namespace {
@@ -82,14 +83,15 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& wh
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);
 }
 
-void ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
-  blob.read(range, generation_, into, offload::Priority::urgent).wait();
+double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
+  const double moving_us = microseconds_of([&] { blob.read(range, generation_, into, offload::Priority::urgent).wait(); });
   verify(blob, range, generation_, into);
+  return moving_us;
 }
 
-void ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
+double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
   blob.stamp(range, generation_, from);
-  blob.write(range, generation_, from).wait();
+  return microseconds_of([&] { blob.write(range, generation_, from).wait(); });
 }
 
 void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes) {

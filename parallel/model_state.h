@@ -52,9 +52,10 @@ class ModelState {
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// As Blob's, whole ranges: waits, and checks what was read; a checksum error makes a restart go on from the checkpoint.
-  void read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
-  void write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
+  /// As Blob's, whole ranges: waits, and checks what was read; a checksum error makes a restart go on from the checkpoint. They return the
+  /// microseconds the bytes were under way.
+  double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
+  double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes);
 
   /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.

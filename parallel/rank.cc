@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/accumulate.h"
 #include "parallel/gradient_rounding.h"
+#include "parallel/stopwatch.h"
 
 namespace spillway::parallel {
 namespace {
@@ -96,23 +97,32 @@ void Rank::fill_tile(const Group& group, i64 tile, const Source& source, const M
   optim::write_tile(format(), all, weight, state ? state : unused.data());
 }
 
-void Rank::perform(const Instruction& i) {
+double Rank::perform(const Instruction& i) {
   switch (i.op) {
-    case Op::Load: {
-      const StreamScope scope(input_stream_);
-      batch_ = (*load_batch_)();
-      const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
-      const bool fp64 = format().weight == DType::f64;
-      runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
-      return;
-    }
+    case Op::Step:
+      return step(i);
     case Op::Fetch:
       return fetch(i);
+    case Op::Evict:
+      return evict(i);
+    case Op::Land:
+      return microseconds_of([&] { i.group == kNone ? stepper_.drain() : stepper_.land(i.group); });
+    case Op::Commit:
+      return microseconds_of([&] { commit(); });
+    default:
+      compute(i);
+      return 0;
+  }
+}
+
+void Rank::compute(const Instruction& i) {
+  switch (i.op) {
+    case Op::Load:
+      return load_batches();
     case Op::Forward: {
       const StreamScope scope(stream_);
       runner_.forward(i, at(i.spill));
-      count_spilled(i);
-      return;
+      return count_spilled(i);
     }
     case Op::Backward:
       return backward(i);
@@ -122,19 +132,19 @@ void Rank::perform(const Instruction& i) {
       return add_tied(i);
     case Op::Reduce:
       return reduce(i);
-    case Op::Evict:
-      return evict(i);
-    case Op::AgreeNorm:
-      return;
-    case Op::Step:
-      return step(i);
-    case Op::Land:
-      return i.group == kNone ? stepper_.drain() : stepper_.land(i.group);
-    case Op::Commit:
-      return commit();
     case Op::Publish:
       return publish();
+    default:
+      return;  // AgreeNorm: what it waits for has been waited for
   }
+}
+
+void Rank::load_batches() {
+  const StreamScope scope(input_stream_);
+  batch_ = (*load_batch_)();
+  const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
+  const bool fp64 = format().weight == DType::f64;
+  runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
 }
 
 // What a block keeps in host memory is copied by its computing instruction itself.
@@ -150,17 +160,18 @@ TileRange Rank::activation_tile(const Instruction& i) const {
   return {tile, tile + 1};
 }
 
-void Rank::fetch(const Instruction& i) {
+double Rank::fetch(const Instruction& i) {
   if (i.what == What::activations) return state_.read(state_.activations(i.block), activation_tile(i), bytes(i.out));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
-  state_.read(blob, whole(blob), bytes(i.out));
+  const double moving_us = state_.read(blob, whole(blob), bytes(i.out));
   if (i.what == What::weights) fill_group(i.group, at(i.out));
+  return moving_us;
 }
 
-void Rank::evict(const Instruction& i) {
+double Rank::evict(const Instruction& i) {
   if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
-  state_.write(blob, whole(blob), bytes(i.in).first(static_cast<size_t>(blob.tiles() * blob.tile_bytes())));
+  return state_.write(blob, whole(blob), bytes(i.in).first(static_cast<size_t>(blob.tiles() * blob.tile_bytes())));
 }
 
 std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
@@ -205,10 +216,10 @@ void Rank::reduce(const Instruction& i) {
   });
 }
 
-void Rank::step(const Instruction& i) {
-  if (steps_ == Steps::idle) return;
+double Rank::step(const Instruction& i) {
+  if (steps_ == Steps::idle) return 0;
   const StreamScope scope(steps_ == Steps::beside_compute ? beside_stream_ : stream_);
-  stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_);
+  return stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_);
 }
 
 // A head whose deferred Steps had nothing to do has nothing to commit.
@@ -252,7 +263,7 @@ void Rank::end_snapshot() {
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   steps_ = steps;
-  return execute(list, [this](const Instruction& i) { perform(i); });
+  return execute(list, [this](const Instruction& i) { return perform(i); });
 }
 
 // Which Program, and what its Steps do: nothing, when nothing was deferred; or an update that hopes not to be clipped.

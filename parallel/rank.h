@@ -73,9 +73,12 @@ class Rank {
   std::chrono::steady_clock::time_point tail_begin() const { return tail_begin_; }
 
  private:
-  void perform(const Instruction& i);
-  void fetch(const Instruction& i);
-  void evict(const Instruction& i);
+  /// Returns the microseconds it waited for transfers.
+  double perform(const Instruction& i);
+  void compute(const Instruction& i);
+  void load_batches();
+  double fetch(const Instruction& i);
+  double evict(const Instruction& i);
   void backward(const Instruction& i);
   void add_tied(const Instruction& i);
   void reduce(const Instruction& i);
@@ -83,7 +86,7 @@ class Rank {
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
   void show_resident_weights();
-  void step(const Instruction& i);
+  double step(const Instruction& i);
   void commit();
   void publish();
   void begin_deferred();

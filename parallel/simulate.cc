@@ -9,13 +9,14 @@ namespace {
 
 class Simulator {
  public:
-  Simulator(const List& list, const std::function<Work(const Instruction&)>& work) : list_(list), work_(work), done_(list.size(), false) {
+  Simulator(const List& list, const std::function<Work(const Instruction&)>& work, const Machine& machine)
+      : list_(list), work_(work), machine_(machine), done_(list.size(), false), timings_(list.size()) {
     for (u32 i = 0; i < list.size(); ++i) lanes_[static_cast<size_t>(list[i].lane)].push_back(i);
   }
 
-  Simulation run() {
+  std::vector<Timing> run() {
     while (start_what_can()) advance();
-    return result_;
+    return std::move(timings_);
   }
 
  private:
@@ -23,6 +24,15 @@ class Simulator {
     bool running = false;
     u32 instruction = 0;
     Work left;
+    bool wants_disk() const { return left.read_s > 0 || left.write_s > 0; }
+    bool computes() const { return running && left.cpu_s > 0 && !(left.in_turn && wants_disk()); }
+    bool reads() const { return running && left.read_s > 0; }
+    bool writes() const { return running && left.write_s > 0; }
+    bool over() const { return left.cpu_s <= 0 && !wants_disk(); }
+  };
+  /// What a second of time is worth to those who share.
+  struct Speeds {
+    double cpu = 1, read = 1, write = 1;
   };
 
   bool ready(u32 i) const {
@@ -35,33 +45,52 @@ class Simulator {
       if (active_[l].running || next_[l] == lanes_[l].size() || !ready(lanes_[l][next_[l]])) continue;
       const u32 i = lanes_[l][next_[l]++];
       active_[l] = {true, i, work_(list_[i])};
-      result_.disk_s += active_[l].left.disk_s;
+      timings_[i].start_us = now_s_ * 1e6;
     }
     return std::any_of(active_.begin(), active_.end(), [](const Active& a) { return a.running; });
   }
 
+  Speeds speeds() const {
+    double cores = 0, readers = 0, writers = 0;
+    for (const Active& a : active_) {
+      if (a.computes()) cores += a.left.cores;
+      readers += a.reads();
+      writers += a.writes();
+    }
+    const double each_way = readers > 0 && writers > 0 ? machine_.duplex / 2 : 1;
+    return {cores > machine_.cores ? machine_.cores / cores : 1, each_way / std::max(1.0, readers), each_way / std::max(1.0, writers)};
+  }
+
   // To the next moment at which some work ends.
   void advance() {
-    const auto sharing =
-        static_cast<double>(std::count_if(active_.begin(), active_.end(), [](const Active& a) { return a.running && a.left.disk_s > 0; }));
+    const Speeds speed = speeds();
     double step_s = std::numeric_limits<double>::max();
     for (const Active& a : active_) {
       if (!a.running) continue;
-      if (a.left.compute_s > 0) step_s = std::min(step_s, a.left.compute_s);
-      if (a.left.disk_s > 0) step_s = std::min(step_s, a.left.disk_s * sharing);
-      if (a.left.compute_s <= 0 && a.left.disk_s <= 0) step_s = 0;
+      if (a.over()) step_s = 0;
+      if (a.computes()) step_s = std::min(step_s, a.left.cpu_s / speed.cpu);
+      if (a.reads()) step_s = std::min(step_s, a.left.read_s / speed.read);
+      if (a.writes()) step_s = std::min(step_s, a.left.write_s / speed.write);
     }
-    result_.seconds += step_s;
-    for (size_t l = 0; l < kLanes; ++l) {
-      Active& a = active_[l];
-      if (!a.running) continue;
-      result_.busy_s[l] += step_s;
-      a.left.compute_s = spent(a.left.compute_s, step_s);
-      if (a.left.disk_s > 0) a.left.disk_s = spent(a.left.disk_s, step_s / sharing);
-      if (a.left.compute_s > 0 || a.left.disk_s > 0) continue;
-      done_[a.instruction] = true;
-      a.running = false;
+    now_s_ += step_s;
+    for (Active& a : active_) {
+      if (a.running) pass(a, step_s, speed);
     }
+  }
+
+  void pass(Active& a, double step_s, const Speeds& speed) {
+    Timing& timing = timings_[a.instruction];
+    if (a.computes()) {
+      a.left.cpu_s = spent(a.left.cpu_s, step_s * speed.cpu);
+    } else {
+      timing.disk_us += step_s * 1e6;
+    }
+    a.left.read_s = spent(a.left.read_s, step_s * speed.read);
+    a.left.write_s = spent(a.left.write_s, step_s * speed.write);
+    if (!a.over()) return;
+    timing.end_us = now_s_ * 1e6;
+    done_[a.instruction] = true;
+    a.running = false;
   }
 
   // What is left within rounding is done.
@@ -69,15 +98,19 @@ class Simulator {
 
   const List& list_;
   const std::function<Work(const Instruction&)>& work_;
+  const Machine machine_;
+  double now_s_ = 0;
   std::vector<bool> done_;
+  std::vector<Timing> timings_;
   std::array<std::vector<u32>, kLanes> lanes_;
   std::array<size_t, kLanes> next_{};
   std::array<Active, kLanes> active_;
-  Simulation result_;
 };
 
 }  // namespace
 
-Simulation simulate(const List& list, const std::function<Work(const Instruction&)>& work) { return Simulator(list, work).run(); }
+std::vector<Timing> simulate(const List& list, const std::function<Work(const Instruction&)>& work, const Machine& machine) {
+  return Simulator(list, work, machine).run();
+}
 
 }  // namespace spillway::parallel

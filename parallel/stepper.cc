@@ -4,6 +4,7 @@
 
 #include "device/stream.h"
 #include "optim/adamw_tile.h"
+#include "parallel/stopwatch.h"
 
 namespace spillway::parallel {
 namespace {
@@ -13,7 +14,8 @@ constexpr i64 kTilesInPlace = 64;
 
 }  // namespace
 
-void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
+double Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
+  waited_us_ = 0;
   const i64 first = bucket.begin / kTileElems, end = first + bucket.tiles;
   const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   const auto scalars = [&](double weight_decay) {
@@ -24,7 +26,7 @@ void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
   const auto finish_one = [&] {
     Chunk chunk = std::move(ahead.front());
     ahead.pop_front();
-    chunk.reads.wait();
+    waited_us_ += microseconds_of([&] { chunk.reads.wait(); });
     update_all(bucket, chunk, both, u);
     close(bucket, std::move(chunk));
   };
@@ -33,6 +35,7 @@ void Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
     if (ahead.size() > kReadAhead) finish_one();
   }
   while (!ahead.empty()) finish_one();
+  return waited_us_;
 }
 
 Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from) {
@@ -59,7 +62,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   if (!chunk.lease) {
     // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
     while (writing_.size() + kReadAhead + 1 > static_cast<size_t>(state_.staging()->buffers())) {
-      writing_.front().writes.wait();
+      waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();
     }
     chunk.lease.emplace(state_.staging()->acquire());

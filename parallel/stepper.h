@@ -26,8 +26,8 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Reads generation `from` and writes from + 1.
-  void step(const Bucket& bucket, const Update& update, u64 from);
+  /// Reads generation `from` and writes from + 1. Returns the microseconds it waited for transfers.
+  double step(const Bucket& bucket, const Update& update, u64 from);
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.
@@ -66,6 +66,7 @@ class Stepper {
     Pending writes;  // after the lease: settled before it goes back
   };
   std::deque<Written> writing_;
+  double waited_us_ = 0;  // of the step under way
 };
 
 }  // namespace spillway::parallel

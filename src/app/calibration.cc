@@ -177,6 +177,11 @@ std::optional<double> BenchRow::share() const {
   return unit.starts_with("ns/") ? *ceiling / value : value / *ceiling;
 }
 
+double DiskRates::duplex() const {
+  const double each_way = mixed_bytes_per_s / 2;
+  return std::clamp(each_way / read_bytes_per_s + each_way / write_bytes_per_s, 0.5, 2.0);
+}
+
 DiskRates Calibration::disk(const fs::path& path) const {
   std::error_code ignored;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, ignored), ignored);

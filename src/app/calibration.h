@@ -18,6 +18,8 @@ struct DiskRates {
   double read_bytes_per_s = 1.5e9;    // reads alone
   double write_bytes_per_s = 1.0e9;   // writes alone
   double mixed_bytes_per_s = 1.25e9;  // as many reads as writes at once, the sum of both
+  /// What reads and writes at once make of the disk: 1 where they share it, 2 where neither notices the other.
+  double duplex() const;
 };
 
 /// The constants are two cores of an ordinary server with AVX2.

@@ -47,8 +47,13 @@ class Enumeration {
     for (const parallel::Group& g : base.layout.groups) {
       if (g.frozen) gradients_[g.id] = state_[g.id] = 0;
     }
-    const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length * base.scheduling.micro_batches);
-    for (u16 b = 0; b < base.layout.blocks.size(); ++b) forward_s_ += forward_flops(base.layout, *base.model, b, tokens) / rates.flops;
+    const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length);
+    const auto k = static_cast<double>(base.scheduling.micro_batches);
+    for (u16 b = 0; b < base.layout.blocks.size(); ++b) {
+      const BlockSeconds block = rates.block(b, forward_flops(base.layout, *base.model, b, tokens));
+      forward_s_ += k * block.forward;
+      backward_s_ += block.backward + (k - 1) * block.backward_more;
+    }
   }
 
   std::vector<Candidate> all() {
@@ -174,10 +179,10 @@ class Enumeration {
       if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
       tail[t] = static_cast<double>(g[t] + 2 * w[t] + 2 * s[t]);
     }
-    const double disk_rate = 2 / (1 / rates_.disk_read_bytes_per_s + 1 / rates_.disk_write_bytes_per_s);
-    const double compute_s = forward_s_ * (!training() ? 1 : p.activations.front().recompute ? 4 : 3) + head[1] / rates_.memory_bytes_per_s;
-    const double adam_s = training() ? static_cast<double>(base_.layout.trained_elems()) * rates_.adam_s_per_element : 0;
-    const double head_disk_s = head[2] / disk_rate, tail_disk_s = tail[2] / disk_rate;
+    double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
+    if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);
+    const double adam_s = training() ? static_cast<double>(base_.layout.trained_elems()) * rates_.unit.update_s : 0;
+    const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
     const bool ahead = scheduling.prefetch > 0;
     const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
     c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, std::max(compute_s, head_disk_s + tail_disk_s));
@@ -190,7 +195,7 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  double forward_s_ = 0;
+  double forward_s_ = 0, backward_s_ = 0;                                // of a step
   std::map<std::tuple<bool, bool, bool>, ActivationBytes> activations_;  // recompute, spilled, vertical
   std::vector<Candidate> found_;
 };

@@ -113,6 +113,12 @@ std::optional<CgroupMemory> cgroup_memory(const Host& host) {
   return path ? memory_v2(host, *path) : std::nullopt;
 }
 
+std::vector<std::string> cgroup_folders(const Host& host, const std::string& controller) {
+  if (const auto path = path_of(host, controller)) return levels("/sys/fs/cgroup/" + controller, *path);
+  const auto path = path_of(host, "");
+  return path ? levels("/sys/fs/cgroup", *path) : std::vector<std::string>();
+}
+
 std::optional<double> cgroup_cpus(const Host& host) {
   if (const auto path = path_of(host, "cpu")) return cpus_v1(host, *path);
   const auto path = path_of(host, "");

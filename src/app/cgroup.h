@@ -2,6 +2,8 @@
 // /proc/self/cgroup and /sys/fs/cgroup of the Host. Thread-safe.
 #pragma once
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/host.h"
 #include "base/types.h"
@@ -14,6 +16,8 @@ struct CgroupMemory {
 };
 /// Of the level that leaves least; empty without a limit.
 std::optional<CgroupMemory> cgroup_memory(const Host& host);
+/// Where this process's group of a v1 controller, else its v2 group, tells of itself; then those above it. Empty without groups.
+std::vector<std::string> cgroup_folders(const Host& host, const std::string& controller);
 /// Cores' worth of time; empty without a quota.
 std::optional<double> cgroup_cpus(const Host& host);
 

@@ -1,6 +1,9 @@
 #include "app/cost_model.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "app/phases.h"
 
 namespace spillway::app {
 namespace {
@@ -9,56 +12,97 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::Tier;
 
-// Of the rate of large matrix products, what a whole block reaches: the rest goes to norms, softmax, activations and short rows.
+// Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
 constexpr double kBlockEfficiency = 0.6;
 
 double at(const std::array<i64, offload::kTiers>& bytes, Tier tier) { return static_cast<double>(bytes[static_cast<size_t>(tier)]); }
 
+double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.micro_batch_size * plan.sequence_length); }
+
 class Costing {
  public:
-  Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) : plan_(plan), rates_(rates) {
-    const auto tokens = static_cast<double>(plan.micro_batch_size * plan.sequence_length);
-    for (u16 b = 0; b < plan.layout.blocks.size(); ++b) forward_s_.push_back(forward_flops(plan.layout, model, b, tokens) / rates.flops);
+  /// `beside`: the optimizer's Steps have one thread, for the others compute.
+  Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
+      : plan_(plan), rates_(rates), beside_(beside) {
+    for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
+      blocks_.push_back(rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan))));
   }
 
   parallel::Work operator()(const Instruction& i) const {
-    const double disk_s =
-        at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s + at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s;
-    const double copy_s = (at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host)) / rates_.memory_bytes_per_s;
+    const double cores = rates_.machine.cores;
     switch (i.op) {
       case Op::Forward:
-        return {forward_s_[i.block] + copy_s, 0};
+        return {.cpu_s = blocks_[i.block].forward + copy_s(i), .cores = cores};
       case Op::Backward:
-        return {forward_s_[i.block] * (i.recompute ? 3 : 2) + copy_s, 0};
+        return {.cpu_s = backward_s(i) + copy_s(i), .cores = cores};
       case Op::Step:
-        return {static_cast<double>(plan_.layout.buckets[i.bucket].elems()) * rates_.adam_s_per_element, disk_s};
+        return step(i);
       case Op::Reduce:
-        return {static_cast<double>(plan_.layout.groups[i.group].elems * 4) / rates_.memory_bytes_per_s, 0};
+        return {.cpu_s = static_cast<double>(plan_.layout.groups[i.group].elems) * rates_.unit.norm_s, .cores = cores};
+      case Op::AddTied:
+        return {.cpu_s = 3 * gradient_bytes(i.group) * rates_.unit.sweep_s, .cores = cores};
       default:
-        return {copy_s, disk_s};
+        return {.cpu_s = copy_s(i) + checksum_s(i), .read_s = read_s(i), .write_s = write_s(i), .in_turn = true};
     }
   }
 
  private:
+  double backward_s(const Instruction& i) const {
+    const BlockSeconds& block = blocks_[i.block];
+    return (i.recompute ? block.forward : 0) + (i.first ? block.backward : block.backward_more);
+  }
+  double gradient_bytes(u16 group) const {
+    return static_cast<double>(plan_.layout.groups[group].elems * size_of(plan_.scheduling.format.gradient));
+  }
+  double copy_s(const Instruction& i) const {
+    return (at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host)) * rates_.unit.copy_s;
+  }
+  double checksum_s(const Instruction& i) const {
+    return (at(i.read_bytes, Tier::nvme) + at(i.written_bytes, Tier::nvme)) * rates_.unit.checksum_s;
+  }
+  double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
+  double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
+
+  // What streams through the ring is updated in the cache, what rests in memory at the memory's speed.
+  parallel::Work step(const Instruction& i) const {
+    const auto elems = static_cast<double>(plan_.layout.buckets[i.bucket].elems());
+    const double cores = beside_ ? 1 : rates_.machine.cores;
+    const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
+    const double alone_s = (elems * rates_.unit.tile_s + checksum_s(i)) / cores;
+    const double memory_s = on_disk ? 0 : elems * rates_.unit.update_s;
+    return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
+  }
+
   const parallel::Plan& plan_;
-  const Rates rates_;
-  std::vector<double> forward_s_;
+  const Rates& rates_;
+  const bool beside_;
+  std::vector<BlockSeconds> blocks_;
 };
 
 }  // namespace
 
-Rates make_rates(const Calibration& c, DType weight, const std::vector<std::string>& paths) {
+BlockSeconds Rates::block(size_t index, double forward_flops) const {
+  if (!blocks.empty()) return blocks[index];
+  return {forward_flops / flops, 2 * forward_flops / flops, 2 * forward_flops / flops};
+}
+
+double Rates::disk_s(double read_bytes, double written_bytes) const {
+  const double read_s = read_bytes / disk_read_bytes_per_s, write_s = written_bytes / disk_write_bytes_per_s;
+  const double together_s = std::min(read_s, write_s);
+  return 2 * together_s / machine.duplex + std::max(read_s, write_s) - together_s;
+}
+
+Rates make_rates(const Calibration& c, DType weight, const std::vector<DiskRates>& disks) {
   Rates rates;
   rates.flops = kBlockEfficiency * (weight == DType::bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32);
-  rates.memory_bytes_per_s = c.memory_bytes_per_s;
-  rates.adam_s_per_element = c.adam_ns_per_parameter * 1e-9;
-  if (paths.empty()) return rates;
-  const auto stripes = static_cast<double>(paths.size());
-  rates.disk_read_bytes_per_s = rates.disk_write_bytes_per_s = 1e300;
-  for (const std::string& path : paths) {
-    const DiskRates disk = c.disk(path);
+  if (disks.empty()) return rates;
+  const auto stripes = static_cast<double>(disks.size());
+  rates.disk_read_bytes_per_s = rates.disk_write_bytes_per_s = std::numeric_limits<double>::max();
+  rates.machine.duplex = 2;
+  for (const DiskRates& disk : disks) {
     rates.disk_read_bytes_per_s = std::min(rates.disk_read_bytes_per_s, stripes * disk.read_bytes_per_s);
     rates.disk_write_bytes_per_s = std::min(rates.disk_write_bytes_per_s, stripes * disk.write_bytes_per_s);
+    rates.machine.duplex = std::min(rates.machine.duplex, disk.duplex());
   }
   return rates;
 }
@@ -74,30 +118,32 @@ double forward_flops(const parallel::Layout& layout, const nn::Sequential& model
   return 2 * elems * tokens;
 }
 
-std::string StepCost::bound_by() const {
-  const std::pair<double, const char*> all[] = {{compute_s, "compute"}, {disk_s, "disk"}, {optimizer_s, "optimizer"}};
-  return std::max_element(std::begin(all), std::end(all))->second;
-}
-
-StepCost predict(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  const Costing costing(plan, model, rates);
+StepCost predict(const parallel::Plan& plan, const parallel::List& head, const parallel::List& tail, const nn::Sequential& model,
+                 const Rates& rates) {
   StepCost cost;
-  for (const parallel::List* list : {&plan.train.head, &plan.train.commit}) {
-    const parallel::Simulation s = parallel::simulate(*list, costing);
-    cost.seconds += s.seconds;
-    cost.disk_s += s.disk_s;
-    cost.compute_s += s.busy_s[static_cast<size_t>(parallel::Lane::compute)];
+  for (const parallel::List* list : {&head, &tail}) {
+    const Costing costing(plan, model, rates, list == &head);
+    const std::vector<parallel::Timing> timings = parallel::simulate(*list, costing, rates.machine);
+    cost.account += parallel::account(*list, timings);
+    add_phases(cost.phase_ms, *list, timings, list == &head ? "head" : "tail");
   }
-  cost.optimizer_s = static_cast<double>(plan.layout.trained_elems()) * rates.adam_s_per_element;
+  cost.seconds = cost.account.seconds;
+  add_lanes(cost.phase_ms, cost.account);
   return cost;
 }
 
-double break_even_tokens(const parallel::Plan& plan, const Rates& rates) {
+double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   const parallel::TierBytes moved = plan.moved_per_step();
-  const double disk_s =
-      at(moved.read, Tier::nvme) / rates.disk_read_bytes_per_s + at(moved.written, Tier::nvme) / rates.disk_write_bytes_per_s;
-  const double host_s = (at(moved.read, Tier::host) + at(moved.written, Tier::host)) / rates.memory_bytes_per_s;
-  return (disk_s + host_s) / static_cast<double>(plan.layout.trained_elems()) * rates.flops / 6;
+  const double disk_s = rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
+  const double host_s = (at(moved.read, Tier::host) + at(moved.written, Tier::host)) * rates.unit.copy_s;
+  double flops = 0, seconds = 0;
+  for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
+    const double forward = forward_flops(plan.layout, model, b, tokens_of(plan));
+    const BlockSeconds block = rates.block(b, forward);
+    flops += 3 * forward;
+    seconds += block.forward + block.backward;
+  }
+  return (disk_s + host_s) / static_cast<double>(plan.layout.trained_elems()) * (flops / seconds) / 6;
 }
 
 }  // namespace spillway::app

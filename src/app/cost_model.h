@@ -1,38 +1,49 @@
 // What a step of a plan would cost on this node: each instruction's work from the node's measured rates, and the whole step by simulation
-// of its Program. Rates come from Calibration; its efficiency for whole blocks is a stated constant. Values; thread-safe.
+// of its Program. Rates come from a moment's timing of the model itself (probe.h), from Calibration and the limits of the control group.
+// Values; thread-safe.
 #pragma once
+#include <map>
 #include <string>
 
 #include "app/calibration.h"
+#include "app/probe.h"
+#include "parallel/account.h"
 #include "parallel/plan.h"
 #include "parallel/simulate.h"
 
 namespace spillway::app {
 
 struct Rates {
-  double flops = 100e9;  // of a block's matrix products
-  double memory_bytes_per_s = 20e9;
-  double adam_s_per_element = 1.4e-9;
+  double flops = 100e9;              // of a block's matrix products, where it was not timed
+  std::vector<BlockSeconds> blocks;  // timed; else empty
+  /// Two cores of an ordinary server with AVX2.
+  UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
+  parallel::Machine machine;
+
+  BlockSeconds block(size_t index, double forward_flops) const;
+  /// At the least, for bytes that are read and written while one another.
+  double disk_s(double read_bytes, double written_bytes) const;
 };
 
-/// Of one rank computing in `weight` type; the disk's are the slowest path's times their number.
-Rates make_rates(const Calibration& calibration, DType weight, const std::vector<std::string>& paths);
+/// Of one rank computing in `weight` type; the disks' are the slowest path's times their number.
+Rates make_rates(const Calibration& calibration, DType weight, const std::vector<DiskRates>& disks);
 
 /// Floating-point operations of a block's forward over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
 double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);
 
-/// What a step spends where, in seconds, and the step itself.
+/// What a step spends where.
 struct StepCost {
-  double seconds = 0, compute_s = 0, disk_s = 0, optimizer_s = 0;
-  /// "compute", "disk" or "optimizer": what the step could not be shorter than.
-  std::string bound_by() const;
+  double seconds = 0;
+  parallel::Account account;
+  std::map<std::string, double> phase_ms;  // as measured steps have them (metrics.h)
 };
 
-/// By simulating the head and the commit of the plan's Program.
-StepCost predict(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
+/// By simulating the head and the tail, one of the plan's.
+StepCost predict(const parallel::Plan& plan, const parallel::List& head, const parallel::List& tail, const nn::Sequential& model,
+                 const Rates& rates);
 
 /// Tokens a step must have so that moving a parameter's bytes hides behind computing on it: t_tier [s per parameter] * FLOP/s / 6.
-double break_even_tokens(const parallel::Plan& plan, const Rates& rates);
+double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 
 }  // namespace spillway::app

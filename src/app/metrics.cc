@@ -1,6 +1,5 @@
 #include "app/metrics.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -31,40 +30,6 @@ Json profile_json(const ProfileRow& p) {
   row["ceiling"] = p.ceiling ? Json(*p.ceiling) : Json();
   row["ceiling_name"] = p.ceiling_name;
   return row;
-}
-
-const char* phase_of(parallel::Op op) {
-  switch (op) {
-    case parallel::Op::Forward:
-      return "forward";
-    case parallel::Op::Backward:
-      return "backward";
-    case parallel::Op::AddTied:
-    case parallel::Op::Reduce:
-      return "reduce";
-    case parallel::Op::Fetch:
-      return "fetch";
-    case parallel::Op::Evict:
-      return "evict";
-    case parallel::Op::Load:
-      return "data";
-    case parallel::Op::Step:
-    case parallel::Op::Land:
-    case parallel::Op::Commit:
-      return "optimizer";
-    default:
-      return nullptr;
-  }
-}
-
-void add(std::map<std::string, double>& phases, const parallel::List& list, const std::vector<parallel::Timing>& timings,
-         const char* whole) {
-  double end = 0;
-  for (size_t i = 0; i < timings.size(); ++i) {
-    end = std::max(end, timings[i].end_us);
-    if (const char* phase = phase_of(list[i].op)) phases[phase] += (timings[i].end_us - timings[i].start_us) / 1e3;
-  }
-  phases[whole] = end / 1e3;
 }
 
 }  // namespace
@@ -111,13 +76,6 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
   return row.dump();
 }
 
-std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank) {
-  std::map<std::string, double> phases;
-  add(phases, rank.last_program().head, rank.head_timings(), "head");
-  add(phases, *rank.last_tail(), rank.tail_timings(), "tail");
-  return phases;
-}
-
 std::string to_json(const Summary& s) {
   Json row;
   row["step"] = s.step;
@@ -127,6 +85,9 @@ std::string to_json(const Summary& s) {
   row["run"] = s.run;
   put_wear(row, s.wear);
   for (const ProfileRow& p : s.profile) row["profile"].push_back(profile_json(p));
+  for (const AuditRow& a : s.audit)
+    row["audit"].push_back({{"what", a.what}, {"predicted", a.predicted}, {"measured", a.measured}, {"unit", a.bytes ? "bytes" : "s"}});
+  if (!s.audit.empty()) row["bound_by"] = to_string(s.bound_by);
   return row.dump();
 }
 

@@ -1,10 +1,10 @@
 // One line of metrics.jsonl. Numbers are printed so that reading them back gives the same bits; a non-finite one is null with
 // "nonfinite": "nan" or "inf" beside it.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 
+#include "app/audit.h"
 #include "app/profile.h"
 #include "app/wear.h"
 #include "parallel/rank.h"
@@ -18,7 +18,7 @@ struct MetricsRow {
   i64 tokens = 0, samples = 0;  // of this step
   std::optional<double> validation_loss;
   parallel::TierBytes moved;
-  std::map<std::string, double> phases;  // milliseconds
+  Phases phases;
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
   double predicted_ms = 0;
   std::string bound_by;
@@ -30,10 +30,6 @@ std::string to_json(const MetricsRow& row);
 /// The numbers of a step alone, for a line whose process died before it could write the whole one.
 std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples);
 
-/// Busy milliseconds of the last step by what they were spent on: forward, backward, reduce, fetch, evict, optimizer; and head and tail as
-/// a whole.
-std::map<std::string, double> phase_milliseconds(const parallel::Rank& rank);
-
 /// The result of `train --json`.
 struct Summary {
   i64 step = 0;
@@ -42,6 +38,8 @@ struct Summary {
   std::string run;
   Wear wear;
   std::vector<ProfileRow> profile;  // empty: none wanted
+  std::vector<AuditRow> audit;      // empty: no step was taken
+  parallel::Resource bound_by = parallel::Resource::compute;
 };
 std::string to_json(const Summary& summary);
 

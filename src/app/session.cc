@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "app/disk_limit.h"
 #include "app/freeze.h"
 #include "app/grant.h"
+#include "app/process_memory.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "models/model.h"
@@ -97,23 +99,67 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
-  std::vector<std::string> paths;
-  for (const ScratchPath& path : scratch_paths_) paths.push_back(path.path);
-  const Calibration calibration = load_calibration();
-  rates_ = make_rates(calibration, format_.weight, paths);
+  find_rates(request);
   chosen_ = choose_plan(request, wishes, budgets_, rates_);
-  if (!training) return;
-  predicted_ = predict(chosen_->plan, model_, rates_);
-  chosen_->why.push_back(prediction_text(calibration.measured));
+  if (training) chosen_->why.push_back(prediction_text());
 }
 
-std::string Session::prediction_text(bool measured) const {
-  std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {})",
-                                 format_duration(predicted_.seconds), predicted_.bound_by(), format_duration(predicted_.compute_s),
-                                 format_duration(predicted_.disk_s), format_duration(predicted_.optimizer_s));
-  const double break_even = break_even_tokens(chosen_->plan, rates_);
+// A step is timed where it will run; the disk's rates are bench's, under the limits of this process.
+void Session::find_rates(const parallel::PlanRequest& request) {
+  const Calibration calibration = load_calibration();
+  std::vector<DiskRates> disks;
+  for (const ScratchPath& path : scratch_paths_) disks.push_back(disk_rates(calibration, path.path));
+  rates_ = make_rates(calibration, format_.weight, disks);
+  rates_.machine.cores = threads_;
+  process_bytes_ = process_memory().now_bytes;
+  if (!request.training) return;
+  ThreadPool threads(threads_);
+  rates_.unit = time_units(format_, threads);
+  rates_.blocks = time_blocks(request, threads, budgets_.bytes[0], rates_.flops, probe_bytes_);
+  if (rates_.blocks.empty()) rates_from_ += "; blocks are too large to be timed and estimated instead";
+}
+
+DiskRates Session::disk_rates(const Calibration& calibration, const std::string& path) {
+  const DiskRates measured = calibration.disk(path);
+  if (measured.path.empty())
+    rates_from_ += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
+  const DiskLimit limit = cgroup_disk(Host{}, disk_of(path));
+  const DiskRates rates = limited(measured, limit);
+  if (rates.read_bytes_per_s < measured.read_bytes_per_s || rates.write_bytes_per_s < measured.write_bytes_per_s)
+    rates_from_ +=
+        fmt::format("; the control group lets {} be read at {}/s and written at {}/s", path,
+                    format_bytes(static_cast<i64>(rates.read_bytes_per_s)), format_bytes(static_cast<i64>(rates.write_bytes_per_s)));
+  return rates;
+}
+
+const StepCost& Session::predicted(const parallel::List& head, const parallel::List& tail) {
+  const auto [at, isnew] = predicted_.try_emplace({&head, &tail});
+  if (isnew) at->second = predict(chosen_->plan, head, tail, model_, rates_);
+  return at->second;
+}
+
+i64 Session::predicted_process_bytes() const {
+  const parallel::Plan& plan = chosen_->plan;
+  return process_bytes_ + std::max(probe_bytes_, plan.total[0] + plan.total[1]);
+}
+
+std::string Session::prediction_text() {
+  const parallel::Plan& plan = chosen_->plan;
+  const StepCost& cost = predicted(plan.train.head, plan.train.commit);
+  const parallel::TierBytes moved = plan.moved_per_step();
+  const auto busy = [&](parallel::Lane lane) { return format_duration(cost.account.busy_s[static_cast<size_t>(lane)]); };
+  std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {})", format_duration(cost.seconds),
+                                 to_string(cost.account.bound_by()), busy(parallel::Lane::compute),
+                                 format_duration(rates_.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]))),
+                                 busy(parallel::Lane::optimizer));
+  if (plan.train_when_clipping) {
+    const StepCost& clipping = predicted(plan.train_when_clipping->head, plan.train_when_clipping->commit);
+    text += fmt::format(", {} while clipping is not rare", format_duration(clipping.seconds));
+  }
+  text += fmt::format("; the process at most {}", format_bytes(predicted_process_bytes()));
+  const double break_even = break_even_tokens(plan, model_, rates_);
   if (break_even > 0) text += fmt::format("; moving hides behind computing from {:.0f} tokens a step", break_even);
-  return text + (measured ? "" : "; rates are constants until `spillway bench` has measured this node");
+  return text + rates_from_;
 }
 
 void Session::print_plan(Console& console) const {
@@ -135,7 +181,8 @@ void Session::open(offload::SystemCalls* system) {
       offload::prepare_scratch(path.path, config_.allow_network_nvme);
       scratch_.emplace_back(path.path, run_id_);
     }
-    engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, system ? *system : offload::SystemCalls::real());
+    meter_ = std::make_unique<DiskMeter>(system ? *system : offload::SystemCalls::real());
+    engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, *meter_);
     if (shares_.to_measure) measure_shares(plan.total[2]);
     for (size_t p = 0; p < scratch_.size(); ++p) resources.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
     resources.engine = engine_.engine.get();

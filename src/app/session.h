@@ -7,6 +7,7 @@
 #include "app/config.h"
 #include "app/console.h"
 #include "app/cost_model.h"
+#include "app/disk_meter.h"
 #include "app/model_source.h"
 #include "app/planner.h"
 #include "app/shares.h"
@@ -54,15 +55,22 @@ class Session {
   /// --nvme, or the batch system's.
   const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
   const TierBudgets& budgets() const { return budgets_; }
-  /// By simulation, from the node's measured rates or the stated constants. Of a training plan.
-  const StepCost& predicted() const { return predicted_; }
+  /// By simulation, of a step of the training plan that runs this head and this tail, both the plan's.
+  const StepCost& predicted(const parallel::List& head, const parallel::List& tail);
+  const Rates& rates() const { return rates_; }
+  /// Memory of the whole process at its most.
+  i64 predicted_process_bytes() const;
+  /// Since open().
+  DiskUse disk_use() { return meter_ ? meter_->use() : DiskUse(); }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }
   MemoryPool& host_pool() { return *host_; }
 
  private:
   void find_budgets(const ResourceConfig& config);
-  std::string prediction_text(bool measured) const;
+  void find_rates(const parallel::PlanRequest& request);
+  DiskRates disk_rates(const Calibration& calibration, const std::string& path);
+  std::string prediction_text();
   void measure_shares(i64 nvme_bytes);
   ResourceConfig config_;
   ModelSource source_;
@@ -78,9 +86,12 @@ class Session {
   TierBudgets budgets_;
   Rates rates_;
   std::optional<ChosenPlan> chosen_;
-  StepCost predicted_;
+  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> predicted_;
+  std::string rates_from_;                   // what the prediction should be believed less for
+  i64 process_bytes_ = 0, probe_bytes_ = 0;  // before anything of the plan is held; and what timing took
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
+  std::unique_ptr<DiskMeter> meter_;  // outlives the engine
   offload::ChosenEngine engine_;
   std::vector<offload::RunFolder> scratch_;
   std::unique_ptr<parallel::Rank> rank_;

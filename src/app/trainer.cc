@@ -1,7 +1,6 @@
 #include "app/trainer.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "app/generation.h"
 #include "app/host.h"
 #include "app/metrics.h"
+#include "app/process_memory.h"
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -36,12 +36,6 @@ parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBy
     later.written[t] -= earlier.written[t];
   }
   return later;
-}
-
-i64 peak_process_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * kKiB;
 }
 
 // Seconds from now to the end Slurm has set, if it has.
@@ -102,6 +96,7 @@ Trainer::StepReport Trainer::step() {
   const auto begin = Clock::now();
   parallel::Rank& rank = session_.rank();
   const parallel::TierBytes before = traffic_now(rank);
+  const DiskUse disk_before = session_.disk_use();
   parallel::StepSettings settings;
   settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
   settings.update.learning_rate = report.learning_rate = learning_rate();
@@ -113,6 +108,7 @@ Trainer::StepReport Trainer::step() {
   report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
   report.moved = difference(traffic_now(rank), before);
   report.seconds = seconds_since(begin);
+  account(report, disk_before);
   for (size_t t = 0; t < offload::kTiers; ++t) {
     moved_.read[t] += report.moved.read[t];
     moved_.written[t] += report.moved.written[t];
@@ -128,6 +124,29 @@ Trainer::StepReport Trainer::step() {
   }
   if (validates_now()) last_validation_ = report.validation_loss = validate();
   return report;
+}
+
+const StepCost& Trainer::predicted() {
+  const parallel::Rank& rank = session_.rank();
+  return session_.predicted(rank.last_program().head, *rank.last_tail());
+}
+
+void Trainer::account(StepReport& r, const DiskUse& before) {
+  const parallel::Rank& rank = session_.rank();
+  const parallel::List &head = rank.last_program().head, &tail = *rank.last_tail();
+  r.account = parallel::account(head, rank.head_timings());
+  r.account += parallel::account(tail, rank.tail_timings());
+  r.disk = session_.disk_use() - before;
+  add_phases(r.phases, head, rank.head_timings(), "head");
+  add_phases(r.phases, tail, rank.tail_timings(), "tail");
+  add_lanes(r.phases, r.account);
+  if (session_.chosen().uses(Tier::nvme)) add_disk(r.phases, r.disk);
+  parallel::TierBytes planned = parallel::moved_bytes(head), in_tail = parallel::moved_bytes(tail);
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    planned.read[t] += in_tail.read[t];
+    planned.written[t] += in_tail.written[t];
+  }
+  audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
 }
 
 double Trainer::learning_rate() const {
@@ -191,12 +210,12 @@ void Trainer::write_metrics(const StepReport& r) {
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
   row.moved = r.moved;
-  row.phases = phase_milliseconds(rank);
+  row.phases = r.phases;
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
   row.wear = wear();
-  row.predicted_ms = session_.predicted().seconds * 1e3;
-  row.bound_by = session_.predicted().bound_by();
+  row.predicted_ms = predicted().seconds * 1e3;
+  row.bound_by = to_string(r.account.bound_by());
   folder_.metrics_line(to_json(row));
 }
 
@@ -285,6 +304,13 @@ std::string Trainer::profile_text() const {
   return to_text(profile_rows(node), node.measured);
 }
 
+MemoryAudit Trainer::memory_audit() {
+  return {session_.chosen().total,
+          {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), session_.rank().state().nvme_bytes()},
+          session_.predicted_process_bytes(),
+          process_memory().peak_bytes};
+}
+
 void Trainer::finish(const StepReport& last) {
   settle();
   parallel::Rank& rank = session_.rank();
@@ -292,19 +318,25 @@ void Trainer::finish(const StepReport& last) {
   console_.end_progress();
   if (console_.json()) {
     return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
-                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>()}));
+                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
+                                           audit_.empty() ? std::vector<AuditRow>() : audit_.rows(memory_audit()), audit_.bound_by()}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
-  text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(peak_process_bytes()),
+  text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(process_memory().peak_bytes),
                       format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),
                       format_bytes(session_.host_pool().peak_bytes()), format_bytes(rank.state().nvme_bytes()));
   text +=
       fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
                   format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
   if (const Wear worn = wear(); worn.bytes_per_step > 0) text += "  written to nvme: " + to_text(worn, config_.endurance_bytes) + "\n";
+  if (!audit_.empty()) {
+    const auto stripes = static_cast<i64>(session_.scratch_paths().size());
+    text += to_text(audit_.rows(memory_audit()), audit_.steps());
+    text += "  " + audit_.verdict(levers_of(session_.chosen(), session_.model(), session_.rates(), stripes)) + "\n";
+  }
   text += "  run folder: " + folder_.path().string();
   if (profile_) text += "\n" + profile_text();
   console_.result(text);

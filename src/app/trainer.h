@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "app/audit.h"
 #include "app/checkpoint.h"
 #include "app/config.h"
 #include "app/profile.h"
@@ -34,8 +35,15 @@ class Trainer {
     double learning_rate = 0, seconds = 0;
     std::optional<double> validation_loss;
     parallel::TierBytes moved;
+    DiskUse disk;
+    parallel::Account account;
+    Phases phases;
   };
   StepReport step();
+  /// What the step just done spent its time on; `before`: what the disk had done by its begin.
+  void account(StepReport& report, const DiskUse& before);
+  const StepCost& predicted();
+  MemoryAudit memory_audit();
   double learning_rate() const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
@@ -77,6 +85,7 @@ class Trainer {
   std::optional<double> last_validation_;
   std::optional<Profile> profile_;
   Saves saves_;
+  Audit audit_;
   parallel::TierBytes moved_;  // by the steps of this process
 };
 

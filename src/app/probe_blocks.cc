@@ -1,0 +1,234 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "app/cost_model.h"
+#include "app/forget.h"
+#include "app/probe.h"
+#include "base/error.h"
+#include "device/arena.h"
+#include "device/memory_pool.h"
+#include "parallel/accumulator.h"
+#include "parallel/block_runner.h"
+#include "parallel/stopwatch.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Instruction;
+using parallel::Op;
+using parallel::PlanRequest;
+
+constexpr double kMostPassSeconds = 2;  // of one pass: what promises to take longer is timed with fewer rows
+constexpr int kLeastPasses = 2;
+constexpr double kTimedSeconds = 0.25;  // passes are repeated until then
+constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
+
+// The first block of each kind, ascending, and the kind of each.
+struct Kinds {
+  std::vector<u16> first;
+  std::vector<size_t> of_block;
+};
+
+Kinds kinds_of(const PlanRequest& r) {
+  Kinds kinds;
+  std::map<std::string, size_t> known;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
+    std::string shapes;
+    for (const parallel::GroupUse& use : r.layout.blocks[b]) {
+      for (const parallel::Segment& s : r.layout.groups[use.group].segments) shapes += to_string(r.model->parameters[s.parameter]->shape);
+    }
+    const auto [at, isnew] = known.try_emplace(std::move(shapes), kinds.first.size());
+    if (isnew) kinds.first.push_back(b);
+    kinds.of_block.push_back(at->second);
+  }
+  return kinds;
+}
+
+// Small numbers of both signs, in f32 and (two to a word) in bf16.
+void fill(std::byte* data, i64 bytes) {
+  auto* words = reinterpret_cast<u32*>(data);
+  for (i64 i = 0; i < bytes / 4; ++i) words[i] = 0x3c003c00u | ((static_cast<u32>(i) * 2654435761u) & 0x807f807fu);
+}
+
+i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE)); }
+
+// The kinds' first blocks in a row, as if they were the model.
+class Chain {
+ public:
+  Chain(const PlanRequest& r, const Kinds& kinds, i64 rows)
+      : r_(r), kinds_(kinds), rows_(rows), runner_(*r.model), accumulator_(r.layout, r.scheduling.format.gradient) {}
+  ~Chain() {
+    for (const parallel::Segment* s : segments()) {
+      if (storage(*s).resident()) storage(*s).drop();
+    }
+  }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  /// Weights and gradients of all its blocks. `slab`: what the stream in force computes in.
+  void take(Allocator& memory, std::span<const std::byte> slab) {
+    const i64 model_bytes = r_.layout.elems() * (size_of(r_.scheduling.format.weight) + size_of(r_.scheduling.format.gradient));
+    if (model_bytes > cache_bytes()) slab_ = slab;
+    for (u16 group : groups()) {
+      const parallel::Group& g = r_.layout.groups[group];
+      Allocation weights = memory.allocate(g.elems * size_of(r_.scheduling.format.weight), "probe: weights");
+      fill(weights.data(), weights.bytes());
+      for (const parallel::Segment& s : g.segments) storage(s).fill(weights.data() + s.begin * size_of(r_.scheduling.format.weight));
+      gradients_[group] = memory.allocate(g.elems * size_of(r_.scheduling.format.gradient), "probe: gradients");
+      held_.push_back(std::move(weights));
+    }
+  }
+
+  /// Forward and backward of all once, on the stream in force; seconds by kind.
+  std::vector<BlockSeconds> pass(bool first) {
+    batches_ = {batch()};
+    runner_.begin(batches_, nn::Mode::train, {}, 1.0 / static_cast<double>(rows_ * r_.sequence_length));
+    std::vector<BlockSeconds> seconds(kinds_.first.size());
+    for (size_t k = 0; k < seconds.size(); ++k) {
+      const Instruction i{.op = Op::Forward, .block = kinds_.first[k], .micro_batch = 0};
+      forget_all();
+      seconds[k].forward = parallel::microseconds_of([&] { runner_.forward(i); }) / 1e6;
+    }
+    for (size_t k = seconds.size(); k-- > 0;) {
+      const Instruction i{.op = Op::Backward, .block = kinds_.first[k], .micro_batch = 0, .first = first};
+      for (const parallel::GroupUse& use : r_.layout.blocks[i.block]) {
+        const auto memory = gradients_.find(use.group);
+        accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), first);
+      }
+      if (k + 1 < seconds.size()) forget_all();  // the last block's backward follows its forward
+      (first ? seconds[k].backward : seconds[k].backward_more) = parallel::microseconds_of([&] {
+                                                                   runner_.backward(i, accumulator_);
+                                                                   accumulator_.finish();
+                                                                 }) /
+                                                                 1e6;
+    }
+    batches_.clear();
+    return seconds;
+  }
+
+ private:
+  // Of a model that is larger than the caches.
+  void forget_all() const {
+    forget(slab_);
+    if (slab_.empty()) return;
+    for (const Allocation& weights : held_) forget({weights.data(), static_cast<size_t>(weights.bytes())});
+    for (const auto& [group, memory] : gradients_) forget({memory.data(), static_cast<size_t>(memory.bytes())});
+  }
+  std::vector<u16> groups() const {
+    std::vector<u16> all;
+    for (u16 block : kinds_.first) {
+      for (const parallel::GroupUse& use : r_.layout.blocks[block]) all.push_back(use.group);
+    }
+    std::ranges::sort(all);
+    all.erase(std::ranges::unique(all).begin(), all.end());
+    return all;
+  }
+  std::vector<const parallel::Segment*> segments() const {
+    std::vector<const parallel::Segment*> all;
+    for (u16 group : groups()) {
+      for (const parallel::Segment& s : r_.layout.groups[group].segments) all.push_back(&s);
+    }
+    return all;
+  }
+  Storage& storage(const parallel::Segment& s) const { return *r_.model->parameters[s.parameter]->storage; }
+
+  MicroBatch batch() const {
+    const Shape shape{rows_, r_.sequence_length};
+    MicroBatch b{empty(shape, DType::int32), empty(shape, DType::int32), empty(shape, DType::int32), 0, 0};
+    b.counted_targets = shape.elems();
+    if (!b.tokens_BT.raw()) return b;
+    const i64 vocabulary = r_.model->parameters[0]->shape[0];
+    for (i64 i = 0; i < shape.elems(); ++i) {
+      b.tokens_BT.data<i32>()[i] = static_cast<i32>(i * 7919 % vocabulary);
+      b.targets_BT.data<i32>()[i] = static_cast<i32>(i * 104729 % vocabulary);
+      b.positions_BT.data<i32>()[i] = static_cast<i32>(i % r_.sequence_length);
+    }
+    return b;
+  }
+
+  const PlanRequest& r_;
+  const Kinds& kinds_;
+  const i64 rows_;
+  std::vector<Allocation> held_;
+  std::span<const std::byte> slab_;  // empty: the model stays in the caches
+  std::map<u16, Allocation> gradients_;
+  std::vector<MicroBatch> batches_;
+  parallel::BlockRunner runner_;
+  parallel::Accumulator accumulator_;
+};
+
+i64 slab_bytes(const PlanRequest& r, const Kinds& kinds, i64 rows) {
+  Arena memory;
+  const Stream stream{Device::meta(), nullptr, &memory};
+  const StreamScope scope(stream);
+  Chain chain(r, kinds, rows);
+  chain.pass(true);
+  chain.pass(false);
+  return memory.peak_bytes();
+}
+
+double pass_flops(const PlanRequest& r, const Kinds& kinds, i64 rows) {
+  double flops = 0;
+  for (u16 block : kinds.first) flops += 3 * forward_flops(r.layout, *r.model, block, static_cast<double>(rows * r.sequence_length));
+  return flops;
+}
+
+double total(const std::vector<BlockSeconds>& pass) {
+  double sum = 0;
+  for (const BlockSeconds& s : pass) sum += s.forward + s.backward + s.backward_more;
+  return sum;
+}
+
+// The least of several passes: what disturbs a pass only adds.
+std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
+  chain.pass(true);  // touches everything once
+  std::vector<BlockSeconds> least = chain.pass(true);
+  double spent = total(least);
+  for (int passes = 1; passes < kLeastPasses || spent < kTimedSeconds; ++passes) {
+    const std::vector<BlockSeconds> again = chain.pass(true);
+    for (size_t k = 0; k < least.size(); ++k) {
+      least[k].forward = std::min(least[k].forward, again[k].forward);
+      least[k].backward = std::min(least[k].backward, again[k].backward);
+    }
+    spent += total(again);
+  }
+  const std::vector<BlockSeconds> more = accumulates ? chain.pass(false) : least;
+  for (size_t k = 0; k < least.size(); ++k) least[k].backward_more = accumulates ? more[k].backward_more : least[k].backward;
+  return least;
+}
+
+}  // namespace
+
+std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads, i64 budget_bytes, double flops, i64& peak_bytes) {
+  const Kinds kinds = kinds_of(r);
+  i64 rows = r.micro_batch_size;
+  while (rows > 1 && pass_flops(r, kinds, rows) > kMostPassSeconds * kExpectedShare * flops) rows = rows / 2;
+  if (pass_flops(r, kinds, rows) > 4 * kMostPassSeconds * kExpectedShare * flops) return {};
+  MemoryPool pool("probe", budget_bytes);
+  std::vector<BlockSeconds> timed;
+  try {
+    Allocation slab = pool.allocate(slab_bytes(r, kinds, rows), "probe: activations");
+    Arena memory(slab.data(), slab.bytes());
+    const Stream stream{Device::cpu(), &threads, &memory};
+    const StreamScope scope(stream);
+    Chain chain(r, kinds, rows);
+    chain.take(pool, {slab.data(), static_cast<size_t>(slab.bytes())});
+    timed = time_chain(chain, r.scheduling.micro_batches > 1);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::refused) throw;
+    return {};
+  }
+  peak_bytes = pool.peak_bytes();
+  std::vector<BlockSeconds> all;
+  const double scale = static_cast<double>(r.micro_batch_size) / static_cast<double>(rows);
+  for (size_t kind : kinds.of_block) {
+    const BlockSeconds& t = timed[kind];
+    all.push_back({scale * t.forward, scale * t.backward, scale * t.backward_more});
+  }
+  return all;
+}
+
+}  // namespace spillway::app
