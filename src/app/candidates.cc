@@ -52,7 +52,7 @@ class Enumeration {
     for (u16 b = 0; b < base.layout.blocks.size(); ++b) {
       const BlockSeconds block = rates.block(b, forward_flops(base.layout, *base.model, b, tokens));
       forward_s_ += k * block.forward;
-      backward_s_ += block.backward + (k - 1) * block.backward_more;
+      if (b >= base.layout.first_trained_block) backward_s_ += block.backward + (k - 1) * block.backward_more;
     }
   }
 
@@ -185,7 +185,11 @@ class Enumeration {
     const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
     const bool ahead = scheduling.prefetch > 0;
     const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
-    c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, std::max(compute_s, head_disk_s + tail_disk_s));
+    // What runs beside computing still takes its part of the cores.
+    const double tiles_s = training() ? static_cast<double>(base_.layout.elems()) * rates_.unit.tile_s : 0;
+    const double beside_s = (tiles_s + (head[2] + tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
+    const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
+    c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, together_s);
     // Of equals, the deeper prefetch, and what speculates.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
   }

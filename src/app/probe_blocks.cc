@@ -22,8 +22,8 @@ using parallel::Op;
 using parallel::PlanRequest;
 
 constexpr double kMostPassSeconds = 2;  // of one pass: what promises to take longer is timed with fewer rows
-constexpr int kLeastPasses = 2;
-constexpr double kTimedSeconds = 0.25;  // passes are repeated until then
+constexpr int kLeastPasses = 3;
+constexpr double kTimedSeconds = 0.05;  // passes are repeated until then
 constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
 
 // The first block of each kind, ascending, and the kind of each.

@@ -18,8 +18,8 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kMemoryBytes = 96 * kMiB, kCacheTiles = 16;
-constexpr int kRounds = 5;
+constexpr i64 kMemoryBytes = 24 * kMiB, kCacheTiles = 16;
+constexpr int kRounds = 3;
 
 // Tiles at rest, updated in place.
 class Tiles {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/disk_limit.h"
+#include "app/disk_probe.h"
 #include "app/freeze.h"
 #include "app/grant.h"
 #include "app/process_memory.h"
@@ -99,16 +100,21 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
-  find_rates(request);
+  const bool may_spill =
+      nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
+  find_rates(request, may_spill);
   chosen_ = choose_plan(request, wishes, budgets_, rates_);
   if (training) chosen_->why.push_back(prediction_text());
 }
 
-// A step is timed where it will run; the disk's rates are bench's, under the limits of this process.
-void Session::find_rates(const parallel::PlanRequest& request) {
+// A step is timed where it will run; the disks are looked at for a moment, and their limits read.
+void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
   const Calibration calibration = load_calibration();
   std::vector<DiskRates> disks;
-  for (const ScratchPath& path : scratch_paths_) disks.push_back(disk_rates(calibration, path.path));
+  if (nvme && request.training) {
+    const offload::ChosenEngine engine = offload::make_io_engine(config_.io_engine);
+    for (const ScratchPath& path : scratch_paths_) disks.push_back(disk_rates(calibration, path.path, *engine.engine));
+  }
   rates_ = make_rates(calibration, format_.weight, disks);
   rates_.machine.cores = threads_;
   process_bytes_ = process_memory().now_bytes;
@@ -119,17 +125,18 @@ void Session::find_rates(const parallel::PlanRequest& request) {
   if (rates_.blocks.empty()) rates_from_ += "; blocks are too large to be timed and estimated instead";
 }
 
-DiskRates Session::disk_rates(const Calibration& calibration, const std::string& path) {
-  const DiskRates measured = calibration.disk(path);
-  if (measured.path.empty())
+DiskRates Session::disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine) {
+  DiskRates rates = calibration.disk(path);
+  if (const auto now = probe_disk(path, engine)) {
+    rates = *now;
+  } else if (rates.path.empty()) {
     rates_from_ += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
-  const DiskLimit limit = cgroup_disk(Host{}, disk_of(path));
-  const DiskRates rates = limited(measured, limit);
-  if (rates.read_bytes_per_s < measured.read_bytes_per_s || rates.write_bytes_per_s < measured.write_bytes_per_s)
-    rates_from_ +=
-        fmt::format("; the control group lets {} be read at {}/s and written at {}/s", path,
-                    format_bytes(static_cast<i64>(rates.read_bytes_per_s)), format_bytes(static_cast<i64>(rates.write_bytes_per_s)));
-  return rates;
+  }
+  const DiskRates under = limited(rates, cgroup_disk(Host{}, disk_of(path)));
+  if (under.read_bytes_per_s < rates.read_bytes_per_s || under.write_bytes_per_s < rates.write_bytes_per_s)
+    rates_from_ += fmt::format("; the control group lets {} be read at {:.2f} and written at {:.2f} GB/s", path,
+                               under.read_bytes_per_s / 1e9, under.write_bytes_per_s / 1e9);
+  return under;
 }
 
 const StepCost& Session::predicted(const parallel::List& head, const parallel::List& tail) {

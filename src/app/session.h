@@ -68,8 +68,8 @@ class Session {
 
  private:
   void find_budgets(const ResourceConfig& config);
-  void find_rates(const parallel::PlanRequest& request);
-  DiskRates disk_rates(const Calibration& calibration, const std::string& path);
+  void find_rates(const parallel::PlanRequest& request, bool nvme);
+  DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
   std::string prediction_text();
   void measure_shares(i64 nvme_bytes);
   ResourceConfig config_;

@@ -89,6 +89,41 @@ TEST_F(TrainReport, ProfileTellsEachKindOfInstruction) {
   EXPECT_EQ(run_app(on_nvme({})).out.find("ms/step"), std::string::npos);
 }
 
+// What the run prints at its end, and what each line of the metrics knows of its own step.
+TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
+  const Outcome outcome = run_app(on_nvme({}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* piece :
+       {"audit, means of 2 steps", "predicted", "measured", "written to nvme", "peak process", "bound by ", "what would help: "})
+    EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in:\n" << outcome.out;
+  const Json last = last_metrics();
+  double chain_ms = 0;
+  for (const char* resource : {"compute", "memory", "disk", "data"})
+    chain_ms += last["phase_ms"]["bound_" + std::string(resource)].get<double>();
+  const double lists_ms = last["phase_ms"]["head"].get<double>() + last["phase_ms"]["tail"].get<double>();
+  EXPECT_NEAR(chain_ms, lists_ms, 1e-6 * lists_ms);
+  EXPECT_LE(lists_ms, last["step_ms"].get<double>());
+  const std::string bound = last["bound_by"];
+  for (const char* resource : {"compute", "memory", "disk", "data"})
+    EXPECT_LE(last["phase_ms"]["bound_" + std::string(resource)], last["phase_ms"]["bound_" + bound]) << bound;
+  EXPECT_GT(last["phase_ms"]["disk"], 0);
+  EXPECT_GE(last["phase_ms"]["disk_read"].get<double>() + last["phase_ms"]["disk_write"].get<double>(), last["phase_ms"]["disk"]);
+}
+
+// Bytes are predicted exactly, whatever the times.
+TEST_F(TrainReport, TheAuditsBytesAreExact) {
+  const Outcome outcome = run_app(on_nvme({"--json"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  int exact = 0;
+  const Json summary = Json::parse(outcome.out);
+  for (const Json& row : summary["audit"]) {
+    if (row["unit"] != "bytes" || row["what"] == "peak process") continue;
+    EXPECT_EQ(row["predicted"], row["measured"]) << row["what"];
+    ++exact;
+  }
+  EXPECT_EQ(exact, 5);  // read and written on nvme, three tiers' peaks
+}
+
 // A report flag is no other run.
 TEST_F(TrainReport, FlagsChangeNoNumbers) {
   EXPECT_EQ(numbers_hash(train_config({"--profile", "--endurance", "1TBW"})), numbers_hash(train_config({})));
