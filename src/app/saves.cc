@@ -16,12 +16,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 void Saves::begin(const Progress& progress, Clock::time_point since) {
   finish(false);
+  before_s_ = blocked_s_ = seconds_since(since);
   session_.rank().begin_snapshot([this, progress](const parallel::Snapshot::Tiles& tiles) {
     save_checkpoint(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen(), tiles);
     prune_checkpoints(folder_.path(), keep_);
   });
   step_ = progress.step;
-  blocked_s_ = seconds_since(since);
 }
 
 void Saves::poll() {
@@ -46,7 +46,7 @@ void Saves::tell(bool must) {
     if (outcome.error) std::rethrow_exception(outcome.error);
     seconds_ = outcome.writing_s;
     const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
-                                         format_duration(blocked_s_ + outcome.blocked_s), format_duration(outcome.seconds));
+                                         format_duration(blocked_s_ + outcome.blocked_s), format_duration(before_s_ + outcome.seconds));
     console_.end_progress();
     console_.log(line);
     folder_.log(line);

@@ -38,7 +38,8 @@ class Saves {
   Console& console_;
   const i64 keep_;
   i64 step_ = -1;         // of the last one begun, unless it failed
-  double blocked_s_ = 0;  // of the one under way, by begin() and finish()
+  double before_s_ = 0;   // of the one under way: what its beginning took,
+  double blocked_s_ = 0;  // and that with what finish() waited
   double seconds_ = 1;
 };
 

@@ -101,6 +101,12 @@ void File::resize(i64 bytes) {
   size_bytes_ = bytes;
 }
 
+void File::reserve(i64 bytes) {
+  if (bytes > 0 && ::fallocate(fd_, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+    throw_io(fmt::format("give {} bytes to", bytes), path_, errno);
+  resize(bytes);
+}
+
 void File::send(i64 offset, i64 bytes) { send_range(*this, fd_, offset, bytes, SYNC_FILE_RANGE_WRITE); }
 
 void File::send_and_drop(i64 offset, i64 bytes) {

@@ -30,6 +30,8 @@ class File {
   void read(i64 offset, std::span<std::byte> into) const;
   void write(i64 offset, std::span<const std::byte> from);
   void resize(i64 bytes);
+  /// resize() of a file that is to be written whole: the disk gives the room now, in one piece, where it can.
+  void reserve(i64 bytes);
   /// Starts sending what was written to [offset, offset + bytes) to the disk; does not wait.
   void send(i64 offset, i64 bytes);
   /// Waits until it is there (its contents, not the file's size and name: sync() does that) and drops it from the page cache.

@@ -11,6 +11,7 @@
 #include <set>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "data/file.h"
@@ -19,7 +20,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr i64 kWriteBehindBytes = 8 * kMiB;
+constexpr i64 kSendBytes = kMiB, kWriteBehindBytes = 16 * kMiB;
 
 [[noreturn]] void reject(const std::filesystem::path& path, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
@@ -87,33 +88,45 @@ void SafetensorsReader::read(const TensorInfo& tensor, i64 offset, std::span<std
 }
 
 struct SafetensorsWriter::State {
+  struct Range {
+    i64 begin = 0, end = 0;
+    i64 bytes() const { return end - begin; }
+  };
   File file;
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
   bool finished = false;
   std::mutex mutex;
-  std::deque<std::pair<i64, i64>> on_the_way;  // offset and bytes
+  Range collected;
+  std::deque<Range> on_the_way;
   i64 on_the_way_bytes = 0;
 
-  void write_behind(i64 offset, i64 bytes);
+  void write_behind(Range range);
 };
 
-// Sent to the disk at once and waited for a little later: the page cache holds little of a large file, and closing it finds little to do.
-void SafetensorsWriter::State::write_behind(i64 offset, i64 bytes) {
-  file.send(offset, bytes);
-  std::vector<std::pair<i64, i64>> oldest;
+// Neighbouring writes are sent to the disk together and waited for a little later: the page cache holds little of a large file, and closing
+// it finds little to do.
+void SafetensorsWriter::State::write_behind(Range range) {
+  Range next;
+  std::vector<Range> oldest;
   {
     std::lock_guard lock(mutex);
-    on_the_way.emplace_back(offset, bytes);
-    on_the_way_bytes += bytes;
+    if (range.begin == collected.end && collected.bytes() < kSendBytes) {
+      collected.end = range.end;
+      return;
+    }
+    next = std::exchange(collected, range);
+    on_the_way.push_back(next);
+    on_the_way_bytes += next.bytes();
     while (on_the_way_bytes > kWriteBehindBytes) {
       oldest.push_back(on_the_way.front());
-      on_the_way_bytes -= oldest.back().second;
+      on_the_way_bytes -= oldest.back().bytes();
       on_the_way.pop_front();
     }
   }
-  for (const auto& [begin, size] : oldest) file.send_and_drop(begin, size);
+  if (next.bytes() > 0) file.send(next.begin, next.bytes());
+  for (const Range& r : oldest) file.send_and_drop(r.begin, r.bytes());
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
@@ -131,11 +144,11 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     reject(path,
            fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
   }
-  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors), {}, false, {}, {}, 0});
+  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors), {}, false, {}, {}, {}, 0});
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>(static_cast<u64>(length) >> (8 * i));
   try {
-    state_->file.resize(state_->data_begin + at);
+    state_->file.reserve(state_->data_begin + at);
     state_->file.write(0, raw);
     state_->file.write(kSafetensorsLengthBytes, std::as_bytes(std::span(text)));
   } catch (...) {
@@ -157,7 +170,7 @@ void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<co
   check_range(state_->file.path(), tensor, offset, from.size());
   const i64 begin = state_->data_begin + tensor.begin + offset;
   state_->file.write(begin, from);
-  state_->write_behind(begin, static_cast<i64>(from.size()));
+  state_->write_behind({begin, begin + static_cast<i64>(from.size())});
   state_->written_bytes += static_cast<i64>(from.size());
 }
 

@@ -131,6 +131,7 @@ RunResult train(const RunOptions& o) {
     result.norms.push_back(step.grad_norm);
     add(result.planned, moved_bytes(rank.last_program().head));
     add(result.planned, moved_bytes(*rank.last_tail()));
+    if (o.between) o.between(rank, s + 1);
   }
   result.head_timings = rank.head_timings();
   rank.settle();
@@ -138,6 +139,7 @@ RunResult train(const RunOptions& o) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
+  if (o.at_end) o.at_end(rank);
   result.weights = read_values(model, result.plan, rank.state());
   result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
   result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);

@@ -46,6 +46,8 @@ struct RunOptions {
   std::function<StepBatch(i64 step)> batches;  // default: tokens drawn from a fixed key
   parallel::Rank::Source weights;              // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
+  std::function<void(parallel::Rank&, i64 steps)> between;  // after each step, given how many are done
+  std::function<void(parallel::Rank&)> at_end;              // after what moved was counted
 };
 
 struct RunResult {

@@ -1,0 +1,300 @@
+// A snapshot's bytes are those of a blocking scan at the same step, whatever the steps do meanwhile, wherever weights and state lie, and
+// whether the save is quick, slow, or held back until the steps have gone over all of it. Training keeps its bits, and reads no byte more.
+#include "parallel/snapshot.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "models/presets.h"
+#include "support_run.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::Rank;
+using parallel::Snapshot;
+using parallel::Tier;
+using parallel::TileRange;
+
+struct Corner {
+  Tier parameters, gradients, optimizer;
+};
+constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::host, Tier::host, Tier::host},
+                               {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
+                               {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
+constexpr OptimizerOverlap kOverlaps[] = {OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward};
+
+// Under a sanitizer fewer of the cells that differ in numbers alone: the same paths, ten times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr i64 kMicroBatches[] = {4};
+#else
+constexpr i64 kMicroBatches[] = {1, 4};
+#endif
+
+// The bytes of a generation by group, and how often each tile came.
+struct Bytes {
+  struct Group {
+    std::map<i64, std::vector<std::byte>> weights, state;  // by tile
+  };
+  std::map<u16, Group> groups;
+  i64 visits = 0;
+
+  void add(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    const auto tile = [&](std::span<const std::byte> all, i64 t) {
+      const size_t size = all.size() / static_cast<size_t>(range.count());
+      const auto one = all.subspan(static_cast<size_t>(t) * size, size);
+      return std::vector<std::byte>(one.begin(), one.end());
+    };
+    for (i64 t = 0; t < range.count(); ++t, ++visits) {
+      groups[group].weights[range.begin + t] = tile(weights, t);
+      groups[group].state[range.begin + t] = tile(state, t);
+    }
+  }
+};
+
+bool same(const Bytes& a, const Bytes& b) {
+  bool all = a.groups.size() == b.groups.size() && a.visits == b.visits;
+  for (const auto& [group, bytes] : b.groups) {
+    const auto found = a.groups.find(group);
+    all = all && found != a.groups.end() && found->second.weights == bytes.weights && found->second.state == bytes.state;
+  }
+  return all;
+}
+
+Bytes scanned(Rank& rank) {
+  Bytes all;
+  for (const auto& g : rank.plan().layout.groups) {
+    rank.state().scan(g.id, [&](TileRange range, auto weights, auto state) { all.add(g.id, range, weights, state); });
+  }
+  return all;
+}
+
+RunOptions base(const Corner& corner, OptimizerOverlap overlap) {
+  RunOptions o;
+  o.model = models::preset("gpt2-tiny");
+  o.micro_batch_size = 1;
+  o.sequence_length = 8;
+  o.max_bucket_elems = 4 * parallel::kTileElems;
+  o.parameters = corner.parameters;
+  o.gradients = corner.gradients;
+  o.optimizer = corner.optimizer;
+  o.overlap = overlap;
+  return o;
+}
+
+// Step 1 is skipped (position 200 is infinite, and it alone looks there), step 2 clipped, which under speculation is a redo.
+RunOptions eventful(const Corner& corner, OptimizerOverlap overlap, i64 micro_batches) {
+  RunOptions o = base(corner, overlap);
+  o.steps = 5;
+  o.micro_batches = micro_batches;
+  o.order = micro_batches > 1 ? Order::vertical : Order::micro_batch;
+  o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
+    nn::initial_values(p, 1, begin, out);
+    for (i64 i = 0; p.name.ends_with("wpe.weight") && i < std::ssize(out); ++i) {
+      if ((begin + i) / p.shape[-1] == 200) out[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
+    }
+  };
+  o.batches = [o](i64 step) {
+    StepBatch batch = random_batch(o, step);
+    if (step == 1) batch.micro_batches.back().positions_BT.data<i32>()[5] = 200;
+    return batch;
+  };
+  o.clipping = [](i64 step) { return step == 2 ? 1e-3 : 100.0; };
+  return o;
+}
+
+void use_buffers(RunOptions& o, i64 buffers) {
+  o.change_plan = [buffers](parallel::Plan& plan) {
+    plan.total[1] += (buffers - plan.queue_buffers) * plan.queue_buffer_bytes;
+    plan.queue_buffers = buffers;
+  };
+}
+
+// held_back: asks for no tile before the next save is due, so that Steps must copy all they go over; there is room for that.
+enum class Pace { quick, slow, held_back };
+
+struct Saved {
+  Bytes bytes;
+  i64 begun = 0;  // after so many steps
+  std::promise<void> gate;
+};
+
+// Trains with a save begun after each of `saves` steps, and gives back what they saved.
+std::vector<std::unique_ptr<Saved>> train_with_saves(RunOptions o, const std::vector<i64>& saves, Pace pace, RunResult& result) {
+  std::vector<std::unique_ptr<Saved>> all;
+  const auto end_last = [&](Rank& rank) {
+    if (!rank.snapshot()) return;
+    if (pace == Pace::held_back) all.back()->gate.set_value();
+    rank.snapshot()->drain();
+    EXPECT_EQ(rank.snapshot()->outcome().error, nullptr);
+    rank.end_snapshot();
+  };
+  o.between = [&](Rank& rank, i64 steps) {
+    if (std::find(saves.begin(), saves.end(), steps) == saves.end()) return;
+    end_last(rank);
+    all.push_back(std::make_unique<Saved>());
+    Saved& save = *all.back();
+    save.begun = steps;
+    rank.begin_snapshot([&save, pace](const Snapshot::Tiles& tiles) {
+      if (pace == Pace::held_back) save.gate.get_future().wait();
+      tiles([&](u16 group, TileRange range, auto weights, auto state) {
+        if (pace == Pace::slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        save.bytes.add(group, range, weights, state);
+      });
+    });
+  };
+  o.at_end = end_last;
+  use_buffers(o, pace == Pace::held_back ? 64 : pace == Pace::slow ? 2 : 4);
+  result = train(o);
+  return all;
+}
+
+std::map<i64, Bytes> train_with_scans(RunOptions o, const std::vector<i64>& saves, RunResult& result) {
+  std::map<i64, Bytes> all;
+  o.between = [&](Rank& rank, i64 steps) {
+    if (std::find(saves.begin(), saves.end(), steps) == saves.end()) return;
+    rank.settle();
+    all[steps] = scanned(rank);
+  };
+  result = train(o);
+  return all;
+}
+
+class Snapshots : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(Snapshots, AreTheBytesOfABlockingScan) {
+  const Corner& corner = kCorners[std::get<0>(GetParam())];
+  const OptimizerOverlap overlap = kOverlaps[std::get<1>(GetParam())];
+  const std::vector<i64> saves{1, 4};
+  for (const i64 micro_batches : kMicroBatches) {
+    const RunOptions o = eventful(corner, overlap, micro_batches);
+    RunResult want;
+    const std::map<i64, Bytes> scans = train_with_scans(o, saves, want);
+    EXPECT_TRUE(want.steps[1].skipped && want.steps[2].clipped);
+    EXPECT_EQ(want.steps[2].redo, overlap == OptimizerOverlap::backward);
+    EXPECT_FALSE(same(scans.at(1), scans.at(4))) << "the comparison cannot fail";
+    for (const Pace pace : {Pace::quick, Pace::slow, Pace::held_back}) {
+      RunResult got;
+      const auto all = train_with_saves(o, saves, pace, got);
+      ASSERT_EQ(all.size(), 2u);
+      for (const auto& saved : all) EXPECT_TRUE(same(saved->bytes, scans.at(saved->begun))) << "save after step " << saved->begun;
+      EXPECT_EQ(got.weights, want.weights);
+      EXPECT_EQ(got.v, want.v);
+    }
+  }
+}
+
+std::string cell_name(const testing::TestParamInfo<Snapshots::ParamType>& info) {
+  constexpr const char* kNames[] = {"none", "backward", "forward"};
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[std::get<1>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::Combine(testing::Range(0, 6), testing::Range(0, 3)), cell_name);
+
+TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
+  for (const Corner& corner : kCorners) {
+    for (const OptimizerOverlap overlap : kOverlaps) {
+      RunOptions o = base(corner, overlap);
+      o.steps = 4;
+      RunResult got;
+      const auto all = train_with_saves(o, {1, 3}, Pace::quick, got);
+      // Before the end, where the second may be drained.
+      for (size_t t = 0; t < offload::kTiers; ++t) {
+        EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
+        EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
+      }
+      EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+    }
+  }
+}
+
+// The planted fault: a snapshot that the Stepper does not know of saves what the steps have made of it meanwhile.
+TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
+  for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {
+    RunOptions o = base(corner, OptimizerOverlap::none);
+    o.steps = 3;
+    Bytes want;
+    Saved got;
+    std::unique_ptr<Snapshot> blind;
+    std::optional<offload::StagingRing> queue;
+    std::string error;
+    o.between = [&](Rank& rank, i64 steps) {
+      if (steps > 1) return;
+      want = scanned(rank);
+      queue.emplace(MemoryPool::heap(), 4, rank.plan().queue_buffer_bytes, "queue");
+      blind = std::make_unique<Snapshot>(rank.plan(), rank.state(), *queue, [&got](const Snapshot::Tiles& tiles) {
+        got.gate.get_future().wait();
+        tiles([&](u16 group, TileRange range, auto weights, auto state) { got.bytes.add(group, range, weights, state); });
+      });
+    };
+    o.at_end = [&](Rank&) {
+      got.gate.set_value();
+      blind->drain();
+      try {
+        if (blind->outcome().error) std::rethrow_exception(blind->outcome().error);
+      } catch (const Error& e) {
+        error = e.what();
+      }
+      blind.reset();
+    };
+    train(o);
+    EXPECT_FALSE(same(got.bytes, want));
+    EXPECT_EQ(error.empty(), corner.optimizer != Tier::nvme) << "the tile's checksum is of another generation: " << error;
+  }
+}
+
+// A save that fails takes no more tiles, and training does not notice.
+TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
+  for (const Corner& corner : kCorners) {
+    RunOptions o = base(corner, OptimizerOverlap::none);
+    const RunResult want = train(o);
+    i64 visits = 0;
+    o.between = [&](Rank& rank, i64 steps) {
+      if (steps > 1) return;
+      rank.begin_snapshot([&](const Snapshot::Tiles& tiles) {
+        tiles([&](auto&&...) {
+          if (++visits == 2) throw Error(ErrorCode::io, "the disk is full");
+        });
+      });
+    };
+    o.at_end = [&](Rank& rank) {
+      rank.snapshot()->drain();
+      EXPECT_TRUE(rank.snapshot()->over());
+      EXPECT_THROW(std::rethrow_exception(rank.snapshot()->outcome().error), Error);
+      rank.end_snapshot();
+    };
+    EXPECT_EQ(train(o).weights, want.weights);
+    EXPECT_EQ(visits, 2);
+  }
+}
+
+// Ended while it waits for tiles that no Step has handed over yet: the save is told so.
+TEST(Snapshot, GivenUpItEnds) {
+  RunOptions o = base(kCorners[5], OptimizerOverlap::none);
+  o.steps = 1;
+  std::string told;
+  o.between = [&](Rank& rank, i64) {
+    rank.begin_snapshot([&](const Snapshot::Tiles& tiles) {
+      try {
+        tiles([](auto&&...) {});
+      } catch (const Error& e) {
+        told = e.what();
+        throw;
+      }
+    });
+    rank.end_snapshot();
+  };
+  train(o);
+  EXPECT_NE(told.find("given up"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::test
