@@ -27,7 +27,7 @@ def final_validation_loss(args, flags, seed, folder):
     command = [args.program, "train", "--model", "gpt2-tiny", "--from-scratch", "--tokenizer", "bytes", "--data", "build/data/kjv.txt",
                "--validation-fraction", "0.05", "--sequence-length", "64", "--micro-batch-size", "16", "--steps", str(args.steps),
                "--learning-rate", "2e-3", "--warmup-steps", "50", "--seed", str(seed), "--no-final-checkpoint", "--checkpoint-every", "1h",
-               "--validate-every", str(args.steps), "--out", str(folder)] + flags
+               "--validate-every", str(args.steps), "--validation-steps", "64", "--out", str(folder)] + flags
     if args.threads:
         command += ["--threads", str(args.threads)]
     subprocess.run(command, check=True, capture_output=True, text=True)

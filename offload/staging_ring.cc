@@ -1,5 +1,6 @@
 #include "offload/staging_ring.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -55,6 +56,18 @@ StagingRing::StagingRing(MemoryPool& memory, int buffers, i64 buffer_bytes, cons
 StagingRing::Lease StagingRing::acquire() {
   std::unique_lock lock(shared_->mutex);
   shared_->freed.wait(lock, [&] { return !shared_->free.empty(); });
+  return take();
+}
+
+std::optional<StagingRing::Lease> StagingRing::acquire_for(double seconds) {
+  std::unique_lock lock(shared_->mutex);
+  const auto until = std::chrono::steady_clock::now() +
+                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  if (!shared_->freed.wait_until(lock, until, [&] { return !shared_->free.empty(); })) return {};
+  return take();
+}
+
+StagingRing::Lease StagingRing::take() {
   std::byte* buffer = shared_->free.back();
   shared_->free.pop_back();
   return Lease(shared_, buffer);

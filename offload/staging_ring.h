@@ -38,11 +38,14 @@ class StagingRing {
 
   /// Blocks until a buffer is free. A thread that holds all the leases and asks for another waits forever.
   Lease acquire();
+  /// The same, but none when no buffer was free for so long.
+  std::optional<Lease> acquire_for(double seconds);
 
   int buffers() const;
   i64 buffer_bytes() const;
 
  private:
+  Lease take();
   std::shared_ptr<Lease::Shared> shared_;
 };
 

@@ -246,12 +246,13 @@ void Rank::settle() {
   begin_deferred();
   const Program& deferring = plan_.train_when_clipping ? *plan_.train_when_clipping : plan_.train;
   run_list(deferring.deferred);
+  if (snapshot_) snapshot_->step_ended();
 }
 
-Snapshot& Rank::begin_snapshot(Snapshot::Save save) {
+Snapshot& Rank::begin_snapshot(Snapshot::Save save, double patience_s) {
   settle();
   require(!snapshot_, "[rank] the snapshot before has not ended");
-  snapshot_.emplace(plan_, state_, *snapshot_queue_, std::move(save));
+  snapshot_.emplace(plan_, state_, *snapshot_queue_, std::move(save), patience_s);
   stepper_.keep_for(&*snapshot_);
   return *snapshot_;
 }
@@ -314,6 +315,7 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   tail_ = result.skipped ? &program_->skip : result.redo ? &program_->redo : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();
   tail_timings_ = run_list(*tail_);
+  if (snapshot_) snapshot_->step_ended();
   return result;
 }
 

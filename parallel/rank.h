@@ -50,7 +50,7 @@ class Rank {
   /// Executes a deferred update: to be called before anything but the next train_step looks at state(). evaluate() and logits() do it.
   void settle();
   /// Hands out the state as it is now, settled, to `save` while training goes on; the snapshot before has ended.
-  Snapshot& begin_snapshot(Snapshot::Save save);
+  Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
   /// Null: none begun since the last end_snapshot().
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
   /// What has not ended is given up.

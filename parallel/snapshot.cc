@@ -10,7 +10,9 @@ namespace {
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-void copy(std::span<const std::byte> from, std::byte* to) { std::memcpy(to, from.data(), from.size()); }
+void copy(std::span<const std::byte> from, std::byte* to) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+}
 
 }  // namespace
 
@@ -19,20 +21,15 @@ void Snapshot::Copy::put(i64 tile, std::span<const std::byte> weight_tile, std::
   copy(state_tile, state.data() + tile * std::ssize(state_tile));
 }
 
-Snapshot::Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& queue, Save save)
-    : plan_(plan), state_(state), ring_(queue), generation_(state.generation()) {
-  for (const Bucket& b : plan.layout.buckets) {
-    first_piece_.push_back(pieces_.size());
-    const i64 first = b.begin / kTileElems, end = first + b.tiles;
-    for (i64 t = first; t < end; t += plan.chunk_tiles) pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
-  }
-  for (const Group& g : plan.layout.groups) {
-    if (!g.frozen) continue;
-    for (i64 t = 0, end = g.elems / kTileElems; t < end; t += plan.chunk_tiles)
-      pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
-    if (staged(g.id) && !reading_) reading_.emplace(ring_.acquire());
-  }
-  left_ = unwalked_ = pieces_.size();
+Snapshot::Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& queue, Save save, double patience_s)
+    : plan_(plan),
+      state_(state),
+      pieces_(plan, state),
+      ring_(queue),
+      patience_s_(patience_s),
+      stages_(pieces_.size(), Stage::pending),
+      left_(pieces_.size()),
+      unwalked_(pieces_.size()) {
   thread_ = std::thread([this, save = std::move(save)] { run(save); });
 }
 
@@ -45,55 +42,53 @@ Snapshot::~Snapshot() {
   thread_.join();
 }
 
-bool Snapshot::staged(u16 group) const {
-  return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
-}
-
-u64 Snapshot::due(u16 group) const {
-  const bool in_place = state_.weights(group).slots() == 1 || state_.optimizer(group).slots() == 1;
-  return staged(group) || in_place ? generation_ : generation_ + 1;
-}
-
 std::optional<Snapshot::Copy> Snapshot::before(const Bucket& bucket, TileRange range, u64 from) {
-  const size_t number = first_piece_[bucket.id] + static_cast<size_t>((range.begin - bucket.begin / kTileElems) / plan_.chunk_tiles);
-  std::unique_lock lock(mutex_);
-  Piece& piece = pieces_[number];
-  if (over_ || piece.stage == Stage::taken || from < due(bucket.group)) return {};
-  require(!staged(bucket.group) || from == generation_, "[snapshot] a step passed by a piece that was to be handed over");
+  const size_t number = pieces_.number(bucket, range);
+  Lock lock(mutex_);
+  const bool wanted = from >= pieces_.written_over_by(bucket.group) || (pieces_.staged(bucket.group) && from == pieces_.generation());
+  if (ended(number) || !wanted) return {};
   const auto start = Clock::now();
   wanted_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return over_ || piece.stage != Stage::busy; });
-  std::optional<Copy> taken;
-  if (!over_ && piece.stage == Stage::pending) {
-    piece.stage = Stage::taken;
-    lock.unlock();
-    taken.emplace(room_for(number));
-    if (!staged(bucket.group)) {
-      copy_from_memory(*taken);
-      hand_over(std::move(*taken));
-      taken.reset();
-    }
-    lock.lock();
-  }
+  changed_.wait(lock, [&] { return over_ || stages_[number] != Stage::busy; });
+  std::optional<Copy> taken = ended(number) ? std::nullopt : take(lock, number, from);
   wanted_ = false;
   outcome_.blocked_s += seconds(Clock::now() - start);
   return taken;
 }
 
-Snapshot::Copy Snapshot::room_for(size_t number) {
-  const Piece& piece = pieces_[number];
-  Copy room{number, ring_.acquire(), {}, {}};
-  const auto bytes = [&](const offload::Blob& blob) { return static_cast<size_t>(piece.range.count() * blob.tile_bytes()); };
-  room.weights = room.lease.bytes().first(bytes(state_.weights(piece.group)));
-  room.state = room.lease.bytes().subspan(room.weights.size(), bytes(state_.optimizer(piece.group)));
+// The piece is marked before there is room for it, so that nobody else takes it meanwhile.
+std::optional<Snapshot::Copy> Snapshot::take(Lock& lock, size_t number, u64 from) {
+  const u16 group = pieces_[number].group;
+  const bool by_step = pieces_.staged(group) && from == pieces_.generation();
+  const bool now = from >= pieces_.written_over_by(group);
+  const double patience_s = now ? kPatient : std::max(0.0, patience_s_ - outcome_.blocked_s);
+  stages_[number] = Stage::taken;
+  lock.unlock();
+  std::optional<Copy> room = room_for(number, patience_s);
+  if (room && !by_step) {
+    pieces_.read(number, room->weights, room->state);
+    hand_over(std::move(*room));
+    room.reset();
+    lock.lock();
+    return {};
+  }
+  lock.lock();
+  if (!room) stages_[number] = Stage::pending;
   return room;
 }
 
-void Snapshot::copy_from_memory(Copy& to) {
-  const Piece& piece = pieces_[to.piece];
-  copy(state_.weights(piece.group).view(piece.range, generation_), to.weights.data());
-  copy(state_.optimizer(piece.group).view(piece.range, generation_), to.state.data());
+std::optional<Snapshot::Copy> Snapshot::room_for(size_t number, double patience_s) {
+  std::optional<offload::StagingRing::Lease> lease;
+  if (patience_s == kPatient) {
+    lease.emplace(ring_.acquire());
+  } else if (auto free = ring_.acquire_for(patience_s)) {
+    lease.emplace(std::move(*free));
+  }
+  if (!lease) return {};
+  const auto weights = lease->bytes().first(pieces_.weight_bytes(number));
+  const auto state = lease->bytes().subspan(weights.size(), pieces_.state_bytes(number));
+  return Copy{number, std::move(*lease), weights, state};
 }
 
 void Snapshot::hand_over(Copy copy) {
@@ -101,6 +96,14 @@ void Snapshot::hand_over(Copy copy) {
     std::lock_guard lock(mutex_);
     if (over_) return;
     queue_.push_back(std::move(copy));
+  }
+  changed_.notify_all();
+}
+
+void Snapshot::step_ended() {
+  {
+    std::lock_guard lock(mutex_);
+    passed_ = state_.generation() > pieces_.generation();
   }
   changed_.notify_all();
 }
@@ -114,12 +117,12 @@ void Snapshot::drain() {
   std::exception_ptr unreadable;
   try {
     for (const Group& g : plan_.layout.groups) {
-      if (!walked(g.id)) drain_group(g.id);
+      if (pieces_.staged(g.id)) drain_group(g.id);
     }
   } catch (...) {
     unreadable = std::current_exception();
   }
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   given_up_ |= unreadable != nullptr;
   changed_.notify_all();
   changed_.wait(lock, [&] { return over_; });
@@ -131,19 +134,19 @@ void Snapshot::drain_group(u16 group) {
   std::vector<TileRange> ranges;
   {
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      if (over_ || pieces_[i].group != group || pieces_[i].stage != Stage::pending) continue;
-      pieces_[i].stage = Stage::taken;
+    for (size_t i = 0; i < pieces_.size() && !over_; ++i) {
+      if (pieces_[i].group != group || stages_[i] != Stage::pending) continue;
+      stages_[i] = Stage::taken;
       numbers.push_back(i);
       ranges.push_back(pieces_[i].range);
     }
   }
   auto number = numbers.begin();
-  state_.scan(group, ranges, generation_, [&](TileRange, std::span<const std::byte> weights, std::span<const std::byte> state) {
-    Copy room = room_for(*number++);
-    copy(weights, room.weights.data());
-    copy(state, room.state.data());
-    hand_over(std::move(room));
+  state_.scan(group, ranges, pieces_.generation(), [&](TileRange, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    std::optional<Copy> room = room_for(*number++, kPatient);
+    copy(weights, room->weights.data());
+    copy(state, room->state.data());
+    hand_over(std::move(*room));
   });
 }
 
@@ -173,17 +176,17 @@ void Snapshot::run(const Save& save) {
 
 // The disk is shared with training: after each piece the save rests as long as the piece took, unless somebody waits for it.
 void Snapshot::deliver(const Visit& visit) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   while (left_ > 0) {
-    Piece* next = nullptr;
+    std::optional<size_t> in_place;
     wait(
-        lock, [&] { return given_up_ || !queue_.empty() || (next = next_walked()); }, Clock::duration::max());
+        lock, [&] { return given_up_ || !queue_.empty() || (in_place = next_in_place()); }, Clock::duration::max());
     if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was given up");
     const auto start = Clock::now();
-    if (queue_.empty()) {
-      visit_walked(lock, visit, *next);
-    } else {
+    if (!queue_.empty()) {
       visit_copy(lock, visit);
+    } else if (!visit_in_place(lock, visit, *in_place)) {
+      continue;
     }
     --left_;
     wait(
@@ -191,44 +194,51 @@ void Snapshot::deliver(const Visit& visit) {
   }
 }
 
-void Snapshot::visit_copy(std::unique_lock<std::mutex>& lock, const Visit& visit) {
+void Snapshot::visit_copy(Lock& lock, const Visit& visit) {
   const Copy copy = std::move(queue_.front());
   queue_.pop_front();
-  const Piece& piece = pieces_[copy.piece];
+  const SnapshotPieces::Piece& piece = pieces_[copy.number];
   lock.unlock();
   visit(piece.group, piece.range, copy.weights, copy.state);
   lock.lock();
 }
 
-void Snapshot::visit_walked(std::unique_lock<std::mutex>& lock, const Visit& visit, Piece& piece) {
-  piece.stage = Stage::busy;
+// False when there was no room to read it into: the queue has something first.
+bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
+  constexpr double kBrieflyS = 1e-3;
+  const SnapshotPieces::Piece& piece = pieces_[number];
+  const bool staged = pieces_.staged(piece.group);
+  stages_[number] = Stage::busy;
   lock.unlock();
-  const auto weights = at_rest(state_.weights(piece.group), piece.range);
-  visit(piece.group, piece.range, weights,
-        frozen(piece.group) ? std::span<const std::byte>() : at_rest(state_.optimizer(piece.group), piece.range));
-  lock.lock();
-  piece.stage = Stage::taken;
-  changed_.notify_all();
-}
-
-std::span<const std::byte> Snapshot::at_rest(offload::Blob& blob, TileRange range) {
-  if (blob.tier() != Tier::nvme) return blob.view(range, generation_);
-  const auto bytes = reading_->bytes().first(static_cast<size_t>(range.count() * blob.tile_bytes()));
-  blob.read(range, generation_, bytes).wait();
-  state_.verify(blob, range, generation_, bytes);
-  return bytes;
-}
-
-// Backwards, as the Steps after backward come forwards.
-Snapshot::Piece* Snapshot::next_walked() {
-  for (; unwalked_ > 0; --unwalked_) {
-    Piece& piece = pieces_[unwalked_ - 1];
-    if (piece.stage == Stage::pending && walked(piece.group)) return &piece;
+  std::optional<Copy> room = staged ? room_for(number, kBrieflyS) : std::nullopt;
+  if (room) {
+    pieces_.read(number, room->weights, room->state);
+    visit(piece.group, piece.range, room->weights, room->state);
+  } else if (!staged) {
+    visit(piece.group, piece.range, pieces_.weights(number), pieces_.state(number));
   }
-  return nullptr;
+  lock.lock();
+  const bool visited = room || !staged;
+  stages_[number] = visited ? Stage::taken : Stage::pending;
+  outcome_.left_behind += staged && visited && !pieces_.frozen(piece.group);
+  changed_.notify_all();
+  return visited;
 }
 
-void Snapshot::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& until, Clock::duration at_most) {
+// What is in memory backwards, as the Steps after backward come forwards, and what is frozen; then what the Steps left behind, as they
+// will come again.
+std::optional<size_t> Snapshot::next_in_place() {
+  for (; unwalked_ > 0; --unwalked_) {
+    const u16 group = pieces_[unwalked_ - 1].group;
+    if (stages_[unwalked_ - 1] == Stage::pending && (pieces_.frozen(group) || !pieces_.staged(group))) return unwalked_ - 1;
+  }
+  for (size_t i = 0; passed_ && i < pieces_.size(); ++i) {
+    if (stages_[i] == Stage::pending) return i;
+  }
+  return {};
+}
+
+void Snapshot::wait(Lock& lock, const std::function<bool()>& until, Clock::duration at_most) {
   const auto start = Clock::now();
   if (at_most == Clock::duration::max()) {
     changed_.wait(lock, until);

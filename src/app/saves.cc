@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <utility>
+
 #include "base/error.h"
 #include "base/units.h"
 
@@ -14,13 +17,15 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-void Saves::begin(const Progress& progress, Clock::time_point since) {
+void Saves::begin(const Progress& progress, double patience_s) {
+  const auto start = Clock::now();
   finish(false);
-  before_s_ = blocked_s_ = seconds_since(since);
-  session_.rank().begin_snapshot([this, progress](const parallel::Snapshot::Tiles& tiles) {
+  const auto save = [this, progress](const parallel::Snapshot::Tiles& tiles) {
     save_checkpoint(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen(), tiles);
     prune_checkpoints(folder_.path(), keep_);
-  });
+  };
+  before_s_ = blocked_s_ = seconds_since(start);
+  session_.rank().begin_snapshot(save, patience_s);
   step_ = progress.step;
 }
 

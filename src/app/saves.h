@@ -1,8 +1,6 @@
 // The saves of a run: begun between two steps, written by a snapshot's thread while training goes on, told of when durable. One at a time.
 // Used by the trainer's thread. A save that fails is a warning, and the checkpoint before stands, unless it must not.
 #pragma once
-#include <chrono>
-
 #include "app/checkpoint.h"
 #include "app/console.h"
 #include "app/run_folder.h"
@@ -19,8 +17,8 @@ class Saves {
   Saves(const Saves&) = delete;
   Saves& operator=(const Saves&) = delete;
 
-  /// A checkpoint of the state as it is. `since`: when training stopped for it. Waits for the save before.
-  void begin(const Progress& progress, std::chrono::steady_clock::time_point since);
+  /// A checkpoint of the state as it is, settled. Waits for the save before. `patience_s`: as Rank::begin_snapshot.
+  void begin(const Progress& progress, double patience_s);
   /// Tells of a save that has ended.
   void poll();
   /// Waits for a save under way; `must`: its error is thrown on.

@@ -19,7 +19,8 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kMostNonfinite = 20;  // steps in a row
+constexpr i64 kMostNonfinite = 20;    // steps in a row
+constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
 
 parallel::TierBytes traffic_now(parallel::Rank& rank) {
   parallel::TierBytes now;
@@ -107,7 +108,7 @@ Trainer::StepReport Trainer::step() {
   settings.record = [this](const parallel::StepResult& result) { return record(result); };
   report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
   report.moved = difference(traffic_now(rank), before);
-  report.seconds = seconds_since(begin);
+  report.seconds = step_seconds_ = seconds_since(begin);
   account(report, disk_before);
   for (size_t t = 0; t < offload::kTiers; ++t) {
     moved_.read[t] += report.moved.read[t];
@@ -262,10 +263,9 @@ bool Trainer::checkpoint_due() const {
 }
 
 void Trainer::save(bool must) {
-  const auto begin = Clock::now();
   if (!saves_.has(progress_.step)) {
     settle();
-    saves_.begin(progress_, begin);
+    saves_.begin(progress_, step_seconds_ * kMostBlocked);
   }
   if (must) saves_.finish(true);
   last_save_ = Clock::now();

@@ -84,6 +84,7 @@ class Trainer {
   i64 nonfinite_in_a_row_ = 0;
   std::optional<double> last_validation_;
   std::optional<Profile> profile_;
+  double step_seconds_ = 0;  // of the last step
   Saves saves_;
   Audit audit_;
   parallel::TierBytes moved_;  // by the steps of this process

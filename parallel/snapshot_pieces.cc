@@ -1,0 +1,62 @@
+#include "parallel/snapshot_pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace spillway::parallel {
+
+SnapshotPieces::SnapshotPieces(const Plan& plan, ModelState& state) : plan_(plan), state_(state), generation_(state.generation()) {
+  for (const Bucket& b : plan.layout.buckets) {
+    first_.push_back(pieces_.size());
+    const i64 first = b.begin / kTileElems, end = first + b.tiles;
+    for (i64 t = first; t < end; t += plan.chunk_tiles) pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
+  }
+  for (const Group& g : plan.layout.groups) {
+    const i64 end = g.frozen ? g.elems / kTileElems : 0;
+    for (i64 t = 0; t < end; t += plan.chunk_tiles) pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
+  }
+}
+
+size_t SnapshotPieces::number(const Bucket& bucket, TileRange range) const {
+  return first_[bucket.id] + static_cast<size_t>((range.begin - bucket.begin / kTileElems) / plan_.chunk_tiles);
+}
+
+bool SnapshotPieces::staged(u16 group) const {
+  return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
+}
+
+u64 SnapshotPieces::written_over_by(u16 group) const {
+  const bool in_place = state_.weights(group).slots() == 1 || state_.optimizer(group).slots() == 1;
+  return in_place ? generation_ : generation_ + 1;
+}
+
+std::span<const std::byte> SnapshotPieces::weights(size_t number) const {
+  return state_.weights(pieces_[number].group).view(pieces_[number].range, generation_);
+}
+
+size_t SnapshotPieces::state_bytes(size_t number) const {
+  const u16 group = pieces_[number].group;
+  return frozen(group) ? 0 : bytes(number, state_.optimizer(group));
+}
+
+std::span<const std::byte> SnapshotPieces::state(size_t number) const {
+  if (frozen(pieces_[number].group)) return {};
+  return state_.optimizer(pieces_[number].group).view(pieces_[number].range, generation_);
+}
+
+void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
+  const Piece& piece = pieces_[number];
+  read(state_.weights(piece.group), piece.range, weights);
+  if (!frozen(piece.group)) read(state_.optimizer(piece.group), piece.range, state);
+}
+
+void SnapshotPieces::read(offload::Blob& blob, TileRange range, Bytes into) {
+  if (blob.tier() != Tier::nvme) {
+    std::memcpy(into.data(), blob.view(range, generation_).data(), into.size());
+    return;
+  }
+  blob.read(range, generation_, into).wait();
+  state_.verify(blob, range, generation_, into);
+}
+
+}  // namespace spillway::parallel
