@@ -125,18 +125,20 @@ void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
   if (rates_.blocks.empty()) rates_from_ += "; blocks are too large to be timed and estimated instead";
 }
 
+// A look too short to see a limit's mean would see its bursts: under one, what is set and what bench knows of the disk count.
 DiskRates Session::disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine) {
-  DiskRates rates = calibration.disk(path);
-  if (const auto now = probe_disk(path, engine)) {
-    rates = *now;
-  } else if (rates.path.empty()) {
-    rates_from_ += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
-  }
-  const DiskRates under = limited(rates, cgroup_disk(Host{}, disk_of(path)));
-  if (under.read_bytes_per_s < rates.read_bytes_per_s || under.write_bytes_per_s < rates.write_bytes_per_s)
+  const DiskRates known = calibration.disk(path);
+  const DiskLimit limit = cgroup_disk(Host{}, disk_of(path));
+  if (limit.read_bytes_per_s || limit.write_bytes_per_s) {
+    const DiskRates under = limited(known, limit);
     rates_from_ += fmt::format("; the control group lets {} be read at {:.2f} and written at {:.2f} GB/s", path,
                                under.read_bytes_per_s / 1e9, under.write_bytes_per_s / 1e9);
-  return under;
+    return under;
+  }
+  if (const auto now = probe_disk(path, engine)) return *now;
+  if (known.path.empty())
+    rates_from_ += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
+  return known;
 }
 
 const StepCost& Session::predicted(const parallel::List& head, const parallel::List& tail) {
