@@ -118,8 +118,16 @@ void state_tiles(benchmark::State& state, offload::IoEngineKind kind) {
   }
 }
 
-BENCHMARK_CAPTURE(state_tiles, io_uring, offload::IoEngineKind::io_uring)->Iterations(1)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(state_tiles, pread, offload::IoEngineKind::pread)->Iterations(1)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(state_tiles, io_uring, offload::IoEngineKind::io_uring)
+    ->Iterations(1)
+    ->MeasureProcessCPUTime()
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(state_tiles, pread, offload::IoEngineKind::pread)
+    ->Iterations(1)
+    ->MeasureProcessCPUTime()
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
