@@ -13,6 +13,8 @@ namespace spillway::offload {
 namespace {
 
 constexpr int kMaxQueueDepth = 4096;
+// By bench/disk.cc: 113 to 125 against 98 to 101 ms for a GiB, checksums included.
+constexpr const char* kLoss = "as fast, for about 20 ms more CPU a GiB";
 
 std::string likely_cause(int error_number) {
   switch (error_number) {
@@ -47,7 +49,7 @@ ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth, SystemCalls& sys
   if (auto engine = make_uring_engine(queue_depth, system, refusal)) return {std::move(engine), "io_uring, " + depth};
   const std::string why = fmt::format("io_uring refused ({})", likely_cause(refusal));
   if (kind == IoEngineKind::io_uring) throw Error(ErrorCode::io, "[io engine] " + why + ": give --io-engine pread or auto");
-  return {make_pread_engine(queue_depth, system), "pread: " + why};
+  return {make_pread_engine(queue_depth, system), fmt::format("pread: {}; {}", why, kLoss)};
 }
 
 }  // namespace spillway::offload

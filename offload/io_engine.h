@@ -1,4 +1,4 @@
-// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: a few threads). Every
+// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: threads for each drive). Every
 // completion's result is looked at; short reads and writes are resumed; an error becomes Error(io) "[io] file, offset, errno, what to do"
 // in the Event, set when the kernel has let go of the whole buffer. Thread-safe: any thread may submit. The OS is a parameter
 // (offload/system_calls.h): so tests inject EIO, ENOSPC and short counts. An engine's destructor waits for what is under way.
@@ -44,7 +44,7 @@ enum class IoEngineKind { automatic, io_uring, pread };
 
 struct ChosenEngine {
   std::unique_ptr<IoEngine> engine;
-  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or kernel.io_uring_disabled)"
+  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or …); …" with the loss
 };
 
 constexpr int kQueueDepth = 64;

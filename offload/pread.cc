@@ -1,10 +1,12 @@
-// The pread engine: a few threads that call pread and pwrite. It works wherever files do; io_uring is there to do the same with less CPU.
+// The pread engine: a few threads for each drive that call pread and pwrite. It works wherever files do; io_uring is there to do the same
+// with less CPU.
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,7 +16,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr int kMaxThreads = 4;  // pieces a drive is given at once; more gain little on one device
+constexpr int kThreadsPerDrive = 4;  // pieces a drive is given at once; more gain little on one device
 
 i64 call(const Transfer& t, i64 bytes) {
   const auto count = static_cast<size_t>(bytes);
@@ -24,9 +26,7 @@ i64 call(const Transfer& t, i64 bytes) {
 
 class PreadEngine final : public PieceEngine {
  public:
-  PreadEngine(int queue_depth, SystemCalls& system) : PieceEngine(system) {
-    for (int i = 0; i < std::min(queue_depth, kMaxThreads); ++i) threads_.emplace_back([this] { work(); });
-  }
+  PreadEngine(int queue_depth, SystemCalls& system) : PieceEngine(system), queue_depth_(static_cast<size_t>(queue_depth)) {}
 
   ~PreadEngine() override {
     {
@@ -41,11 +41,18 @@ class PreadEngine final : public PieceEngine {
 
  private:
   void start(Piece piece) override {
+    struct stat info {};
+    ::fstat(piece.rest().descriptor, &info);
     {
       std::lock_guard lock(mutex_);
+      if (drives_.insert(info.st_dev).second) add_threads();
       queue_.push(std::move(piece));
     }
     changed_.notify_one();
+  }
+
+  void add_threads() {
+    for (int i = 0; i < kThreadsPerDrive && threads_.size() < queue_depth_; ++i) threads_.emplace_back([this] { work(); });
   }
 
   void work() {
@@ -62,10 +69,12 @@ class PreadEngine final : public PieceEngine {
     }
   }
 
+  const size_t queue_depth_;
   std::mutex mutex_;
   std::condition_variable changed_;
   PieceQueue queue_;
   bool stop_ = false;
+  std::set<dev_t> drives_;  // met so far
   std::vector<std::thread> threads_;
 };
 

@@ -187,7 +187,8 @@ void Session::open(offload::SystemCalls* system) {
   parallel::Resources resources{device_.get(), host_.get(), pool_.get(), nullptr, {}, run_id_, durability_};
   if (plan.uses(Tier::nvme)) {
     for (const ScratchPath& path : scratch_paths_) {
-      offload::prepare_scratch(path.path, config_.allow_network_nvme);
+      const offload::ScratchInfo info = offload::prepare_scratch(path.path, config_.allow_network_nvme);
+      if (!info.direct) cached_ += fmt::format(", {} through the page cache ({} refuses O_DIRECT)", path.path, info.filesystem.name);
       scratch_.emplace_back(path.path, run_id_);
     }
     meter_ = std::make_unique<DiskMeter>(system ? *system : offload::SystemCalls::real());
@@ -211,7 +212,7 @@ std::string Session::nvme_line() const {
   std::string text = "nvme:";
   for (const offload::RunFolder& folder : scratch_) text += " " + folder.path().string() + ",";
   if (scratch_.size() > 1) text += " " + shares_.text() + ",";
-  return text + " " + engine_.why;
+  return text + " " + engine_.why + cached_;
 }
 
 void Session::keep_scratch() {

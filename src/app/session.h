@@ -94,6 +94,7 @@ class Session {
   std::unique_ptr<DiskMeter> meter_;  // outlives the engine
   offload::ChosenEngine engine_;
   std::vector<offload::RunFolder> scratch_;
+  std::string cached_;  // for the log: the paths without direct I/O
   std::unique_ptr<parallel::Rank> rank_;
 };
 

@@ -75,6 +75,16 @@ TEST_F(BadDays, IoUringRefusedTheRunGoesOnWithPreadAndSaysWhy) {
   }
 }
 
+TEST_F(BadDays, WithoutDirectIoThePageCacheStandsBetweenAndTheLogSaysSo) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  at.before_start([] { refuse_direct_io(); });
+  const Finished f = at.spillway(on_nvme("run", "none"));
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(lines_with(f.err, "scratch through the page cache (").size(), 1u) << f.err;
+  EXPECT_EQ(lines_with(f.err, " refuses O_DIRECT)").size(), 1u) << f.err;
+  expect_same_run("run", "straight");
+}
+
 TEST_F(BadDays, IoUringDemandedAndRefusedIsAnErrorThatNamesTheCure) {
   for (const auto& [error_number, cause] : kRefusals) {
     at.before_start([error_number] { forbid(SYS_io_uring_setup, error_number); });

@@ -66,6 +66,11 @@ void fail_beyond(i64 offset, int error_number) {
   install(std::move(filter));
 }
 
+void refuse_direct_io() {
+  install({load(offsetof(seccomp_data, nr)), skip_unless_equal(SYS_openat, 3), load(offsetof(seccomp_data, args) + 2 * sizeof(__u64)),
+           BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_DIRECT, 0, 1), answer(SECCOMP_RET_ERRNO | EINVAL)});
+}
+
 void limit_locked_memory(i64 bytes) {
   const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
   const bool dropped = ::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0) == 0 || ::geteuid() != 0;

@@ -12,6 +12,8 @@ namespace spillway::test {
 void forbid(int system_call, int error_number);
 /// pread64 and pwrite64 at `offset` and beyond answer with this errno, and io_uring is not there (ENOSYS), so that they are what is used.
 void fail_beyond(i64 offset, int error_number);
+/// No file is opened with O_DIRECT (EINVAL).
+void refuse_direct_io();
 /// RLIMIT_MEMLOCK of so many bytes, also for root: the program is not given CAP_IPC_LOCK.
 void limit_locked_memory(i64 bytes);
 

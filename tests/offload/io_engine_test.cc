@@ -341,6 +341,30 @@ TEST_P(Engines, TheDestructorWaits) {
   EXPECT_TRUE(event.ready());
 }
 
+// Four pieces at once on the first drive, four more when there is a second; never more than the queue is deep.
+TEST(PreadThreads, AreAsManyAsDrivesNeed) {
+  const test::MountedFolder other("tmpfs", "size=4m");
+  if (!other.mounted()) GTEST_SKIP() << other.why();
+  const TemporaryFolder folder;
+  const File files[] = {File::create(folder / "a", kMiB), File::create(other.path() / "b", kMiB)};
+  Buffer buffer(kMiB);
+  for (const auto& [depth, most] : {std::pair(64, std::pair(4, 8)), {6, {4, 6}}, {1, {1, 1}}}) {
+    FaultySystem system;
+    system.delay_us = 2000;
+    const auto engine = make_io_engine(IoEngineKind::pread, depth, system).engine;
+    const auto at_once = [&](size_t drives) {
+      std::vector<Event> events;
+      for (i64 n = 0; n < 64; ++n) {
+        events.push_back(engine->submit({&files[static_cast<size_t>(n) % drives], false, n * 4096, 4096, buffer.data() + n * 4096}));
+      }
+      for (const Event& event : events) event.wait();
+      return system.most_at_work.load();
+    };
+    EXPECT_EQ(at_once(1), most.first) << depth;
+    EXPECT_EQ(at_once(2), most.second) << depth;
+  }
+}
+
 TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
   const std::pair<int, const char*> causes[] = {
       {EPERM, "EPERM: seccomp"}, {ENOSYS, "ENOSYS"}, {ENOMEM, "memlock"}, {EMFILE, "open files"}, {EBUSY, "errno 16"}};
@@ -351,6 +375,7 @@ TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
     EXPECT_EQ(chosen.engine->name(), "pread");
     EXPECT_NE(chosen.why.find("io_uring refused"), std::string::npos) << chosen.why;
     EXPECT_NE(chosen.why.find(cause), std::string::npos) << chosen.why;
+    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // the loss
     const auto error = error_of([&] { make_io_engine(IoEngineKind::io_uring, 8, system); });
     EXPECT_EQ(error.code, ErrorCode::io);
     EXPECT_TRUE(error.says(cause) && error.says("--io-engine pread")) << error.text;
