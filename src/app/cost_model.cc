@@ -1,9 +1,9 @@
 #include "app/cost_model.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "app/phases.h"
+#include "app/shares.h"
 
 namespace spillway::app {
 namespace {
@@ -92,18 +92,14 @@ double Rates::disk_s(double read_bytes, double written_bytes) const {
   return 2 * together_s / machine.duplex + std::max(read_s, write_s) - together_s;
 }
 
-Rates make_rates(const Calibration& c, DType weight, const std::vector<DiskRates>& disks) {
+Rates make_rates(const Calibration& c, DType weight, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) {
   Rates rates;
   rates.flops = kBlockEfficiency * (weight == DType::bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32);
   if (disks.empty()) return rates;
-  const auto stripes = static_cast<double>(disks.size());
-  rates.disk_read_bytes_per_s = rates.disk_write_bytes_per_s = std::numeric_limits<double>::max();
+  rates.disk_read_bytes_per_s = striped_rate(shares, disks, &DiskRates::read_bytes_per_s);
+  rates.disk_write_bytes_per_s = striped_rate(shares, disks, &DiskRates::write_bytes_per_s);
   rates.machine.duplex = 2;
-  for (const DiskRates& disk : disks) {
-    rates.disk_read_bytes_per_s = std::min(rates.disk_read_bytes_per_s, stripes * disk.read_bytes_per_s);
-    rates.disk_write_bytes_per_s = std::min(rates.disk_write_bytes_per_s, stripes * disk.write_bytes_per_s);
-    rates.machine.duplex = std::min(rates.machine.duplex, disk.duplex());
-  }
+  for (const DiskRates& disk : disks) rates.machine.duplex = std::min(rates.machine.duplex, disk.duplex());
   return rates;
 }
 

@@ -26,8 +26,8 @@ struct Rates {
   double disk_s(double read_bytes, double written_bytes) const;
 };
 
-/// Of one rank computing in `weight` type; the disks' are the slowest path's times their number.
-Rates make_rates(const Calibration& calibration, DType weight, const std::vector<DiskRates>& disks);
+/// Of one rank computing in `weight` type; the disks' are those of all paths together, which take `shares` of the bytes.
+Rates make_rates(const Calibration& calibration, DType weight, const std::vector<DiskRates>& disks, const std::vector<u32>& shares);
 
 /// Floating-point operations of a block's forward over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
 double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);

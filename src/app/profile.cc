@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "app/shares.h"
+
 namespace spillway::app {
 namespace {
 
@@ -37,14 +39,9 @@ void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) 
   }
 }
 
-// Stripes take the same bytes each, so the slowest decides for all.
-double all_stripes(const std::vector<DiskRates>& disks, double DiskRates::*rate) {
-  if (disks.empty()) return DiskRates().*rate;
-  const auto slowest = std::ranges::min_element(disks, {}, rate);
-  return (*slowest).*rate * static_cast<double>(disks.size());
-}
-
-void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibration, const std::vector<DiskRates>& disks) {
+void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibration, const std::vector<DiskRates>& disks,
+          const std::vector<u32>& shares) {
+  const auto all_stripes = [&](double DiskRates::*of) { return disks.empty() ? DiskRates().*of : striped_rate(shares, disks, of); };
   const i64 disk_bytes = sum.disk_read_bytes + sum.disk_written_bytes, bytes = disk_bytes > 0 ? disk_bytes : sum.memory_bytes;
   if (bytes == 0 || !(sum.ms > 0)) return;
   row.bytes_per_s = static_cast<double>(bytes) / (sum.ms / 1e3);
@@ -52,13 +49,13 @@ void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibrati
     row.ceiling = sum.copies ? calibration.copy_bytes_per_s : calibration.memory_bytes_per_s;
     row.ceiling_name = sum.copies ? "copy" : "memory";
   } else if (sum.disk_written_bytes == 0) {
-    row.ceiling = all_stripes(disks, &DiskRates::read_bytes_per_s);
+    row.ceiling = all_stripes(&DiskRates::read_bytes_per_s);
     row.ceiling_name = "disk read";
   } else if (sum.disk_read_bytes == 0) {
-    row.ceiling = all_stripes(disks, &DiskRates::write_bytes_per_s);
+    row.ceiling = all_stripes(&DiskRates::write_bytes_per_s);
     row.ceiling_name = "disk write";
   } else {
-    row.ceiling = all_stripes(disks, &DiskRates::mixed_bytes_per_s);
+    row.ceiling = all_stripes(&DiskRates::mixed_bytes_per_s);
     row.ceiling_name = "disk mixed";
   }
 }
@@ -81,13 +78,14 @@ void Profile::step(const parallel::Rank& rank, double seconds) {
   ++steps_;
 }
 
-std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std::vector<DiskRates>& disks) const {
+std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std::vector<DiskRates>& disks,
+                                      const std::vector<u32>& shares) const {
   std::vector<ProfileRow> all;
   const auto steps = static_cast<double>(std::max<i64>(1, steps_));
   for (const auto& [name, sum] : sums_) {
     ProfileRow row{.kind = name.first, .lane = name.second, .ms = sum.ms / steps};
     if (seconds_ > 0) row.share = sum.ms / 1e3 / seconds_;
-    rate(row, sum, calibration, disks);
+    rate(row, sum, calibration, disks, shares);
     all.push_back(std::move(row));
   }
   std::ranges::stable_sort(all, std::greater(), &ProfileRow::ms);

@@ -23,8 +23,8 @@ class Profile {
  public:
   /// After each step of the rank.
   void step(const parallel::Rank& rank, double seconds);
-  /// Longest first. `disks`: the rates of each stripe, which all take the same bytes.
-  std::vector<ProfileRow> rows(const Calibration& calibration, const std::vector<DiskRates>& disks) const;
+  /// Longest first. `disks`: the rates of each stripe, which take `shares` of the bytes.
+  std::vector<ProfileRow> rows(const Calibration& calibration, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) const;
 
   struct Sum {
     double ms = 0;

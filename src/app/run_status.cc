@@ -95,7 +95,7 @@ Means means_of(const std::deque<Json>& rows) {
 
 i64 a_step(double sum, i64 steps) { return static_cast<i64>(std::min(sum / static_cast<double>(steps), kMostNumber)); }
 
-void take_pace(RunStatus& status, const Means& sum, i64 drives) {
+void take_pace(RunStatus& status, const Means& sum, double drives) {
   if (sum.steps == 0) return;
   status.step_s = sum.seconds / static_cast<double>(sum.steps);
   status.tokens_per_s = static_cast<double>(sum.tokens) / sum.seconds;
@@ -108,7 +108,14 @@ void take_pace(RunStatus& status, const Means& sum, i64 drives) {
   status.wear = wear_of(nvme, 1, sum.tokens / sum.steps, *status.step_s, status.endurance_bytes, drives);
 }
 
-void take_metrics(RunStatus& status, const fs::path& run, i64 drives) {
+// As many as the run counted, whose shares it knew.
+double drives_of(const Json& row, std::optional<i64> endurance_bytes, i64 paths) {
+  const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
+  return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
+                                                  : static_cast<double>(paths);
+}
+
+void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   const fs::path file = run / "metrics.jsonl";
   const std::deque<Json> rows = last_rows(file);
   if (rows.empty()) return;
@@ -121,10 +128,10 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 drives) {
   for (const Json& row : rows) {
     if (const auto loss = number(row, "validation_loss")) status.validation_loss = loss;
   }
-  take_pace(status, means_of(rows), drives);
+  take_pace(status, means_of(rows), drives_of(last, status.endurance_bytes, paths));
 }
 
-// Gives the number of drives.
+// Gives the number of --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
   const Json config = Json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
   if (!config.is_object()) return 1;
@@ -168,8 +175,8 @@ const char* to_string(RunStatus::State state) {
 RunStatus read_run_status(const fs::path& run) {
   check_is_run(run);
   RunStatus status;
-  const i64 drives = take_config(status, run);
-  take_metrics(status, run, drives);
+  const i64 paths = take_config(status, run);
+  take_metrics(status, run, paths);
   take_checkpoint(status, run);
   if (const auto owner = run_owner(run)) {
     status.state = RunStatus::State::running;

@@ -96,13 +96,13 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
   request.scheduling.micro_batches = micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = round_gradients_;
-  if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
   request.micro_batch_size = micro_batch_size;
   request.sequence_length = sequence_length;
   request.training = training;
   const bool may_spill =
       nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
   find_rates(request, may_spill);
+  if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
   chosen_ = choose_plan(request, wishes, budgets_, rates_);
   if (training) chosen_->why.push_back(prediction_text());
 }
@@ -111,11 +111,16 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
 void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
   const Calibration calibration = load_calibration();
   std::vector<DiskRates> disks;
-  if (nvme && request.training) {
+  if (nvme && (request.training || shares_.to_measure)) {
     const offload::ChosenEngine engine = offload::make_io_engine(config_.io_engine);
     for (const ScratchPath& path : scratch_paths_) disks.push_back(disk_rates(calibration, path.path, *engine.engine));
   }
-  rates_ = make_rates(calibration, format_.weight, disks);
+  const bool all_measured = !disks.empty() && std::ranges::none_of(disks, [](const DiskRates& disk) { return disk.path.empty(); });
+  if (shares_.to_measure && all_measured) {
+    shares_ = shares_by(disks, "measured");
+    budgets_.bytes[2] = striped_room(shares_.weights, nvme_room_bytes_);
+  }
+  rates_ = make_rates(calibration, format_.weight, disks, shares_.weights);
   rates_.machine.cores = threads_;
   process_bytes_ = process_memory().now_bytes;
   if (!request.training) return;
@@ -193,18 +198,10 @@ void Session::open(offload::SystemCalls* system) {
     }
     meter_ = std::make_unique<DiskMeter>(system ? *system : offload::SystemCalls::real());
     engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, *meter_);
-    if (shares_.to_measure) measure_shares(plan.total[2]);
     for (size_t p = 0; p < scratch_.size(); ++p) resources.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
     resources.engine = engine_.engine.get();
   }
   rank_ = std::make_unique<parallel::Rank>(model_, plan, resources);
-}
-
-// The plan was made for equal shares: others are taken only where the paths have the room.
-void Session::measure_shares(i64 nvme_bytes) {
-  const Shares measured = measured_shares(scratch_paths_, *engine_.engine);
-  const bool fit = striped_room(measured.weights, nvme_room_bytes_) >= nvme_bytes;
-  shares_ = fit ? measured : Shares{shares_.weights, measured.why + ", but there is no room for such shares"};
 }
 
 std::string Session::nvme_line() const {

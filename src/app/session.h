@@ -54,6 +54,7 @@ class Session {
   const std::vector<std::string>& choices() const { return chosen_->why; }
   /// --nvme, or the batch system's.
   const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
+  const std::vector<u32>& stripe_weights() const { return shares_.weights; }
   const TierBudgets& budgets() const { return budgets_; }
   /// By simulation, of a step of the training plan that runs this head and this tail, both the plan's.
   const StepCost& predicted(const parallel::List& head, const parallel::List& tail);
@@ -71,7 +72,6 @@ class Session {
   void find_rates(const parallel::PlanRequest& request, bool nvme);
   DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
   std::string prediction_text();
-  void measure_shares(i64 nvme_bytes);
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;

@@ -7,12 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
 
-#include "app/disk_load.h"
-#include "base/error.h"
-#include "device/memory_pool.h"
 #include "offload/nvme_store.h"
 
 namespace spillway::app {
@@ -22,7 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr u32 kMostWeight = 64;
 constexpr double kTolerance = 0.1;  // two paths of one drive, measured one after the other, differ by less
-constexpr i64 kPieces = 32, kInFlight = 16, kRounds = 3;
 
 // The weights when the fastest path has `most`, and how far the worst is from its rate.
 std::pair<std::vector<u32>, double> scaled(const std::vector<double>& rates, u32 most) {
@@ -57,31 +52,6 @@ std::string listed(const std::vector<double>& rates) {
 
 Shares equal(size_t paths, std::string why) { return {std::vector<u32>(paths, 1), std::move(why)}; }
 
-// A file on a path and the load on it.
-struct Probe {
-  Probe(const fs::path& path, offload::IoEngine& engine)
-      : file(nameless_file(path, kPieces * DiskLoad::kPieceBytes)), load(file, engine, MemoryPool::heap(), kInFlight) {
-    load.fill(kPieces, 0);
-  }
-  offload::File file;
-  DiskLoad load;
-};
-
-std::vector<double> measure(const std::vector<ScratchPath>& paths, offload::IoEngine& engine) {
-  std::vector<std::unique_ptr<Probe>> probes;
-  for (const ScratchPath& path : paths) probes.push_back(std::make_unique<Probe>(path.path, engine));
-  std::vector<std::vector<double>> seconds(paths.size());
-  for (i64 round = 0; round < kRounds; ++round) {
-    for (size_t p = 0; p < probes.size(); ++p) seconds[p].push_back(probes[p]->load.move(DiskLoad::Mix::both, 0, kPieces, kPieces));
-  }
-  std::vector<double> rates;
-  for (std::vector<double>& of_path : seconds) {
-    std::ranges::sort(of_path);
-    rates.push_back(static_cast<double>(kPieces * DiskLoad::kPieceBytes) / of_path[kRounds / 2]);
-  }
-  return rates;
-}
-
 }  // namespace
 
 std::string Shares::text() const { return weights.size() < 2 ? "" : fmt::format("shares {} ({})", fmt::join(weights, ":"), why); }
@@ -98,26 +68,22 @@ Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& ru
   if (paths.size() < 2) return equal(paths.size(), "");
   const std::vector<u32> kept = offload::kept_weights(fs::path(paths[0].path) / ("spillway-" + run_id));
   if (kept.size() == paths.size()) return {kept, "as the files are striped"};
-  std::vector<double> rates;
+  std::vector<DiskRates> disks;
   for (const ScratchPath& path : paths) {
     const DiskRates disk = calibration.disk(path.path);
-    if (!disk.path.empty()) rates.push_back(disk.mixed_bytes_per_s);
+    if (!disk.path.empty()) disks.push_back(disk);
   }
-  if (rates.size() == paths.size()) return {weights_of(rates), "bench measured " + listed(rates)};
+  if (disks.size() == paths.size()) return shares_by(disks, "bench measured");
   if (on_one_filesystem(paths)) return equal(paths.size(), "one filesystem");
-  Shares shares = equal(paths.size(), "until measured");
+  Shares shares = equal(paths.size(), "not measured");
   shares.to_measure = true;
   return shares;
 }
 
-Shares measured_shares(const std::vector<ScratchPath>& paths, offload::IoEngine& engine) {
-  try {
-    const std::vector<double> rates = measure(paths, engine);
-    return {weights_of(rates), "measured " + listed(rates)};
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::refused) throw;
-    return equal(paths.size(), "no room to measure");
-  }
+Shares shares_by(const std::vector<DiskRates>& disks, const std::string& who) {
+  std::vector<double> rates;
+  for (const DiskRates& disk : disks) rates.push_back(disk.mixed_bytes_per_s);
+  return {weights_of(rates), who + " " + listed(rates)};
 }
 
 i64 striped_room(const std::vector<u32>& weights, const std::vector<i64>& room_bytes) {
@@ -125,6 +91,18 @@ i64 striped_room(const std::vector<u32>& weights, const std::vector<i64>& room_b
   i64 room = weights.empty() ? 0 : std::numeric_limits<i64>::max();
   for (size_t p = 0; p < weights.size(); ++p) room = std::min(room, room_bytes[p] / weights[p] * sum);
   return room;
+}
+
+double striped_rate(const std::vector<u32>& weights, const std::vector<DiskRates>& disks, double DiskRates::*rate) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double all = std::numeric_limits<double>::max();
+  for (size_t p = 0; p < weights.size(); ++p) all = std::min(all, disks[p].*rate * sum / weights[p]);
+  return all;
+}
+
+double drives_worth(const std::vector<u32>& weights) {
+  if (weights.empty()) return 1;
+  return std::accumulate(weights.begin(), weights.end(), 0.0) / *std::ranges::max_element(weights);
 }
 
 }  // namespace spillway::app

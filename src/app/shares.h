@@ -7,7 +7,6 @@
 
 #include "app/calibration.h"
 #include "app/config.h"
-#include "offload/io_engine.h"
 
 namespace spillway::app {
 
@@ -23,14 +22,17 @@ struct Shares {
 std::vector<u32> weights_of(const std::vector<double>& bytes_per_s);
 
 /// Without touching a drive: as the files of a dead run of this id have them; by bench's figures when it measured all of them; equal on
-/// one filesystem; else equal, to be measured.
+/// one filesystem; else equal until measured.
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration);
 
-/// Reads and writes a nameless file in each path, in turn, for a fraction of a second each at an ordinary drive's speed. Equal where there
-/// is no room for that. Errors: Error(io).
-Shares measured_shares(const std::vector<ScratchPath>& paths, offload::IoEngine& engine);
+/// In proportion to what each moves of mixed reads and writes; `who` "measured" it.
+Shares shares_by(const std::vector<DiskRates>& disks, const std::string& who);
 
 /// Bytes that striping with these weights can use when each path has so much room.
 i64 striped_room(const std::vector<u32>& weights, const std::vector<i64>& room_bytes);
+/// Of all paths together: the path that is slowest for its share decides.
+double striped_rate(const std::vector<u32>& weights, const std::vector<DiskRates>& disks, double DiskRates::*rate);
+/// How many times the bytes on the path with the largest share are there: as many drives wear like that one.
+double drives_worth(const std::vector<u32>& weights);
 
 }  // namespace spillway::app

@@ -284,7 +284,7 @@ int Trainer::stop(const std::string& why) {
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
   return wear_of(moved_.written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
-                 config_.endurance_bytes, static_cast<i64>(session_.scratch_paths().size()));
+                 config_.endurance_bytes, drives_worth(session_.stripe_weights()));
 }
 
 Calibration Trainer::calibration() const {
@@ -296,7 +296,7 @@ Calibration Trainer::calibration() const {
 std::vector<ProfileRow> Trainer::profile_rows(const Calibration& node) const {
   std::vector<DiskRates> disks;
   for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(node.disk(path.path));
-  return profile_->rows(node, disks);
+  return profile_->rows(node, disks, session_.stripe_weights());
 }
 
 std::string Trainer::profile_text() const {

@@ -17,14 +17,14 @@ std::string bytes_text(double bytes) { return format_bytes(std::llround(std::min
 
 }  // namespace
 
-Wear wear_of(i64 written_bytes, i64 steps, i64 tokens, double seconds, std::optional<i64> endurance_bytes, i64 drives) {
+Wear wear_of(i64 written_bytes, i64 steps, i64 tokens, double seconds, std::optional<i64> endurance_bytes, double drives) {
   const auto written = static_cast<double>(written_bytes);
   Wear wear;
   if (steps > 0) wear.bytes_per_step = written / static_cast<double>(steps);
   if (tokens > 0) wear.bytes_per_token = written / static_cast<double>(tokens);
   if (seconds > 0) wear.bytes_per_day = written / seconds * kDaySeconds;
   if (endurance_bytes && wear.bytes_per_day > 0) {
-    wear.days = static_cast<double>(*endurance_bytes) * static_cast<double>(std::max<i64>(1, drives)) / wear.bytes_per_day;
+    wear.days = static_cast<double>(*endurance_bytes) * std::max(1.0, drives) / wear.bytes_per_day;
   }
   return wear;
 }

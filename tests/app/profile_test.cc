@@ -45,7 +45,7 @@ TEST(Profile, SumsByKindAndLane) {
                          instruction(Op::Fetch, Lane::load, What::weights), instruction(Op::Fetch, Lane::load, What::activations)};
   Profile profile;
   profile.add(list, {{0, 1000}, {1000, 4000}, {0, 500}, {500, 2500}}, plan());
-  const auto rows = profile.rows({}, {});
+  const auto rows = profile.rows({}, {}, {});
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].kind, "Forward");  // longest first
   EXPECT_EQ(rows[0].lane, "compute");
@@ -67,7 +67,7 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   calibration.copy_bytes_per_s = 8e9;
   const DiskRates fast{.path = "/a", .read_bytes_per_s = 4e9, .write_bytes_per_s = 3e9},
       slow{.path = "/b", .read_bytes_per_s = 2e9, .write_bytes_per_s = 1e9};
-  const auto rows = profile.rows(calibration, {fast, slow});
+  const auto rows = profile.rows(calibration, {fast, slow}, {1, 1});
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").bytes_per_s, 2e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").ceiling, 4e9);  // two stripes as fast as the slower
   EXPECT_EQ(row(rows, "Fetch weights").ceiling_name, "disk read");
@@ -75,6 +75,9 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").ceiling, 2e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // read and written
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").ceiling, 8e9);
+  const auto dealt = profile.rows(calibration, {fast, slow}, {2, 1});
+  EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // both at their speed
+  EXPECT_DOUBLE_EQ(*row(dealt, "Evict gradient").ceiling, 3e9);
   const std::string text = to_text(rows, true);
   EXPECT_NE(text.find("50 % of disk read"), std::string::npos) << text;
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
@@ -85,14 +88,14 @@ TEST(Profile, AnUpdateTakesItsLandingToo) {
   Profile in_memory;
   in_memory.add(list, {{0, 1000}, {1000, 2000}}, plan());
   const double bytes = 28.0 * 10 * optim::kTileElems;
-  const auto memory = in_memory.rows({}, {});
+  const auto memory = in_memory.rows({}, {}, {});
   ASSERT_EQ(memory.size(), 1u);
   EXPECT_DOUBLE_EQ(*memory[0].bytes_per_s, bytes / 2e-3);
   EXPECT_EQ(memory[0].ceiling, Calibration().memory_bytes_per_s);
   list[0].read_bytes[kNvme] = list[0].written_bytes[kNvme] = 1'000'000;
   Profile on_disk;
   on_disk.add(list, {{0, 1000}, {1000, 2000}}, plan());
-  const auto disk = on_disk.rows({}, {});
+  const auto disk = on_disk.rows({}, {}, {});
   EXPECT_DOUBLE_EQ(*disk[0].bytes_per_s, 1e9);
   EXPECT_EQ(disk[0].ceiling, DiskRates().mixed_bytes_per_s);
 }

@@ -1,8 +1,10 @@
 // Two --nvme paths: shares by measured speed, kept by the files, told in the log, and without a say in the numbers.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <cstdlib>
+#include <regex>
 
 #include "app/calibration.h"
 #include "support_nvme_run.h"
@@ -56,6 +58,19 @@ TEST_F(NvmeStripes, FollowTheMeasuredSpeedAndChangeNoBit) {
   const Finished other = killed_at_step_5("other");
   EXPECT_TRUE(mentions(other.err, "shares 1:2 (bench measured 1.00, 2.00 GB/s), ")) << other.err;
   EXPECT_NEAR(ratio(), 0.5, 0.05);
+}
+
+TEST_F(NvmeStripes, OnTwoFilesystemsAreMeasured) {
+  for (const char* path : {"a", "b"}) fs::create_directory(at / path);
+  if (::mount("tmpfs", (at / "b").c_str(), "tmpfs", 0, "size=256m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const fs::path nothing = at / "nothing";
+  at.before_start([nothing] { ::setenv("XDG_CACHE_HOME", nothing.c_str(), 1); });
+  const Finished f = at.spillway(on_two("run"));
+  ::umount((at / "b").c_str());
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(std::regex_search(f.err, std::regex("shares \\d+:\\d+ \\(measured \\d+\\.\\d+, \\d+\\.\\d+ GB/s\\), "))) << f.err;
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  expect_same_run("run", "straight");
 }
 
 TEST_F(NvmeStripes, OnOneFilesystemAreEqual) {
