@@ -203,6 +203,25 @@ std::string cell_name(const testing::TestParamInfo<Snapshots::ParamType>& info) 
 
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::Combine(testing::Range(0, 6), testing::Range(0, 3)), cell_name);
 
+// Biases and the tied embedding: no Step passes them.
+TEST(Snapshot, HoldsFrozenWeights) {
+  for (const Corner& corner : kCorners) {
+    for (const OptimizerOverlap overlap : {OptimizerOverlap::none, OptimizerOverlap::forward}) {
+      RunOptions o = base(corner, overlap);
+      o.steps = 3;
+      o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("bias") || p.name.ends_with("wte.weight"); };
+      RunResult want;
+      const std::map<i64, Bytes> scans = train_with_scans(o, {1}, want);
+      for (const Pace pace : {Pace::quick, Pace::held_back, Pace::impatient}) {
+        RunResult got;
+        const auto all = train_with_saves(o, {1}, pace, got);
+        EXPECT_TRUE(same(all.at(0)->bytes, scans.at(1)));
+        EXPECT_EQ(got.weights, want.weights);
+      }
+    }
+  }
+}
+
 TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
   for (const Corner& corner : kCorners) {
     for (const OptimizerOverlap overlap : kOverlaps) {
