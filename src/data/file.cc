@@ -22,7 +22,8 @@ constexpr size_t kPieceBytes = size_t{1} << 30;
 
 // Not every filesystem can: there sync() has more to do.
 void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
-  if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return;
+  if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
+    return;
   throw_io(fmt::format("send {} bytes at offset {} of", bytes, offset), file.path(), errno);
 }
 

@@ -19,7 +19,7 @@
 namespace {
 
 std::atomic<bool> stutter{false};   // reads and writes move 7 bytes at most, every third call is interrupted
-std::atomic<int> failing_error{0};  // errno of every read, write and fsync
+std::atomic<int> failing_error{0};  // errno of every read, write, fsync, sync_file_range and fallocate
 std::atomic<unsigned> calls{0};
 std::atomic<bool> recording{false};
 std::mutex record_mutex;
@@ -54,6 +54,16 @@ int fsync(int fd) {
   if (failing_error) return errno = failing_error, -1;
   note("sync " + std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).filename().string());
   return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+int sync_file_range(int fd, off64_t offset, off64_t count, unsigned flags) {
+  if (failing_error) return errno = failing_error, -1;
+  return static_cast<int>(::syscall(SYS_sync_file_range, fd, offset, count, flags));
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t count) {
+  if (failing_error) return errno = failing_error, -1;
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, count));
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
@@ -101,13 +111,32 @@ TEST(File, EveryFailureNamesPathOffsetAndErrno) {
   File file = File::create(put(folder / "a", "text"));
   std::byte bytes[4];
   const Failing on(EIO);
-  for (const std::function<void()>& act : {std::function<void()>([&] { file.read(12, bytes); }), {[&] { file.write(12, bytes); }}}) {
+  for (const std::function<void()>& act :
+       {std::function<void()>([&] { file.read(12, bytes); }), {[&] { file.write(12, bytes); }}, {[&] { file.send(12, 4); }}, {[&] {
+          file.send_and_drop(12, 4);
+        }}}) {
     const std::string text = error_of(ErrorCode::io, act);
     EXPECT_THAT(text, HasSubstr((folder / "a").string()));
     EXPECT_THAT(text, HasSubstr("offset 12"));
     EXPECT_THAT(text, HasSubstr("errno 5"));
   }
   EXPECT_THAT(error_of(ErrorCode::io, [&] { file.sync(); }), HasSubstr("errno 5"));
+}
+
+TEST(File, RoomIsReservedWhereTheFilesystemCanAndGivenLaterWhereNot) {
+  const TemporaryFolder folder;
+  File file = File::create(folder / "a");
+  {
+    const Failing on(ENOSPC);
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { file.reserve(1 << 20); }), HasSubstr("the disk is full"));
+  }
+  {
+    const Failing on(EOPNOTSUPP);
+    file.reserve(1 << 20);
+    file.send(0, 1 << 20);  // a filesystem that cannot send a range: sync() does
+  }
+  EXPECT_EQ(file.size_bytes(), 1 << 20);
+  EXPECT_EQ(std::filesystem::file_size(folder / "a"), 1u << 20);
 }
 
 TEST(File, TextFromAFileIsMadeFitForAMessage) {

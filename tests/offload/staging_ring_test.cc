@@ -83,6 +83,18 @@ TEST(StagingRing, AcquireBlocksUntilABufferIsBack) {
   EXPECT_TRUE(got);
 }
 
+TEST(StagingRing, WaitsNoLongerThanItIsTold) {
+  MemoryPool pool("host", kUnlimited);
+  StagingRing ring(pool, 1, 4096, "staging");
+  {
+    const auto first = ring.acquire_for(0);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_FALSE(ring.acquire_for(0).has_value());
+    EXPECT_FALSE(ring.acquire_for(0.01).has_value());
+  }
+  EXPECT_TRUE(ring.acquire_for(0.01).has_value());
+}
+
 TEST(StagingRing, ABusyBufferIsNotHandedOn) {
   MemoryPool pool("host", kUnlimited);
   StagingRing ring(pool, 1, 4096, "staging");
