@@ -55,7 +55,7 @@ void Saves::tell(bool must) {
     console_.end_progress();
     console_.log(line);
     folder_.log(line);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     if (must) throw;
     console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", step, e.what()));
   }
