@@ -15,8 +15,27 @@ namespace {
 
 constexpr i64 kViewTiles = 64;  // tiles handed out at once where nothing has to be staged
 constexpr size_t kReadAhead = 2;
+constexpr i64 kWindowBytes = 4 * kMiB;
+constexpr size_t kWindowsWritten = 2;  // at once
 
 size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
+
+// Whole tiles that are moved and checked together, and where they lie among the bytes of the range.
+struct Window {
+  TileRange range;
+  size_t begin = 0, bytes = 0;
+};
+
+std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
+  const i64 tiles = std::max<i64>(1, kWindowBytes / blob.tile_bytes());
+  std::vector<Window> all;
+  for (i64 t = range.begin; t < range.end; t += tiles) {
+    const TileRange part{t, std::min(range.end, t + tiles)};
+    all.push_back(
+        {part, static_cast<size_t>((t - range.begin) * blob.tile_bytes()), static_cast<size_t>(part.count() * blob.tile_bytes())});
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -83,15 +102,37 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& wh
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);
 }
 
+// All of it is asked for at once; what has come is checked while the rest is under way.
 double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
-  const double moving_us = microseconds_of([&] { blob.read(range, generation_, into, offload::Priority::urgent).wait(); });
-  verify(blob, range, generation_, into);
+  std::deque<Pending> reads;
+  double moving_us = microseconds_of([&] {
+    for (const Window& w : windows(blob, range)) {
+      reads.emplace_back().add(blob.read(w.range, generation_, into.subspan(w.begin, w.bytes), offload::Priority::urgent));
+    }
+  });
+  for (const Window& w : windows(blob, range)) {
+    moving_us += microseconds_of([&] { reads.front().wait(); });
+    reads.pop_front();
+    verify(blob, w.range, generation_, into.subspan(w.begin, w.bytes));
+  }
   return moving_us;
 }
 
+// A little at a time: a burst would hold up the writes of the optimizer's Steps, and with them their reads.
 double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
-  blob.stamp(range, generation_, from);
-  return microseconds_of([&] { blob.write(range, generation_, from).wait(); });
+  std::deque<Pending> writes;
+  double moving_us = 0;
+  const auto settle = [&](size_t most) {
+    for (; writes.size() > most; writes.pop_front()) moving_us += microseconds_of([&] { writes.front().wait(); });
+  };
+  for (const Window& w : windows(blob, range)) {
+    const auto bytes = from.subspan(w.begin, w.bytes);
+    blob.stamp(w.range, generation_, bytes);
+    settle(kWindowsWritten - 1);
+    moving_us += microseconds_of([&] { writes.emplace_back().add(blob.write(w.range, generation_, bytes)); });
+  }
+  settle(0);
+  return moving_us;
 }
 
 void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes) {

@@ -14,9 +14,8 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kPage = 4096;
-constexpr i64 kChunkTiles = 16;     // 1 MiB of fp32 weights
-constexpr i64 kStagingBuffers = 5;  // two read ahead, one computed, two written
-constexpr i64 kQueueBuffers = 4;    // one filled, two waiting, one written
+constexpr i64 kChunkTiles = 16;   // 1 MiB of fp32 weights
+constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
 
 MicroBatch meta_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -101,9 +100,9 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-void size_staging(Plan& plan) {
+void size_staging(Plan& plan, const PlanRequest& r) {
   if (!plan.uses(Tier::nvme)) return;
-  plan.staging_buffers = kStagingBuffers;
+  plan.staging_buffers = r.staging_buffers;
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 training_bytes = plan.training ? format.gradient_tile_bytes() + format.state_tile_bytes() : 0;
   plan.staging_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + training_bytes);
@@ -230,7 +229,7 @@ Plan make_plan(const PlanRequest& request) {
   add_spilled_rows(plan);
   add_row(plan, "tokens", {plan.input_bytes, 0, 0});
   size_chunks(plan);
-  size_staging(plan);
+  size_staging(plan, r);
   if (r.training) size_queue(plan);
   size_store(plan, r);
   return plan;

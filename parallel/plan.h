@@ -9,6 +9,9 @@
 
 namespace spillway::parallel {
 
+/// Two chunks read ahead, one computed, two written behind.
+constexpr i64 kLeastStagingBuffers = 5;
+
 struct PlanRequest {
   const nn::Sequential* model = nullptr;
   Layout layout;
@@ -19,6 +22,7 @@ struct PlanRequest {
   /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
   bool adaptive_overlap = false;
   std::vector<u32> stripe_weights{1};  // of the nvme paths
+  i64 staging_buffers = kLeastStagingBuffers;
 };
 
 /// One line of the memory table: bytes of one use in each tier.

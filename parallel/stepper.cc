@@ -9,7 +9,6 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr size_t kReadAhead = 2;
 constexpr i64 kTilesInPlace = 64;
 
 }  // namespace
@@ -32,11 +31,14 @@ double Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
   };
   for (i64 t = first; t < end; t += chunk_tiles) {
     ahead.push_back(open(bucket, {t, std::min(end, t + chunk_tiles)}, from));
-    if (ahead.size() > kReadAhead) finish_one();
+    if (ahead.size() > read_ahead()) finish_one();
   }
   while (!ahead.empty()) finish_one();
   return waited_us_;
 }
+
+// Of the ring's buffers one is computed on; the rest is shared between what is read ahead and, the larger part, what is written behind.
+size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
 Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from) {
   Chunk chunk;
@@ -61,7 +63,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   }
   if (!chunk.lease) {
     // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
-    while (writing_.size() + kReadAhead + 1 > static_cast<size_t>(state_.staging()->buffers())) {
+    while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
       waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();
     }

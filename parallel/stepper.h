@@ -1,7 +1,7 @@
 // The optimizer's Step: a bucket's update from one generation into the next, streamed in chunks of tiles. What lies in memory is updated
-// where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: two chunks read ahead, one computed,
-// written behind. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer lane; the
-// update itself is spread over the threads of the stream in force.
+// where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: some chunks read ahead, one computed,
+// the others written behind. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
+// lane; the update itself is spread over the threads of the stream in force.
 #pragma once
 #include <deque>
 
@@ -51,6 +51,7 @@ class Stepper {
     Operand weights, gradients, state;
     Pending reads;  // after the lease: settled before it goes back
   };
+  size_t read_ahead() const;
   Chunk open(const Bucket& bucket, TileRange range, u64 from);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written);
   void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);

@@ -16,6 +16,8 @@ using parallel::Tier;
 
 // Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
 constexpr int kMostSized = 60;
+// More hide no more: they outlast the eviction of a large block.
+constexpr i64 kMostStagingBuffers = 12;
 
 // Bytes over each budget.
 std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) {
@@ -127,8 +129,18 @@ std::vector<std::string> reasons(const Plan& plan) {
                            : "order: one micro-batch after the other");
   }
   if (plan.training) why.push_back(overlap_text(plan));
+  if (plan.training && plan.staging_buffers > 0)
+    why.push_back(fmt::format("staging ring: {} buffers of {}", plan.staging_buffers, format_bytes(plan.staging_buffer_bytes)));
   why.push_back(fmt::format("prefetch: {} block{} ahead", plan.scheduling.prefetch, plan.scheduling.prefetch == 1 ? "" : "s"));
   return why;
+}
+
+// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with.
+Plan with_deeper_ring(Plan plan, parallel::PlanRequest request, const TierBudgets& budgets) {
+  if (!plan.training || plan.staging_buffers == 0) return plan;
+  request.staging_buffers = kMostStagingBuffers;
+  Plan deeper = make_plan(request);
+  return total_excess(deeper, budgets) == 0 ? deeper : plan;
 }
 
 // By what is known without a Program; what it leaves out is small.
@@ -156,6 +168,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (sized++ == kMostSized) break;
     Plan plan = make_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
+      plan = with_deeper_ring(std::move(plan), c.request, budgets);
       std::vector<std::string> why = reasons(plan);
       return {std::move(plan), std::move(why)};
     }
