@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/candidates.h"
+#include "app/left_over.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -12,24 +13,13 @@ namespace spillway::app {
 namespace {
 
 using parallel::Plan;
+using parallel::PlanRequest;
 using parallel::Tier;
 
 // Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
 constexpr int kMostSized = 60;
 // More hide no more: they outlast the eviction of a large block.
 constexpr i64 kMostStagingBuffers = 12;
-
-// Bytes over each budget.
-std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) {
-  std::array<i64, offload::kTiers> over{};
-  for (size_t t = 0; t < over.size(); ++t) over[t] = std::max<i64>(0, plan.total[t] - b.bytes[t]);
-  if (b.host_from_device) {
-    over[1] = 0;
-    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] - b.bytes[0]);
-  }
-  if (b.nvme_is_memory) over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
-  return over;
-}
 
 i64 total_excess(const Plan& plan, const TierBudgets& b) {
   const auto over = excess(plan, b);
@@ -88,6 +78,17 @@ std::string overlap_text(const Plan& plan) {
 
 }  // namespace
 
+std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) {
+  std::array<i64, offload::kTiers> over{};
+  for (size_t t = 0; t < over.size(); ++t) over[t] = std::max<i64>(0, plan.total[t] - b.bytes[t]);
+  if (b.host_from_device) {
+    over[1] = 0;
+    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] - b.bytes[0]);
+  }
+  if (b.nvme_is_memory) over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
+  return over;
+}
+
 std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes) {
   if (const auto one = wish.one_tier()) return std::vector(group_bytes.size(), *one);
   std::array<i64, offload::kTiers> left = wish.bytes;
@@ -135,14 +136,6 @@ std::vector<std::string> reasons(const Plan& plan) {
   return why;
 }
 
-// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with.
-Plan with_deeper_ring(Plan plan, parallel::PlanRequest request, const TierBudgets& budgets) {
-  if (!plan.training || plan.staging_buffers == 0) return plan;
-  request.staging_buffers = kMostStagingBuffers;
-  Plan deeper = make_plan(request);
-  return total_excess(deeper, budgets) == 0 ? deeper : plan;
-}
-
 // By what is known without a Program; what it leaves out is small.
 bool hopeless(const Candidate& c, const TierBudgets& b) {
   const i64 device_bytes = c.bytes[0] + (b.host_from_device ? c.bytes[1] : 0);
@@ -154,6 +147,24 @@ i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
   for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
   return sum;
+}
+
+// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
+// left holds what else would move.
+ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  if (plan.training && plan.staging_buffers > 0) {
+    request.staging_buffers = kMostStagingBuffers;
+    if (Plan deeper = make_plan(request); total_excess(deeper, budgets) == 0) {
+      plan = std::move(deeper);
+    } else {
+      request.staging_buffers = parallel::kLeastStagingBuffers;
+    }
+  }
+  std::optional<Fuller> fuller = fill_left_over(request, plan, wishes, budgets, rates);
+  if (fuller) plan = std::move(fuller->plan);
+  std::vector<std::string> why = reasons(plan);
+  if (fuller) why.push_back(fuller->why);
+  return {std::move(plan), std::move(why)};
 }
 
 }  // namespace
@@ -168,9 +179,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (sized++ == kMostSized) break;
     Plan plan = make_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
-      plan = with_deeper_ring(std::move(plan), c.request, budgets);
-      std::vector<std::string> why = reasons(plan);
-      return {std::move(plan), std::move(why)};
+      return finished(c.request, std::move(plan), wishes, budgets, rates);
     }
     if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
   }

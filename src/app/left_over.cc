@@ -1,0 +1,107 @@
+#include "app/left_over.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Plan;
+using parallel::PlanRequest;
+using parallel::Tier;
+
+// A kind of bytes that `auto` places, with what a tile of it takes.
+struct Kind {
+  const char* name;
+  const PlacementWish& wish;
+  std::vector<Tier>& tiers;
+  i64 tile_bytes;
+  bool two_slots;  // a step may write beside what readers see
+};
+
+i64 bytes_of(const Kind& kind, const parallel::Group& group, const Plan& plan, Tier tier) {
+  const i64 copies = kind.two_slots ? plan.slots(tier) : static_cast<i64>(group.uses.size());
+  return group.elems / parallel::kTileElems * kind.tile_bytes * (plan.training ? copies : 1);
+}
+
+// Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
+std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
+  if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1], 0, 0};
+  const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
+  return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
+}
+
+class Filling {
+ public:
+  Filling(PlanRequest request, const Plan& plan, const PlanWishes& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
+
+  /// Moves groups up into `share` of what is left; what was moved, in words.
+  std::string fill(std::array<i64, offload::kTiers> left, double share) {
+    std::string moved;
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      i64& room = left[static_cast<size_t>(tier)];
+      room = static_cast<i64>(static_cast<double>(room) * share);
+      for (Kind& kind : kinds()) {
+        const i64 bytes = fill(kind, tier, room);
+        if (bytes > 0) moved += fmt::format("{}{} of {} on {}", moved.empty() ? "" : ", ", format_bytes(bytes), kind.name, to_string(tier));
+      }
+    }
+    return moved;
+  }
+  const PlanRequest& request() const { return request_; }
+
+ private:
+  // Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.
+  std::vector<Kind> kinds() {
+    const optim::StateFormat& format = request_.scheduling.format;
+    parallel::Placement& p = request_.placement;
+    return {{"weights", wishes_.parameters, p.parameters, format.weight_tile_bytes(), true},
+            {"gradients", wishes_.gradients, p.gradients, format.gradient_tile_bytes(), false},
+            {"optimizer state", wishes_.optimizer, p.optimizer, format.state_tile_bytes(), true}};
+  }
+
+  i64 fill(Kind& kind, Tier tier, i64& room) const {
+    if (!kind.wish.automatic) return 0;
+    i64 moved = 0;
+    for (const parallel::Group& g : plan_.layout.groups) {
+      const i64 bytes = bytes_of(kind, g, plan_, tier);
+      if (kind.tiers[g.id] <= tier || bytes > room) continue;
+      kind.tiers[g.id] = tier;
+      room -= bytes;
+      moved += bytes;
+    }
+    return moved;
+  }
+
+  PlanRequest request_;
+  const Plan& plan_;
+  const PlanWishes& wishes_;
+};
+
+bool fits(const Plan& plan, const TierBudgets& budgets) { return excess(plan, budgets) == std::array<i64, offload::kTiers>{}; }
+
+}  // namespace
+
+std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
+  if (!plan.training) return {};
+  const double before_s = predict(plan, plan.train.head, plan.train.commit, *request.model, rates).seconds;
+  for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
+    Filling filling(request, plan, wishes);
+    const std::string moved = filling.fill(left_of(plan, budgets), share);
+    if (moved.empty()) return {};
+    Plan fuller = make_plan(filling.request());
+    if (!fits(fuller, budgets)) continue;
+    const double after_s = predict(fuller, fuller.train.head, fuller.train.commit, *request.model, rates).seconds;
+    if (after_s >= before_s) return {};
+    std::string why = fmt::format("left-over memory: {} rather than in a slower tier: {} a step instead of {}", moved,
+                                  format_duration(after_s), format_duration(before_s));
+    return Fuller{filling.request(), std::move(fuller), std::move(why)};
+  }
+  return {};
+}
+
+}  // namespace spillway::app
