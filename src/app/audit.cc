@@ -14,6 +14,8 @@ namespace {
 using offload::Tier;
 using parallel::Resource;
 
+// In the first nothing was deferred, the second may be the first to touch the state.
+constexpr i64 kWarmUpSteps = 2;
 constexpr size_t kHost = static_cast<size_t>(Tier::host), kNvme = static_cast<size_t>(Tier::nvme);
 
 double at(const Phases& phases, const char* name) {
@@ -70,9 +72,10 @@ std::string help_for(Resource resource, const Levers& levers) {
 }  // namespace
 
 void Audit::step(const StepSample& s) {
-  if (steps_ == 1 && !warm_) {
+  if (steps_ == 1 && warmed_up_ < kWarmUpSteps) {
+    const i64 before = warmed_up_;
     *this = {};
-    warm_ = true;
+    warmed_up_ = before + 1;
   }
   ++steps_;
   seconds_ += s.seconds;

@@ -1,5 +1,5 @@
 // What the plan promised beside what the steps did: times by phase, bytes moved, memory; what bounded the step, and what would help. Fed by
-// the trainer with each step; printed at the end. The first step, which warms up, counts only when there is no other. One thread.
+// the trainer with each step; printed at the end. The first two, which warm up, count only when there is no later one. One thread.
 #pragma once
 #include <string>
 #include <vector>
@@ -53,7 +53,7 @@ class Audit {
 
  private:
   double mean(double sum) const { return sum / static_cast<double>(steps_ > 0 ? steps_ : 1); }
-  bool warm_ = false;  // what is held is more than the first step
+  i64 warmed_up_ = 0;  // steps left out
   i64 steps_ = 0;
   double seconds_ = 0, predicted_s_ = 0;
   parallel::Account account_;

@@ -182,21 +182,31 @@ double total(const std::vector<BlockSeconds>& pass) {
   return sum;
 }
 
+void take_least(std::vector<BlockSeconds>& least, const std::vector<BlockSeconds>& pass) {
+  const auto take = [](double& best, double seconds) {
+    if (seconds > 0) best = best > 0 ? std::min(best, seconds) : seconds;
+  };
+  for (size_t k = 0; k < least.size(); ++k) {
+    take(least[k].forward, pass[k].forward);
+    take(least[k].backward, pass[k].backward);
+    take(least[k].backward_more, pass[k].backward_more);
+  }
+}
+
 // The least of several passes: what disturbs a pass only adds.
 std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
-  chain.pass(true);  // touches everything once
-  std::vector<BlockSeconds> least = chain.pass(true);
-  double spent = total(least);
-  for (int passes = 1; passes < kLeastPasses || spent < kTimedSeconds; ++passes) {
-    const std::vector<BlockSeconds> again = chain.pass(true);
-    for (size_t k = 0; k < least.size(); ++k) {
-      least[k].forward = std::min(least[k].forward, again[k].forward);
-      least[k].backward = std::min(least[k].backward, again[k].backward);
+  std::vector<BlockSeconds> least = chain.pass(true);  // touches everything once
+  least.assign(least.size(), {});
+  double spent = 0;
+  for (int passes = 0; passes < kLeastPasses || spent < kTimedSeconds; ++passes) {
+    for (const bool first : {true, false}) {
+      if (!first && !accumulates) continue;
+      const std::vector<BlockSeconds> pass = chain.pass(first);
+      take_least(least, pass);
+      spent += total(pass);
     }
-    spent += total(again);
   }
-  const std::vector<BlockSeconds> more = accumulates ? chain.pass(false) : least;
-  for (size_t k = 0; k < least.size(); ++k) least[k].backward_more = accumulates ? more[k].backward_more : least[k].backward;
+  for (BlockSeconds& s : least) s.backward_more = accumulates ? s.backward_more : s.backward;
   return least;
 }
 

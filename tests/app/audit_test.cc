@@ -22,12 +22,14 @@ StepSample sample(double seconds, const StepCost& predicted) {
   return s;
 }
 
-TEST(Audit, TheFirstStepCountsOnlyAlone) {
+TEST(Audit, TheFirstStepsCountOnlyAlone) {
   StepCost cost;
   cost.seconds = 2;
   Audit audit;
   audit.step(sample(100, cost));
   EXPECT_DOUBLE_EQ(audit.rows({})[0].measured, 100);
+  audit.step(sample(50, cost));
+  EXPECT_DOUBLE_EQ(audit.rows({})[0].measured, 50);
   audit.step(sample(1, cost));
   audit.step(sample(3, cost));
   EXPECT_EQ(audit.steps(), 2);

@@ -94,7 +94,7 @@ TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
   const Outcome outcome = run_app(on_nvme({}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   for (const char* piece :
-       {"audit, means of 2 steps", "predicted", "measured", "written to nvme", "peak process", "bound by ", "what would help: "})
+       {"audit of 1 step", "predicted", "measured", "written to nvme", "peak process", "bound by ", "what would help: "})
     EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in:\n" << outcome.out;
   const Json last = last_metrics();
   double chain_ms = 0;
