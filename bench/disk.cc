@@ -1,8 +1,8 @@
 // What the optimizer's Step does to the disk, without the optimizer: state tiles of gpt2-124m in bf16 (12 bytes a parameter) stream from
-// one slot of a store to the other through a ring of five buffers, two chunks read ahead and two written behind, every tile's checksum
-// verified and taken anew. SPILLWAY_BENCH_DISK names the folder (default: the current one), SPILLWAY_BENCH_DISK_MIB the MiB each way; the
-// store stays there for the next call, so that bench/disk_peers.py can take its peers in turn: what is read was written to the drive
-// before.
+// one slot of a store to the other through the ring of a run that has room for it, four chunks read ahead and seven written behind, every
+// tile's checksum verified and taken anew. SPILLWAY_BENCH_DISK names the folder (default: the current one), SPILLWAY_BENCH_DISK_MIB the MiB
+// each way; the store stays there for the next call, so that bench/disk_peers.py can take its peers in turn: what is read was written to
+// the drive before.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -22,8 +22,8 @@ using offload::TileRange;
 
 constexpr i64 kTileBytes = 3 * 64 * kKiB;  // 16 Ki parameters' master, m and v
 constexpr i64 kChunkTiles = 16;            // as in parallel/plan.cc
-constexpr int kBuffers = 5;
-constexpr size_t kReadAhead = 2;
+constexpr int kBuffers = 12;               // as in src/app/planner.cc
+constexpr size_t kReadAhead = 4;           // as in parallel/stepper.cc
 
 i64 mebibytes_each_way() {
   const char* text = std::getenv("SPILLWAY_BENCH_DISK_MIB");

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-IN_FLIGHT = 6  # requests of 1 MiB each way: two chunks of 3 MiB read ahead, two written behind
+IN_FLIGHT = 12  # requests of 1 MiB each way: four chunks of 3 MiB are read ahead, up to seven written behind
 UNAVAILABLE = "unavailable: "
 
 # Runs in DeepSpeed's interpreter: a line on stdin is a round, a line on stdout its seconds. Two handles, one a direction, as in its swappers.

@@ -22,8 +22,8 @@ namespace {
 
 // Below this not even gpt2-tiny with its activations has room to breathe.
 constexpr i64 kLeastGrantBytes = 256 * kMiB;
-// The default of most systems, too small to register staging buffers with io_uring.
-constexpr i64 kRegisteredBytes = 64 * kMiB;
+// More than the queues of io_uring take, which kernels before 5.12 count as locked memory.
+constexpr i64 kQueuesBytes = 64 * kKiB;
 
 Finding cores(const Host& host) {
   const CoreGrant grant = core_grant(host);
@@ -71,9 +71,9 @@ Finding memory(const Host& host) {
 Finding memlock() {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {Level::green, "memlock", "unlimited", ""};
-  const bool low = limit.rlim_cur < static_cast<rlim_t>(kRegisteredBytes);
+  const bool low = limit.rlim_cur < static_cast<rlim_t>(kQueuesBytes);
   return {low ? Level::yellow : Level::green, "memlock", format_bytes(static_cast<i64>(limit.rlim_cur)),
-          low ? "I/O buffers are not registered with the kernel; ulimit -l unlimited allows it" : ""};
+          low ? "a kernel before 5.12 may refuse io_uring, and pread takes over; ulimit -l unlimited allows it" : ""};
 }
 
 Finding scratch_path(const offload::ScratchInfo& info, const ScratchPath& asked) {
