@@ -13,8 +13,8 @@ namespace spillway::offload {
 namespace {
 
 constexpr int kMaxQueueDepth = 4096;
-// By bench/disk.cc: 113 to 125 against 98 to 101 ms for a GiB, checksums included.
-constexpr const char* kLoss = "as fast, for about 20 ms more CPU a GiB";
+// By bench/disk.cc: 105 to 110 against 98 ms for a GiB, checksums included.
+constexpr const char* kLoss = "as fast, for about 10 ms more CPU a GiB";
 
 std::string likely_cause(int error_number) {
   switch (error_number) {

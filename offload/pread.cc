@@ -1,4 +1,4 @@
-// The pread engine: a few threads for each drive that call pread and pwrite. It works wherever files do; io_uring is there to do the same
+// The pread engine: some threads for each drive that call pread and pwrite. It works wherever files do; io_uring is there to do the same
 // with less CPU.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr int kThreadsPerDrive = 4;  // pieces a drive is given at once; more gain little on one device
+constexpr int kThreadsPerDrive = 16;  // pieces a drive is given at once: on busy cores 4 reach 1.04, 8 1.17, 16 1.49 GB/s of bench/disk.cc
 
 i64 call(const Transfer& t, i64 bytes) {
   const auto count = static_cast<size_t>(bytes);

@@ -341,20 +341,20 @@ TEST_P(Engines, TheDestructorWaits) {
   EXPECT_TRUE(event.ready());
 }
 
-// Four pieces at once on the first drive, four more when there is a second; never more than the queue is deep.
+// Sixteen pieces at once on the first drive, as many more when there is a second; never more than the queue is deep.
 TEST(PreadThreads, AreAsManyAsDrivesNeed) {
   const test::MountedFolder other("tmpfs", "size=4m");
   if (!other.mounted()) GTEST_SKIP() << other.why();
   const TemporaryFolder folder;
   const File files[] = {File::create(folder / "a", kMiB), File::create(other.path() / "b", kMiB)};
   Buffer buffer(kMiB);
-  for (const auto& [depth, most] : {std::pair(64, std::pair(4, 8)), {6, {4, 6}}, {1, {1, 1}}}) {
+  for (const auto& [depth, most] : {std::pair(64, std::pair(16, 32)), {24, {16, 24}}, {1, {1, 1}}}) {
     FaultySystem system;
-    system.delay_us = 2000;
+    system.delay_us = 20'000;
     const auto engine = make_io_engine(IoEngineKind::pread, depth, system).engine;
-    const auto at_once = [&](size_t drives) {
+    const auto at_once = [&, most = most](size_t drives) {
       std::vector<Event> events;
-      for (i64 n = 0; n < 64; ++n) {
+      for (i64 n = 0; n < 4 * most.second; ++n) {
         events.push_back(engine->submit({&files[static_cast<size_t>(n) % drives], false, n * 4096, 4096, buffer.data() + n * 4096}));
       }
       for (const Event& event : events) event.wait();
