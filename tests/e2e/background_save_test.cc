@@ -146,7 +146,7 @@ TEST_F(BackgroundSave, AFullDiskIsAWarningAndTrainingGoesOn) {
         args,
         [&] {
           if (at.metrics(run).size() >= 4 && !filled++) at.write(disk + "/filler", std::string(32 << 20, 'x'));
-          if (mentions(at.read("stderr.txt"), "was not saved") && !freed++) fs::remove(at / (disk + "/filler"));
+          if (filled > 0 && mentions(at.read("stderr.txt"), "was not saved") && !freed++) fs::remove(at / (disk + "/filler"));
           return false;
         },
         SIGKILL);

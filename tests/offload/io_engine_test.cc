@@ -350,9 +350,10 @@ TEST(PreadThreads, AreAsManyAsDrivesNeed) {
   Buffer buffer(kMiB);
   for (const auto& [depth, most] : {std::pair(64, std::pair(16, 32)), {24, {16, 24}}, {1, {1, 1}}}) {
     FaultySystem system;
-    system.delay_us = 20'000;
+    system.delay_us = 2000;
     const auto engine = make_io_engine(IoEngineKind::pread, depth, system).engine;
-    const auto at_once = [&, most = most](size_t drives) {
+    const auto at_once = [&, most = most](size_t drives, i64 expected) {
+      system.hold_until_at_work = expected;
       std::vector<Event> events;
       for (i64 n = 0; n < 4 * most.second; ++n) {
         events.push_back(engine->submit({&files[static_cast<size_t>(n) % drives], false, n * 4096, 4096, buffer.data() + n * 4096}));
@@ -360,8 +361,8 @@ TEST(PreadThreads, AreAsManyAsDrivesNeed) {
       for (const Event& event : events) event.wait();
       return system.most_at_work.load();
     };
-    EXPECT_EQ(at_once(1), most.first) << depth;
-    EXPECT_EQ(at_once(2), most.second) << depth;
+    EXPECT_EQ(at_once(1, most.first), most.first) << depth;
+    EXPECT_EQ(at_once(2, most.second), most.second) << depth;
   }
 }
 

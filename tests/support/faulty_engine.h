@@ -24,7 +24,8 @@ class FaultySystem : public offload::SystemCalls {
   std::atomic<i64> most_requested_bytes{0};  // the kernel is asked for no more (0: all): true short counts
   std::atomic<i64> most_reported_bytes{0};   // the engine is told no more (0: all); what was read beyond is spoilt
   std::atomic<i64> delay_us{0};
-  std::atomic<int> flush_error{0};  // errno of every fdatasync; 0: the kernel's answer
+  std::atomic<i64> hold_until_at_work{0};  // transfers end once so many were at work at a time, or after 20 s
+  std::atomic<int> flush_error{0};         // errno of every fdatasync; 0: the kernel's answer
 
   std::atomic<i64> flushes{0}, transfers{0}, at_work{0}, most_at_work{0};
 
@@ -39,6 +40,9 @@ class FaultySystem : public offload::SystemCalls {
 
   i64 completed(const offload::Transfer& transfer, i64 result) override {
     if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (most_at_work < hold_until_at_work && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     --at_work;
     const i64 number = transfers++;
     if (fail_at >= 0 && number >= fail_at && number < fail_at + failures) return -error_number;
