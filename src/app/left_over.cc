@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "app/fit.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -81,7 +82,7 @@ class Filling {
   const PlanWishes& wishes_;
 };
 
-bool fits(const Plan& plan, const TierBudgets& budgets) { return excess(plan, budgets) == std::array<i64, offload::kTiers>{}; }
+bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
 
 }  // namespace
 

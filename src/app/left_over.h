@@ -9,9 +9,6 @@
 
 namespace spillway::app {
 
-/// Bytes over each budget; zeros: the plan fits.
-std::array<i64, offload::kTiers> excess(const parallel::Plan& plan, const TierBudgets& budgets);
-
 struct Fuller {
   parallel::PlanRequest request;
   parallel::Plan plan;

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "app/candidates.h"
+#include "app/fit.h"
 #include "app/left_over.h"
+#include "app/refusal.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -20,31 +21,6 @@ using parallel::Tier;
 constexpr int kMostSized = 60;
 // More hide no more: they outlast the eviction of a large block.
 constexpr i64 kMostStagingBuffers = 12;
-
-i64 total_excess(const Plan& plan, const TierBudgets& b) {
-  const auto over = excess(plan, b);
-  return over[0] + over[1] + over[2];
-}
-
-[[noreturn]] void refuse(const Plan& plan, const TierBudgets& b, const PlanWishes& wishes) {
-  const auto over = excess(plan, b);
-  const parallel::Tier all[] = {Tier::device, Tier::host, Tier::nvme};
-  std::string text = "[plan] it does not fit:";
-  for (Tier t : all) {
-    if (over[static_cast<size_t>(t)] > 0)
-      text += fmt::format(" {} by {}", offload::to_string(t), format_bytes(over[static_cast<size_t>(t)]));
-  }
-  text += ". The closest plan needs:\n" + memory_table(plan, b) + "What would help:";
-  if (over[0] > 0) text += fmt::format(" --device-memory {} or more;", format_bytes(plan.total[0]));
-  if (over[0] > 0 && b.bytes[2] == 0) text += " --nvme PATH;";
-  if (over[0] > 0 && wishes.recompute == Recompute::none) text += " --recompute block;";
-  if (over[0] > 0) text += " a smaller --micro-batch-size or --sequence-length;";
-  if (over[1] > 0)
-    text += fmt::format(" --host-memory {} or more{};", format_bytes(plan.total[1]), b.bytes[2] > 0 ? "" : ", or --nvme PATH");
-  if (over[2] > 0) text += fmt::format(" {} of free space on the --nvme path;", format_bytes(plan.total[2]));
-  text.back() = '.';
-  throw Error(ErrorCode::refused, text);
-}
 
 std::string tiers_text(const std::vector<Tier>& tiers) {
   std::array<size_t, offload::kTiers> count{};
@@ -77,17 +53,6 @@ std::string overlap_text(const Plan& plan) {
 }
 
 }  // namespace
-
-std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) {
-  std::array<i64, offload::kTiers> over{};
-  for (size_t t = 0; t < over.size(); ++t) over[t] = std::max<i64>(0, plan.total[t] - b.bytes[t]);
-  if (b.host_from_device) {
-    over[1] = 0;
-    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] - b.bytes[0]);
-  }
-  if (b.nvme_is_memory) over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
-  return over;
-}
 
 std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes) {
   if (const auto one = wish.one_tier()) return std::vector(group_bytes.size(), *one);
@@ -137,10 +102,6 @@ std::vector<std::string> reasons(const Plan& plan) {
 }
 
 // By what is known without a Program; what it leaves out is small.
-bool hopeless(const Candidate& c, const TierBudgets& b) {
-  const i64 device_bytes = c.bytes[0] + (b.host_from_device ? c.bytes[1] : 0);
-  return device_bytes > b.bytes[0] || (!b.host_from_device && c.bytes[1] > b.bytes[1]) || c.bytes[2] > b.bytes[2];
-}
 
 // What is missing over all tiers, for the message when nothing fits.
 i64 missing(const Candidate& c, const TierBudgets& b) {
@@ -169,6 +130,17 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
 
 }  // namespace
 
+namespace {
+
+PlanRequest request_of(PlanRequest base, const Plan& plan) {
+  base.placement = plan.placement;
+  base.scheduling = plan.scheduling;
+  base.adaptive_overlap = plan.train_when_clipping.has_value();
+  return base;
+}
+
+}  // namespace
+
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
@@ -183,11 +155,18 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     }
     if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
   }
+  // Estimates in order of time may hide the one that is small enough.
+  for (const Tier tier : {Tier::nvme, Tier::host, Tier::device}) {
+    std::optional<Plan> plan = plan_with_plenty(tier, base, wishes, budgets, rates);
+    if (!plan || total_excess(*plan, budgets) > 0) continue;
+    PlanRequest request = request_of(base, *plan);
+    return finished(std::move(request), std::move(*plan), wishes, budgets, rates);
+  }
   if (!closest) {
     const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
     closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
   }
-  refuse(*closest, budgets, wishes);
+  refuse_plan(base, wishes, budgets, rates, *closest);
 }
 
 std::string memory_table(const Plan& plan, const TierBudgets& budgets) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/fit.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/app/support_app.h"
