@@ -145,9 +145,11 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / parallel::kTileElems;
-    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += tiles * format.state_tile_bytes();
     if (plan.placement.parameters[g.id] == Tier::nvme) levers.spilled_bytes += tiles * format.weight_tile_bytes();
-    if (plan.placement.gradients[g.id] == Tier::nvme) levers.spilled_bytes += tiles * format.gradient_tile_bytes();
+    if (g.frozen) continue;
+    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += tiles * format.state_tile_bytes();
+    if (plan.placement.gradients[g.id] == Tier::nvme)
+      levers.spilled_bytes += tiles * parallel::kTileElems * size_of(plan.resting_gradient({g.id, 0}));
   }
   const parallel::TierBytes moved = plan.moved_per_step();
   const auto read = static_cast<double>(moved.read[kNvme]), written = static_cast<double>(moved.written[kNvme]);

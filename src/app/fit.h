@@ -8,7 +8,7 @@ namespace spillway::app {
 std::array<i64, offload::kTiers> excess(const parallel::Plan& plan, const TierBudgets& budgets);
 i64 total_excess(const parallel::Plan& plan, const TierBudgets& budgets);
 
-/// Even by its estimate it does not fit.
+/// Even by its estimate, which leaves out little, it does not fit.
 bool hopeless(const Candidate& candidate, const TierBudgets& budgets);
 
 }  // namespace spillway::app

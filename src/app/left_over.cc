@@ -68,6 +68,7 @@ class Filling {
     if (!kind.wish.automatic) return 0;
     i64 moved = 0;
     for (const parallel::Group& g : plan_.layout.groups) {
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;  // weights alone
       const i64 bytes = bytes_of(kind, g, plan_, tier);
       if (kind.tiers[g.id] <= tier || bytes > room) continue;
       kind.tiers[g.id] = tier;

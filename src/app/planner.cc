@@ -101,8 +101,6 @@ std::vector<std::string> reasons(const Plan& plan) {
   return why;
 }
 
-// By what is known without a Program; what it leaves out is small.
-
 // What is missing over all tiers, for the message when nothing fits.
 i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
@@ -156,17 +154,17 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
   }
   // Estimates in order of time may hide the one that is small enough.
-  for (const Tier tier : {Tier::nvme, Tier::host, Tier::device}) {
-    std::optional<Plan> plan = plan_with_plenty(tier, base, wishes, budgets, rates);
-    if (!plan || total_excess(*plan, budgets) > 0) continue;
-    PlanRequest request = request_of(base, *plan);
-    return finished(std::move(request), std::move(*plan), wishes, budgets, rates);
+  std::vector<WayOut> ways = ways_out(base, wishes, budgets, rates);
+  for (WayOut& way : ways) {
+    if (total_excess(way.plan, budgets) > 0) continue;
+    PlanRequest request = request_of(base, way.plan);
+    return finished(std::move(request), std::move(way.plan), wishes, budgets, rates);
   }
   if (!closest) {
     const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
     closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
   }
-  refuse_plan(base, wishes, budgets, rates, *closest);
+  refuse_plan(base, wishes, budgets, rates, std::move(ways), *closest);
 }
 
 std::string memory_table(const Plan& plan, const TierBudgets& budgets) {

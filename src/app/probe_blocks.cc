@@ -26,7 +26,8 @@ constexpr int kLeastPasses = 3;
 constexpr double kTimedSeconds = 0.05;  // passes are repeated until then
 constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
 
-// The first block of each kind, ascending, and the kind of each.
+// The first block of each kind, ascending, and the kind of each. Blocks of a kind have the same shapes, train the same of them, and hand a
+// gradient on or not.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -36,11 +37,12 @@ Kinds kinds_of(const PlanRequest& r) {
   Kinds kinds;
   std::map<std::string, size_t> known;
   for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
-    std::string shapes;
+    std::string kind = b < r.layout.first_trained_block ? "forward" : b == r.layout.first_trained_block ? "first" : "";
     for (const parallel::GroupUse& use : r.layout.blocks[b]) {
-      for (const parallel::Segment& s : r.layout.groups[use.group].segments) shapes += to_string(r.model->parameters[s.parameter]->shape);
+      const parallel::Group& g = r.layout.groups[use.group];
+      for (const parallel::Segment& s : g.segments) kind += to_string(r.model->parameters[s.parameter]->shape) + (g.frozen ? "frozen" : "");
     }
-    const auto [at, isnew] = known.try_emplace(std::move(shapes), kinds.first.size());
+    const auto [at, isnew] = known.try_emplace(std::move(kind), kinds.first.size());
     if (isnew) kinds.first.push_back(b);
     kinds.of_block.push_back(at->second);
   }
@@ -77,8 +79,8 @@ class Chain {
       Allocation weights = memory.allocate(g.elems * size_of(r_.scheduling.format.weight), "probe: weights");
       fill(weights.data(), weights.bytes());
       for (const parallel::Segment& s : g.segments) storage(s).fill(weights.data() + s.begin * size_of(r_.scheduling.format.weight));
-      gradients_[group] = memory.allocate(g.elems * size_of(r_.scheduling.format.gradient), "probe: gradients");
       held_.push_back(std::move(weights));
+      if (!g.frozen) gradients_[group] = memory.allocate(g.elems * size_of(r_.scheduling.format.gradient), "probe: gradients");
     }
   }
 
@@ -92,9 +94,10 @@ class Chain {
       forget_all();
       seconds[k].forward = parallel::microseconds_of([&] { runner_.forward(i); }) / 1e6;
     }
-    for (size_t k = seconds.size(); k-- > 0;) {
+    for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
       const Instruction i{.op = Op::Backward, .block = kinds_.first[k], .micro_batch = 0, .first = first};
       for (const parallel::GroupUse& use : r_.layout.blocks[i.block]) {
+        if (r_.layout.groups[use.group].frozen) continue;
         const auto memory = gradients_.find(use.group);
         accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), first);
       }

@@ -39,8 +39,7 @@ std::string way_out(Tier tier, const Plan& plan, const TierBudgets& budgets) {
                      there_bytes > 0 ? fmt::format(" (there is {})", format_bytes(there_bytes)) : "");
 }
 
-}  // namespace
-
+// The plan that takes least of the tier, of those tried.
 std::optional<Plan> plan_with_plenty(Tier tier, const parallel::PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets,
                                      const Rates& rates) {
   const auto t = static_cast<size_t>(tier);
@@ -58,43 +57,51 @@ std::optional<Plan> plan_with_plenty(Tier tier, const parallel::PlanRequest& bas
   return least;
 }
 
-namespace {
-
-// Without a disk little can help; with one, what the device must hold at least.
-void add_disk_and_device(std::string& ways, std::optional<Plan>& shown, const parallel::PlanRequest& base, const PlanWishes& wishes,
-                         TierBudgets budgets, const Rates& rates) {
-  if (shown && shown->total[2] > 0) return;  // a disk alone would do
+// Without a disk little may help; with one, what the device must hold at least.
+std::optional<Plan> with_a_disk_too(const parallel::PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets, const Rates& rates) {
   budgets.bytes[2] = kPlentyBytes;
   std::optional<Plan> plan = plan_with_plenty(Tier::device, base, wishes, budgets, rates);
-  if (!plan || plan->total[2] == 0) return;
-  ways += "\n  " + way_out(Tier::nvme, *plan, {}) + " and " + way_out(Tier::device, *plan, budgets) + (shown ? "" : " (the table)");
-  if (!shown) shown = std::move(plan);
+  return plan && plan->total[2] > 0 ? std::move(plan) : std::nullopt;
 }
 
-}  // namespace
-
-void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
-                 const Plan& closest) {
-  const auto over = excess(closest, budgets);
-  std::string text = "[plan] it does not fit:";
-  std::optional<Plan> shown;
-  std::string ways;
-  for (const Tier tier : {Tier::nvme, Tier::device, Tier::host}) {
-    if (tier == Tier::host && budgets.host_from_device) continue;
-    std::optional<Plan> plan = plan_with_plenty(tier, base, wishes, budgets, rates);
-    if (!plan) continue;
-    ways += fmt::format("\n  {}{}", way_out(tier, *plan, budgets), shown ? "" : " (the table)");
-    if (!shown) shown = std::move(plan);
-  }
-  if (budgets.bytes[2] == 0) add_disk_and_device(ways, shown, base, wishes, budgets, rates);
+std::string missing_text(const Plan& plan, const TierBudgets& budgets) {
+  const auto over = excess(plan, budgets);
+  std::string text;
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
     const i64 bytes = over[static_cast<size_t>(tier)];
     if (bytes > 0) text += fmt::format(" {} by {}", offload::to_string(tier), format_bytes(bytes));
   }
-  if (shown) {
-    text += " at the least.\n" + memory_table(*shown, budgets) + "Any one of these makes it fit:" + ways;
-  } else {
+  return text;
+}
+
+}  // namespace
+
+std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  std::vector<WayOut> ways;
+  for (const Tier tier : {Tier::nvme, Tier::device, Tier::host}) {
+    if (tier == Tier::host && budgets.host_from_device) continue;
+    if (auto plan = plan_with_plenty(tier, base, wishes, budgets, rates)) ways.push_back({tier, std::move(*plan)});
+  }
+  return ways;
+}
+
+void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
+                 std::vector<WayOut> ways, const Plan& closest) {
+  std::string text = "[plan] it does not fit:" + missing_text(closest, budgets), list;
+  for (const WayOut& way : ways) list += "\n  " + way_out(way.tier, way.plan, budgets);
+  const bool disk_alone = !ways.empty() && ways.front().tier == Tier::nvme;
+  if (budgets.bytes[2] == 0 && !disk_alone) {
+    if (auto plan = with_a_disk_too(base, wishes, budgets, rates)) {
+      list += "\n  " + way_out(Tier::nvme, *plan, {}) + " and " + way_out(Tier::device, *plan, budgets);
+      ways.push_back({Tier::device, std::move(*plan)});
+    }
+  }
+  if (ways.empty()) {
     text += ". The closest plan needs:\n" + memory_table(closest, budgets) + "No single budget would do: raise several";
+  } else {
+    text += " at the least. The first of these makes it fit as the table shows, and so does any other:" + list + "\n" +
+            memory_table(ways.front().plan, budgets);
+    text.pop_back();
   }
   if (base.training) {
     text += "\nOr less to hold: a smaller --micro-batch-size or --sequence-length";

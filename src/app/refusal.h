@@ -5,14 +5,18 @@
 
 namespace spillway::app {
 
-/// The plan that fits with plenty of one tier and the budgets of the others, and takes least of it: of those tried, since exact sizes are
-/// tried for few. Empty when none does.
-std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parallel::PlanRequest& base, const PlanWishes& wishes,
-                                               TierBudgets budgets, const Rates& rates);
+/// A plan that fits once one tier has more than its budget.
+struct WayOut {
+  parallel::Tier tier;
+  parallel::Plan plan;
+};
+/// For each tier the plan that takes least of it while the other budgets hold, of those tried: few are sized exactly. A tier that cannot
+/// help alone is left out. One of them may fit as the budgets are.
+std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
 
-/// Throws Error(refused): by how much `closest` does not fit, every single budget that would help and how much of it is needed, and the
-/// memory table of the first of these plans, or of the closest when no single one would do.
+/// Throws Error(refused): by how much `closest` does not fit, every budget of `ways` and how much of it is needed, and the memory table of
+/// the first of these plans, or of the closest when no single budget would do.
 [[noreturn]] void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
-                              const parallel::Plan& closest);
+                              std::vector<WayOut> ways, const parallel::Plan& closest);
 
 }  // namespace spillway::app

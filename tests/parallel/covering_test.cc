@@ -127,13 +127,7 @@ TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {
     o.overlap = overlap;
     if (o.dtype == DType::bf16) o.master = master;
     o.threads = 2;
-    const RunResult got = train(o);
-    EXPECT_EQ(got.losses, want.losses);
-    EXPECT_EQ(got.weights, want.weights);
-    EXPECT_EQ(got.m, want.m);
-    EXPECT_EQ(got.v, want.v);
-    EXPECT_EQ(got.moved.read, got.planned.read);
-    EXPECT_EQ(got.moved.written, got.planned.written);
+    expect_same_run(train(o), want);
   }
   plain.moments = optim::Moments::fp32;
   EXPECT_NE(train(plain).weights, want.weights);

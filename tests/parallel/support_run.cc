@@ -1,5 +1,6 @@
 #include "support_run.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -145,6 +146,17 @@ RunResult train(const RunOptions& o) {
   result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
+}
+
+void expect_same_run(const RunResult& got, const RunResult& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.weights, want.weights);
+  EXPECT_EQ(got.m, want.m);
+  EXPECT_EQ(got.v, want.v);
+  EXPECT_EQ(got.moved.read, got.planned.read);
+  EXPECT_EQ(got.moved.written, got.planned.written);
+  EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
 }
 
 }  // namespace spillway::test

@@ -64,6 +64,9 @@ struct RunResult {
 
 RunResult train(const RunOptions& options);
 
+/// Every number the same, and what moved is what was planned.
+void expect_same_run(const RunResult& got, const RunResult& want);
+
 /// What train() plans.
 parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options);
 /// Of step `step`, counted from 0.
