@@ -60,7 +60,8 @@ std::string help_for(Resource resource, const Levers& levers) {
     case Resource::disk:
       return disk_help(levers);
     case Resource::compute:
-      return "more cores, or --precision bf16 where the CPU multiplies it (AVX512_BF16, AMX); a faster disk would not help";
+      return fmt::format("more cores{}; a faster disk would not help",
+                         levers.bf16 ? "" : ", or --precision bf16 where the CPU multiplies it (AVX512_BF16, AMX)");
     case Resource::memory:
       return "more tokens a step, by --micro-batch-size or --gradient-accumulation-steps, so that the optimizer runs less often";
     case Resource::data:
@@ -140,7 +141,8 @@ std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes) {
   Levers levers;
   const optim::StateFormat& format = plan.scheduling.format;
-  levers.split_master_left = format.weight == DType::bf16 && format.master == optim::Master::fp32;
+  levers.bf16 = format.weight == DType::bf16;
+  levers.split_master_left = levers.bf16 && format.master == optim::Master::fp32;
   levers.low_moments_left = format.moments == optim::Moments::fp32;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {

@@ -32,6 +32,7 @@ struct MemoryAudit {
 
 /// What is known of the plan beside its figures, for what would help.
 struct Levers {
+  bool bf16 = false;
   bool split_master_left = false, low_moments_left = false;  // bf16 with fp32 masters; fp32 moments
   i64 stripes = 0;
   i64 spilled_state_bytes = 0;  // of the optimizer's, on nvme

@@ -99,7 +99,7 @@ void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, co
   if (ways.empty()) {
     text += ". The closest plan needs:\n" + memory_table(closest, budgets) + "No single budget would do: raise several";
   } else {
-    text += " at the least. The first of these makes it fit as the table shows, and so does any other:" + list + "\n" +
+    text += " at the least. Any one of these makes it fit (the table is the first one's):" + list + "\n" +
             memory_table(ways.front().plan, budgets);
     text.pop_back();
   }

@@ -14,52 +14,16 @@ namespace spillway::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
 
 constexpr int kSteps = 12;
 
 // Saves after every `every` steps; `optimizer`: where the state lies, the weights beside the state unless that is on nvme.
 Args saving(const std::string& out, const std::string& every, const std::string& optimizer, const std::string& overlap = "none") {
-  return {"train",
-          "--model",
-          "llama-tiny",
-          "--data",
-          "text.txt",
-          "--sequence-length",
-          "16",
-          "--micro-batch-size",
-          "1",
-          "--steps",
-          std::to_string(kSteps),
-          "--learning-rate",
-          "1e-3",
-          "--gradient-clipping",
-          "2.5",
-          "--checkpoint-every",
-          every,
-          "--keep",
-          "20",
-          "--out",
-          out,
-          "--device-memory",
-          "64MiB",
-          "--host-memory",
-          "64MiB",
-          "--nvme",
-          "scratch",
-          "--place-parameters",
-          optimizer == "nvme" ? "host" : optimizer,
-          "--place-gradients",
-          "device",
-          "--place-optimizer",
-          optimizer,
-          "--optimizer-overlap",
-          overlap,
-          "--threads",
-          "1"};
+  return small_run(
+      out, kSteps, "64MiB",
+      {"--checkpoint-every", every, "--keep", "20", "--nvme", "scratch", "--place-parameters", optimizer == "nvme" ? "host" : optimizer,
+       "--place-gradients", "device", "--place-optimizer", optimizer, "--optimizer-overlap", overlap});
 }
-
-bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 
 struct BackgroundSave : testing::Test {
   const Workplace at;

@@ -14,7 +14,6 @@ namespace spillway::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
 Args spilled(const std::string& out) {

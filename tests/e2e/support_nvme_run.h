@@ -4,55 +4,18 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "support_program.h"
 
 namespace spillway::test {
 
-using Args = std::vector<std::string>;
-
 constexpr int kSteps = 30;
 
 inline Args on_nvme(const std::string& out, const std::string& overlap, const std::string& nvme = "scratch") {
-  return {"train",
-          "--model",
-          "llama-tiny",
-          "--data",
-          "text.txt",
-          "--sequence-length",
-          "16",
-          "--micro-batch-size",
-          "1",
-          "--steps",
-          std::to_string(kSteps),
-          "--learning-rate",
-          "1e-3",
-          "--gradient-clipping",
-          "2.5",
-          "--checkpoint-every",
-          "100000",
-          "--out",
-          out,
-          "--device-memory",
-          "16MiB",
-          "--host-memory",
-          "64MiB",
-          "--nvme",
-          nvme,
-          "--place-parameters",
-          "nvme",
-          "--place-gradients",
-          "nvme",
-          "--place-optimizer",
-          "nvme",
-          "--optimizer-overlap",
-          overlap,
-          "--threads",
-          "1"};
+  return small_run(out, kSteps, "16MiB",
+                   {"--checkpoint-every", "100000", "--nvme", nvme, "--place-parameters", "nvme", "--place-gradients", "nvme",
+                    "--place-optimizer", "nvme", "--optimizer-overlap", overlap});
 }
-
-inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 
 struct NvmeRun : testing::Test {
   Workplace at;

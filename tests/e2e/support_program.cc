@@ -103,4 +103,13 @@ std::vector<std::string> numbers_of(const std::vector<std::string>& metrics) {
   return numbers;
 }
 
+Args small_run(const std::string& out, int steps, const std::string& device_memory, const Args& more) {
+  Args args = {
+      "train", "--model",         "llama-tiny",          "--data",          "text.txt", "--sequence-length",   "16",  "--micro-batch-size",
+      "1",     "--steps",         std::to_string(steps), "--learning-rate", "1e-3",     "--gradient-clipping", "2.5", "--out",
+      out,     "--device-memory", device_memory,         "--host-memory",   "64MiB",    "--threads",           "1"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
 }  // namespace spillway::test

@@ -52,6 +52,13 @@ class Workplace {
   mutable pid_t pid_ = -1;
 };
 
+using Args = std::vector<std::string>;
+
+/// A short training of llama-tiny on text.txt, with budgets and a scratch folder; and what `more` adds.
+Args small_run(const std::string& out, int steps, const std::string& device_memory, const Args& more);
+
+inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
 /// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr.
 std::vector<std::string> numbers_of(const std::vector<std::string>& metrics);
 

@@ -13,7 +13,6 @@ namespace spillway::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
 
 Args with(Args base, const Args& more) {
   base.insert(base.end(), more.begin(), more.end());
@@ -56,7 +55,6 @@ Args spilled(const std::string& out, int steps = 20) {
 struct Training : testing::Test {
   const Workplace at;
   Training() { at.write_text("text.txt", 60000); }
-  static bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 };
 
 TEST_F(Training, LearnsAndLeavesACompleteRunFolder) {
