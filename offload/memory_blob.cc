@@ -1,6 +1,5 @@
-#include <cstring>
-
 #include "base/error.h"
+#include "device/copy.h"
 #include "offload/blob.h"
 
 namespace spillway::offload {
@@ -15,14 +14,14 @@ class MemoryBlob final : public Blob {
 
   Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority) override {
     check(range, std::ssize(into));
-    if (!into.empty()) std::memcpy(into.data(), at(range, generation), into.size());
+    copy_past_caches(into.data(), at(range, generation), std::ssize(into));
     traffic_.read_bytes[index()] += std::ssize(into);
     return Event::done();
   }
 
   Event write(TileRange range, u64 generation, std::span<const std::byte> from) override {
     check(range, std::ssize(from));
-    if (!from.empty()) std::memcpy(at(range, generation), from.data(), from.size());
+    copy_past_caches(at(range, generation), from.data(), std::ssize(from));
     traffic_.written_bytes[index()] += std::ssize(from);
     return Event::done();
   }

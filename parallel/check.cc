@@ -126,12 +126,17 @@ class Checker {
         released_[now.group] = i;
         return touch(i, now.in, Access::give_up);
       case Op::AddTied:
-        expect(i, now.in, What::gradient, now.group, now.use);
+        if (now.in.bytes > 0 || placement_.gradients[now.group] != Tier::host) {
+          expect(i, now.in, What::gradient, now.group, now.use);
+        } else if (!rests(i, {now.group, now.use})) {
+          refuse(i, "adds a gradient that does not rest in its tier before it");
+        }
         expect(i, now.out, What::gradient, now.group, 0);
         return rewrite(i, now.out);
       case Op::Reduce:
         expect(i, now.in, What::gradient, now.group, 0);
         reduced_[now.group] = i;
+        if (placement_.gradients[now.group] == Tier::host) gradient_leaves(i);
         return;
       case Op::Step:
         return step(i);
@@ -143,12 +148,20 @@ class Checker {
       case Op::Evict:
         if (now.what == What::activations) return evict_activations(i);
         expect(i, now.in, What::gradient, now.group, now.use);
-        touch(i, now.in, Access::give_up);
-        evicted_[{now.group, now.use}] = i;
-        return;
+        return gradient_leaves(i);
       default:
         return;
     }
+  }
+
+  void gradient_leaves(u32 i) {
+    touch(i, list_[i].in, Access::give_up);
+    evicted_[{list_[i].group, list_[i].use}] = i;
+  }
+
+  bool rests(u32 i, std::pair<u16, u8> gradient) const {
+    const auto evicted = evicted_.find(gradient);
+    return evicted != evicted_.end() && before(evicted->second, i);
   }
 
   void evict_activations(u32 i) {
@@ -181,10 +194,7 @@ class Checker {
   void fetch(u32 i) {
     const Instruction& now = list_[i];
     if (now.what == What::activations) return fetch_activations(i);
-    if (now.what == What::gradient) {
-      const auto evicted = evicted_.find({now.group, now.use});
-      if (evicted == evicted_.end() || !before(evicted->second, i)) refuse(i, "fetches a gradient that has not been evicted before");
-    }
+    if (now.what == What::gradient && !rests(i, {now.group, now.use})) refuse(i, "fetches a gradient that has not been evicted before");
     if (now.what == What::weights) {
       stepped_before(i, now.group);
       for (const auto& [slot, held] : holds_) {
@@ -208,7 +218,8 @@ class Checker {
       refuse(i, "names too few slots");
     for (size_t g = 0; g < groups.size(); ++g) {
       stepped_before(i, groups[g].group);
-      expect(i, now.weights[g], What::weights, groups[g].group, 0);
+      const bool reads = now.op == Op::Forward || now.recompute || layout_.backward_reads_weights[now.block];
+      if (reads || now.weights[g].bytes > 0) expect(i, now.weights[g], What::weights, groups[g].group, 0);
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
       if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
       fill(i, now.gradients[g], {What::gradient, {groups[g].group, groups[g].use}, i});
@@ -222,9 +233,8 @@ class Checker {
     const auto reduced = reduced_.find(group);
     if (reduced == reduced_.end() || !before(reduced->second, i)) refuse(i, "steps on a gradient that is not finished before it");
     if (placement_.gradients[group] == Tier::device) return;
-    const auto evicted = evicted_.find({group, u8{0}});
-    const bool rests = evicted != evicted_.end() && evicted->second > reduced->second && before(evicted->second, i);
-    if (!rests) refuse(i, "steps on a gradient that does not rest in its tier before it");
+    const std::pair key{group, u8{0}};
+    if (!rests(i, key) || evicted_.at(key) < reduced->second) refuse(i, "steps on a gradient that does not rest in its tier before it");
   }
 
   // Overlap forward: whoever reads a group's weights waits for its deferred Steps; a Backward does so through its Forward.

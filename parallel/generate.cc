@@ -49,7 +49,7 @@ class Generator {
     i.recompute = activations_.policy(c.block).recompute;
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
-      i.weights.push_back(weights_.slot(g.group, i.after));
+      i.weights.push_back(head_.reads_weights(c) ? weights_.slot(g.group, i.after) : Slot());
       if (c.backward) i.gradients.push_back(gradients_.slot(g, i.after));
     }
     i.spill = activations_.slot(c, i.after);

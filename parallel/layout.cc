@@ -63,6 +63,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
     return g;
   };
   for (size_t b = 0; b < model.blocks.size(); ++b) {
+    layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     std::array<int, 2> own{-1, -1};  // the groups of what this block alone uses, trained and frozen, made on first need
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;

@@ -52,6 +52,7 @@ struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // by block
+  std::vector<bool> backward_reads_weights;               // by block, as its module says
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
   u16 first_trained_block = 0;                            // blocks before it have no backward
 

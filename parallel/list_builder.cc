@@ -29,6 +29,10 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
     bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
+  } else if ((i.op == Op::Reduce || i.op == Op::AddTied) && placement.gradients[i.group] == Tier::host) {
+    auto& bytes = i.op == Op::AddTied ? i.read_bytes : i.written_bytes;
+    const DType dtype = resting_gradient(placement, scheduling, {i.group, i.use});
+    bytes[static_cast<size_t>(Tier::host)] = layout.groups[i.group].elems * size_of(dtype);
   }
   if (i.op == Op::Step) {
     const i64 tiles = layout.buckets[i.bucket].tiles;

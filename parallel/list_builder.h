@@ -1,5 +1,6 @@
 // Where generated instructions come together: a list, and what each of them is generated from. Used while a Program is made, by one thread.
 #pragma once
+#include "parallel/computing_order.h"
 #include "parallel/program.h"
 
 namespace spillway::parallel {
@@ -16,6 +17,10 @@ struct ListBuilder {
   bool weights_move(u16 group) const { return placement.parameters[group] != Tier::device; }
   bool frozen(u16 group) const { return layout.groups[group].frozen; }
   bool gradients_move(u16 group) const { return !frozen(group) && placement.gradients[group] != Tier::device; }
+  /// A Backward that runs its Forward again reads what that reads.
+  bool reads_weights(const Compute& c) const {
+    return !c.backward || layout.backward_reads_weights[c.block] || placement.activations[c.block].recompute;
+  }
   i64 weight_bytes(u16 group) const { return layout.groups[group].elems * size_of(scheduling.format.weight); }
   i64 gradient_bytes(u16 group) const { return layout.groups[group].elems * size_of(scheduling.format.gradient); }
 };

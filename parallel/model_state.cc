@@ -26,8 +26,9 @@ struct Window {
   size_t begin = 0, bytes = 0;
 };
 
+// In memory, all at once.
 std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
-  const i64 tiles = std::max<i64>(1, kWindowBytes / blob.tile_bytes());
+  const i64 tiles = blob.tier() == Tier::nvme ? std::max<i64>(1, kWindowBytes / blob.tile_bytes()) : std::max<i64>(1, range.count());
   std::vector<Window> all;
   for (i64 t = range.begin; t < range.end; t += tiles) {
     const TileRange part{t, std::min(range.end, t + tiles)};

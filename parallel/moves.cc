@@ -14,14 +14,18 @@ void wait_for(const Map& instructions, const Key& key, std::vector<u32>& after) 
   if (const auto found = instructions.find(key); found != instructions.end()) after.push_back(found->second);
 }
 
+// A CPU has no engine for copies beside its cores: between the device and host memory the computing threads copy, all of them, just when it
+// is needed. `own`: the lane of what moves between the device and a drive.
+Lane lane_between(Tier tier, Lane own) { return tier == Tier::nvme ? own : Lane::compute; }
+
 }  // namespace
 
 void WeightMoves::plan_stays(const ComputingOrder& order) {
   std::map<u16, std::vector<Stay>> stays;
   for (i64 i = 0; i < order.size(); ++i) {
     for (const GroupUse& g : list_.layout.blocks[order[i].block]) {
-      if (!list_.weights_move(g.group)) continue;
-      const i64 issue = order.issue_at(i);
+      if (!list_.weights_move(g.group) || !list_.reads_weights(order[i])) continue;
+      const i64 issue = list_.placement.parameters[g.group] == Tier::nvme ? order.issue_at(i) : i;
       auto& own = stays[g.group];
       if (!own.empty() && issue <= own.back().last + 1) {
         own.back().last = i;
@@ -42,7 +46,9 @@ void WeightMoves::plan_stays(const ComputingOrder& order) {
 
 void WeightMoves::fetch_due(i64 position) {
   for (u16 group : fetch_at_[static_cast<size_t>(position)]) {
-    Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::weights, .group = group};
+    Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.parameters[group], Lane::load)};
+    fetch.what = What::weights;
+    fetch.group = group;
     wait_for(released_, group, fetch.after);
     wait_for(ready_, group, fetch.after);
     fetch.out = slots_[group] = slab_.take(list_.weight_bytes(group), fetch.after);
@@ -73,7 +79,8 @@ void GradientMoves::fetch_due(i64 position) {
     if (!c.backward || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
       const Key key{g.group, g.use};
-      if (!list_.gradients_move(g.group) || slots_.count(key) || !evicted_.count(key)) continue;
+      const bool due = list_.placement.gradients[g.group] == Tier::nvme || &c == &order_[position];
+      if (!list_.gradients_move(g.group) || !due || slots_.count(key) || !evicted_.count(key)) continue;
       Instruction fetched = fetch(key);
       slots_[key] = fetched.out;
       fetched_[key] = list_.add(std::move(fetched));
@@ -82,7 +89,9 @@ void GradientMoves::fetch_due(i64 position) {
 }
 
 Instruction GradientMoves::fetch(Key key) {
-  Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::gradient, .group = key.first, .use = key.second};
+  Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
+  fetch.group = key.first;
+  fetch.use = key.second;
   fetch.after.push_back(evicted_.at(key));
   fetch.out = slab_.take(list_.gradient_bytes(key.first), fetch.after);
   return fetch;
@@ -101,40 +110,50 @@ Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
 
 u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
   if (list_.frozen(use.group)) return backward;
-  const bool moves = list_.gradients_move(use.group);
+  const Key key{use.group, use.use};
+  const Tier tier = list_.placement.gradients[use.group];
   u32 done = backward;
   if (last && use.use == 0) {
     add_tied_uses(list_.layout.groups[use.group]);
     Instruction reduce{.op = Op::Reduce, .group = use.group};
-    if (moves) reduce.in = slots_.at({use.group, 0});
+    if (tier != Tier::device) reduce.in = slots_.at(key);
     done = list_.add(std::move(reduce));
+    if (tier == Tier::host) return left(key, done);
   }
-  return moves ? evict({use.group, use.use}, done) : done;
+  return tier == Tier::device ? done : evict(key, done);
 }
 
 void GradientMoves::add_tied_uses(const Group& group) {
   for (u8 use = 1; use < group.uses.size(); ++use) {
     Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
-    if (list_.gradients_move(group.id)) {
+    const Tier tier = list_.placement.gradients[group.id];
+    if (tier != Tier::device) sum.out = slots_.at({group.id, 0});
+    if (tier == Tier::nvme) {
       Instruction addend = fetch({group.id, use});
       sum.in = addend.out;
-      sum.out = slots_.at({group.id, 0});
       sum.after.push_back(list_.add(std::move(addend)));
     }
     const u32 id = list_.add(std::move(sum));
-    if (list_.gradients_move(group.id)) slab_.give_up(list_.list[id].in, id);
+    if (tier == Tier::nvme) slab_.give_up(list_.list[id].in, id);
   }
 }
 
 u32 GradientMoves::evict(Key key, u32 after) {
-  const Slot slot = slots_.at(key);
-  Instruction evict{
-      .op = Op::Evict, .lane = Lane::store, .what = What::gradient, .group = key.first, .use = key.second, .in = slot, .after = {after}};
-  evicted_[key] = list_.add(std::move(evict));
-  slab_.give_up(slot, evicted_[key]);
+  Instruction evict{.op = Op::Evict, .lane = lane_between(list_.placement.gradients[key.first], Lane::store), .what = What::gradient};
+  evict.group = key.first;
+  evict.use = key.second;
+  evict.in = slots_.at(key);
+  evict.after = {after};
+  return left(key, list_.add(std::move(evict)));
+}
+
+// The accumulator's slot is free after this instruction.
+u32 GradientMoves::left(Key key, u32 instruction) {
+  slab_.give_up(slots_.at(key), instruction);
   slots_.erase(key);
   fetched_.erase(key);
-  return evicted_[key];
+  evicted_[key] = instruction;
+  return instruction;
 }
 
 std::vector<u32> GradientMoves::evictions() const {

@@ -17,8 +17,8 @@ enum class Op : u8 {
   Forward,   // block, micro-batch
   Backward,  // block, micro-batch: input and weight gradients
   Release,   // the weights' slot is free
-  AddTied,   // slot out += slot in: the uses of a tied weight, in block order
-  Reduce,    // sums of squares of a finished gradient, tile by tile
+  AddTied,   // slot out += slot in (or where it rests in memory): the uses of a tied weight, in block order
+  Reduce,    // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
   Evict,     // a gradient or activations from their slot to their tier
   AgreeNorm,
   Step,     // optimizer update of a bucket, streamed in tiles, from one generation into the next

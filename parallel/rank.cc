@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "device/copy.h"
 #include "kernels/accumulate.h"
 #include "parallel/gradient_rounding.h"
 #include "parallel/stopwatch.h"
@@ -102,9 +103,11 @@ double Rank::perform(const Instruction& i) {
     case Op::Step:
       return step(i);
     case Op::Fetch:
-      return fetch(i);
-    case Op::Evict:
-      return evict(i);
+    case Op::Evict: {
+      std::optional<StreamScope> all_threads;
+      if (i.lane == Lane::compute) all_threads.emplace(stream_);
+      return i.op == Op::Fetch ? fetch(i) : evict(i);
+    }
     case Op::Land:
       return microseconds_of([&] { i.group == kNone ? stepper_.drain() : stepper_.land(i.group); });
     case Op::Commit:
@@ -122,7 +125,7 @@ void Rank::compute(const Instruction& i) {
     case Op::Forward: {
       const StreamScope scope(stream_);
       runner_.forward(i, at(i.spill));
-      return count_spilled(i);
+      return count_host(i);
     }
     case Op::Backward:
       return backward(i);
@@ -147,8 +150,8 @@ void Rank::load_batches() {
   runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
 }
 
-// What a block keeps in host memory is copied by its computing instruction itself.
-void Rank::count_spilled(const Instruction& i) {
+// What a computing instruction itself reads from host memory and copies there.
+void Rank::count_host(const Instruction& i) {
   offload::Traffic& traffic = state_.traffic();
   constexpr auto kHost = static_cast<size_t>(Tier::host);
   traffic.read_bytes[kHost] += i.read_bytes[kHost];
@@ -187,7 +190,7 @@ void Rank::backward(const Instruction& i) {
     if (!plan_.layout.groups[uses[g].group].frozen) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
   }
   runner_.backward(i, accumulator_, at(i.spill));
-  count_spilled(i);
+  count_host(i);
   accumulator_.finish();
 }
 
@@ -198,21 +201,33 @@ void Rank::add_tied(const Instruction& i) {
     return flat_view(gradient(slot, {i.group, use}), group.elems, format().gradient, stream_.device);
   };
   kernels::accumulate(view(i.out, 0), view(i.in, i.use));
+  count_host(i);
 }
 
 void Rank::reduce(const Instruction& i) {
+  const StreamScope scope(stream_);
   std::byte* base = gradient(i.in, {i.group, 0});
+  const bool leaves = plan_.placement.gradients[i.group] == Tier::host;
+  std::byte* home = leaves ? gradient({}, {i.group, 0}) : nullptr;
   std::vector<double>& sums = square_sums_[i.group];
   if (plan_.scheduling.round_gradients) {
-    const StreamScope scope(stream_);
-    return round_gradient(base, plan_.resting_gradient({i.group, 0}), sums);
+    round_gradient(base, plan_.resting_gradient({i.group, 0}), sums);
+    if (leaves) copy_past_caches(home, base, i.written_bytes[static_cast<size_t>(Tier::host)]);
+  } else {
+    sum_squares(base, home, sums);
   }
+  count_host(i);
+}
+
+// A tile that goes home does so while it is in the cache.
+void Rank::sum_squares(const std::byte* base, std::byte* home, std::vector<double>& sums) const {
   const bool fp64 = format().gradient == DType::f64;
-  stream_.run(static_cast<i64>(sums.size()), [&](i64 tile, int) {
-    const auto sum = [&](auto* elements) {
-      return optim::tile_square_sum(std::span(elements + tile * kTileElems, static_cast<size_t>(kTileElems)));
-    };
-    sums[static_cast<size_t>(tile)] = fp64 ? sum(reinterpret_cast<const double*>(base)) : sum(reinterpret_cast<const float*>(base));
+  const i64 tile_bytes = kTileElems * size_of(format().gradient);
+  stream_.run(std::ssize(sums), [&](i64 tile, int) {
+    const auto sum = [&](const auto* elements) { return optim::tile_square_sum(std::span(elements, static_cast<size_t>(kTileElems))); };
+    const std::byte* from = base + tile * tile_bytes;
+    sums[static_cast<size_t>(tile)] = fp64 ? sum(reinterpret_cast<const double*>(from)) : sum(reinterpret_cast<const float*>(from));
+    if (home) copy_past_caches(home + tile * tile_bytes, from, tile_bytes);
   });
 }
 

@@ -82,7 +82,8 @@ class Rank {
   void backward(const Instruction& i);
   void add_tied(const Instruction& i);
   void reduce(const Instruction& i);
-  void count_spilled(const Instruction& i);
+  void sum_squares(const std::byte* base, std::byte* home, std::vector<double>& sums) const;
+  void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
   void show_resident_weights();

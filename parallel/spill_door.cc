@@ -1,24 +1,16 @@
 #include "parallel/spill_door.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
+#include "device/copy.h"
 #include "device/stream.h"
 
 namespace spillway::parallel {
 namespace {
 
 constexpr i64 kAlignment = 64;
-
-// Pieces of this size are copied by one thread each.
-constexpr i64 kCopyGrainBytes = 1 << 20;
-
-void copy_bytes(const std::byte* from, std::byte* to, i64 bytes) {
-  Stream::current().for_ranges(bytes, kCopyGrainBytes,
-                               [&](i64 begin, i64 end) { std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin)); });
-}
 
 }  // namespace
 
@@ -53,7 +45,7 @@ void SpillDoor::spill(std::byte* to) {
   spilled_ = held_alone();
   i64 at = 0;
   for (const auto& s : spilled_) {
-    if (!s->device().is_meta()) copy_bytes(s->data(), to + at, s->bytes());
+    if (!s->device().is_meta()) copy_past_caches(to + at, s->data(), s->bytes());
     at += round_up(s->bytes(), kAlignment);
     s->drop();
   }
@@ -63,7 +55,7 @@ void SpillDoor::restore(const std::byte* from) {
   i64 at = 0;
   for (const auto& s : spilled_) {
     s->refill(Stream::current().memory->allocate(s->bytes(), "restored activations"));
-    if (!s->device().is_meta()) copy_bytes(from + at, s->data(), s->bytes());
+    if (!s->device().is_meta()) copy_past_caches(s->data(), from + at, s->bytes());
     at += round_up(s->bytes(), kAlignment);
   }
   spilled_.clear();

@@ -114,8 +114,7 @@ class Enumeration {
 
   std::vector<int> prefetches(const Placement& p) const {
     if (wishes_.prefetch) return {static_cast<int>(*wishes_.prefetch)};
-    const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme);
-    return moves ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
+    return any_on(p.parameters, Tier::nvme) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
   }
 
   void add_placement(const Placement& placement, const ActivationPolicy& policy) {

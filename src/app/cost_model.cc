@@ -38,11 +38,15 @@ class Costing {
       case Op::Step:
         return step(i);
       case Op::Reduce:
-        return {.cpu_s = static_cast<double>(plan_.layout.groups[i.group].elems) * rates_.unit.norm_s, .cores = cores};
+        return {.cpu_s = static_cast<double>(plan_.layout.groups[i.group].elems) * rates_.unit.norm_s + copy_s(i), .cores = cores};
       case Op::AddTied:
         return {.cpu_s = 3 * gradient_bytes(i.group) * rates_.unit.sweep_s, .cores = cores};
       default:
-        return {.cpu_s = copy_s(i) + checksum_s(i), .read_s = read_s(i), .write_s = write_s(i), .in_turn = true};
+        return {.cpu_s = copy_s(i) + checksum_s(i),
+                .cores = i.lane == parallel::Lane::compute ? cores : 1,
+                .read_s = read_s(i),
+                .write_s = write_s(i),
+                .in_turn = true};
     }
   }
 

@@ -17,7 +17,7 @@ struct BlockSeconds {
 struct UnitSeconds {
   double tile_s = 0;      // an element's update in the run's format, by one thread in its cache
   double checksum_s = 0;  // a byte, by one thread in its cache
-  double copy_s = 0;      // a byte from memory to memory, by one thread
+  double copy_s = 0;      // a byte from memory to memory, by all threads
   double update_s = 0;    // an element's update from and to memory, by all threads
   double norm_s = 0;      // an element's square in a sum, from memory, by all threads
   double sweep_s = 0;     // a byte of what is read or written in passing, by all threads

@@ -35,6 +35,7 @@ class Gpt2Embedding final : public nn::Module {
   }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(tokens_, positions_); }
+  bool backward_reads_parameters() const override { return false; }
 
  private:
   nn::Embedding tokens_, positions_;

@@ -29,6 +29,7 @@ class LlamaEmbedding final : public nn::Module {
   Variable forward(const Variable&, const Context& context) const override { return tokens_(context.batch->tokens_BT, context); }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(tokens_); }
+  bool backward_reads_parameters() const override { return false; }
 
  private:
   nn::Embedding tokens_;

@@ -46,6 +46,8 @@ class Module {
   virtual Variable forward(const Variable& x, const Context& context) const = 0;
   /// Every parameter forward() reads, in a fixed order.
   virtual std::vector<ParameterUse> parameters() const = 0;
+  /// False where its backward needs none of their values: an embedding's spreads the gradient over the rows that were looked up.
+  virtual bool backward_reads_parameters() const { return true; }
 };
 
 /// Blocks in order, and all parameters by id (in order of first use).
