@@ -132,10 +132,10 @@ StepCost predict(const parallel::Plan& plan, const parallel::List& head, const p
   return cost;
 }
 
-double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  const parallel::TierBytes moved = plan.moved_per_step();
-  const double disk_s = rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
-  const double host_s = (at(moved.read, Tier::host) + at(moved.written, Tier::host)) * rates.unit.copy_s;
+namespace {
+
+// Tokens on whose computing a machine of these rates spends `moving_s`.
+double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double flops = 0, seconds = 0;
   for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
     const double forward = forward_flops(plan.layout, model, b, tokens_of(plan));
@@ -143,7 +143,22 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
     flops += 3 * forward;
     seconds += block.forward + block.backward;
   }
-  return (disk_s + host_s) / static_cast<double>(plan.layout.trained_elems()) * (flops / seconds) / 6;
+  return moving_s / static_cast<double>(plan.layout.trained_elems()) * (flops / seconds) / 6;
+}
+
+}  // namespace
+
+double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  const parallel::TierBytes moved = plan.moved_per_step();
+  return tokens_worth(rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme)), plan, model, rates);
+}
+
+double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  double bytes = 0;
+  for (const Instruction& i : plan.train.head) {
+    if (i.op != Op::Step) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
+  }
+  return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);
 }
 
 }  // namespace spillway::app

@@ -1,6 +1,8 @@
 // The saves of a run: begun between two steps, written by a snapshot's thread while training goes on, told of when durable. One at a time.
 // Used by the trainer's thread. A save that fails is a warning, and the checkpoint before stands, unless it must not.
 #pragma once
+#include <deque>
+
 #include "app/checkpoint.h"
 #include "app/console.h"
 #include "app/run_folder.h"
@@ -19,8 +21,8 @@ class Saves {
 
   /// A checkpoint of the state as it is, settled. Waits for the save before. `patience_s`: as Rank::begin_snapshot.
   void begin(const Progress& progress, double patience_s);
-  /// Tells of a save that has ended.
-  void poll();
+  /// After each step, which took this long; tells of a save that has ended.
+  void stepped(double seconds);
   /// Waits for a save under way; `must`: its error is thrown on.
   void finish(bool must);
   /// There is, or will be, a checkpoint of this step.
@@ -30,6 +32,7 @@ class Saves {
 
  private:
   void tell(bool must);
+  double steps_lost_s(double waited_s) const;
 
   Session& session_;
   RunFolder& folder_;
@@ -37,7 +40,9 @@ class Saves {
   const i64 keep_;
   i64 step_ = -1;         // of the last one begun, unless it failed
   double before_s_ = 0;   // of the one under way: what its beginning took,
-  double blocked_s_ = 0;  // and that with what finish() waited
+  double blocked_s_ = 0;  // that with what finish() waited,
+  double longer_s_ = 0;   // and by how much steps took longer than usual
+  std::deque<double> usual_s_;  // the last few steps beside which nothing was saved
   double seconds_ = 1;
 };
 

@@ -172,7 +172,9 @@ std::string Session::prediction_text() {
   }
   text += fmt::format("; the process at most {}", format_bytes(predicted_process_bytes()));
   const double break_even = break_even_tokens(plan, model_, rates_);
-  if (break_even > 0) text += fmt::format("; moving hides behind computing from {:.0f} tokens a step", break_even);
+  if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
+  const double small = small_copies_tokens(plan, model_, rates_);
+  if (small > 0) text += fmt::format("; copies to and from host memory cost {:.0f} % of computing at {:.0f} tokens a step, less above", 100 * kSmallShare, small);
   return text + rates_from_;
 }
 

@@ -81,7 +81,7 @@ int Trainer::run() {
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
-    saves_.poll();
+    saves_.stepped(report.seconds);
     if (stop_requested()) return stop(fmt::format("stopped by {}", stop_signal()));
     if (progress_.step < *config_.steps && time_is_up()) return stop("the time limit is near");
     if (checkpoint_due() && progress_.step < *config_.steps) save(false);
