@@ -31,6 +31,8 @@ struct StateFormat {
 
   /// Throws Error(usage) on a combination that does not exist.
   void check() const;
+  /// A weight that is its own master, or half of it; one with a whole master beside it is written only.
+  bool update_reads_weight() const { return weight != DType::bf16 || master == Master::split; }
   i64 weight_tile_bytes() const { return kTileElems * size_of(weight); }
   i64 gradient_tile_bytes() const { return kTileElems * size_of(gradient); }
   /// A multiple of 4096, as are the three starts below.

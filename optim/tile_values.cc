@@ -139,4 +139,9 @@ template void read_part(const StateFormat&, StatePart, const std::byte*, const s
 template void write_tile(const StateFormat&, const TileValues<float>&, std::byte*, std::byte*);
 template void write_tile(const StateFormat&, const TileValues<double>&, std::byte*, std::byte*);
 
+void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight) {
+  require(!format.update_reads_weight(), "[optimizer state] expected a format with a whole master beside the weight");
+  for (i64 i = 0; i < kTileElems; ++i) store_element(weight, i, weight_of_master(load_element<float>(state, i)));
+}
+
 }  // namespace spillway::optim

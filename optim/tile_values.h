@@ -14,6 +14,9 @@ enum class StatePart { master, m, v };
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
 
+/// The weight tile that a whole fp32 master stands for (formats whose update does not read the weight).
+void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);
+
 /// A whole tile's numbers, gaps zero; m or v empty: zeros.
 template <class T>
 struct TileValues {

@@ -126,11 +126,7 @@ class Checker {
         released_[now.group] = i;
         return touch(i, now.in, Access::give_up);
       case Op::AddTied:
-        if (now.in.bytes > 0 || placement_.gradients[now.group] != Tier::host) {
-          expect(i, now.in, What::gradient, now.group, now.use);
-        } else if (!rests(i, {now.group, now.use})) {
-          refuse(i, "adds a gradient that does not rest in its tier before it");
-        }
+        expect(i, now.in, What::gradient, now.group, now.use);
         expect(i, now.out, What::gradient, now.group, 0);
         return rewrite(i, now.out);
       case Op::Reduce:

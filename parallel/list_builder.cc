@@ -29,21 +29,20 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
     bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
-  } else if ((i.op == Op::Reduce || i.op == Op::AddTied) && placement.gradients[i.group] == Tier::host) {
-    auto& bytes = i.op == Op::AddTied ? i.read_bytes : i.written_bytes;
-    const DType dtype = resting_gradient(placement, scheduling, {i.group, i.use});
-    bytes[static_cast<size_t>(Tier::host)] = layout.groups[i.group].elems * size_of(dtype);
+  } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host) {
+    const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
+    i.written_bytes[static_cast<size_t>(Tier::host)] = layout.groups[i.group].elems * size_of(dtype);
   }
   if (i.op == Op::Step) {
     const i64 tiles = layout.buckets[i.bucket].tiles;
-    const auto move = [&](Tier tier, i64 tile_bytes, bool written) {
+    const auto move = [&](Tier tier, i64 tile_bytes, bool read, bool written) {
       if (!moves(tier)) return;
-      i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+      if (read) i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
       if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
     };
-    move(placement.gradients[i.group], kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), false);
-    move(placement.parameters[i.group], format.weight_tile_bytes(), true);
-    move(placement.optimizer[i.group], format.state_tile_bytes(), true);
+    move(placement.gradients[i.group], kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), true, false);
+    move(placement.parameters[i.group], format.weight_tile_bytes(), format.update_reads_weight(), true);
+    move(placement.optimizer[i.group], format.state_tile_bytes(), true, true);
   }
 }
 

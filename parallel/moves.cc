@@ -81,20 +81,18 @@ void GradientMoves::fetch_due(i64 position) {
       const Key key{g.group, g.use};
       const bool due = list_.placement.gradients[g.group] == Tier::nvme || &c == &order_[position];
       if (!list_.gradients_move(g.group) || !due || slots_.count(key) || !evicted_.count(key)) continue;
-      Instruction fetched = fetch(key);
-      slots_[key] = fetched.out;
-      fetched_[key] = list_.add(std::move(fetched));
+      fetch(key);
     }
   });
 }
 
-Instruction GradientMoves::fetch(Key key) {
+void GradientMoves::fetch(Key key) {
   Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
   fetch.group = key.first;
   fetch.use = key.second;
   fetch.after.push_back(evicted_.at(key));
-  fetch.out = slab_.take(list_.gradient_bytes(key.first), fetch.after);
-  return fetch;
+  fetch.out = slots_[key] = slab_.take(list_.gradient_bytes(key.first), fetch.after);
+  fetched_[key] = list_.add(std::move(fetch));
 }
 
 Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
@@ -113,6 +111,7 @@ u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
   const Key key{use.group, use.use};
   const Tier tier = list_.placement.gradients[use.group];
   u32 done = backward;
+  if (last && use.use > 0 && tier != Tier::device) return done;  // stays for the first use to add it
   if (last && use.use == 0) {
     add_tied_uses(list_.layout.groups[use.group]);
     Instruction reduce{.op = Op::Reduce, .group = use.group};
@@ -126,15 +125,15 @@ u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
 void GradientMoves::add_tied_uses(const Group& group) {
   for (u8 use = 1; use < group.uses.size(); ++use) {
     Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
-    const Tier tier = list_.placement.gradients[group.id];
-    if (tier != Tier::device) sum.out = slots_.at({group.id, 0});
-    if (tier == Tier::nvme) {
-      Instruction addend = fetch({group.id, use});
-      sum.in = addend.out;
-      sum.after.push_back(list_.add(std::move(addend)));
+    const auto addend = slots_.find({group.id, use});
+    if (addend != slots_.end()) {
+      sum.in = addend->second;
+      sum.out = slots_.at({group.id, 0});
     }
     const u32 id = list_.add(std::move(sum));
-    if (tier == Tier::nvme) slab_.give_up(list_.list[id].in, id);
+    if (addend == slots_.end()) continue;
+    slab_.give_up(addend->second, id);
+    slots_.erase(addend);
   }
 }
 

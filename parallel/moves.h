@@ -44,8 +44,8 @@ class GradientMoves {
   void fetch_due(i64 position);
   /// Where a Backward writes, none when it lies on the device; adds to `after` what it waits for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
-  /// After a block's Backward: on the `last` micro-batch tied uses are summed and the sum reduced, then what moves goes to its tier. To host
-  /// memory the Reduce itself brings it.
+  /// After a block's Backward: on the `last` micro-batch tied uses, which wait in their slots, are summed and the sum reduced, then what
+  /// moves goes to its tier. To host memory the Reduce itself brings it.
   /// Returns the instruction after which the accumulator rests.
   u32 finished(const GroupUse& use, bool last, u32 backward);
   /// All that left the device.
@@ -53,7 +53,7 @@ class GradientMoves {
 
  private:
   using Key = std::pair<u16, u8>;  // group, use
-  Instruction fetch(Key key);
+  void fetch(Key key);
   u32 evict(Key key, u32 after);
   u32 left(Key key, u32 instruction);
   void add_tied_uses(const Group& group);

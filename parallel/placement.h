@@ -56,6 +56,13 @@ struct Scheduling {
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
 };
 
+/// Uses of a group whose accumulators rest in its gradients' tier. Off the device, where they travel once, the others wait in their slots
+/// to be added to the first.
+inline u8 resting_uses(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  const bool first_alone = placement.gradients[group.id] != Tier::device && scheduling.gradients_travel_once();
+  return first_alone ? u8{1} : static_cast<u8>(group.uses.size());
+}
+
 /// Type in which a gradient rests: two bytes where it is rounded before it leaves the device for good. What comes back to be added to, or
 /// never leaves, keeps the type it is summed in (and holds rounded values there).
 inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {

@@ -71,7 +71,7 @@ void add_resident_rows(Plan& plan) {
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
     weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.weight_slots(g);
     if (!plan.training || g.frozen) continue;
-    for (u8 use = 0; use < g.uses.size(); ++use)
+    for (u8 use = 0; use < resting_uses(plan.placement, plan.scheduling, g); ++use)
       gradients[at(plan.placement.gradients)] += tiles * kTileElems * size_of(plan.resting_gradient({g.id, use}));
     state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }

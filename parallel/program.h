@@ -17,7 +17,7 @@ enum class Op : u8 {
   Forward,   // block, micro-batch
   Backward,  // block, micro-batch: input and weight gradients
   Release,   // the weights' slot is free
-  AddTied,   // slot out += slot in (or where it rests in memory): the uses of a tied weight, in block order
+  AddTied,   // slot out += slot in: the uses of a tied weight, in block order
   Reduce,    // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
   Evict,     // a gradient or activations from their slot to their tier
   AgreeNorm,

@@ -4,6 +4,7 @@
 
 #include "device/stream.h"
 #include "optim/adamw_tile.h"
+#include "optim/tile_values.h"
 #include "parallel/stopwatch.h"
 
 namespace spillway::parallel {
@@ -45,21 +46,21 @@ Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from) {
   chunk.range = range;
   chunk.from = from;
   i64 used_bytes = 0;
-  chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, true);
-  chunk.gradients = operand(chunk, state_.gradients(bucket.group, 0), used_bytes, false);
-  chunk.state = operand(chunk, state_.optimizer(bucket.group), used_bytes, true);
+  chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
+  chunk.gradients = operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false);
+  chunk.state = operand(chunk, state_.optimizer(bucket.group), used_bytes, true, true);
   return chunk;
 }
 
-Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written) {
+Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written) {
   const i64 bytes = chunk.range.count() * blob.tile_bytes();
   if (blob.tier() != Tier::nvme) {
     const auto tier = static_cast<size_t>(blob.tier());
     if (blob.tier() == Tier::host) {
-      state_.traffic().read_bytes[tier] += bytes;
+      if (read) state_.traffic().read_bytes[tier] += bytes;
       if (written) state_.traffic().written_bytes[tier] += bytes;
     }
-    return {&blob, blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, written};
+    return {&blob, blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written};
   }
   if (!chunk.lease) {
     // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
@@ -71,8 +72,8 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   }
   const auto span = chunk.lease->bytes().subspan(static_cast<size_t>(used_bytes), static_cast<size_t>(bytes));
   used_bytes += bytes;
-  chunk.reads.add(blob.read(chunk.range, chunk.from, span));
-  return {&blob, span, span, true, written};
+  if (read) chunk.reads.add(blob.read(chunk.range, chunk.from, span));
+  return {&blob, span, span, true, read, written};
 }
 
 void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& u) {
@@ -88,7 +89,11 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const S
     return all.subspan(static_cast<size_t>(tile * o.blob->tile_bytes()), static_cast<size_t>(o.blob->tile_bytes()));
   };
   for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
-    if (o->staged) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
+    if (o->staged && o->read) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
+  }
+  if (copy && chunk.weights.staged && !chunk.weights.read) {
+    optim::weights_of_master(plan_.scheduling.format, bytes_of(chunk.state, chunk.state.old).data(),
+                             bytes_of(chunk.weights, chunk.weights.old).data());
   }
   if (copy) copy->put(tile, bytes_of(chunk.weights, chunk.weights.old), bytes_of(chunk.state, chunk.state.old));
   const Group& group = plan_.layout.groups[bucket.group];

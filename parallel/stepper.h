@@ -39,7 +39,7 @@ class Stepper {
   struct Operand {
     offload::Blob* blob = nullptr;
     std::span<std::byte> old, next;        // the same where it is updated in place
-    bool staged = false, written = false;  // in the ring; an output too
+    bool staged = false, read = false, written = false;  // in the ring; an input, an output
   };
   struct Scalars {
     optim::AdamWScalars<double> decayed, plain;
@@ -53,7 +53,7 @@ class Stepper {
   };
   size_t read_ahead() const;
   Chunk open(const Bucket& bucket, TileRange range, u64 from);
-  Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool written);
+  Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
   void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);
   void close(const Bucket& bucket, Chunk chunk);

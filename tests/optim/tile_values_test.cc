@@ -53,6 +53,24 @@ TEST_P(TileValuesOf, WhatIsReadAndWrittenAgainIsTheSameBytes) {
   }
 }
 
+// What an update need not read is what it writes: the weight follows from the master alone.
+TEST_P(TileValuesOf, AWholeMasterGivesTheWeight) {
+  const StateFormat f = GetParam();
+  EXPECT_EQ(f.update_reads_weight(), f.m_begin_bytes() < 4 * kTileElems);
+  std::mt19937_64 random(83);
+  for (Values kind : {Values::ordinary, Values::tiny, Values::huge, Values::any}) {
+    const Tile tile = trained(f, kind, random);
+    Tile again = tile;
+    if (f.update_reads_weight()) {
+      EXPECT_THROW(weights_of_master(f, again.state.data(), again.weight.data()), Error);
+      continue;
+    }
+    std::fill_n(again.weight.data(), f.weight_tile_bytes(), std::byte{0x5a});
+    weights_of_master(f, again.state.data(), again.weight.data());
+    EXPECT_TRUE(same(f, again, tile)) << static_cast<int>(kind);
+  }
+}
+
 TEST_P(TileValuesOf, WithoutMomentsTheyAreZero) {
   const StateFormat f = GetParam();
   std::mt19937_64 random(82);

@@ -145,8 +145,8 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   EXPECT_EQ(tail.read[2], 3 * all);  // weights, m, v
   EXPECT_EQ(tail.written[2], 3 * all);
   EXPECT_EQ(tail.read[1], all);                  // gradients
-  EXPECT_EQ(head.written[1], 2 * (all + tied));  // evicted by each micro-batch, twice where tied
-  EXPECT_EQ(head.read[1], all + tied + tied);    // fetched by the second micro-batch, and the second use by the first
+  EXPECT_EQ(head.written[1], 2 * all + tied);    // by each micro-batch; the tied one's second use waits in its slot on the last
+  EXPECT_EQ(head.read[1], all + tied);           // fetched by the second micro-batch
 }
 
 }  // namespace

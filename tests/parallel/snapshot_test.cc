@@ -224,10 +224,31 @@ TEST(Snapshot, HoldsFrozenWeights) {
   }
 }
 
+// A Step reads no bf16 weights from nvme that have a whole master; a save has them nevertheless.
+TEST(Snapshot, HoldsWeightsThatNoStepReads) {
+  for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
+    for (const OptimizerOverlap overlap : kOverlaps) {
+      RunOptions o = base(corner, overlap);
+      o.dtype = DType::bf16;
+      o.steps = 4;
+      RunResult want;
+      const std::map<i64, Bytes> scans = train_with_scans(o, {1, 2}, want);
+      EXPECT_FALSE(same(scans.at(1), scans.at(2))) << "the comparison cannot fail";
+      for (const Pace pace : {Pace::quick, Pace::held_back, Pace::impatient}) {
+        RunResult got;
+        const auto all = train_with_saves(o, {1, 2}, pace, got);
+        for (const auto& saved : all) EXPECT_TRUE(same(saved->bytes, scans.at(saved->begun))) << "save after step " << saved->begun;
+        EXPECT_EQ(got.weights, want.weights);
+      }
+    }
+  }
+}
+
 TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
   for (const Corner& corner : kCorners) {
     for (const OptimizerOverlap overlap : kOverlaps) {
       RunOptions o = base(corner, overlap);
+      o.dtype = corner.parameters == Tier::nvme ? DType::bf16 : DType::f32;
       o.steps = 4;
       RunResult got;
       const auto all = train_with_saves(o, {1, 3}, Pace::quick, got);
