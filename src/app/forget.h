@@ -5,11 +5,7 @@
 
 namespace spillway::app {
 
-inline void forget([[maybe_unused]] std::span<const std::byte> bytes) {
-#ifdef __x86_64__
-  constexpr size_t kLine = 64;
-  for (size_t i = 0; i < bytes.size(); i += kLine) __builtin_ia32_clflush(bytes.data() + i);
-#endif
-}
+/// On the threads of the current stream.
+void forget(std::span<const std::byte> bytes);
 
 }  // namespace spillway::app

@@ -21,7 +21,8 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::PlanRequest;
 
-constexpr double kMostPassSeconds = 2;  // of one pass: what promises to take longer is timed with fewer rows
+constexpr double kMostPassSeconds = 2;  // of one pass: what would take longer, as one row tells, is timed with fewer rows
+constexpr double kMostRowSeconds = 8;   // of one row, as the machine's rate promises: what would take longer is not timed
 constexpr int kLeastPasses = 3;
 constexpr double kTimedSeconds = 0.05;  // passes are repeated until then
 constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
@@ -79,7 +80,7 @@ class Chain {
       Allocation weights = memory.allocate(g.elems * size_of(r_.scheduling.format.weight), "probe: weights");
       fill(weights.data(), weights.bytes());
       for (const parallel::Segment& s : g.segments) storage(s).fill(weights.data() + s.begin * size_of(r_.scheduling.format.weight));
-      held_.push_back(std::move(weights));
+      weights_[group] = std::move(weights);
       if (!g.frozen) gradients_[group] = memory.allocate(g.elems * size_of(r_.scheduling.format.gradient), "probe: gradients");
     }
   }
@@ -91,7 +92,7 @@ class Chain {
     std::vector<BlockSeconds> seconds(kinds_.first.size());
     for (size_t k = 0; k < seconds.size(); ++k) {
       const Instruction i{.op = Op::Forward, .block = kinds_.first[k], .micro_batch = 0};
-      forget_all();
+      forget(i.block);
       seconds[k].forward = parallel::microseconds_of([&] { runner_.forward(i); }) / 1e6;
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
@@ -101,7 +102,7 @@ class Chain {
         const auto memory = gradients_.find(use.group);
         accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), first);
       }
-      if (k + 1 < seconds.size()) forget_all();  // the last block's backward follows its forward
+      if (k + 1 < seconds.size()) forget(i.block);  // the last block's backward follows its forward
       (first ? seconds[k].backward : seconds[k].backward_more) = parallel::microseconds_of([&] {
                                                                    runner_.backward(i, accumulator_);
                                                                    accumulator_.finish();
@@ -113,12 +114,15 @@ class Chain {
   }
 
  private:
-  // Of a model that is larger than the caches.
-  void forget_all() const {
-    forget(slab_);
+  // What the block will touch, of a model that is larger than the caches.
+  void forget(u16 block) const {
+    app::forget(slab_);
     if (slab_.empty()) return;
-    for (const Allocation& weights : held_) forget({weights.data(), static_cast<size_t>(weights.bytes())});
-    for (const auto& [group, memory] : gradients_) forget({memory.data(), static_cast<size_t>(memory.bytes())});
+    const auto all_of = [](const Allocation& a) { return std::span<const std::byte>(a.data(), static_cast<size_t>(a.bytes())); };
+    for (const parallel::GroupUse& use : r_.layout.blocks[block]) {
+      app::forget(all_of(weights_.at(use.group)));
+      if (const auto gradients = gradients_.find(use.group); gradients != gradients_.end()) app::forget(all_of(gradients->second));
+    }
   }
   std::vector<u16> groups() const {
     std::vector<u16> all;
@@ -155,9 +159,8 @@ class Chain {
   const PlanRequest& r_;
   const Kinds& kinds_;
   const i64 rows_;
-  std::vector<Allocation> held_;
   std::span<const std::byte> slab_;  // empty: the model stays in the caches
-  std::map<u16, Allocation> gradients_;
+  std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
   parallel::BlockRunner runner_;
   parallel::Accumulator accumulator_;
@@ -213,15 +216,8 @@ std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
   return least;
 }
 
-}  // namespace
-
-std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads, i64 budget_bytes, double flops, i64& peak_bytes) {
-  const Kinds kinds = kinds_of(r);
-  i64 rows = r.micro_batch_size;
-  while (rows > 1 && pass_flops(r, kinds, rows) > kMostPassSeconds * kExpectedShare * flops) rows = rows / 2;
-  if (pass_flops(r, kinds, rows) > 4 * kMostPassSeconds * kExpectedShare * flops) return {};
-  MemoryPool pool("probe", budget_bytes);
-  std::vector<BlockSeconds> timed;
+// By kind; empty where there is no memory for it.
+std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, ThreadPool& threads, MemoryPool& pool) {
   try {
     Allocation slab = pool.allocate(slab_bytes(r, kinds, rows), "probe: activations");
     Arena memory(slab.data(), slab.bytes());
@@ -229,10 +225,27 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads,
     const StreamScope scope(stream);
     Chain chain(r, kinds, rows);
     chain.take(pool, {slab.data(), static_cast<size_t>(slab.bytes())});
-    timed = time_chain(chain, r.scheduling.micro_batches > 1);
+    return time_chain(chain, r.scheduling.micro_batches > 1);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::refused) throw;
     return {};
+  }
+}
+
+}  // namespace
+
+std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads, i64 budget_bytes, double flops, i64& peak_bytes) {
+  const Kinds kinds = kinds_of(r);
+  if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
+  MemoryPool pool("probe", budget_bytes);
+  i64 rows = 1;
+  std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, threads, pool);
+  if (timed.empty()) return {};
+  i64 more = r.micro_batch_size;
+  while (more > 1 && total(timed) * static_cast<double>(more) > kMostPassSeconds) more /= 2;
+  if (more > 1) {
+    std::vector<BlockSeconds> larger = time_rows(r, kinds, more, threads, pool);
+    if (!larger.empty()) timed = std::move(larger), rows = more;
   }
   peak_bytes = pool.peak_bytes();
   std::vector<BlockSeconds> all;
