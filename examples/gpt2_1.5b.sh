@@ -21,7 +21,12 @@ make_cgroup() {
   fi
 } 2>/dev/null
 
+leave_cgroup() {
+  [ -z "$group" ] || { echo $BASHPID > "$(dirname "$group")/cgroup.procs" && rmdir "$group"; }
+}
+
 group=""
+trap leave_cgroup EXIT
 if [ "$(id -u)" = 0 ] && make_cgroup; then
   echo $BASHPID > "$group/cgroup.procs"
   echo "memory cgroup of 4 GiB: $group"

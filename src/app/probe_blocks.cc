@@ -172,7 +172,7 @@ i64 slab_bytes(const PlanRequest& r, const Kinds& kinds, i64 rows) {
   const StreamScope scope(stream);
   Chain chain(r, kinds, rows);
   chain.pass(true);
-  chain.pass(false);
+  if (r.scheduling.micro_batches > 1) chain.pass(false);
   return memory.peak_bytes();
 }
 
