@@ -31,6 +31,7 @@ if [ "$(id -u)" = 0 ] && make_cgroup; then
   echo $BASHPID > "$group/cgroup.procs"
   echo "memory cgroup of 4 GiB: $group"
 else
+  group=""
   echo "no memory cgroup can be made here: the budgets alone hold the memory"
 fi
 build/release/spillway train --model gpt2-1.5b --precision bf16 --tokenizer bytes --data build/data/kjv.txt \

@@ -128,12 +128,18 @@ class Checker {
       case Op::AddTied:
         expect(i, now.in, What::gradient, now.group, now.use);
         expect(i, now.out, What::gradient, now.group, 0);
+        unadded_.erase({now.group, now.use});
         return rewrite(i, now.out);
       case Op::Reduce:
         expect(i, now.in, What::gradient, now.group, 0);
+        for (const auto& [group, use] : unadded_) {
+          if (group == now.group) refuse(i, fmt::format("reduces before use {} of its weight is added", use));
+        }
         reduced_[now.group] = i;
         if (placement_.gradients[now.group] == Tier::host) gradient_leaves(i);
         return;
+      case Op::AgreeNorm:
+        return agree_norm(i);
       case Op::Step:
         return step(i);
       case Op::Land:
@@ -216,9 +222,25 @@ class Checker {
       stepped_before(i, groups[g].group);
       const bool reads = now.op == Op::Forward || now.recompute || layout_.backward_reads_weights[now.block];
       if (reads || now.weights[g].bytes > 0) expect(i, now.weights[g], What::weights, groups[g].group, 0);
+      if (now.op == Op::Backward && !layout_.groups[groups[g].group].frozen) {
+        if (groups[g].use > 0) unadded_.insert({groups[g].group, groups[g].use});
+        reduced_.erase(groups[g].group);
+      }
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
       if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
       fill(i, now.gradients[g], {What::gradient, {groups[g].group, groups[g].use}, i});
+    }
+  }
+
+  // Every gradient is final, and is where its Step looks for it.
+  void agree_norm(u32 i) const {
+    for (const Group& g : layout_.groups) {
+      if (g.frozen) continue;
+      const auto reduced = reduced_.find(g.id);
+      if (reduced == reduced_.end() || !before(reduced->second, i)) refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
+      if (placement_.gradients[g.id] == Tier::device) continue;
+      const std::pair key{g.id, u8{0}};
+      if (!rests(i, key) || evicted_.at(key) < reduced->second) refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
     }
   }
 
@@ -276,6 +298,7 @@ class Checker {
   std::vector<Use> uses_;
   std::vector<std::pair<Slot, Content>> holds_;
   std::map<std::pair<u16, u8>, u32> evicted_;
+  std::set<std::pair<u16, u8>> unadded_;  // uses of tied weights that await their AddTied
   std::map<std::pair<u16, u16>, u32> activations_evicted_;
   std::set<std::pair<u16, u16>> spilled_;
   std::map<u16, u32> released_, reduced_, stepped_, landed_;

@@ -1,5 +1,5 @@
-// From (layout, placement, scheduling) to Programs for one rank. Pure functions: the same input gives the same lists. Prefetch is a Fetch
-// placed `prefetch` computing instructions earlier; memory for what moves is planned here, offset by offset, with an Arena.
+// From (layout, placement, scheduling) to Programs for one rank. Pure functions: the same input gives the same lists. Prefetch is a
+// Fetch from nvme placed `prefetch` blocks earlier; memory for what moves is planned here, offset by offset, with an Arena.
 #pragma once
 #include "parallel/placement.h"
 #include "parallel/program.h"

@@ -45,7 +45,10 @@ std::string disk_help(const Levers& l) {
         fmt::format("a larger --host-memory, so that more of the {} of optimizer state stay in RAM", format_bytes(l.spilled_state_bytes)));
   if (l.spilled_state_bytes == 0 && l.spilled_bytes > 0) help.push_back("a larger --host-memory or --device-memory");
   help.push_back(l.stripes > 1 ? "one more --nvme path on another drive" : "a second --nvme path on another drive");
-  if (l.split_master_left) help.push_back("--master-weights split (the same bits, 2 bytes a parameter less each way)");
+  if (l.split_master_left) {
+    help.push_back(fmt::format("--master-weights split (the same bits, 2 bytes a parameter less {})",
+                               l.weights_on_nvme ? "to write" : "each way"));
+  }
   if (l.low_moments_left) help.push_back("--moments bf16 (an approximation, 4 bytes a parameter less each way)");
   if (static_cast<double>(l.tokens) < l.break_even_tokens)
     help.push_back(
@@ -147,7 +150,10 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {
     const i64 tiles = g.elems / parallel::kTileElems;
-    if (plan.placement.parameters[g.id] == Tier::nvme) levers.spilled_bytes += tiles * format.weight_tile_bytes();
+    if (plan.placement.parameters[g.id] == Tier::nvme) {
+      levers.spilled_bytes += tiles * format.weight_tile_bytes();
+      levers.weights_on_nvme |= !g.frozen;
+    }
     if (g.frozen) continue;
     if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += tiles * format.state_tile_bytes();
     if (plan.placement.gradients[g.id] == Tier::nvme)

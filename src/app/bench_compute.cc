@@ -5,6 +5,7 @@
 
 #include "app/axpy.h"
 #include "app/bench.h"
+#include "device/copy.h"
 #include "device/memory_pool.h"
 #include "kernels/matmul.h"
 #include "optim/adamw_tile.h"
@@ -47,8 +48,7 @@ void axpy_all(float* a, const float* b, i64 n) {
 }
 
 void copy_all(std::byte* to, const std::byte* from, i64 bytes) {
-  Stream::current().for_ranges(bytes, 4 * kGrainElems,
-                               [&](i64 begin, i64 end) { std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin)); });
+  copy_past_caches(to, from, bytes);
 }
 
 // One product of the transformer's widest layer.

@@ -25,7 +25,7 @@ struct DiskRates {
 /// The constants are two cores of an ordinary server with AVX2.
 struct Calibration {
   double memory_bytes_per_s = 20e9;  // a[i] += s * b[i] in place, 12 bytes an element
-  double copy_bytes_per_s = 15e9;    // memcpy, read and written bytes both counted
+  double copy_bytes_per_s = 15e9;    // past the caches, read and written bytes both counted
   double matmul_flops_f32 = 100e9;   // operations per second, 2 m n k of them a product
   double matmul_flops_bf16 = 100e9;
   double adam_ns_per_parameter = 1.4;  // f32 in place: 28 bytes a parameter

@@ -112,15 +112,21 @@ class Enumeration {
     return {{Overlap::backward, true}, {Overlap::forward, false}};
   }
 
-  std::vector<int> prefetches(const Placement& p) const {
+  // Ahead of its use.
+  bool fetches_from_nvme(const Placement& p, const ActivationPolicy& policy, Order order) const {
+    const bool gradients_come_back = any_on(p.gradients, Tier::nvme) && micro_batches() > 1 && order == Order::micro_batch;
+    return any_on(p.parameters, Tier::nvme) || policy.tier == Tier::nvme || gradients_come_back;
+  }
+
+  std::vector<int> prefetches(const Placement& p, const ActivationPolicy& policy, Order order) const {
     if (wishes_.prefetch) return {static_cast<int>(*wishes_.prefetch)};
-    return any_on(p.parameters, Tier::nvme) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
+    return fetches_from_nvme(p, policy, order) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
   }
 
   void add_placement(const Placement& placement, const ActivationPolicy& policy) {
     for (const Order order : orders(placement)) {
       for (const auto& [overlap, adaptive] : overlaps(placement)) {
-        for (const int prefetch : prefetches(placement)) {
+        for (const int prefetch : prefetches(placement, policy, order)) {
           Candidate c{base_, 0, {}};
           c.request.placement = placement;
           c.request.placement.activations.assign(base_.layout.blocks.size(), policy);
@@ -176,13 +182,13 @@ class Enumeration {
       if (!training()) continue;
       head[t] += (once ? 1 : 2 * k - 1) * static_cast<double>(g[t]);
       if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
-      tail[t] = static_cast<double>(g[t] + 2 * w[t] + 2 * s[t]);
+      tail[t] = static_cast<double>(g[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }
     double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
     if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);
     const double adam_s = training() ? static_cast<double>(base_.layout.trained_elems()) * rates_.unit.update_s : 0;
     const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
-    const bool ahead = scheduling.prefetch > 0;
+    const bool ahead = scheduling.prefetch > 0 || !fetches_from_nvme(p, p.activations.front(), scheduling.order);
     const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
     // What runs beside computing still takes its part of the cores.
     const double tiles_s = training() ? static_cast<double>(base_.layout.elems()) * rates_.unit.tile_s : 0;

@@ -136,14 +136,12 @@ namespace {
 
 // Tokens on whose computing a machine of these rates spends `moving_s`.
 double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  double flops = 0, seconds = 0;
+  double seconds = 0;
   for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
-    const double forward = forward_flops(plan.layout, model, b, tokens_of(plan));
-    const BlockSeconds block = rates.block(b, forward);
-    flops += 3 * forward;
-    seconds += block.forward + block.backward;
+    const BlockSeconds block = rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan)));
+    seconds += block.forward + (b < plan.layout.first_trained_block ? 0 : block.backward);
   }
-  return moving_s / static_cast<double>(plan.layout.trained_elems()) * (flops / seconds) / 6;
+  return moving_s * tokens_of(plan) / seconds;
 }
 
 }  // namespace
@@ -156,7 +154,8 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    if (i.op != Op::Step) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
+    const bool by_tokens = i.op == Op::Forward || i.op == Op::Backward;  // activations
+    if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);
 }

@@ -43,12 +43,12 @@ struct StepCost {
 StepCost predict(const parallel::Plan& plan, const parallel::List& head, const parallel::List& tail, const nn::Sequential& model,
                  const Rates& rates);
 
-/// Tokens a step must have so that moving a parameter's bytes to and from nvme hides behind computing on it:
-/// t_nvme [s per parameter] * FLOP/s / 6.
+/// Tokens a step must have so that moving the model's bytes to and from nvme hides behind computing: the tokens that are computed in that
+/// time (with all parameters trained t_nvme [s per parameter] * FLOP/s / 6).
 double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 
-/// Copies to and from host memory are made by the threads that compute: they hide behind nothing. From how many tokens a step on they take
-/// at most kSmallShare of computing.
+/// Copies to and from host memory are made by the threads that compute: they hide behind nothing. From how many tokens a step on those of
+/// weights and gradients take at most kSmallShare of computing.
 constexpr double kSmallShare = 0.05;
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 

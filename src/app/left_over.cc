@@ -24,7 +24,8 @@ struct Kind {
 };
 
 i64 bytes_of(const Kind& kind, const parallel::Group& group, const Plan& plan, Tier tier) {
-  const i64 copies = kind.two_slots ? plan.slots(tier) : static_cast<i64>(group.uses.size());
+  const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
+  const i64 copies = kind.two_slots ? plan.slots(tier) : rests_once ? 1 : static_cast<i64>(group.uses.size());
   return group.elems / parallel::kTileElems * kind.tile_bytes * (plan.training ? copies : 1);
 }
 

@@ -78,7 +78,7 @@ std::vector<Option> speed() {
   return {
       {.name = "prefetch",
        .group = kSpeed,
-       .help = "blocks fetched ahead",
+       .help = "blocks whose weights and activations on nvme are fetched ahead",
        .field = integer(&ResourceConfig::prefetch),
        .commands = kForward,
        .metavar = "BLOCKS",

@@ -97,7 +97,8 @@ std::vector<std::string> reasons(const Plan& plan) {
   if (plan.training) why.push_back(overlap_text(plan));
   if (plan.training && plan.staging_buffers > 0)
     why.push_back(fmt::format("staging ring: {} buffers of {}", plan.staging_buffers, format_bytes(plan.staging_buffer_bytes)));
-  why.push_back(fmt::format("prefetch: {} block{} ahead", plan.scheduling.prefetch, plan.scheduling.prefetch == 1 ? "" : "s"));
+  if (plan.uses(Tier::nvme))
+    why.push_back(fmt::format("prefetch: {} block{} ahead, from nvme", plan.scheduling.prefetch, plan.scheduling.prefetch == 1 ? "" : "s"));
   return why;
 }
 

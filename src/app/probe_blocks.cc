@@ -184,7 +184,7 @@ double pass_flops(const PlanRequest& r, const Kinds& kinds, i64 rows) {
 
 double total(const std::vector<BlockSeconds>& pass) {
   double sum = 0;
-  for (const BlockSeconds& s : pass) sum += s.forward + s.backward + s.backward_more;
+  for (const BlockSeconds& s : pass) sum += s.forward + std::max(s.backward, s.backward_more);
   return sum;
 }
 
@@ -243,9 +243,12 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads,
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
   while (more > 1 && total(timed) * static_cast<double>(more) > kMostPassSeconds) more /= 2;
-  if (more > 1) {
+  for (; more > 1; more /= 2) {  // as many as there is memory for
     std::vector<BlockSeconds> larger = time_rows(r, kinds, more, threads, pool);
-    if (!larger.empty()) timed = std::move(larger), rows = more;
+    if (larger.empty()) continue;
+    timed = std::move(larger);
+    rows = more;
+    break;
   }
   peak_bytes = pool.peak_bytes();
   std::vector<BlockSeconds> all;

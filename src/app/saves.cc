@@ -14,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kUsualSteps = 5;
+constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
+constexpr i64 kWarmUpSteps = 2;
 
 // 0 of none.
 double median(std::deque<double> values) {
@@ -45,14 +46,14 @@ void Saves::stepped(double seconds) {
   if (const parallel::Snapshot* snapshot = session_.rank().snapshot()) {
     longer_s_ += std::max(0.0, seconds - median(usual_s_));
     if (snapshot->over()) tell(false);
-  } else {
+  } else if (++plain_steps_ > kWarmUpSteps) {
     usual_s_.push_back(seconds);
     if (usual_s_.size() > kUsualSteps) usual_s_.pop_front();
   }
 }
 
 // While a Step waits for the save its reads and writes go on, which the rest of the step then has done.
-double Saves::steps_lost_s(double waited_s) const { return usual_s_.empty() ? waited_s : std::min(waited_s, longer_s_); }
+double Saves::steps_lost_s(double waited_s) const { return usual_s_.size() < kLeastUsual ? waited_s : std::min(waited_s, longer_s_); }
 
 void Saves::finish(bool must) {
   parallel::Snapshot* snapshot = session_.rank().snapshot();

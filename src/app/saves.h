@@ -42,6 +42,7 @@ class Saves {
   double before_s_ = 0;   // of the one under way: what its beginning took,
   double blocked_s_ = 0;  // that with what finish() waited,
   double longer_s_ = 0;   // and by how much steps took longer than usual
+  i64 plain_steps_ = 0;
   std::deque<double> usual_s_;  // the last few steps beside which nothing was saved
   double seconds_ = 1;
 };

@@ -239,10 +239,12 @@ std::string refusal(const parallel::Program& program, const parallel::Plan& plan
 TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   RunOptions o = base();
   o.steps = 0;
-  o.parameters = o.optimizer = Tier::nvme;
+  o.optimizer = Tier::nvme;
   o.gradients = Tier::host;
-  for (const OptimizerOverlap overlap : {OptimizerOverlap::backward, OptimizerOverlap::forward}) {
+  for (const auto& [overlap, parameters] : {std::pair(OptimizerOverlap::backward, Tier::nvme), {OptimizerOverlap::forward, Tier::nvme},
+                                            {OptimizerOverlap::backward, Tier::host}, {OptimizerOverlap::forward, Tier::host}}) {
     o.overlap = overlap;
+    o.parameters = parameters;
     const parallel::Plan plan = train(o).plan;
     ASSERT_EQ(refusal(plan.train, plan), "");
     int refused = 0;

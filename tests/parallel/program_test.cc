@@ -75,6 +75,46 @@ TEST_F(Spilled, DeletingAnyFetchIsRefused) {
   EXPECT_GT(fetches, 10);
 }
 
+// What makes a gradient final and brings it home; of AddTied, Reduce and the last Evict of each none is dispensable.
+TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
+  const Layout layout = layout_of("gpt2-tiny");
+  for (Tier tier : kTiers) {
+    for (const OptimizerOverlap overlap : {OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward}) {
+      for (const Order order : {Order::micro_batch, Order::vertical}) {
+        const Placement placement = Placement::uniform(layout, Tier::host, tier, Tier::host);
+        Scheduling scheduling{.micro_batches = 2, .overlap = overlap, .order = order};
+        const Program program = generate_training(layout, placement, scheduling);
+        ASSERT_EQ(refusal(program, layout, placement), "");
+        int finishing = 0;
+        for (u32 i = 0; i < program.head.size(); ++i) {
+          const Instruction& now = program.head[i];
+          const bool home = now.op == Op::Evict && i > 0 && program.head[i - 1].op == Op::Reduce;
+          if (now.op != Op::AddTied && now.op != Op::Reduce && !home) continue;
+          ++finishing;
+          Program broken = program;
+          broken.head = without(program.head, i);
+          EXPECT_NE(refusal(broken, layout, placement), "") << to_string(now.op) << ", instruction " << i;
+        }
+        EXPECT_GE(finishing, static_cast<int>(layout.groups.size()) + 1);
+      }
+    }
+  }
+}
+
+// Copies by the computing threads hide behind nothing: they stand right before their use, whatever is fetched ahead from nvme.
+TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
+  const Layout layout = layout_of("gpt2-tiny");
+  const Placement placement = Placement::uniform(layout, Tier::host, Tier::host, Tier::host);
+  const List head = generate_training(layout, placement, {.micro_batches = 2, .prefetch = 3}).head;
+  for (u32 i = 0; i < head.size(); ++i) {
+    if (head[i].op != Op::Fetch) continue;
+    EXPECT_EQ(head[i].lane, Lane::compute);
+    u32 user = i + 1;
+    while (head[user].op == Op::Fetch) ++user;
+    EXPECT_TRUE(head[user].op == Op::Forward || head[user].op == Op::Backward) << i;
+  }
+}
+
 TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
   int edges = 0;
   for (u32 i = 0; i < program.head.size(); ++i) {

@@ -244,6 +244,32 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   }
 }
 
+// The weights that rest are those of their masters, on every tier: comparisons of trainings look at masters alone.
+TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
+  for (const Corner& corner : kCorners) {
+    for (const OptimizerOverlap overlap : kOverlaps) {
+      RunOptions o = base(corner, overlap);
+      o.dtype = DType::bf16;
+      o.steps = 2;
+      i64 tiles = 0;
+      o.at_end = [&tiles](Rank& rank) {
+        rank.settle();
+        const optim::StateFormat& format = rank.plan().scheduling.format;
+        std::vector<std::byte> wanted(static_cast<size_t>(format.weight_tile_bytes()));
+        for (const auto& [group, bytes] : scanned(rank).groups) {
+          for (const auto& [tile, weights] : bytes.weights) {
+            optim::weights_of_master(format, bytes.state.at(tile).data(), wanted.data());
+            EXPECT_EQ(weights, wanted) << "group " << group << ", tile " << tile;
+            ++tiles;
+          }
+        }
+      };
+      train(o);
+      EXPECT_GT(tiles, 40);
+    }
+  }
+}
+
 TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
   for (const Corner& corner : kCorners) {
     for (const OptimizerOverlap overlap : kOverlaps) {

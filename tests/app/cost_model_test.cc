@@ -1,0 +1,84 @@
+// What a plan is expected to cost: what is looked at of the model, what is fetched ahead, and what copies cost at how many tokens.
+#include "app/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "app/candidates.h"
+#include "models/model.h"
+#include "models/presets.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Tier;
+
+class CostModel : public testing::Test {
+ protected:
+  CostModel() : model_(models::build(models::preset("gpt2-tiny"), DType::f32)) {
+    request_.model = &model_;
+    request_.layout = parallel::make_layout(model_);
+    request_.sequence_length = 32;
+    request_.micro_batch_size = 8;
+  }
+  parallel::Plan plan(Tier weights, Tier activations) {
+    request_.placement = parallel::Placement::uniform(request_.layout, weights, weights, weights, {.tier = activations});
+    return make_plan(request_);
+  }
+  nn::Sequential model_;
+  parallel::PlanRequest request_;
+};
+
+TEST_F(CostModel, SmallCopiesDoNotCountSpilledActivations) {
+  const Rates rates;
+  const double alone = small_copies_tokens(plan(Tier::host, Tier::device), model_, rates);
+  EXPECT_GT(alone, 0);
+  EXPECT_DOUBLE_EQ(small_copies_tokens(plan(Tier::host, Tier::host), model_, rates), alone);
+  EXPECT_EQ(small_copies_tokens(plan(Tier::device, Tier::host), model_, rates), 0);
+}
+
+// In the time of its bytes on the disk a machine computes that many tokens.
+TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 0.01, .backward = 0.02, .backward_more = 0.02});
+  const parallel::Plan on_nvme = plan(Tier::nvme, Tier::device);
+  const parallel::TierBytes moved = on_nvme.moved_per_step();
+  const double disk_s = rates.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]));
+  const double step_s = 0.03 * static_cast<double>(rates.blocks.size());
+  EXPECT_NEAR(break_even_tokens(on_nvme, model_, rates), 8 * 32 * disk_s / step_s, 1e-6);
+  EXPECT_EQ(break_even_tokens(plan(Tier::host, Tier::device), model_, rates), 0);
+}
+
+// Whatever comes from nvme is wanted ahead of its use, weights or not.
+TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
+  PlanWishes wishes;
+  wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::host);
+  const auto deepest = [&](Tier activations) {
+    wishes.activations = PlacementWish::whole(activations);
+    int most = 0;
+    for (const Candidate& c : candidates(request_, wishes, {.bytes = {kGiB, kGiB, kGiB}}, Rates()))
+      most = std::max(most, c.request.scheduling.prefetch);
+    return most;
+  };
+  EXPECT_EQ(deepest(Tier::host), 0);
+  EXPECT_GT(deepest(Tier::nvme), 0);
+}
+
+// As many rows are timed as there is memory for; with none for one row there is no answer.
+TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
+  request_.placement = parallel::Placement::uniform(request_.layout, Tier::device, Tier::device, Tier::device);
+  ThreadPool threads(2);
+  i64 all = 0, fewer = 0, none = 0;
+  const auto blocks = time_blocks(request_, threads, kGiB, 1e12, all);
+  ASSERT_EQ(blocks.size(), request_.layout.blocks.size());
+  for (const BlockSeconds& b : blocks) {
+    EXPECT_GT(b.forward, 0);
+    EXPECT_GT(b.backward, 0);
+  }
+  EXPECT_EQ(time_blocks(request_, threads, all - 1, 1e12, fewer).size(), blocks.size());
+  EXPECT_GT(fewer, 0);
+  EXPECT_LT(fewer, all);
+  EXPECT_TRUE(time_blocks(request_, threads, 1000, 1e12, none).empty());
+}
+
+}  // namespace
+}  // namespace spillway::app
