@@ -237,10 +237,12 @@ class Checker {
     for (const Group& g : layout_.groups) {
       if (g.frozen) continue;
       const auto reduced = reduced_.find(g.id);
-      if (reduced == reduced_.end() || !before(reduced->second, i)) refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
+      if (reduced == reduced_.end() || !before(reduced->second, i))
+        refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
       if (placement_.gradients[g.id] == Tier::device) continue;
       const std::pair key{g.id, u8{0}};
-      if (!rests(i, key) || evicted_.at(key) < reduced->second) refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
+      if (!rests(i, key) || evicted_.at(key) < reduced->second)
+        refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
     }
   }
 

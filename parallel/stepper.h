@@ -38,7 +38,7 @@ class Stepper {
  private:
   struct Operand {
     offload::Blob* blob = nullptr;
-    std::span<std::byte> old, next;        // the same where it is updated in place
+    std::span<std::byte> old, next;                      // the same where it is updated in place
     bool staged = false, read = false, written = false;  // in the ring; an input, an output
   };
   struct Scalars {

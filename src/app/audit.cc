@@ -46,8 +46,8 @@ std::string disk_help(const Levers& l) {
   if (l.spilled_state_bytes == 0 && l.spilled_bytes > 0) help.push_back("a larger --host-memory or --device-memory");
   help.push_back(l.stripes > 1 ? "one more --nvme path on another drive" : "a second --nvme path on another drive");
   if (l.split_master_left) {
-    help.push_back(fmt::format("--master-weights split (the same bits, 2 bytes a parameter less {})",
-                               l.weights_on_nvme ? "to write" : "each way"));
+    help.push_back(
+        fmt::format("--master-weights split (the same bits, 2 bytes a parameter less {})", l.weights_on_nvme ? "to write" : "each way"));
   }
   if (l.low_moments_left) help.push_back("--moments bf16 (an approximation, 4 bytes a parameter less each way)");
   if (static_cast<double>(l.tokens) < l.break_even_tokens)

@@ -47,9 +47,7 @@ void axpy_all(float* a, const float* b, i64 n) {
   Stream::current().for_ranges(n, kGrainElems, [&](i64 begin, i64 end) { axpy(a + begin, b + begin, end - begin, kTinyFactor); });
 }
 
-void copy_all(std::byte* to, const std::byte* from, i64 bytes) {
-  copy_past_caches(to, from, bytes);
-}
+void copy_all(std::byte* to, const std::byte* from, i64 bytes) { copy_past_caches(to, from, bytes); }
 
 // One product of the transformer's widest layer.
 class Product {

@@ -36,7 +36,8 @@ void flush(const std::byte*, const std::byte*) {}
 }  // namespace
 
 void forget(std::span<const std::byte> bytes) {
-  Stream::current().for_ranges(std::ssize(bytes), kGrainBytes, [&](i64 begin, i64 end) { flush(bytes.data() + begin, bytes.data() + end); });
+  Stream::current().for_ranges(std::ssize(bytes), kGrainBytes,
+                               [&](i64 begin, i64 end) { flush(bytes.data() + begin, bytes.data() + end); });
 }
 
 }  // namespace spillway::app

@@ -111,7 +111,8 @@ UnitSeconds time_units(const optim::StateFormat& format, ThreadPool& threads) {
     forget({to.data(), bytes.size()});
   };
   const StreamScope scope(all);
-  unit.copy_s = least_seconds([&] { copy_past_caches(to.data(), from.data(), from.bytes()); }, forget_both) / static_cast<double>(bytes.size());
+  unit.copy_s =
+      least_seconds([&] { copy_past_caches(to.data(), from.data(), from.bytes()); }, forget_both) / static_cast<double>(bytes.size());
   return unit;
 }
 

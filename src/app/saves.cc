@@ -71,8 +71,9 @@ void Saves::tell(bool must) {
   try {
     if (outcome.error) std::rethrow_exception(outcome.error);
     seconds_ = outcome.writing_s;
-    const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
-                                         format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(before_s_ + outcome.seconds));
+    const std::string line =
+        fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
+                    format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(before_s_ + outcome.seconds));
     console_.end_progress();
     console_.log(line);
     folder_.log(line);

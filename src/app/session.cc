@@ -174,7 +174,10 @@ std::string Session::prediction_text() {
   const double break_even = break_even_tokens(plan, model_, rates_);
   if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
   const double small = small_copies_tokens(plan, model_, rates_);
-  if (small > 0) text += fmt::format("; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, less above", 100 * kSmallShare, small);
+  if (small > 0)
+    text += fmt::format(
+        "; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, less above",
+        100 * kSmallShare, small);
   return text + rates_from_;
 }
 

@@ -241,8 +241,10 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   o.steps = 0;
   o.optimizer = Tier::nvme;
   o.gradients = Tier::host;
-  for (const auto& [overlap, parameters] : {std::pair(OptimizerOverlap::backward, Tier::nvme), {OptimizerOverlap::forward, Tier::nvme},
-                                            {OptimizerOverlap::backward, Tier::host}, {OptimizerOverlap::forward, Tier::host}}) {
+  for (const auto& [overlap, parameters] : {std::pair(OptimizerOverlap::backward, Tier::nvme),
+                                            {OptimizerOverlap::forward, Tier::nvme},
+                                            {OptimizerOverlap::backward, Tier::host},
+                                            {OptimizerOverlap::forward, Tier::host}}) {
     o.overlap = overlap;
     o.parameters = parameters;
     const parallel::Plan plan = train(o).plan;

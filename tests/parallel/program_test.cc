@@ -184,9 +184,9 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   ASSERT_GT(tied, 0);
   EXPECT_EQ(tail.read[2], 3 * all);  // weights, m, v
   EXPECT_EQ(tail.written[2], 3 * all);
-  EXPECT_EQ(tail.read[1], all);                  // gradients
-  EXPECT_EQ(head.written[1], 2 * all + tied);    // by each micro-batch; the tied one's second use waits in its slot on the last
-  EXPECT_EQ(head.read[1], all + tied);           // fetched by the second micro-batch
+  EXPECT_EQ(tail.read[1], all);                // gradients
+  EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; the tied one's second use waits in its slot on the last
+  EXPECT_EQ(head.read[1], all + tied);         // fetched by the second micro-batch
 }
 
 }  // namespace
