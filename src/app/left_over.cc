@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "app/fit.h"
@@ -86,19 +87,58 @@ class Filling {
 
 bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
 
+double step_seconds(const PlanRequest& request, const Plan& plan, const Rates& rates) {
+  return predict(plan, plan.train.head, plan.train.commit, *request.model, rates).seconds;
+}
+
+// The largest count in [0, most] of which `good` holds, as it does of all below.
+template <class Good>
+size_t largest(size_t most, const Good& good) {
+  size_t least = 0;
+  while (least < most) {
+    const size_t middle = least + (most - least + 1) / 2;
+    good(middle) ? least = middle : most = middle - 1;
+  }
+  return least;
+}
+
 }  // namespace
+
+std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
+  const parallel::ActivationPolicy all = request.placement.activations.front();
+  const parallel::ActivationPolicy kept{.recompute = wishes.recompute == Recompute::block,
+                                        .tier = wishes.activations.automatic ? Tier::device : all.tier};
+  if (!plan.training || all == kept) return {};
+  const size_t blocks = request.placement.activations.size();
+  const auto keeping = [&](size_t count) {
+    PlanRequest r = request;
+    std::fill_n(r.placement.activations.rbegin(), count, kept);
+    return r;
+  };
+  const size_t count = largest(blocks, [&](size_t n) { return fits(make_plan(keeping(n)), budgets); });
+  if (count == 0) return {};
+  PlanRequest fuller = keeping(count);
+  Plan made = make_plan(fuller);
+  const double before_s = step_seconds(request, plan, rates), after_s = step_seconds(fuller, made, rates);
+  if (after_s >= before_s) return {};
+  std::string why = fmt::format("left-over memory: the last {} of {} blocks {}: {} a step instead of {}", count, blocks,
+                                all.tier == kept.tier ? "are not run again" : "keep their activations on the device",
+                                format_duration(after_s), format_duration(before_s));
+  return Fuller{std::move(fuller), std::move(made), std::move(why)};
+}
 
 std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
                                      const Rates& rates) {
   if (!plan.training) return {};
-  const double before_s = predict(plan, plan.train.head, plan.train.commit, *request.model, rates).seconds;
+  const double before_s = step_seconds(request, plan, rates);
   for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
     Filling filling(request, plan, wishes);
     const std::string moved = filling.fill(left_of(plan, budgets), share);
     if (moved.empty()) return {};
     Plan fuller = make_plan(filling.request());
     if (!fits(fuller, budgets)) continue;
-    const double after_s = predict(fuller, fuller.train.head, fuller.train.commit, *request.model, rates).seconds;
+    const double after_s = step_seconds(filling.request(), fuller, rates);
     if (after_s >= before_s) return {};
     std::string why = fmt::format("left-over memory: {} rather than in a slower tier: {} a step instead of {}", moved,
                                   format_duration(after_s), format_duration(before_s));

@@ -15,6 +15,10 @@ struct Fuller {
   std::string why;  // "left-over memory: 214.0 MiB of optimizer state on host rather than nvme: 7.5 s a step instead of 8.1 s"
 };
 /// Of a plan that fits, made from the request; empty where nothing fits beside it, or where a step would not be faster.
+/// Activations: the last blocks, as many as there is room for, neither spill nor run again where `auto` had all of them do so.
+std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
+                                     const TierBudgets& budgets, const Rates& rates);
+/// Weights, gradients, state.
 std::optional<Fuller> fill_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 

@@ -35,9 +35,17 @@ std::string tiers_text(const std::vector<Tier>& tiers) {
   return text;
 }
 
-std::string activations_text(const parallel::ActivationPolicy& policy) {
+std::string policy_text(const parallel::ActivationPolicy& policy) {
   const std::string where = policy.tier == Tier::device ? "on the device" : fmt::format("in {} memory", offload::to_string(policy.tier));
-  return policy.recompute ? "activations: recomputed block by block from inputs kept " + where : "activations: kept " + where;
+  return policy.recompute ? "recomputed block by block from inputs kept " + where : "kept " + where;
+}
+
+// At most two policies: one of the first blocks, one of the last.
+std::string activations_text(const std::vector<parallel::ActivationPolicy>& blocks) {
+  const auto first = std::ranges::count(blocks, blocks.front());
+  if (first == std::ssize(blocks)) return "activations: " + policy_text(blocks.front());
+  return fmt::format("activations: {} of {} blocks {}, the last {} {}", first, blocks.size(), policy_text(blocks.front()),
+                     std::ssize(blocks) - first, policy_text(blocks.back()));
 }
 
 std::string overlap_text(const Plan& plan) {
@@ -87,7 +95,7 @@ std::vector<std::string> reasons(const Plan& plan) {
       why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));
     }
     if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 once summed, an approximation");
-    why.push_back(activations_text(plan.placement.activations.front()));
+    why.push_back(activations_text(plan.placement.activations));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {
     const bool vertical = plan.scheduling.order == parallel::Order::vertical;
@@ -120,10 +128,16 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
       request.staging_buffers = parallel::kLeastStagingBuffers;
     }
   }
-  std::optional<Fuller> fuller = fill_left_over(request, plan, wishes, budgets, rates);
-  if (fuller) plan = std::move(fuller->plan);
+  std::vector<std::string> filled;
+  for (const auto& fill : {keep_left_over, fill_left_over}) {
+    std::optional<Fuller> fuller = fill(request, plan, wishes, budgets, rates);
+    if (!fuller) continue;
+    request = std::move(fuller->request);
+    plan = std::move(fuller->plan);
+    filled.push_back(std::move(fuller->why));
+  }
   std::vector<std::string> why = reasons(plan);
-  if (fuller) why.push_back(fuller->why);
+  why.insert(why.end(), filled.begin(), filled.end());
   return {std::move(plan), std::move(why)};
 }
 

@@ -57,41 +57,85 @@ TEST_F(LeftOver, AnExplicitWishStays) {
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
 }
 
+// Where running all blocks again fits and keeping all their activations does not, the last blocks keep theirs; likewise of spilling.
+TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
+  request_.micro_batch_size = 4;
+  request_.sequence_length = 256;
+  rates_.unit.copy_s = 1e-9;
+  PlanWishes wishes;
+  wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::device);
+  wishes.overlap = OptimizerOverlap::none;
+  const auto device_bytes = [&](const PlanWishes& w) {
+    return choose_plan(request_, w, {.bytes = {100 * kGiB, 4 * kGiB, 0}}, rates_).plan.total[0];
+  };
+  PlanWishes again = wishes, none = wishes, spilled = wishes;
+  again.recompute = Recompute::block;
+  again.activations = none.activations = PlacementWish::whole(Tier::device);
+  none.recompute = spilled.recompute = Recompute::none;
+  spilled.activations = PlacementWish::whole(Tier::host);
+  const i64 most = device_bytes(none);
+  for (const bool spills : {false, true}) {
+    const i64 least = device_bytes(spills ? spilled : again);
+    ASSERT_LT(least, most);
+    PlanWishes w = wishes;
+    if (spills) w.recompute = Recompute::none;
+    const TierBudgets budgets{.bytes = {(least + most) / 2, spills ? 4 * kGiB : 64 * kMiB, 0}};
+    const ChosenPlan chosen = choose_plan(request_, w, budgets, rates_);
+    const auto& policies = chosen.plan.placement.activations;
+    const auto kept = std::ranges::count(policies, parallel::ActivationPolicy{});
+    EXPECT_GT(kept, 2) << memory_table(chosen.plan, budgets);
+    EXPECT_LT(kept, std::ssize(policies)) << memory_table(chosen.plan, budgets);
+    EXPECT_EQ(policies.back(), parallel::ActivationPolicy{});
+    EXPECT_EQ(policies.front(), (parallel::ActivationPolicy{!spills, spills ? Tier::host : Tier::device}));
+    EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
+    EXPECT_NE(chosen.why.back().find("left-over memory: the last "), std::string::npos) << chosen.why.back();
+  }
+}
+
+// Of three steps of gpt2-tiny in a run folder of that name; `log`: what it says.
+std::vector<double> losses(const TemporaryFolder& folder, const std::string& name, const std::vector<std::string>& more,
+                           std::string* log = nullptr) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "and it was so. ";
+  std::vector<std::string> args = {"train", "--model", "gpt2-tiny", "--data", folder.write("t.txt", text)};
+  for (const char* arg : {"--steps", "3", "--threads", "1", "--no-final-checkpoint", "--out"}) args.push_back(arg);
+  args.push_back((folder.path() / name).string());
+  args.insert(args.end(), more.begin(), more.end());
+  const Outcome outcome = run_app(args);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  if (log) *log = outcome.err;
+  std::vector<double> all;
+  std::ifstream metrics(folder.path() / name / "metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);) all.push_back(nlohmann::json::parse(line)["loss"]);
+  EXPECT_EQ(all.size(), 3u);
+  return all;
+}
+
 // Losses of a run whose state is part on the host, part on nvme are those of one in memory.
 TEST(LeftOverTrain, TheSameBits) {
   const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; i < 300; ++i) text += "and it was so. ";
-  const std::string data = folder.write("t.txt", text);
-  const auto losses = [&](const std::string& name, std::vector<std::string> more) {
-    std::vector<std::string> args = {"train",
-                                     "--model",
-                                     "gpt2-tiny",
-                                     "--data",
-                                     data,
-                                     "--sequence-length",
-                                     "32",
-                                     "--steps",
-                                     "3",
-                                     "--threads",
-                                     "1",
-                                     "--quiet",
-                                     "--no-final-checkpoint",
-                                     "--out",
-                                     (folder.path() / name).string()};
-    args.insert(args.end(), more.begin(), more.end());
-    const Outcome outcome = run_app(args);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    std::vector<double> all;
-    std::ifstream metrics(folder.path() / name / "metrics.jsonl");
-    for (std::string line; std::getline(metrics, line);) all.push_back(nlohmann::json::parse(line)["loss"]);
-    return all;
+  const auto in_memory = losses(folder, "memory", {"--sequence-length", "32", "--device-memory", "256MiB"});
+  EXPECT_EQ(in_memory, losses(folder, "mixed",
+                              {"--sequence-length", "32", "--device-memory", "64MiB", "--host-memory", "64MiB", "--nvme",
+                               (folder.path() / "s").string(), "--place-parameters", "device=1MiB,nvme=rest", "--place-gradients",
+                               "host=1MiB,nvme=rest", "--place-optimizer", "host=3MiB,nvme=rest"}));
+}
+
+// And so are those of a run some of whose blocks run again, or spill, and the last do not.
+TEST(LeftOverTrain, TheSameBitsWhereTheLastBlocksKeepTheirActivations) {
+  const TemporaryFolder folder;
+  const auto with = [](std::vector<std::string> more) {
+    for (const char* arg : {"--sequence-length", "128", "--micro-batch-size", "4", "--place-parameters", "device", "--place-gradients",
+                            "device", "--place-optimizer", "device", "--host-memory", "64MiB"})
+      more.push_back(arg);
+    return more;
   };
-  const auto in_memory = losses("memory", {"--device-memory", "256MiB"});
-  EXPECT_EQ(in_memory.size(), 3u);
-  EXPECT_EQ(in_memory, losses("mixed", {"--device-memory", "64MiB", "--host-memory", "64MiB", "--nvme", (folder.path() / "s").string(),
-                                        "--place-parameters", "device=1MiB,nvme=rest", "--place-gradients", "host=1MiB,nvme=rest",
-                                        "--place-optimizer", "host=3MiB,nvme=rest"}));
+  const auto kept = losses(folder, "kept", with({"--device-memory", "256MiB"}));
+  for (const auto& [flag, value] : {std::pair("--place-activations", "device"), {"--recompute", "none"}}) {
+    std::string log;
+    EXPECT_EQ(kept, losses(folder, value, with({"--device-memory", "28MiB", flag, value}), &log));
+    EXPECT_NE(log.find("left-over memory: the last "), std::string::npos) << log;
+  }
 }
 
 }  // namespace
