@@ -19,6 +19,9 @@ using parallel::Tier;
 
 // Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
 constexpr int kMostSized = 60;
+// Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
+constexpr size_t kMostCompared = 4;
+constexpr double kWorthComparing = 1.25;
 // More hide no more: they outlast the eviction of a large block.
 constexpr i64 kMostStagingBuffers = 12;
 
@@ -145,6 +148,18 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
 
 namespace {
 
+// A candidate that fits, and its time by simulation, which knows of waits that the estimate does not.
+struct Fitting {
+  PlanRequest request;
+  Plan plan;
+  double estimate_s = 0, seconds = 0;
+};
+
+bool same_places(const PlanRequest& a, const PlanRequest& b) {
+  const parallel::Placement &p = a.placement, &q = b.placement;
+  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
+}
+
 PlanRequest request_of(PlanRequest base, const Plan& plan) {
   base.placement = plan.placement;
   base.scheduling = plan.scheduling;
@@ -158,15 +173,24 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
   const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
   std::optional<Plan> closest;
+  std::vector<Fitting> fitting;
   int sized = 0;
   for (const Candidate& c : all) {
-    if (hopeless(c, budgets)) continue;
+    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return same_places(f.request, c.request); })) continue;
+    if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
     if (sized++ == kMostSized) break;
     Plan plan = make_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
-      return finished(c.request, std::move(plan), wishes, budgets, rates);
+      const double seconds = plan.training ? predict(plan, plan.train.head, plan.train.commit, *base.model, rates).seconds : c.seconds;
+      fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
+      if (fitting.size() == kMostCompared) break;
+      continue;
     }
     if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
+  }
+  if (!fitting.empty()) {
+    Fitting& best = *std::ranges::min_element(fitting, {}, &Fitting::seconds);
+    return finished(std::move(best.request), std::move(best.plan), wishes, budgets, rates);
   }
   // Estimates in order of time may hide the one that is small enough.
   std::vector<WayOut> ways = ways_out(base, wishes, budgets, rates);
