@@ -83,6 +83,16 @@ class Costing {
   std::vector<BlockSeconds> blocks_;
 };
 
+// Tokens on whose computing a machine of these rates spends `moving_s`.
+double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  double seconds = 0;
+  for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
+    const BlockSeconds block = rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan)));
+    seconds += block.forward + (b < plan.layout.first_trained_block ? 0 : block.backward);
+  }
+  return moving_s * tokens_of(plan) / seconds;
+}
+
 }  // namespace
 
 BlockSeconds Rates::block(size_t index, double forward_flops) const {
@@ -131,20 +141,6 @@ StepCost predict(const parallel::Plan& plan, const parallel::List& head, const p
   add_lanes(cost.phase_ms, cost.account);
   return cost;
 }
-
-namespace {
-
-// Tokens on whose computing a machine of these rates spends `moving_s`.
-double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  double seconds = 0;
-  for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
-    const BlockSeconds block = rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan)));
-    seconds += block.forward + (b < plan.layout.first_trained_block ? 0 : block.backward);
-  }
-  return moving_s * tokens_of(plan) / seconds;
-}
-
-}  // namespace
 
 double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   const parallel::TierBytes moved = plan.moved_per_step();
