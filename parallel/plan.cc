@@ -100,12 +100,23 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
+// Bytes of a tile of the group that a Step or a scan has from nvme.
+i64 staged_tile_bytes(const Plan& plan, const Group& g) {
+  const optim::StateFormat& format = plan.scheduling.format;
+  const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return tiers[g.id] == Tier::nvme ? bytes : 0; };
+  const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
+  if (!plan.has_state(g)) return weights;
+  return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
+         staged(plan.placement.gradients, kTileElems * size_of(plan.resting_gradient({g.id, 0})));
+}
+
 void size_staging(Plan& plan, const PlanRequest& r) {
   if (!plan.uses(Tier::nvme)) return;
+  i64 tile_bytes = 0;
+  for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
+  if (tile_bytes == 0) return;  // activations alone
   plan.staging_buffers = r.staging_buffers;
-  const optim::StateFormat& format = plan.scheduling.format;
-  const i64 training_bytes = plan.training ? format.gradient_tile_bytes() + format.state_tile_bytes() : 0;
-  plan.staging_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + training_bytes);
+  plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
 }
 

@@ -188,32 +188,42 @@ double total(const std::vector<BlockSeconds>& pass) {
   return sum;
 }
 
-void take_least(std::vector<BlockSeconds>& least, const std::vector<BlockSeconds>& pass) {
-  const auto take = [](double& best, double seconds) {
-    if (seconds > 0) best = best > 0 ? std::min(best, seconds) : seconds;
-  };
-  for (size_t k = 0; k < least.size(); ++k) {
-    take(least[k].forward, pass[k].forward);
-    take(least[k].backward, pass[k].backward);
-    take(least[k].backward_more, pass[k].backward_more);
-  }
+double median(std::vector<double> all) {
+  if (all.empty()) return 0;
+  const auto middle = all.begin() + std::ssize(all) / 2;
+  std::ranges::nth_element(all, middle);
+  return *middle;
 }
 
-// The least of several passes: what disturbs a pass only adds.
-std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
-  std::vector<BlockSeconds> least = chain.pass(true);  // touches everything once
-  least.assign(least.size(), {});
-  double spent = 0;
-  for (int passes = 0; passes < kLeastPasses || spent < kTimedSeconds; ++passes) {
-    for (const bool first : {true, false}) {
-      if (!first && !accumulates) continue;
-      const std::vector<BlockSeconds> pass = chain.pass(first);
-      take_least(least, pass);
-      spent += total(pass);
+// Of several passes the median of each kind's: what disturbs one pass is left out, what slows every second one will slow the run too.
+std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& passes, size_t kinds) {
+  std::vector<BlockSeconds> all(kinds);
+  for (size_t k = 0; k < kinds; ++k) {
+    for (const auto part : {&BlockSeconds::forward, &BlockSeconds::backward, &BlockSeconds::backward_more}) {
+      std::vector<double> seconds;
+      for (const auto& pass : passes) {
+        if (pass[k].*part > 0) seconds.push_back(pass[k].*part);
+      }
+      all[k].*part = median(std::move(seconds));
     }
   }
-  for (BlockSeconds& s : least) s.backward_more = accumulates ? s.backward_more : s.backward;
-  return least;
+  return all;
+}
+
+std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
+  chain.pass(true);  // touches everything once
+  std::vector<std::vector<BlockSeconds>> passes;
+  double spent = 0;
+  for (int rounds = 0; rounds < kLeastPasses || spent < kTimedSeconds; ++rounds) {
+    for (const bool first : {true, false}) {
+      if (!first && !accumulates) continue;
+      passes.push_back(chain.pass(first));
+      spent += total(passes.back());
+    }
+  }
+  std::vector<BlockSeconds> all = medians(passes, passes.front().size());
+  for (BlockSeconds& s : all) s.backward_more = accumulates ? s.backward_more : s.backward;
+  return all;
 }
 
 // By kind; empty where there is no memory for it.

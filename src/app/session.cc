@@ -170,7 +170,7 @@ std::string Session::prediction_text() {
     const StepCost& clipping = predicted(plan.train_when_clipping->head, plan.train_when_clipping->commit);
     text += fmt::format(", {} while clipping is not rare", format_duration(clipping.seconds));
   }
-  text += fmt::format("; the process at most {}", format_bytes(predicted_process_bytes()));
+  text += fmt::format("; the process about {}", format_bytes(predicted_process_bytes()));
   const double break_even = break_even_tokens(plan, model_, rates_);
   if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
   const double small = small_copies_tokens(plan, model_, rates_);
