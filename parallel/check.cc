@@ -28,21 +28,38 @@ struct Content {
   bool operator==(const Content& o) const { return what == o.what && of == o.of; }
 };
 
+// Reduced gradients between two lists: the slots that hold one, and the groups whose gradient rests in its tier.
+struct Gradients {
+  std::vector<std::pair<Slot, u16>> in_slots;
+  std::set<u16> at_rest;
+};
+
+constexpr u32 kBefore = 0xffffffff;  // filled by an earlier list
+
 class Checker {
  public:
-  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement)
+  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Gradients& found)
       : list_(list),
         slab_bytes_(program.slab_bytes),
         overlap_(&list == &program.head ? program.overlap : OptimizerOverlap::none),
         layout_(layout),
-        placement_(placement) {}
+        placement_(placement),
+        at_rest_(found.at_rest) {
+    for (const auto& [slot, group] : found.in_slots) holds_.emplace_back(slot, Content{What::gradient, {group, 0}, kBefore});
+  }
 
-  void run() {
+  /// What it leaves.
+  Gradients run() {
     for (u32 i = 0; i < list_.size(); ++i) {
       order(i);
       contents(i);
     }
     steps_finished();
+    Gradients left{{}, at_rest_};
+    for (const auto& [slot, held] : holds_) {
+      if (held.what == What::gradient && held.of.second == 0) left.in_slots.emplace_back(slot, held.of.first);
+    }
+    return left;
   }
 
  private:
@@ -109,7 +126,8 @@ class Checker {
       refuse(i, fmt::format("expected the {} of {} {} in slot [{}, +{}), but no earlier instruction put them there", to_string(wanted.what),
                             wanted.of.first, wanted.of.second, slot.offset, slot.bytes));
     }
-    if (!before(h->second.by, i)) refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
+    if (h->second.by != kBefore && !before(h->second.by, i))
+      refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
     touch(i, slot, Access::read);
   }
 
@@ -159,6 +177,13 @@ class Checker {
   void gradient_leaves(u32 i) {
     touch(i, list_[i].in, Access::give_up);
     evicted_[{list_[i].group, list_[i].use}] = i;
+    if (list_[i].use == 0 && reduced_.count(list_[i].group)) at_rest_.insert(list_[i].group);
+  }
+
+  bool stays(u16 group) const {
+    return std::any_of(holds_.begin(), holds_.end(), [&](const auto& held) {
+      return held.second == Content{What::gradient, {group, u16{0}}, 0};
+    });
   }
 
   bool rests(u32 i, std::pair<u16, u8> gradient) const {
@@ -225,6 +250,7 @@ class Checker {
       if (now.op == Op::Backward && !layout_.groups[groups[g].group].frozen) {
         if (groups[g].use > 0) unadded_.insert({groups[g].group, groups[g].use});
         reduced_.erase(groups[g].group);
+        at_rest_.erase(groups[g].group);
       }
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
       if (!now.first) expect(i, now.gradients[g], What::gradient, groups[g].group, groups[g].use);
@@ -232,14 +258,14 @@ class Checker {
     }
   }
 
-  // Every gradient is final, and is where its Step looks for it.
+  // Every gradient is final, and is where a Step may look for it.
   void agree_norm(u32 i) const {
     for (const Group& g : layout_.groups) {
       if (g.frozen) continue;
       const auto reduced = reduced_.find(g.id);
       if (reduced == reduced_.end() || !before(reduced->second, i))
         refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
-      if (placement_.gradients[g.id] == Tier::device) continue;
+      if (placement_.gradients[g.id] == Tier::device || stays(g.id)) continue;
       const std::pair key{g.id, u8{0}};
       if (!rests(i, key) || evicted_.at(key) < reduced->second)
         refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
@@ -248,11 +274,16 @@ class Checker {
 
   void step(u32 i) {
     const u16 group = list_[i].group;
+    const bool in_tier = list_[i].in.bytes == 0 && placement_.gradients[group] != Tier::device;
     stepped_[group] = i;
-    if (overlap_ != OptimizerOverlap::backward) return;
+    if (list_[i].in.bytes > 0) expect(i, list_[i].in, What::gradient, group, 0);
+    if (overlap_ != OptimizerOverlap::backward) {
+      if (in_tier && !at_rest_.count(group)) refuse(i, "steps on a gradient that does not rest in its tier");
+      return;
+    }
     const auto reduced = reduced_.find(group);
     if (reduced == reduced_.end() || !before(reduced->second, i)) refuse(i, "steps on a gradient that is not finished before it");
-    if (placement_.gradients[group] == Tier::device) return;
+    if (!in_tier) return;
     const std::pair key{group, u8{0}};
     if (!rests(i, key) || evicted_.at(key) < reduced->second) refuse(i, "steps on a gradient that does not rest in its tier before it");
   }
@@ -300,17 +331,50 @@ class Checker {
   std::vector<Use> uses_;
   std::vector<std::pair<Slot, Content>> holds_;
   std::map<std::pair<u16, u8>, u32> evicted_;
+  std::set<u16> at_rest_;                 // groups whose reduced gradient does
   std::set<std::pair<u16, u8>> unadded_;  // uses of tied weights that await their AddTied
   std::map<std::pair<u16, u16>, u32> activations_evicted_;
   std::set<std::pair<u16, u16>> spilled_;
   std::map<u16, u32> released_, reduced_, stepped_, landed_;
 };
 
+// What deferred Steps at the head's beginning take for granted.
+Gradients wanted_by_deferred(const Program& program, const Placement& placement) {
+  Gradients wanted;
+  if (program.overlap != OptimizerOverlap::forward) return wanted;
+  for (const Instruction& i : program.head) {
+    if (i.op != Op::Step) continue;
+    if (i.in.bytes > 0) {
+      const std::pair slot{i.in, i.group};
+      if (std::find(wanted.in_slots.begin(), wanted.in_slots.end(), slot) == wanted.in_slots.end()) wanted.in_slots.push_back(slot);
+    } else if (placement.gradients[i.group] != Tier::device) {
+      wanted.at_rest.insert(i.group);
+    }
+  }
+  return wanted;
+}
+
+void refuse_lost(const Gradients& wanted, const Gradients& left) {
+  for (const auto& slot : wanted.in_slots) {
+    if (std::find(left.in_slots.begin(), left.in_slots.end(), slot) == left.in_slots.end())
+      throw Error(ErrorCode::bug,
+                  fmt::format("[check] the next head expects the gradient of group {} in slot [{}, +{}), where none is left", slot.second,
+                              slot.first.offset, slot.first.bytes));
+  }
+  for (u16 group : wanted.at_rest) {
+    if (!left.at_rest.count(group))
+      throw Error(ErrorCode::bug, fmt::format("[check] the next head expects the gradient of group {} at rest in its tier", group));
+  }
+}
+
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement) {
-  for (const List* list : {&program.head, &program.commit, &program.redo, &program.skip, &program.deferred})
-    Checker(*list, program, layout, placement).run();
+  const auto run = [&](const List& list, const Gradients& found) { return Checker(list, program, layout, placement, found).run(); };
+  const Gradients deferred = wanted_by_deferred(program, placement);
+  const Gradients left = run(program.head, deferred);
+  for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
+  run(program.deferred, left);
 }
 
 }  // namespace spillway::parallel

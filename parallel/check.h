@@ -16,7 +16,9 @@ namespace spillway::parallel {
 ///   6. slots lie inside their slab; a Backward finds what its block kept where the Forward or a Fetch after its Evict put it;
 ///   7. a speculative Step (overlap backward) comes after the Reduce and the Evict of its group's gradient, and the head ends with a Land
 ///      on the optimizer lane; a deferred one (overlap forward) before the group's weights are fetched or used and before its gradient is
-///      written again; weights on nvme are fetched after the Land of their Steps.
+///      written again; weights on nvme are fetched after the Land of their Steps;
+///   8. a Step finds its group's reduced gradient in the slot it names, else at rest in its tier: one of a tail as the head leaves it, a
+///      deferred one as this Program's head and tails leave it to the next head.
 void check(const Program& program, const Layout& layout, const Placement& placement);
 
 }  // namespace spillway::parallel

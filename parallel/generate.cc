@@ -1,16 +1,21 @@
 #include "parallel/generate.h"
 
 #include <algorithm>
+#include <map>
 
 #include "parallel/moves.h"
 
 namespace spillway::parallel {
 namespace {
 
+using GroupSlots = std::map<u16, Slot>;
+
 class Generator {
  public:
-  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training)
+  /// Overlap forward: `left` is where the head before left gradients for their Steps in this one.
+  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training, GroupSlots left = {})
       : training_(training),
+        left_(std::move(left)),
         overlap_(training ? scheduling.overlap : OptimizerOverlap::none),
         order_(layout, scheduling, training),
         head_{layout, placement, scheduling},
@@ -62,7 +67,7 @@ class Generator {
     const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches;
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       const u32 rests = gradients_.finished(g, last, backward);
-      if (last && g.use == 0 && overlap_ == OptimizerOverlap::backward) step(g.group, {rests});
+      if (last && g.use == 0 && overlap_ == OptimizerOverlap::backward) step(g.group, gradients_.staying(g.group), {rests});
     }
   }
 
@@ -72,16 +77,17 @@ class Generator {
     head_.add({.op = Op::AgreeNorm, .after = gradients_.evictions()});
   }
 
-  Instruction step_of(u16 group, u16 bucket, std::vector<u32> after) const {
+  Instruction step_of(u16 group, u16 bucket, const Slot& gradient, std::vector<u32> after) const {
     Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket};
+    step.in = gradient;
     step.after = std::move(after);
     return step;
   }
 
   // A Step for each bucket of the group; returns the last one's number.
-  u32 step(u16 group, const std::vector<u32>& after) {
+  u32 step(u16 group, const Slot& gradient, const std::vector<u32>& after) {
     u32 last = 0;
-    for (u16 bucket : groups()[group].buckets) last = head_.add(step_of(group, bucket, after));
+    for (u16 bucket : groups()[group].buckets) last = head_.add(step_of(group, bucket, gradient, after));
     return last;
   }
 
@@ -90,12 +96,20 @@ class Generator {
   void deferred_steps() {
     u16 written = kNone;
     for (u16 group : trained_groups_by_first_use()) {
-      weights_.ready_after(group, step(group, {}));
+      weights_.ready_after(group, deferred_step(group));
       if (written != kNone) land(written);
       written = head_.placement.parameters[group] == Tier::nvme ? group : kNone;
     }
     if (written != kNone) land(written);
     head_.add({.op = Op::Commit, .lane = Lane::optimizer});
+  }
+
+  u32 deferred_step(u16 group) {
+    const auto left = left_.find(group);
+    if (left == left_.end()) return step(group, {}, {});
+    const u32 done = step(group, left->second, {});
+    slab_.give_up(left->second, done);
+    return done;
   }
 
   void land(u16 group) { weights_.ready_after(group, head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})); }
@@ -113,7 +127,7 @@ class Generator {
   List step_all() const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling};
     for (const Group& g : groups()) {
-      for (u16 bucket : g.buckets) tail.add(step_of(g.id, bucket, {}));
+      for (u16 bucket : g.buckets) tail.add(step_of(g.id, bucket, gradients_.staying(g.id), {}));
     }
     tail.add({.op = Op::Commit, .lane = Lane::optimizer});
     return std::move(tail.list);
@@ -141,6 +155,7 @@ class Generator {
   }
 
   const bool training_;
+  const GroupSlots left_;
   const OptimizerOverlap overlap_;
   const ComputingOrder order_;
   ListBuilder head_;
@@ -152,8 +167,15 @@ class Generator {
 
 }  // namespace
 
+// A head that defers Steps leaves gradients in slots to the next one. Which slots is known once they have been planned; that a Step reads
+// one at the beginning moves none of them.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
-  return Generator(layout, placement, scheduling, true).run();
+  Program program = Generator(layout, placement, scheduling, true).run();
+  GroupSlots left;
+  for (const Instruction& i : program.deferred) {
+    if (i.in.bytes > 0) left[i.group] = i.in;
+  }
+  return left.empty() ? program : Generator(layout, placement, scheduling, true, std::move(left)).run();
 }
 
 Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {

@@ -50,7 +50,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
     weights_.push_back(
         make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.weight_slots(g), true));
     if (!plan.has_state(g)) continue;
-    for (u8 u = 0; u < resting_uses(plan.placement, plan.scheduling, g); ++u) {
+    for (u8 u = 0; u < plan.resting_uses(g); ++u) {
       gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
                                    kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
     }

@@ -42,6 +42,7 @@ class ModelState {
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
+  /// Of a use that rests.
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
   /// Of a trained group.
   offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }

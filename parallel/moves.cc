@@ -117,6 +117,7 @@ u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
     Instruction reduce{.op = Op::Reduce, .group = use.group};
     if (tier != Tier::device) reduce.in = slots_.at(key);
     done = list_.add(std::move(reduce));
+    if (stays_for_step(list_.layout, list_.placement, list_.layout.groups[use.group])) return done;
     if (tier == Tier::host) return left(key, done);
   }
   return tier == Tier::device ? done : evict(key, done);
@@ -153,6 +154,11 @@ u32 GradientMoves::left(Key key, u32 instruction) {
   fetched_.erase(key);
   evicted_[key] = instruction;
   return instruction;
+}
+
+Slot GradientMoves::staying(u16 group) const {
+  const auto slot = slots_.find({group, 0});
+  return slot == slots_.end() ? Slot() : slot->second;
 }
 
 std::vector<u32> GradientMoves::evictions() const {

@@ -45,9 +45,11 @@ class GradientMoves {
   /// Where a Backward writes, none when it lies on the device; adds to `after` what it waits for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
   /// After a block's Backward: on the `last` micro-batch tied uses, which wait in their slots, are summed and the sum reduced, then what
-  /// moves goes to its tier. To host memory the Reduce itself brings it.
+  /// moves goes to its tier, unless it stays for its Steps. To host memory the Reduce itself brings it.
   /// Returns the instruction after which the accumulator rests.
   u32 finished(const GroupUse& use, bool last, u32 backward);
+  /// Where the finished gradient stays for its Steps, none when it rests in its tier.
+  Slot staying(u16 group) const;
   /// All that left the device.
   std::vector<u32> evictions() const;
 

@@ -56,17 +56,25 @@ struct Scheduling {
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
 };
 
-/// Uses of a group whose accumulators rest in its gradients' tier. Off the device, where they travel once, the others wait in their slots
-/// to be added to the first.
-inline u8 resting_uses(const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  const bool first_alone = placement.gradients[group.id] != Tier::device && scheduling.gradients_travel_once();
-  return first_alone ? u8{1} : static_cast<u8>(group.uses.size());
+/// A gradient on nvme that is finished last, with the last Backward of the step, is not written there: nothing else needs its slot any
+/// more, and its Steps are the next to read it, in this step's tail or at the beginning of the next one's head.
+inline bool stays_for_step(const Layout& layout, const Placement& placement, const Group& group) {
+  return !group.frozen && placement.gradients[group.id] == Tier::nvme && group.owner_block == layout.first_trained_block;
 }
 
-/// Type in which a gradient rests: two bytes where it is rounded before it leaves the device for good. What comes back to be added to, or
-/// never leaves, keeps the type it is summed in (and holds rounded values there).
-inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {
-  const bool leaves_rounded = use.use == 0 && placement.gradients[use.group] != Tier::device && scheduling.gradients_travel_once();
+/// Uses of a group whose accumulators rest in its gradients' tier. Off the device, where they travel once, the others wait in their slots
+/// to be added to the first, and where that one stays for its Step none rests.
+inline u8 resting_uses(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  const bool first_alone = placement.gradients[group.id] != Tier::device && scheduling.gradients_travel_once();
+  if (!first_alone) return static_cast<u8>(group.uses.size());
+  return stays_for_step(layout, placement, group) ? u8{0} : u8{1};
+}
+
+/// Type in which a gradient awaits its Step: two bytes where it is rounded before it leaves the device for good. What comes back to be
+/// added to, or never leaves, keeps the type it is summed in (and holds rounded values there).
+inline DType resting_gradient(const Layout& layout, const Placement& placement, const Scheduling& scheduling, GroupUse use) {
+  const bool leaves = placement.gradients[use.group] != Tier::device && !stays_for_step(layout, placement, layout.groups[use.group]);
+  const bool leaves_rounded = use.use == 0 && leaves && scheduling.gradients_travel_once();
   return scheduling.round_gradients && leaves_rounded ? DType::bf16 : scheduling.format.gradient;
 }
 

@@ -71,7 +71,7 @@ void add_resident_rows(Plan& plan) {
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
     weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.weight_slots(g);
     if (!plan.training || g.frozen) continue;
-    for (u8 use = 0; use < resting_uses(plan.placement, plan.scheduling, g); ++use)
+    for (u8 use = 0; use < plan.resting_uses(g); ++use)
       gradients[at(plan.placement.gradients)] += tiles * kTileElems * size_of(plan.resting_gradient({g.id, use}));
     state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }
@@ -126,7 +126,7 @@ u64 layout_hash(const Plan& plan) {
   std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
                                  static_cast<int>(f.gradient));
   for (const Group& g : plan.layout.groups) {
-    text += fmt::format("|{} {} {} {} {}", g.elems, g.uses.size(), static_cast<int>(plan.placement.parameters[g.id]),
+    text += fmt::format("|{} {} {} {} {}", g.elems, plan.resting_uses(g), static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
     text += fmt::format(" {} {}", static_cast<int>(plan.resting_gradient({g.id, 0})), g.frozen);
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);

@@ -61,6 +61,7 @@ struct Instruction {
   u8 use = 0;
   bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
   bool recompute = false;  // Forward keeps only its input; Backward runs it again
+  /// Step: `in` is where the group's gradient lies, none when it rests in its tier.
   Slot in, out;
   Slot spill;                   // Forward: what the block keeps goes there; Backward: it lies there
   std::vector<Slot> weights;    // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)

@@ -233,7 +233,8 @@ void Rank::sum_squares(const std::byte* base, std::byte* home, std::vector<doubl
 double Rank::step(const Instruction& i) {
   if (steps_ == Steps::idle) return 0;
   const StreamScope scope(steps_ == Steps::beside_compute ? beside_stream_ : stream_);
-  return stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_);
+  const auto gradient = i.in.bytes > 0 ? bytes(i.in) : std::span<std::byte>();
+  return stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_, gradient);
 }
 
 // A head whose deferred Steps had nothing to do has nothing to commit.

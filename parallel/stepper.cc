@@ -14,7 +14,7 @@ constexpr i64 kTilesInPlace = 64;
 
 }  // namespace
 
-double Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
+double Stepper::step(const Bucket& bucket, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
   const i64 first = bucket.begin / kTileElems, end = first + bucket.tiles;
   const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
@@ -31,7 +31,7 @@ double Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
     close(bucket, std::move(chunk));
   };
   for (i64 t = first; t < end; t += chunk_tiles) {
-    ahead.push_back(open(bucket, {t, std::min(end, t + chunk_tiles)}, from));
+    ahead.push_back(open(bucket, {t, std::min(end, t + chunk_tiles)}, from, gradient));
     if (ahead.size() > read_ahead()) finish_one();
   }
   while (!ahead.empty()) finish_one();
@@ -41,15 +41,22 @@ double Stepper::step(const Bucket& bucket, const Update& u, u64 from) {
 // Of the ring's buffers one is computed on; the rest is shared between what is read ahead and, the larger part, what is written behind.
 size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
-Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from) {
+Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient) {
   Chunk chunk;
   chunk.range = range;
   chunk.from = from;
   i64 used_bytes = 0;
   chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
-  chunk.gradients = operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false);
+  chunk.gradients =
+      gradient.empty() ? operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false) : given(bucket, range, gradient);
   chunk.state = operand(chunk, state_.optimizer(bucket.group), used_bytes, true, true);
   return chunk;
+}
+
+Stepper::Operand Stepper::given(const Bucket& bucket, TileRange range, std::span<std::byte> gradient) const {
+  const i64 tile_bytes = kTileElems * size_of(plan_.resting_gradient({bucket.group, 0}));
+  const auto bytes = gradient.subspan(static_cast<size_t>(range.begin * tile_bytes), static_cast<size_t>(range.count() * tile_bytes));
+  return {nullptr, tile_bytes, bytes, bytes, false, true, false};
 }
 
 Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written) {
@@ -60,7 +67,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
       if (read) state_.traffic().read_bytes[tier] += bytes;
       if (written) state_.traffic().written_bytes[tier] += bytes;
     }
-    return {&blob, blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written};
+    return {&blob, blob.tile_bytes(), blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written};
   }
   if (!chunk.lease) {
     // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
@@ -73,7 +80,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   const auto span = chunk.lease->bytes().subspan(static_cast<size_t>(used_bytes), static_cast<size_t>(bytes));
   used_bytes += bytes;
   if (read) chunk.reads.add(blob.read(chunk.range, chunk.from, span));
-  return {&blob, span, span, true, read, written};
+  return {&blob, blob.tile_bytes(), span, span, true, read, written};
 }
 
 void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& u) {
@@ -86,7 +93,7 @@ void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
-    return all.subspan(static_cast<size_t>(tile * o.blob->tile_bytes()), static_cast<size_t>(o.blob->tile_bytes()));
+    return all.subspan(static_cast<size_t>(tile * o.tile_bytes), static_cast<size_t>(o.tile_bytes));
   };
   for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
     if (o->staged && o->read) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));

@@ -26,8 +26,9 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Reads generation `from` and writes from + 1. Returns the microseconds it waited for transfers.
-  double step(const Bucket& bucket, const Update& update, u64 from);
+  /// Reads generation `from` and writes from + 1. `gradient`: of the whole group, where it did not leave memory; empty: from its blob.
+  /// Returns the microseconds it waited for transfers.
+  double step(const Bucket& bucket, const Update& update, u64 from, std::span<std::byte> gradient);
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.
@@ -37,7 +38,8 @@ class Stepper {
 
  private:
   struct Operand {
-    offload::Blob* blob = nullptr;
+    offload::Blob* blob = nullptr;  // null: of memory handed in
+    i64 tile_bytes = 0;
     std::span<std::byte> old, next;                      // the same where it is updated in place
     bool staged = false, read = false, written = false;  // in the ring; an input, an output
   };
@@ -52,7 +54,8 @@ class Stepper {
     Pending reads;  // after the lease: settled before it goes back
   };
   size_t read_ahead() const;
-  Chunk open(const Bucket& bucket, TileRange range, u64 from);
+  Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
+  Operand given(const Bucket& bucket, TileRange range, std::span<std::byte> gradient) const;
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
   void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);

@@ -156,7 +156,7 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
     }
     if (g.frozen) continue;
     if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += tiles * format.state_tile_bytes();
-    if (plan.placement.gradients[g.id] == Tier::nvme)
+    if (plan.placement.gradients[g.id] == Tier::nvme && plan.resting_uses(g) > 0)
       levers.spilled_bytes += tiles * parallel::kTileElems * size_of(plan.resting_gradient({g.id, 0}));
   }
   const parallel::TierBytes moved = plan.moved_per_step();

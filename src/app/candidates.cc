@@ -162,6 +162,15 @@ class Enumeration {
     return entry->second;
   }
 
+  // What neither leaves its slot for the last time nor is read again.
+  Bytes staying_gradients(const Placement& p) const {
+    Bytes staying{};
+    for (const parallel::Group& g : base_.layout.groups) {
+      if (stays_for_step(base_.layout, p, g)) staying[index(Tier::nvme)] += gradients_[g.id];
+    }
+    return staying;
+  }
+
   void estimate(Candidate& c) {
     const Placement& p = c.request.placement;
     const auto& scheduling = c.request.scheduling;
@@ -169,20 +178,22 @@ class Enumeration {
     const i64 live = scheduling.live_micro_batches();
     const auto slots = [&](size_t t) { return training() && (t == index(Tier::nvme) || scheduling.overlap == Overlap::backward) ? 2 : 1; };
     const Bytes w = by_tier(p.parameters, weights_), g = by_tier(p.gradients, gradients_), s = by_tier(p.optimizer, state_);
-    for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? g[t] + slots(t) * s[t] : 0);
+    const Bytes staying = staying_gradients(p);
+    const bool once = live == micro_batches();
+    for (size_t t = 0; t < c.bytes.size(); ++t)
+      c.bytes[t] = slots(t) * w[t] + (training() ? g[t] - (once ? staying[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
     if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
 
-    const bool once = live == micro_batches();
     const auto k = static_cast<double>(micro_batches());
     std::array<double, offload::kTiers> head{}, tail{};  // bytes moved
     for (size_t t = 1; t < head.size(); ++t) {
       head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
       if (!training()) continue;
-      head[t] += (once ? 1 : 2 * k - 1) * static_cast<double>(g[t]);
+      head[t] += (once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
       if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
-      tail[t] = static_cast<double>(g[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
+      tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }
     double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
     if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);

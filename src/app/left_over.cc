@@ -70,7 +70,8 @@ class Filling {
     if (!kind.wish.automatic) return 0;
     i64 moved = 0;
     for (const parallel::Group& g : plan_.layout.groups) {
-      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;  // weights alone
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                   // weights alone
+      if (&kind.tiers == &request_.placement.gradients && plan_.resting_uses(g) == 0) continue;  // has its slot
       const i64 bytes = bytes_of(kind, g, plan_, tier);
       if (kind.tiers[g.id] <= tier || bytes > room) continue;
       kind.tiers[g.id] = tier;

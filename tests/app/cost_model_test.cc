@@ -10,6 +10,7 @@
 namespace spillway::app {
 namespace {
 
+using parallel::Order;
 using parallel::Tier;
 
 class CostModel : public testing::Test {
@@ -61,6 +62,24 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   };
   EXPECT_EQ(deepest(Tier::host), 0);
   EXPECT_GT(deepest(Tier::nvme), 0);
+}
+
+// An estimate leaves out, and never overstates: on nvme only headers are missing.
+TEST_F(CostModel, EstimatesTheRoomOnNvme) {
+  const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
+  PlanWishes wishes;
+  wishes.parameters = wishes.activations = PlacementWish::whole(Tier::device);
+  wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::nvme);
+  for (const auto& [micro_batches, order] :
+       {std::pair(i64{1}, Order::micro_batch), {i64{3}, Order::vertical}, {i64{3}, Order::micro_batch}}) {
+    request_.scheduling.micro_batches = micro_batches;
+    wishes.order = order;
+    for (const Candidate& c : candidates(request_, wishes, budgets, Rates())) {
+      const parallel::Plan plan = make_plan(c.request);
+      EXPECT_LE(c.bytes[2], plan.store.data_bytes);
+      EXPECT_TRUE(c.bytes[2] == plan.store.data_bytes || !plan.scheduling.gradients_travel_once()) << c.bytes[2];
+    }
+  }
 }
 
 // As many rows are timed as there is memory for; with none for one row there is no answer.

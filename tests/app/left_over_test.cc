@@ -57,6 +57,23 @@ TEST_F(LeftOver, AnExplicitWishStays) {
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
 }
 
+// The gradient that stays in its slot for its Step would only take room elsewhere, though it is the first in order.
+TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
+  PlanWishes wishes;
+  wishes.parameters = wishes.optimizer = PlacementWish::whole(Tier::nvme);
+  wishes.activations = PlacementWish::whole(Tier::device);
+  wishes.overlap = OptimizerOverlap::none;
+  const TierBudgets tight{.bytes = {650 * kMiB, 400 * kMiB, 10 * kGiB}};
+  const ChosenPlan chosen = choose_plan(request_, wishes, tight, rates_);
+  const auto& gradients = chosen.plan.placement.gradients;
+  EXPECT_GT(std::ranges::count(gradients, Tier::host), 0) << memory_table(chosen.plan, tight);
+  for (const parallel::Group& g : chosen.plan.layout.groups) {
+    if (g.owner_block == 0) {
+      EXPECT_EQ(gradients[g.id], Tier::nvme);
+    }
+  }
+}
+
 // Where running all blocks again fits and keeping all their activations does not, the last blocks keep theirs; likewise of spilling.
 TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   request_.micro_batch_size = 4;

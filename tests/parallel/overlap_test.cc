@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "models/presets.h"
@@ -23,11 +24,9 @@ using parallel::Tier;
 struct Corner {
   Tier parameters, gradients, optimizer;
 };
-constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device},
-                               {Tier::device, Tier::device, Tier::nvme},
-                               {Tier::host, Tier::host, Tier::host},
-                               {Tier::nvme, Tier::host, Tier::nvme},
-                               {Tier::nvme, Tier::nvme, Tier::nvme}};
+constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::device, Tier::device, Tier::nvme},
+                               {Tier::host, Tier::host, Tier::host},       {Tier::nvme, Tier::host, Tier::nvme},
+                               {Tier::nvme, Tier::nvme, Tier::nvme},       {Tier::device, Tier::nvme, Tier::host}};
 constexpr i64 kSteps = 5;
 
 // Under a sanitizer fewer layers, still of several buckets, and fewer of the cells that differ in numbers alone: the same paths, ten times
@@ -151,7 +150,7 @@ std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
-                         testing::Combine(testing::Range(0, 5),
+                         testing::Combine(testing::Range(0, 6),
                                           testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
                          cell_name);
 
@@ -205,6 +204,29 @@ TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
     EXPECT_EQ(count(got, &parallel::StepResult::clipped), 5);
     EXPECT_EQ(count(got, &parallel::StepResult::redo), 3);
     EXPECT_TRUE(got.steps[51].redo && got.steps[52].redo && got.steps[53].redo);
+  }
+}
+
+// A deferred update finds its last gradient in memory that validation moves weights through: it is done before.
+TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
+  for (const bool adaptive : {false, true}) {
+    RunOptions o = base();
+    o.parameters = o.gradients = o.optimizer = Tier::nvme;
+    o.adaptive = adaptive;
+    if (!adaptive) o.overlap = OptimizerOverlap::forward;
+    const RunResult want = plain(o);
+    std::vector<double> seen;
+    o.between = [&](parallel::Rank& rank, i64 steps) {
+      if (steps % 2 == 0) seen.push_back(rank.evaluate(random_batch(o, steps).micro_batches[0]));
+    };
+    const RunResult got = train(o);
+    EXPECT_EQ(got.losses, want.losses);
+    EXPECT_EQ(got.norms, want.norms);
+    EXPECT_EQ(got.weights, want.weights);
+    EXPECT_EQ(std::ssize(seen), kSteps / 2);
+    const std::vector<double> before = std::exchange(seen, {});
+    plain(o);
+    EXPECT_EQ(seen, before);
   }
 }
 

@@ -1,6 +1,10 @@
 // The generator makes Programs that pass the check under every placement, and the check refuses what would read or overwrite wrongly.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+
 #include "base/error.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -187,6 +191,153 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   EXPECT_EQ(tail.read[1], all);                // gradients
   EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; the tied one's second use waits in its slot on the last
   EXPECT_EQ(head.read[1], all + tied);         // fetched by the second micro-batch
+}
+
+// Gradients on nvme. What is finished last, in the first block's Backward, stays in its slot for its Steps: in the tail, in the head, or,
+// when they are deferred, in the next head.
+struct LastGradientCase {
+  OptimizerOverlap overlap;
+  i64 micro_batches;
+  Order order;
+  bool once() const { return micro_batches == 1 || order == Order::vertical; }
+};
+
+class LastGradient : public testing::TestWithParam<LastGradientCase> {
+ protected:
+  Program generate(const Placement& p, int prefetch = 1) const {
+    const auto [overlap, micro_batches, order] = GetParam();
+    return generate_training(layout, p, {.micro_batches = micro_batches, .prefetch = prefetch, .overlap = overlap, .order = order});
+  }
+  bool last(u16 group) const { return layout.groups[group].owner_block == 0; }
+  // Every list in which Steps stand.
+  static std::vector<List Program::*> stepping(const Program& p) {
+    std::vector<List Program::*> lists;
+    for (const auto list : {&Program::head, &Program::commit, &Program::redo, &Program::deferred}) {
+      if (std::ranges::any_of(p.*list, [](const Instruction& i) { return i.op == Op::Step; })) lists.push_back(list);
+    }
+    return lists;
+  }
+  // After `change` of one Step of a last gradient at a time.
+  void expect_refused_when_stepping(const std::function<void(Instruction&)>& change) const {
+    for (const auto list : stepping(program)) {
+      for (u32 i = 0; i < (program.*list).size(); ++i) {
+        if ((program.*list)[i].op != Op::Step || (program.*list)[i].in.bytes == 0) continue;
+        Program broken = program;
+        change((broken.*list)[i]);
+        EXPECT_NE(refusal(broken, layout, placement), "") << "Step, instruction " << i;
+      }
+    }
+  }
+  // With these behind all that computes, just before the norm.
+  std::string refusal_with(const List& more) const {
+    Program broken = program;
+    const auto norm = std::ranges::find(broken.head, Op::AgreeNorm, &Instruction::op);
+    broken.head.insert(norm, more.begin(), more.end());
+    return refusal(broken, layout, placement);
+  }
+  Instruction reduce_of_last() const {
+    return *std::ranges::find_if(program.head, [&](const Instruction& i) { return i.op == Op::Reduce && last(i.group); });
+  }
+
+  const Layout layout = layout_of("gpt2-tiny");
+  const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::nvme, Tier::nvme);
+  const Program program = generate(placement);
+};
+
+TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
+  ASSERT_EQ(refusal(program, layout, placement), "");
+  std::map<u16, Slot> reduced;
+  for (const Instruction& i : program.head) {
+    if (i.op == Op::Reduce) reduced[i.group] = i.in;
+    const bool final = i.op == Op::Evict && reduced.count(i.group);
+    EXPECT_FALSE(final && last(i.group));
+  }
+  EXPECT_EQ(stepping(program).size(), GetParam().overlap == OptimizerOverlap::none ? 1u : 2u);
+  for (const auto list : stepping(program)) {
+    int stay = 0;
+    for (const Instruction& i : program.*list) {
+      if (i.op != Op::Step) continue;
+      EXPECT_EQ(i.in, last(i.group) ? reduced.at(i.group) : Slot());
+      stay += i.in.bytes > 0;
+    }
+    EXPECT_GE(stay, 2) << "buckets";
+  }
+}
+
+// The slot is there at the end of the head, whether anything stays in it or not.
+TEST_P(LastGradient, TakesNoMoreMemory) {
+  const Placement on_host = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
+  EXPECT_EQ(generate(placement, 0).moving_slab_bytes(), generate(on_host, 0).moving_slab_bytes());
+}
+
+TEST_P(LastGradient, IsNeitherWrittenNorRead) {
+  const Program on_device = generate(Placement::uniform(layout, Tier::nvme, Tier::device, Tier::nvme));
+  const auto moved = [](const Program& p) {
+    TierBytes sum = moved_bytes(p.head);
+    const TierBytes tail = moved_bytes(p.commit);
+    return std::pair(sum.written[2] + tail.written[2], sum.read[2] + tail.read[2]);
+  };
+  const auto [k, once] = std::pair(GetParam().micro_batches, GetParam().once());
+  i64 written = 0, read = 0;
+  for (const Group& g : layout.groups) {
+    const i64 bytes = g.elems * 4, sum_moves = once ? 1 : k, others = once ? 0 : (std::ssize(g.uses) - 1) * (k - 1);
+    written += bytes * (sum_moves - last(g.id) + others);
+    read += bytes * (sum_moves - last(g.id) + others);
+  }
+  EXPECT_EQ(moved(program).first, moved(on_device).first + written);
+  EXPECT_EQ(moved(program).second, moved(on_device).second + read);
+}
+
+TEST_P(LastGradient, ReadElsewhereIsRefused) {
+  expect_refused_when_stepping([](Instruction& step) { step.in = {}; });
+  expect_refused_when_stepping([](Instruction& step) { step.in.offset += 4096; });
+  for (const auto list : stepping(program)) {  // of another group, which is at rest
+    Program broken = program;
+    const auto other = std::ranges::find_if(broken.*list, [&](const Instruction& i) { return i.op == Op::Step && !last(i.group); });
+    other->in = reduce_of_last().in;
+    EXPECT_NE(refusal(broken, layout, placement), "");
+  }
+}
+
+TEST_P(LastGradient, GivenUpOrOverwrittenBeforeItsStepsIsRefused) {
+  const Instruction reduce = reduce_of_last();
+  Instruction evict{.op = Op::Evict, .lane = Lane::compute, .what = What::gradient, .group = reduce.group};
+  evict.in = reduce.in;
+  EXPECT_NE(refusal_with({evict}), "");
+  // Weights of its size, which nobody would miss.
+  Instruction fetch{.op = Op::Fetch, .lane = Lane::compute, .what = What::weights, .group = reduce.group};
+  fetch.out = reduce.in;
+  EXPECT_NE(refusal_with({fetch}), "");
+  Instruction backward = *std::ranges::find_if(program.head, [](const Instruction& i) { return i.op == Op::Backward && i.block == 0; });
+  backward.weights.assign(backward.weights.size(), {});
+  EXPECT_NE(refusal_with({backward}), "") << "not reduced";
+}
+
+INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
+                         testing::Values(LastGradientCase{OptimizerOverlap::none, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::none, 3, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::backward, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::backward, 3, Order::vertical},
+                                         LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::forward, 3, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::forward, 3, Order::vertical}));
+
+// Frozen weights wait for no Step of theirs: where they come to the slot that a deferred one still reads, that alone holds them up.
+TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
+  const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
+  for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;
+  const Layout layout = make_layout(model, {.max_bucket_elems = 4 * kTileElems});
+  const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::nvme, Tier::nvme);
+  const Program program = generate_training(layout, placement, {.prefetch = 3, .overlap = OptimizerOverlap::forward});
+  ASSERT_EQ(refusal(program, layout, placement), "");
+  const auto is_step = [&](u32 i) { return program.head[i].op == Op::Step && program.head[i].in.bytes > 0; };
+  const auto waiting = std::ranges::find_if(program.head, [&](const Instruction& i) {
+    return i.op == Op::Fetch && layout.groups[i.group].frozen && std::ranges::any_of(i.after, is_step);
+  });
+  ASSERT_NE(waiting, program.head.end());
+  Program broken = program;
+  std::erase_if(broken.head[static_cast<size_t>(waiting - program.head.begin())].after, is_step);
+  EXPECT_NE(refusal(broken, layout, placement).find("nothing orders them"), std::string::npos);
 }
 
 }  // namespace
