@@ -66,23 +66,27 @@ HWY_INLINE Four<D> sum_of_four(D tag, const T* const* ranks, i64 count, i64 i) {
 }
 
 template <class T>
-void sum_all(const T* const* ranks, i64 count, T* sum, i64 elems, Stores stores) {
+void sum_all(const T* const* ranks, i64 count, T* sum, i64 begin, i64 end, Stores stores) {
   const hn::ScalableTag<T> tag;
   const i64 step = 4 * static_cast<i64>(hn::Lanes(tag)), step_bytes = step * static_cast<i64>(sizeof(T));
-  i64 i = 0;
+  i64 i = begin;
   if (stores == Stores::past_caches) {
-    const i64 beyond = static_cast<i64>(reinterpret_cast<std::uintptr_t>(sum)) & (step_bytes - 1);
-    const i64 head = beyond == 0 ? 0 : std::min(elems, (step_bytes - beyond) / static_cast<i64>(sizeof(T)));
+    const i64 beyond = static_cast<i64>(reinterpret_cast<std::uintptr_t>(sum + begin)) & (step_bytes - 1);
+    const i64 head = beyond == 0 ? begin : std::min(end, begin + (step_bytes - beyond) / static_cast<i64>(sizeof(T)));
     for (; i < head; ++i) sum[i] = sum_of_one(ranks, count, i);
-    for (; i + step <= elems; i += step) sum_of_four(tag, ranks, count, i).stream(tag, sum + i);
+    for (; i + step <= end; i += step) sum_of_four(tag, ranks, count, i).stream(tag, sum + i);
     hwy::FlushStream();
   }
-  for (; i + step <= elems; i += step) sum_of_four(tag, ranks, count, i).store(tag, sum + i);
-  for (; i < elems; ++i) sum[i] = sum_of_one(ranks, count, i);
+  for (; i + step <= end; i += step) sum_of_four(tag, ranks, count, i).store(tag, sum + i);
+  for (; i < end; ++i) sum[i] = sum_of_one(ranks, count, i);
 }
 
-void sum_f32(const float* const* ranks, i64 count, float* sum, i64 elems, Stores stores) { sum_all(ranks, count, sum, elems, stores); }
-void sum_f64(const double* const* ranks, i64 count, double* sum, i64 elems, Stores stores) { sum_all(ranks, count, sum, elems, stores); }
+void sum_f32(const float* const* ranks, i64 count, float* sum, i64 begin, i64 end, Stores stores) {
+  sum_all(ranks, count, sum, begin, end, stores);
+}
+void sum_f64(const double* const* ranks, i64 count, double* sum, i64 begin, i64 end, Stores stores) {
+  sum_all(ranks, count, sum, begin, end, stores);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::parallel
@@ -93,14 +97,14 @@ namespace spillway::parallel {
 HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_f64);
 
-void ordered_sum(std::span<const float* const> ranks, float* sum, i64 elems, Stores stores) {
+void ordered_sum(std::span<const float* const> ranks, float* sum, i64 begin, i64 end, Stores stores) {
   require(!ranks.empty(), "[ordered_sum] expected the numbers of at least one rank, got none");
-  HWY_DYNAMIC_DISPATCH(sum_f32)(ranks.data(), std::ssize(ranks), sum, elems, stores);
+  HWY_DYNAMIC_DISPATCH(sum_f32)(ranks.data(), std::ssize(ranks), sum, begin, end, stores);
 }
 
-void ordered_sum(std::span<const double* const> ranks, double* sum, i64 elems, Stores stores) {
+void ordered_sum(std::span<const double* const> ranks, double* sum, i64 begin, i64 end, Stores stores) {
   require(!ranks.empty(), "[ordered_sum] expected the numbers of at least one rank, got none");
-  HWY_DYNAMIC_DISPATCH(sum_f64)(ranks.data(), std::ssize(ranks), sum, elems, stores);
+  HWY_DYNAMIC_DISPATCH(sum_f64)(ranks.data(), std::ssize(ranks), sum, begin, end, stores);
 }
 
 }  // namespace spillway::parallel

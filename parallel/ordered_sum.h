@@ -14,9 +14,9 @@ inline constexpr i64 kSumGroupRanks = 8;
 /// Where the sum is written: into the caches, or past them for results that nobody reads soon (never for one that is its own operand).
 enum class Stores : u8 { cached, past_caches };
 
-/// sum[i] = of ranks[0][i], ranks[1][i] … for i in [0, elems); one pass over all ranks, at least one. `sum` may be one of `ranks`.
+/// sum[i] = of ranks[0][i], ranks[1][i] … for i in [begin, end); one pass over all ranks, at least one. `sum` may be one of `ranks`.
 /// Addresses are those of whole elements.
-void ordered_sum(std::span<const float* const> ranks, float* sum, i64 elems, Stores stores = Stores::cached);
-void ordered_sum(std::span<const double* const> ranks, double* sum, i64 elems, Stores stores = Stores::cached);
+void ordered_sum(std::span<const float* const> ranks, float* sum, i64 begin, i64 end, Stores stores = Stores::cached);
+void ordered_sum(std::span<const double* const> ranks, double* sum, i64 begin, i64 end, Stores stores = Stores::cached);
 
 }  // namespace spillway::parallel

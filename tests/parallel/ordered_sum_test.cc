@@ -42,11 +42,11 @@ void check(int ranks) {
         for (const Stores stores : {Stores::cached, Stores::past_caches}) {
           auto operands = values;
           std::vector<const T*> begins;
-          for (const auto& operand : operands) begins.push_back(operand.data() + offset);
+          for (const auto& operand : operands) begins.push_back(operand.data());
           std::vector<T> apart(static_cast<size_t>(kMost), T(-7));
           std::vector<T>& whole = place < 0 ? apart : operands[static_cast<size_t>(place)];
           const std::vector<T> before = whole;
-          ordered_sum(begins, whole.data() + offset, elems, stores);
+          ordered_sum(begins, whole.data(), offset, offset + elems, stores);
           for (i64 i = 0; i < offset + elems + kEdge; ++i) {
             const auto at = static_cast<size_t>(i);
             const T want = i >= offset && i < offset + elems ? reference(values, at) : before[at];
@@ -75,7 +75,7 @@ TEST(OrderedSum, GroupsAreAddedBeforeTheyMeet) {
   std::vector<const float*> ranks(16, &one);
   ranks[0] = &big;
   float sum = 0;
-  ordered_sum(ranks, &sum, 1);
+  ordered_sum(ranks, &sum, 0, 1);
   EXPECT_EQ(sum, 0x1p24F + 8);
 }
 
@@ -83,7 +83,7 @@ TEST(OrderedSum, OfOneRankIsWhatItHas) {
   const float zero = -0.0F;
   const float* rank = &zero;
   float sum = 1;
-  ordered_sum({&rank, 1}, &sum, 1);
+  ordered_sum({&rank, 1}, &sum, 0, 1);
   EXPECT_TRUE(std::signbit(sum));
 }
 
