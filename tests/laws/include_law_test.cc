@@ -77,7 +77,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"dnnl", {"src/kernels/", "bench/matmul.cc"}},
     {"oneapi/dnnl", {"src/kernels/"}},
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},
-    {"hwy/", {"src/kernels/", "optim/", "tests/kernels/", "tests/optim/"}},
+    {"hwy/", {"src/kernels/", "optim/", "parallel/ordered_sum.cc", "tests/kernels/", "tests/optim/", "tests/parallel/ordered_sum_test.cc"}},
     {"mpi.h", {}},
     {"nccl", {}},
     {"cuda", {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc"}},

@@ -1,0 +1,62 @@
+// Ranks talking to each other: collectives, messages, and the end of a rank. One Communicator is one rank's end of one group of ranks;
+// behind it are threads of one process (local), MPI or NCCL. Everything is asynchronous: a call returns at once, its buffers belong to the
+// communicator until its Event. All members call the same collectives in the same order; messages match by (sender, tag) in the order sent,
+// whatever collectives run. One thread at a time calls an end; different ends, of the same group too, are independent.
+//
+// A member that dies, or does not come within the time-out, makes the Event of every operation that needs it fail with Error(peer) naming
+// its rank, the operation and how long it was waited for; never a hang. After that the group is of no use: every later call fails alike.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/event.h"
+#include "tensor/dtype.h"
+
+namespace spillway::parallel {
+
+/// How a whole is dealt to the members: member r's part is [begins[r], begins[r + 1]), ascending from 0. Parts may be empty and unequal.
+/// In bytes where bytes move, in elements where they are summed.
+using Parts = std::vector<i64>;
+
+enum class Reduction : u8 { sum, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Every part from its member to all. `mine` may be its own place in `all`.
+  virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes) = 0;
+  /// Member r gets the sum over members of part r: elements of f32 or f64 added in that type in a fixed order (ordered_sum.h), the same
+  /// bits for every communicator. `mine` may be its own place in `all`; what is left of `all` then is undefined.
+  virtual Event reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine, DType dtype, Parts elems) = 0;
+  /// In place, the same bits on every member: f32, f64 (ordered as above) or i64.
+  virtual Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) = 0;
+  /// To `root` alone, in place there; the others' values stay.
+  virtual Event reduce(std::span<std::byte> values, DType dtype, Reduction reduction, int root) = 0;
+  virtual Event broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// `all` is looked at on the root alone.
+  virtual Event gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes, int root) = 0;
+  virtual Event scatter(std::span<const std::byte> all, std::span<std::byte> mine, Parts bytes, int root) = 0;
+  /// Part r of `out` goes to member r; part r of `in` comes from it.
+  virtual Event all_to_all(std::span<const std::byte> out, Parts out_bytes, std::span<std::byte> in, Parts in_bytes) = 0;
+  virtual Event barrier() = 0;
+
+  /// A message needs no meeting: send may be done before its receive is posted, or only then. Sizes must be equal: a receive of another
+  /// size fails on both sides with Error(bug).
+  virtual Event send(std::span<const std::byte> bytes, int to, int tag) = 0;
+  virtual Event receive(std::span<std::byte> bytes, int from, int tag) = 0;
+
+  /// The members of equal `color`, in order of their rank here, as a group of their own; waits for all members. The groups run at the same
+  /// time, beside this one too.
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  /// This rank cannot go on: what is under way and all that comes later fails on every member with Error(peer) quoting `what`.
+  virtual void abort(const std::string& what) noexcept = 0;
+};
+
+}  // namespace spillway::parallel

@@ -1,0 +1,58 @@
+#include "parallel/communicator_local.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/parallel/support_communicator.h"
+
+namespace spillway::parallel::test {
+namespace {
+
+void run_threads(int ranks, double timeout_s, const Body& body) {
+  auto ends = make_local_communicators(ranks, {.timeout_s = timeout_s});
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&body, r, end = std::move(ends[static_cast<size_t>(r)])]() mutable { run_rank(r, std::move(end), body); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<Group> threads(const std::vector<int>& counts) {
+  std::vector<Group> groups;
+  for (const int ranks : counts) groups.push_back({"Threads" + std::to_string(ranks), ranks, run_threads});
+  return groups;
+}
+
+INSTANTIATE_TEST_SUITE_P(Local, CommunicatorOf, testing::ValuesIn(threads({1, 2, 3, 4, 9, 17})), name_of);
+INSTANTIATE_TEST_SUITE_P(Local, CommunicatorFailureOf, testing::ValuesIn(threads({2, 3, 9})), name_of);
+INSTANTIATE_TEST_SUITE_P(Local, SoakCommunicatorOf, testing::ValuesIn(threads({2})), name_of);
+
+TEST(LocalCommunicator, RefusesWhatMakesNoGroup) {
+  EXPECT_THROW(make_local_communicators(0), Error);
+  EXPECT_THROW(make_local_communicators(2, {.timeout_s = 0}), Error);
+  EXPECT_THROW(make_local_communicators(2, {.threads = 0}), Error);
+  EXPECT_THROW(make_local_communicators(2, {.timeout_s = std::nan("")}), Error);
+}
+
+// Groups that know nothing of each other: nothing of a process's is shared between them.
+TEST(LocalCommunicator, GroupsOfOneProcessAreIndependent) {
+  std::vector<std::thread> groups;
+  for (int g = 0; g < 4; ++g) {
+    groups.emplace_back([g] {
+      run_threads(1 + g, 60, [g](auto& end) {
+        for (int round = 0; round < 50; ++round) {
+          i64 sum = g;
+          end->all_reduce(std::as_writable_bytes(std::span(&sum, 1)), DType::int64, Reduction::sum).wait();
+          ASSERT_EQ(sum, g * end->size());
+        }
+      });
+    });
+  }
+  for (std::thread& group : groups) group.join();
+}
+
+}  // namespace
+}  // namespace spillway::parallel::test
