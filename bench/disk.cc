@@ -41,7 +41,7 @@ class Stream {
  public:
   Stream(offload::IoEngine& engine, const std::filesystem::path& folder)
       : store_(offload::NvmeStore::open_or_create(engine, traffic_, describe(folder))),
-        blob_(store_.make_blob("optimizer state", tiles_, kTileBytes, 2, true)),
+        blob_(store_.make_blob("optimizer state", {0, tiles_}, kTileBytes, 2, true)),
         ring_(MemoryPool::heap(), kBuffers, kChunkTiles * kTileBytes, "staging ring") {
     if (store_.last_commit()) return;
     for (const u64 generation : {0, 1}) fill(generation);  // a block's first write is slower than the others

@@ -1,8 +1,8 @@
-// Bytes at rest in a tier, in whole tiles: a bucket's weights, gradients or optimizer state. A blob in host memory or on the device can be
-// seen as a span; one on nvme is read and written through an IoEngine. With two slots generation g lies in slot g % 2, so generation g + 1
-// is written while readers see g. Bytes that leave memory carry checksums: stamp() them before write(), verify() them after read()'s event;
-// in memory both do nothing. Thread-safety: different tile ranges or generations may be moved, stamped and verified by different threads at
-// once; ordering overlapping ones is the caller's (the Program's).
+// Bytes at rest in a tier, in whole tiles: a group's weights, gradients or optimizer state, or a rank's part of them, whose tiles keep
+// their numbers. A blob in host memory or on the device can be seen as a span; one on nvme is read and written through an IoEngine. With
+// two slots generation g lies in slot g % 2, so generation g + 1 is written while readers see g. Bytes that leave memory carry checksums:
+// stamp() them before write(), verify() them after read()'s event; in memory both do nothing. Thread-safety: different tile ranges or
+// generations may be moved, stamped and verified by different threads at once; ordering overlapping ones is the caller's (the Program's).
 #pragma once
 #include <memory>
 #include <span>
@@ -15,10 +15,11 @@
 
 namespace spillway::offload {
 
-/// Tiles [begin, end) of a blob.
+/// Tiles [begin, end).
 struct TileRange {
   i64 begin = 0, end = 0;
   i64 count() const { return end - begin; }
+  bool operator==(const TileRange&) const = default;
 };
 
 class Blob {
@@ -27,11 +28,13 @@ class Blob {
   virtual Tier tier() const = 0;
   /// Its name in messages: "optimizer state of group 3".
   const std::string& what() const { return what_; }
-  i64 tiles() const { return tiles_; }
+  /// The tiles it holds.
+  TileRange held() const { return held_; }
+  i64 tiles() const { return held_.count(); }
   i64 tile_bytes() const { return tile_bytes_; }
   int slots() const { return slots_; }
   /// Of one generation.
-  i64 bytes() const { return tiles_ * tile_bytes_; }
+  i64 bytes() const { return tiles() * tile_bytes_; }
 
   /// `into`/`from` hold exactly range.count() * tile_bytes() bytes and stay valid until the event. Counted in the Traffic.
   /// Throws Error(bug) on a range outside the blob or a span of another size.
@@ -49,16 +52,17 @@ class Blob {
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
 
  protected:
-  Blob(std::string what, i64 tiles, i64 tile_bytes, int slots)
-      : what_(std::move(what)), tiles_(tiles), tile_bytes_(tile_bytes), slots_(slots) {}
+  Blob(std::string what, TileRange held, i64 tile_bytes, int slots)
+      : what_(std::move(what)), held_(held), tile_bytes_(tile_bytes), slots_(slots) {}
   void check(TileRange range, i64 span_bytes) const;
   const std::string what_;
-  const i64 tiles_, tile_bytes_;
+  const TileRange held_;
+  const i64 tile_bytes_;
   const int slots_;
 };
 
 /// In memory of `memory` (a host or device pool); read and write are copies done before the call returns.
-std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots,
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic);
 
 }  // namespace spillway::offload

@@ -7,7 +7,7 @@ namespace {
 
 class MemoryBlob final : public Blob {
  public:
-  MemoryBlob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots, Traffic& traffic)
+  MemoryBlob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots, Traffic& traffic)
       : Blob(what, tiles, tile_bytes, slots), tier_(tier), traffic_(traffic), memory_(memory.allocate(bytes() * slots, what.c_str())) {}
 
   Tier tier() const override { return tier_; }
@@ -35,7 +35,7 @@ class MemoryBlob final : public Blob {
  private:
   size_t index() const { return static_cast<size_t>(tier_); }
   std::byte* at(TileRange range, u64 generation) const {
-    return memory_.data() + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + range.begin * tile_bytes_;
+    return memory_.data() + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + (range.begin - held_.begin) * tile_bytes_;
   }
 
   const Tier tier_;
@@ -45,10 +45,10 @@ class MemoryBlob final : public Blob {
 
 }  // namespace
 
-std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, i64 tiles, i64 tile_bytes, int slots,
+std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic) {
   require(tier != Tier::nvme, "[blob] a memory blob lies in the device or host tier");
-  require(tiles >= 0 && tile_bytes > 0 && slots >= 1, "[blob] expected tiles >= 0, tile bytes > 0 and at least one slot");
+  require(tiles.count() >= 0 && tile_bytes > 0 && slots >= 1, "[blob] expected tiles >= 0, tile bytes > 0 and at least one slot");
   return std::make_unique<MemoryBlob>(tier, memory, what, tiles, tile_bytes, slots, traffic);
 }
 

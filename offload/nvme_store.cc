@@ -92,8 +92,9 @@ const std::optional<Commit>& NvmeStore::last_commit() const { return state_->las
 const std::string& NvmeStore::why_new() const { return state_->why_new; }
 i64 NvmeStore::bytes() const { return state_->files.bytes(); }
 
-std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, i64 tiles, i64 tile_bytes, int slots, bool persistent) {
+std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, TileRange held, i64 tile_bytes, int slots, bool persistent) {
   State& s = *state_;
+  const i64 tiles = held.count();
   const bool sensible = tiles >= 0 && tile_bytes > 0 && tile_bytes % kDirectAlignment == 0 && (slots == 1 || (slots == 2 && persistent));
   const bool fits = sensible && slots * tiles * tile_bytes <= s.data_bytes - s.carved_bytes &&
                     (!persistent || tiles <= s.files.persistent_tiles() - s.carved_tiles);
@@ -106,7 +107,7 @@ std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, i64 tiles, i64 tile
   auto checksums = persistent ? s.enter(what, tiles, slots) : std::make_shared<TileChecksums>(tiles, slots);
   const i64 begin = s.carved_bytes;
   s.carved_bytes += slots * tiles * tile_bytes;
-  return std::make_unique<StripedBlob>(s.home, std::move(what), begin, tile_bytes, persistent, std::move(checksums));
+  return std::make_unique<StripedBlob>(s.home, std::move(what), begin, held.begin, tile_bytes, persistent, std::move(checksums));
 }
 
 void NvmeStore::commit(u64 generation, std::string_view record) {

@@ -70,7 +70,7 @@ class NvmeStore {
   /// The next bytes of the data space. The tiles of persistent blobs (weights, optimizer state) have their checksums in the files; the
   /// others (gradients, activations) have one slot and mean nothing after a restart. A persistent blob of one slot (frozen weights) is
   /// never written again once committed. `tile_bytes` is a multiple of kDirectAlignment. Error(bug) beyond what the description announced.
-  std::unique_ptr<Blob> make_blob(std::string what, i64 tiles, i64 tile_bytes, int slots, bool persistent);
+  std::unique_ptr<Blob> make_blob(std::string what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
 
   /// Makes `generation` what a restart finds, with `record` of at most kMaxRecordBytes. All its writes have completed; every persistent
   /// tile is stamped for it. The generation is the last committed one (a new record for the same bytes) or the next; any after

@@ -18,16 +18,16 @@ std::span<const std::byte> tile_of(std::span<const std::byte> bytes, i64 number,
 
 }  // namespace
 
-StripedBlob::StripedBlob(BlobHome& home, std::string what, i64 begin, i64 tile_bytes, bool persistent,
+StripedBlob::StripedBlob(BlobHome& home, std::string what, i64 begin, i64 first_tile, i64 tile_bytes, bool persistent,
                          std::shared_ptr<TileChecksums> checksums)
-    : Blob(std::move(what), checksums->tiles(), tile_bytes, checksums->slots()),
+    : Blob(std::move(what), {first_tile, first_tile + checksums->tiles()}, tile_bytes, checksums->slots()),
       home_(home),
       begin_(begin),
       persistent_(persistent),
       checksums_(std::move(checksums)) {}
 
 i64 StripedBlob::place(i64 tile, u64 generation) const {
-  return begin_ + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + tile * tile_bytes_;
+  return begin_ + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + (tile - held_.begin) * tile_bytes_;
 }
 
 Event StripedBlob::read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) {
@@ -40,7 +40,7 @@ Event StripedBlob::read(TileRange range, u64 generation, std::span<std::byte> in
 Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::byte> from) {
   check(range, std::ssize(from));
   for (i64 tile = range.begin; tile < range.end; ++tile) {
-    if (checksums_->stamped(tile, generation)) continue;
+    if (checksums_->stamped(tile - held_.begin, generation)) continue;
     throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} is written for generation {} without a stamp", tile, what_, generation));
   }
   // A request has one pointer for both ways; a write only reads it.
@@ -53,7 +53,8 @@ Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::b
 void StripedBlob::stamp(TileRange range, u64 generation, std::span<const std::byte> from) {
   check(range, std::ssize(from));
   check_uncommitted(generation);
-  for (i64 i = 0; i < range.count(); ++i) checksums_->stamp(range.begin + i, generation, crc32c(tile_of(from, i, tile_bytes_)));
+  for (i64 i = 0; i < range.count(); ++i)
+    checksums_->stamp(range.begin + i - held_.begin, generation, crc32c(tile_of(from, i, tile_bytes_)));
 }
 
 void StripedBlob::check_uncommitted(u64 generation) const {
@@ -68,10 +69,10 @@ void StripedBlob::verify(TileRange range, u64 generation, std::span<const std::b
   check(range, std::ssize(read));
   for (i64 i = 0; i < range.count(); ++i) {
     const i64 tile = range.begin + i;
-    if (!checksums_->readable(tile, generation)) {
+    if (!checksums_->readable(tile - held_.begin, generation)) {
       throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} was never written for generation {}", tile, what_, generation));
     }
-    const u32 expected = checksums_->crc(tile, generation), got = crc32c(tile_of(read, i, tile_bytes_));
+    const u32 expected = checksums_->crc(tile - held_.begin, generation), got = crc32c(tile_of(read, i, tile_bytes_));
     if (got != expected) spoilt(tile, generation, expected, got);
   }
 }

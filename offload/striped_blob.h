@@ -23,7 +23,8 @@ struct BlobHome {
 class StripedBlob final : public Blob {
  public:
   /// In [begin, begin + slots * bytes()) of the data.
-  StripedBlob(BlobHome& home, std::string what, i64 begin, i64 tile_bytes, bool persistent, std::shared_ptr<TileChecksums> checksums);
+  StripedBlob(BlobHome& home, std::string what, i64 begin, i64 first_tile, i64 tile_bytes, bool persistent,
+              std::shared_ptr<TileChecksums> checksums);
 
   Tier tier() const override { return Tier::nvme; }
   Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) override;

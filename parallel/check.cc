@@ -38,12 +38,14 @@ constexpr u32 kBefore = 0xffffffff;  // filled by an earlier list
 
 class Checker {
  public:
-  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Gradients& found)
+  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling,
+          const Gradients& found)
       : list_(list),
         slab_bytes_(program.slab_bytes),
         overlap_(&list == &program.head ? program.overlap : OptimizerOverlap::none),
         layout_(layout),
         placement_(placement),
+        scheduling_(scheduling),
         at_rest_(found.at_rest) {
     for (const auto& [slot, group] : found.in_slots) holds_.emplace_back(slot, Content{What::gradient, {group, 0}, kBefore});
   }
@@ -116,7 +118,7 @@ class Checker {
   }
 
   void expect(u32 i, const Slot& slot, What what, u16 group, u8 use) {
-    const bool moves = (what == What::weights ? placement_.parameters : placement_.gradients)[group] != Tier::device;
+    const bool moves = what == What::weights ? weights_move(placement_, scheduling_, group) : gradient_moves(group);
     if (moves || slot.bytes > 0) expect(i, slot, {what, {group, use}, 0});
   }
 
@@ -143,21 +145,33 @@ class Checker {
         expect(i, now.in, What::weights, now.group, 0);
         released_[now.group] = i;
         return touch(i, now.in, Access::give_up);
+      case Op::Gather:
+        return now.out.bytes > 0 ? gather(i) : spread(i);
+      case Op::Exchange:
+        return exchange(i);
       case Op::AddTied:
+        unadded_.erase({now.group, now.use});
+        exchanged_before(i, {now.group, now.use});
+        exchanged_before(i, {now.group, u8{0}});
+        if (stepped(now.group).count() == 0) return;
         expect(i, now.in, What::gradient, now.group, now.use);
         expect(i, now.out, What::gradient, now.group, 0);
-        unadded_.erase({now.group, now.use});
         return rewrite(i, now.out);
       case Op::Reduce:
-        expect(i, now.in, What::gradient, now.group, 0);
+        exchanged_before(i, {now.group, u8{0}});
+        if (stepped(now.group).count() > 0) expect(i, now.in, What::gradient, now.group, 0);
         for (const auto& [group, use] : unadded_) {
           if (group == now.group) refuse(i, fmt::format("reduces before use {} of its weight is added", use));
         }
         reduced_[now.group] = i;
-        if (placement_.gradients[now.group] == Tier::host) gradient_leaves(i);
+        if (gradient_moves(now.group) && placement_.gradients[now.group] != Tier::nvme) gradient_leaves(i);
         return;
       case Op::AgreeNorm:
+        if (overlap_ == OptimizerOverlap::backward) all_spread(i);
         return agree_norm(i);
+      case Op::Commit:
+      case Op::Publish:
+        return all_spread(i);
       case Op::Step:
         return step(i);
       case Op::Land:
@@ -167,7 +181,7 @@ class Checker {
         return;
       case Op::Evict:
         if (now.what == What::activations) return evict_activations(i);
-        expect(i, now.in, What::gradient, now.group, now.use);
+        if (now.tiles.count() > 0) expect(i, now.in, What::gradient, now.group, now.use);
         return gradient_leaves(i);
       default:
         return;
@@ -178,6 +192,66 @@ class Checker {
     touch(i, list_[i].in, Access::give_up);
     evicted_[{list_[i].group, list_[i].use}] = i;
     if (list_[i].use == 0 && reduced_.count(list_[i].group)) at_rest_.insert(list_[i].group);
+  }
+
+  bool gradient_moves(u16 group) const { return gradients_move(placement_, scheduling_, layout_.groups[group]); }
+  TileRange stepped(u16 group) const { return scheduling_.sharding.stepped(layout_.groups[group]); }
+
+  void gather(u32 i) {
+    const Instruction& now = list_[i];
+    if (!weights_split(placement_, scheduling_, now.group)) refuse(i, "gathers weights that are not split");
+    stepped_before(i, now.group);
+    if (placement_.parameters[now.group] != Tier::device && now.tiles.count() > 0) {
+      expect(i, now.in, What::weights, now.group, 0);
+    } else {
+      absent(i, now.group);
+    }
+    if (now.out.bytes != layout_.groups[now.group].elems * size_of(scheduling_.format.weight))
+      refuse(i, "its slot is not the size of the group");
+    fill(i, now.out, {What::weights, {now.group, 0}, i});
+  }
+
+  // What the ranks have stepped.
+  void spread(u32 i) {
+    const u16 group = list_[i].group;
+    if (!weights_spread(placement_, scheduling_, layout_.groups[group]))
+      refuse(i, "gathers weights that rest whole and are not stepped in parts");
+    const auto step = stepped_.find(group);
+    if (stepped(group).count() > 0 && (step == stepped_.end() || !before(step->second, i)))
+      refuse(i, "gathers weights before they are stepped");
+    spread_[group] = i;
+  }
+
+  void all_spread(u32 i) const {
+    for (const auto& [group, step] : stepped_) {
+      if (!weights_spread(placement_, scheduling_, layout_.groups[group])) continue;
+      const auto spread = spread_.find(group);
+      if (spread == spread_.end() || !before(spread->second, i))
+        refuse(i, fmt::format("comes before the weights of group {}, stepped by instruction {}, are gathered", group, step));
+    }
+  }
+
+  // The part this rank goes on with takes the place of its own accumulator.
+  void exchange(u32 i) {
+    const Instruction& now = list_[i];
+    const std::pair key{now.group, now.use};
+    const auto backward = backward_.find(key);
+    if (backward == backward_.end() || !before(backward->second, i)) refuse(i, "sums a gradient over the ranks before its last Backward");
+    if (exchanged_.count(key)) refuse(i, "sums a gradient over the ranks that is summed already");
+    expect(i, now.in, What::gradient, now.group, now.use);
+    exchanged_[key] = i;
+    if (now.in.bytes == 0) return;
+    const TileRange own = stepped(now.group);
+    const i64 tile_bytes = now.in.bytes / whole(layout_.groups[now.group]).count();
+    touch(i, now.in, Access::write);
+    if (own.count() > 0) fill(i, {now.in.offset + own.begin * tile_bytes, own.count() * tile_bytes, now.in.slab}, {What::gradient, key, i});
+  }
+
+  void exchanged_before(u32 i, std::pair<u16, u8> gradient) const {
+    if (scheduling_.sharding.ranks == 1) return;
+    const auto exchanged = exchanged_.find(gradient);
+    if (exchanged == exchanged_.end() || !before(exchanged->second, i))
+      refuse(i, fmt::format("comes before use {} of its gradient is summed over the ranks", gradient.second));
   }
 
   bool stays(u16 group) const {
@@ -224,18 +298,24 @@ class Checker {
     if (now.what == What::gradient && !rests(i, {now.group, now.use})) refuse(i, "fetches a gradient that has not been evicted before");
     if (now.what == What::weights) {
       stepped_before(i, now.group);
-      for (const auto& [slot, held] : holds_) {
-        if (held == Content{What::weights, {now.group, u16{0}}, 0}) refuse(i, "fetches weights that are there already");
-      }
-      if (const auto released = released_.find(now.group); released != released_.end() && !before(released->second, i)) {
-        refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
-      }
+      absent(i, now.group);
     }
-    if (now.out.bytes != layout_.groups[now.group].elems * element_bytes(now)) refuse(i, "its slot is not the size of the group");
+    if (now.out.bytes != now.tiles.count() * kTileElems * element_bytes(now)) refuse(i, "its slot is not the size of what is fetched");
     fill(i, now.out, {now.what, {now.group, now.use}, i});
   }
 
-  i64 element_bytes(const Instruction& now) const { return now.out.bytes / std::max<i64>(1, layout_.groups[now.group].elems); }
+  i64 element_bytes(const Instruction& now) const {
+    return size_of(now.what == What::weights ? scheduling_.format.weight : scheduling_.format.gradient);
+  }
+
+  // Weights that come to a slot are not there yet, and those of before are gone.
+  void absent(u32 i, u16 group) const {
+    for (const auto& [slot, held] : holds_) {
+      if (held == Content{What::weights, {group, u16{0}}, 0}) refuse(i, "fetches weights that are there already");
+    }
+    if (const auto released = released_.find(group); released != released_.end() && !before(released->second, i))
+      refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
+  }
 
   void block(u32 i) {
     const Instruction& now = list_[i];
@@ -250,6 +330,8 @@ class Checker {
       if (now.op == Op::Backward && !layout_.groups[groups[g].group].frozen) {
         if (groups[g].use > 0) unadded_.insert({groups[g].group, groups[g].use});
         reduced_.erase(groups[g].group);
+        backward_[{groups[g].group, groups[g].use}] = i;
+        exchanged_.erase({groups[g].group, groups[g].use});
         at_rest_.erase(groups[g].group);
       }
       if (now.op == Op::Forward || now.gradients[g].bytes == 0) continue;
@@ -265,7 +347,7 @@ class Checker {
       const auto reduced = reduced_.find(g.id);
       if (reduced == reduced_.end() || !before(reduced->second, i))
         refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
-      if (placement_.gradients[g.id] == Tier::device || stays(g.id)) continue;
+      if (!gradient_moves(g.id) || stays(g.id) || stepped(g.id).count() == 0) continue;
       const std::pair key{g.id, u8{0}};
       if (!rests(i, key) || evicted_.at(key) < reduced->second)
         refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
@@ -274,7 +356,7 @@ class Checker {
 
   void step(u32 i) {
     const u16 group = list_[i].group;
-    const bool in_tier = list_[i].in.bytes == 0 && placement_.gradients[group] != Tier::device;
+    const bool in_tier = list_[i].in.bytes == 0 && gradient_moves(group);
     stepped_[group] = i;
     if (list_[i].in.bytes > 0) expect(i, list_[i].in, What::gradient, group, 0);
     if (overlap_ != OptimizerOverlap::backward) {
@@ -291,6 +373,13 @@ class Checker {
   // Overlap forward: whoever reads a group's weights waits for its deferred Steps; a Backward does so through its Forward.
   void stepped_before(u32 i, u16 group) const {
     if (overlap_ != OptimizerOverlap::forward || layout_.groups[group].frozen) return;
+    if (weights_spread(placement_, scheduling_, layout_.groups[group])) {
+      const auto spread = spread_.find(group);
+      if (spread == spread_.end() || !before(spread->second, i))
+        refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
+      return;
+    }
+    if (stepped(group).count() == 0) return;
     const auto& wanted = placement_.parameters[group] == Tier::nvme ? landed_ : stepped_;
     const auto found = wanted.find(group);
     if (found == wanted.end() || !before(found->second, i))
@@ -302,8 +391,9 @@ class Checker {
     if (overlap_ == OptimizerOverlap::none) return;
     for (const Bucket& b : layout_.buckets) {
       const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
-      if (std::count_if(list_.begin(), list_.end(), is_its_step) != 1)
-        throw Error(ErrorCode::bug, fmt::format("[check] expected one Step of bucket {} in the head", b.id));
+      const i64 wanted = intersection(stepped(b.group), tiles_of(b)).count() > 0;
+      if (std::count_if(list_.begin(), list_.end(), is_its_step) != wanted)
+        throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
     }
     const auto last = last_in_lane_[static_cast<size_t>(Lane::optimizer)];
     const Op wanted = overlap_ == OptimizerOverlap::backward ? Op::Land : Op::Commit;
@@ -324,6 +414,7 @@ class Checker {
   const OptimizerOverlap overlap_;
   const Layout& layout_;
   const Placement& placement_;
+  const Scheduling& scheduling_;
   std::vector<std::array<u32, kLanes>> clock_;
   std::vector<u32> place_;
   std::array<u32, kLanes> count_{};
@@ -335,11 +426,12 @@ class Checker {
   std::set<std::pair<u16, u8>> unadded_;  // uses of tied weights that await their AddTied
   std::map<std::pair<u16, u16>, u32> activations_evicted_;
   std::set<std::pair<u16, u16>> spilled_;
-  std::map<u16, u32> released_, reduced_, stepped_, landed_;
+  std::map<u16, u32> released_, reduced_, stepped_, landed_, spread_;
+  std::map<std::pair<u16, u8>, u32> backward_, exchanged_;  // the last Backward that added to it; its sum over the ranks
 };
 
 // What deferred Steps at the head's beginning take for granted.
-Gradients wanted_by_deferred(const Program& program, const Placement& placement) {
+Gradients wanted_by_deferred(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Gradients wanted;
   if (program.overlap != OptimizerOverlap::forward) return wanted;
   for (const Instruction& i : program.head) {
@@ -347,7 +439,7 @@ Gradients wanted_by_deferred(const Program& program, const Placement& placement)
     if (i.in.bytes > 0) {
       const std::pair slot{i.in, i.group};
       if (std::find(wanted.in_slots.begin(), wanted.in_slots.end(), slot) == wanted.in_slots.end()) wanted.in_slots.push_back(slot);
-    } else if (placement.gradients[i.group] != Tier::device) {
+    } else if (gradients_move(placement, scheduling, layout.groups[i.group])) {
       wanted.at_rest.insert(i.group);
     }
   }
@@ -369,12 +461,47 @@ void refuse_lost(const Gradients& wanted, const Gradients& left) {
 
 }  // namespace
 
-void check(const Program& program, const Layout& layout, const Placement& placement) {
-  const auto run = [&](const List& list, const Gradients& found) { return Checker(list, program, layout, placement, found).run(); };
-  const Gradients deferred = wanted_by_deferred(program, placement);
+void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  const auto run = [&](const List& list, const Gradients& found) {
+    return Checker(list, program, layout, placement, scheduling, found).run();
+  };
+  const Gradients deferred = wanted_by_deferred(program, layout, placement, scheduling);
   const Gradients left = run(program.head, deferred);
   for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
   run(program.deferred, left);
+}
+
+namespace {
+
+std::vector<const Instruction*> meetings(const List& list) {
+  std::vector<const Instruction*> all;
+  for (const Instruction& i : list) {
+    if (i.op == Op::Gather || i.op == Op::Exchange) all.push_back(&i);
+  }
+  return all;
+}
+
+std::string name_of(const Instruction* i) {
+  return i ? fmt::format("{} {} group {} use {}", to_string(i->op), to_string(i->what), i->group, i->use) : "the end of its list";
+}
+
+void check_lists(size_t rank, const List& first, const List& other) {
+  const auto ours = meetings(first), theirs = meetings(other);
+  for (size_t n = 0; n < std::max(ours.size(), theirs.size()); ++n) {
+    const Instruction *a = n < ours.size() ? ours[n] : nullptr, *b = n < theirs.size() ? theirs[n] : nullptr;
+    if (a && b && name_of(a) == name_of(b)) continue;
+    throw Error(ErrorCode::bug, fmt::format("[check] at meeting {} rank 0 comes to {}, rank {} to {}: both would wait forever", n,
+                                            name_of(a), rank, name_of(b)));
+  }
+}
+
+}  // namespace
+
+void check_meetings(std::span<const Program* const> ranks) {
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    for (const auto list : {&Program::head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred})
+      check_lists(r, ranks[0]->*list, ranks[r]->*list);
+  }
 }
 
 }  // namespace spillway::parallel

@@ -1,6 +1,8 @@
 // Reads a Program before it runs and refuses one that could deadlock, read memory not filled, overwrite memory still read, or leave the
 // slab. It trusts only what the executor obeys: one FIFO a lane and `after`.
 #pragma once
+#include <span>
+
 #include "parallel/layout.h"
 #include "parallel/placement.h"
 #include "parallel/program.h"
@@ -18,7 +20,13 @@ namespace spillway::parallel {
 ///      on the optimizer lane; a deferred one (overlap forward) before the group's weights are fetched or used and before its gradient is
 ///      written again; weights on nvme are fetched after the Land of their Steps;
 ///   8. a Step finds its group's reduced gradient in the slot it names, else at rest in its tier: one of a tail as the head leaves it, a
-///      deferred one as this Program's head and tails leave it to the next head.
-void check(const Program& program, const Layout& layout, const Placement& placement);
+///      deferred one as this Program's head and tails leave it to the next head;
+///   9. of several data-parallel ranks: a gradient is summed over them after its last Backward and before it is reduced; split weights are
+///      gathered from parts that are there; what was stepped in parts and rests whole is gathered before anybody sees it.
+void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling = {});
+
+/// The Programs of all data-parallel ranks meet: their lists name the same Gathers and Exchanges in the same order. Throws Error(bug) at
+/// the first that differs.
+void check_meetings(std::span<const Program* const> ranks);
 
 }  // namespace spillway::parallel

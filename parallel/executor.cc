@@ -12,8 +12,9 @@ namespace {
 
 class Run {
  public:
-  Run(const List& list, const std::function<double(const Instruction&)>& perform)
-      : list_(list), perform_(perform), done_(list.size(), 0), timings_(list.size()), start_(Clock::now()) {
+  Run(const List& list, const std::function<double(const Instruction&)>& perform,
+      const std::function<void(const std::exception_ptr&)>& failed)
+      : list_(list), perform_(perform), failed_(failed), done_(list.size(), 0), timings_(list.size()), start_(Clock::now()) {
     for (u32 i = 0; i < list.size(); ++i) lanes_[static_cast<size_t>(list[i].lane)].push_back(i);
   }
 
@@ -62,16 +63,19 @@ class Run {
     changed_.notify_all();
   }
 
-  void stop(std::exception_ptr error) {
+  void stop(const std::exception_ptr& error) {
     {
       std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::move(error);
+      if (error_) return;
+      error_ = error;
     }
     changed_.notify_all();
+    if (failed_) failed_(error);
   }
 
   const List& list_;
   const std::function<double(const Instruction&)>& perform_;
+  const std::function<void(const std::exception_ptr&)>& failed_;
   std::array<std::vector<u32>, kLanes> lanes_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -83,6 +87,9 @@ class Run {
 
 }  // namespace
 
-std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform) { return Run(list, perform).all(); }
+std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform,
+                            const std::function<void(const std::exception_ptr&)>& failed) {
+  return Run(list, perform, failed).all();
+}
 
 }  // namespace spillway::parallel

@@ -1,6 +1,7 @@
 #include "parallel/generate.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "parallel/moves.h"
@@ -63,31 +64,71 @@ class Generator {
     if (c.backward && !order_.goes_on(position)) gradients_finished(c, id);
   }
 
+  // Where ranks sum gradients they do so while the next block computes: what comes after the sum is one block late.
   void gradients_finished(const Compute& c, u32 backward) {
     const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches;
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
-      const u32 rests = gradients_.finished(g, last, backward);
-      if (last && g.use == 0 && overlap_ == OptimizerOverlap::backward) step(g.group, gradients_.staying(g.group), {rests});
+      if (head_.frozen(g.group)) continue;
+      gradients_.computed(g, last, backward);
+      if (last && g.use == 0) summed_.push_back({g.group, c.block, backward});
+    }
+    if (last) settle_gradients(c.block);
+  }
+
+  // Of all blocks but `under_way`, whose sums have just been asked for; on one rank of that one too.
+  void settle_gradients(u16 under_way) {
+    spread_stepped();
+    for (; !summed_.empty() && (head_.alone() || summed_.front().block != under_way); summed_.pop_front()) {
+      const u16 group = summed_.front().group;
+      const u32 rests = gradients_.finished(group, summed_.front().backward);
+      if (overlap_ != OptimizerOverlap::backward) continue;
+      const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests});
+      if (spreads(group)) unspread_.emplace_back(group, stepped);
     }
   }
 
-  void agree_norm() {
-    // No speculative write outlives the choice of the tail.
-    if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
-    head_.add({.op = Op::AgreeNorm, .after = gradients_.evictions()});
+  void spread_stepped() {
+    for (const auto& [group, stepped] : unspread_) spread_by_.push_back(spread(head_, group, stepped));
+    unspread_.clear();
   }
 
-  Instruction step_of(u16 group, u16 bucket, const Slot& gradient, std::vector<u32> after) const {
-    Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket};
+  bool spreads(u16 group) const { return weights_spread(head_.placement, head_.scheduling, groups()[group]); }
+
+  void agree_norm() {
+    settle_gradients(kNone);
+    spread_stepped();
+    std::vector<u32> after = gradients_.evictions();
+    after.insert(after.end(), spread_by_.begin(), spread_by_.end());
+    // No speculative write outlives the choice of the tail.
+    if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
+    head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
+  }
+
+  // The weights that the ranks have stepped, each its part, to all of them.
+  u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped) const {
+    Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
+    gather.tiles = list.stepped(group);
+    gather.after = std::move(stepped);
+    return list.add(std::move(gather));
+  }
+
+  Instruction step_of(u16 group, const Bucket& bucket, TileRange tiles, const Slot& gradient, std::vector<u32> after) const {
+    Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket.id};
+    step.tiles = tiles;
     step.in = gradient;
     step.after = std::move(after);
     return step;
   }
 
-  // A Step for each bucket of the group; returns the last one's number.
-  u32 step(u16 group, const Slot& gradient, const std::vector<u32>& after) {
-    u32 last = 0;
-    for (u16 bucket : groups()[group].buckets) last = head_.add(step_of(group, bucket, gradient, after));
+  // A Step for each bucket of the group in which this rank steps tiles; returns the last one's number, if there is one.
+  std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after) const {
+    std::vector<u32> last;
+    const TileRange own = list.stepped(group);
+    for (u16 id : groups()[group].buckets) {
+      const Bucket& bucket = list.layout.buckets[id];
+      const TileRange tiles = intersection(tiles_of(bucket), own);
+      if (tiles.count() > 0) last = {list.add(step_of(group, bucket, tiles, gradient, after))};
+    }
     return last;
   }
 
@@ -95,24 +136,30 @@ class Generator {
   // waited for one group late, so that a group's writes run beside the next one's reads.
   void deferred_steps() {
     u16 written = kNone;
+    std::vector<u32> spread_by;
     for (u16 group : trained_groups_by_first_use()) {
-      weights_.ready_after(group, deferred_step(group));
+      std::vector<u32> stepped = deferred_step(group);
+      if (spreads(group)) {
+        stepped = {spread(head_, group, std::move(stepped))};
+        spread_by.push_back(stepped.back());
+      }
+      weights_.ready_after(group, std::move(stepped));
       if (written != kNone) land(written);
       written = head_.placement.parameters[group] == Tier::nvme ? group : kNone;
     }
     if (written != kNone) land(written);
-    head_.add({.op = Op::Commit, .lane = Lane::optimizer});
+    head_.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
   }
 
-  u32 deferred_step(u16 group) {
+  std::vector<u32> deferred_step(u16 group) {
     const auto left = left_.find(group);
-    if (left == left_.end()) return step(group, {}, {});
-    const u32 done = step(group, left->second, {});
-    slab_.give_up(left->second, done);
+    if (left == left_.end()) return step(head_, group, {}, {});
+    std::vector<u32> done = step(head_, group, left->second, {});
+    slab_.give_up(left->second, done.back());
     return done;
   }
 
-  void land(u16 group) { weights_.ready_after(group, head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})); }
+  void land(u16 group) { weights_.ready_after(group, {head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})}); }
 
   std::vector<u16> trained_groups_by_first_use() const {
     std::vector<u16> all;
@@ -126,10 +173,13 @@ class Generator {
 
   List step_all() const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling};
+    std::vector<u32> spread_by;
     for (const Group& g : groups()) {
-      for (u16 bucket : g.buckets) tail.add(step_of(g.id, bucket, gradients_.staying(g.id), {}));
+      if (g.frozen) continue;
+      std::vector<u32> stepped = step(tail, g.id, gradients_.staying(g.id), {});
+      if (spreads(g.id)) spread_by.push_back(spread(tail, g.id, std::move(stepped)));
     }
-    tail.add({.op = Op::Commit, .lane = Lane::optimizer});
+    tail.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
     return std::move(tail.list);
   }
 
@@ -154,6 +204,12 @@ class Generator {
     }
   }
 
+  // A group whose gradient is finished once it is summed over the ranks, with the Backward of this block.
+  struct Summed {
+    u16 group, block;
+    u32 backward;
+  };
+
   const bool training_;
   const GroupSlots left_;
   const OptimizerOverlap overlap_;
@@ -163,6 +219,9 @@ class Generator {
   WeightMoves weights_;
   GradientMoves gradients_;
   ActivationMoves activations_;
+  std::deque<Summed> summed_;
+  std::vector<std::pair<u16, std::vector<u32>>> unspread_;  // groups stepped inside backward, and their last Steps
+  std::vector<u32> spread_by_;
 };
 
 }  // namespace

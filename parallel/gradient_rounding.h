@@ -10,6 +10,6 @@ namespace spillway::parallel {
 
 /// Rounds whole fp32 tiles at `base`, one for each of `square_sums` (optim::tile_square_sum of the rounded numbers, written). Into the same
 /// memory: as fp32 in place, or (`into` bf16) packed from `base` on, in half of it. On the current stream's threads.
-void round_gradient(std::byte* base, DType into, std::vector<double>& square_sums);
+void round_gradient(std::byte* base, DType into, std::span<double> square_sums);
 
 }  // namespace spillway::parallel

@@ -28,13 +28,15 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     const DType dtype = i.what == What::weights ? format.weight : resting_gradient(layout, placement, scheduling, {i.group, i.use});
-    bytes[static_cast<size_t>(tier)] = layout.groups[i.group].elems * size_of(dtype);
+    bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
   } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host) {
     const DType dtype = resting_gradient(layout, placement, scheduling, {i.group, 0});
-    i.written_bytes[static_cast<size_t>(Tier::host)] = layout.groups[i.group].elems * size_of(dtype);
+    i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);
   }
+  if (i.op == Op::Gather || i.op == Op::Exchange)
+    i.exchanged_bytes = layout.groups[i.group].elems * size_of(i.op == Op::Gather ? format.weight : format.gradient);
   if (i.op == Op::Step) {
-    const i64 tiles = layout.buckets[i.bucket].tiles;
+    const i64 tiles = i.tiles.count();
     const auto move = [&](Tier tier, i64 tile_bytes, bool read, bool written) {
       if (!moves(tier)) return;
       if (read) i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;

@@ -44,18 +44,17 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
-    const i64 tiles = g.elems / kTileElems;
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
-    weights_.push_back(
-        make(weights, fmt::format("weights of group {}", g.id), tiles, format.weight_tile_bytes(), plan.weight_slots(g), true));
+    weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
+                            plan.weight_slots(g), true));
     if (!plan.has_state(g)) continue;
     for (u8 u = 0; u < plan.resting_uses(g); ++u) {
-      gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u), tiles,
-                                   kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
+      gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u),
+                                   plan.held_gradients(g), kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
     }
     optimizer_.back() =
-        make(state, fmt::format("optimizer state of group {}", g.id), tiles, format.state_tile_bytes(), plan.slots(state), true);
+        make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), format.state_tile_bytes(), plan.slots(state), true);
   }
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
@@ -92,12 +91,13 @@ void ModelState::make_activations() {
   const Scheduling& scheduling = plan_.scheduling;
   for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
     if (plan_.placement.activations[b].tier != Tier::nvme || scheduling.spilled_bytes[b] == 0) continue;
-    activations_[b] =
-        make(Tier::nvme, fmt::format("activations of block {}", b), scheduling.live_micro_batches(), scheduling.spilled_bytes[b], 1, false);
+    activations_[b] = make(Tier::nvme, fmt::format("activations of block {}", b), {0, scheduling.live_micro_batches()},
+                           scheduling.spilled_bytes[b], 1, false);
   }
 }
 
-std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, i64 tiles, i64 tile_bytes, int slots, bool persistent) {
+std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
+                                                bool persistent) {
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);
@@ -154,9 +154,13 @@ void ModelState::commit(u64 generation, std::string_view record) {
 
 std::vector<TileRange> ModelState::chunks(u16 group) const {
   const bool staged = weights_[group]->tier() == Tier::nvme || (optimizer_[group] && optimizer_[group]->tier() == Tier::nvme);
-  const i64 step = staged ? plan_.chunk_tiles : kViewTiles, tiles = weights_[group]->tiles();
+  const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
+  const TileRange held = weights_[group]->held();
+  const TileRange own = optimizer_[group] ? optimizer_[group]->held() : held;
   std::vector<TileRange> all;
-  for (i64 t = 0; t < tiles; t += step) all.push_back({t, std::min(tiles, t + step)});
+  for (const TileRange part : {TileRange{held.begin, own.begin}, own, TileRange{own.end, held.end}}) {
+    for (i64 t = part.begin; t < part.end; t += step) all.push_back({t, std::min(part.end, t + step)});
+  }
   return all;
 }
 
@@ -173,6 +177,10 @@ struct ModelState::Piece {
   Pending moving;  // after the lease: settled before it goes back
 };
 
+bool ModelState::holds_state(u16 group, TileRange range) const {
+  return optimizer_[group] && intersection(optimizer_[group]->held(), range).count() > 0;
+}
+
 ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
   Piece piece;
   piece.range = range;
@@ -185,7 +193,7 @@ ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
     return {&blob, bytes, true};
   };
   piece.weights = part(*weights_[group]);
-  if (optimizer_[group]) piece.state = part(*optimizer_[group]);
+  if (holds_state(group, range)) piece.state = part(*optimizer_[group]);
   return piece;
 }
 

@@ -11,13 +11,13 @@
 #include "device/memory_pool.h"
 #include "offload/nvme_store.h"
 #include "offload/staging_ring.h"
+#include "parallel/communicator.h"
 #include "parallel/plan.h"
 
 namespace spillway::parallel {
 
-using offload::TileRange;
-
-/// What a rank's memory comes from. The last four are needed only when the plan uses nvme; the folders belong to this run alone.
+/// What a rank's memory comes from, and whom it talks to. From engine to durability needed only when the plan uses nvme; the folders belong
+/// to this run and rank alone.
 struct Resources {
   MemoryPool* device = nullptr;
   MemoryPool* host = nullptr;
@@ -26,6 +26,7 @@ struct Resources {
   std::vector<offload::StripePath> scratch;
   std::string run_id;
   offload::Durability durability = offload::Durability::checkpoint;
+  Communicator* data_ranks = nullptr;  // among the data-parallel ranks; null: there is one
 };
 
 class ModelState {
@@ -62,7 +63,8 @@ class ModelState {
   /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
   void commit(u64 generation, std::string_view record);
 
-  /// All tiles of a group in order, a few at a time: weight tiles and, where it is trained, state tiles (else empty). Seen in place, or
+  /// All tiles of a group that are held here, in order, a few at a time: weight tiles and, where their state is held too, state tiles (else
+  /// empty). Seen in place, or
   /// through the staging ring. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
@@ -80,8 +82,9 @@ class ModelState {
   struct Piece;
   void open_store();
   void make_activations();
-  std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, i64 tiles, i64 tile_bytes, int slots, bool persistent);
+  std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
   std::vector<TileRange> chunks(u16 group) const;
+  bool holds_state(u16 group, TileRange range) const;
   Piece open(u16 group, TileRange range, u64 generation);
 
   const Plan& plan_;

@@ -9,9 +9,13 @@ struct Stay {
 };
 
 // Adds whom `key` waits for, if anybody.
-template <class Map, class Key>
-void wait_for(const Map& instructions, const Key& key, std::vector<u32>& after) {
+template <class Key>
+void wait_for(const std::map<Key, u32>& instructions, const Key& key, std::vector<u32>& after) {
   if (const auto found = instructions.find(key); found != instructions.end()) after.push_back(found->second);
+}
+void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std::vector<u32>& after) {
+  if (const auto found = instructions.find(key); found != instructions.end())
+    after.insert(after.end(), found->second.begin(), found->second.end());
 }
 
 // A CPU has no engine for copies beside its cores: between the device and host memory the computing threads copy, all of them, just when it
@@ -25,7 +29,8 @@ void WeightMoves::plan_stays(const ComputingOrder& order) {
   for (i64 i = 0; i < order.size(); ++i) {
     for (const GroupUse& g : list_.layout.blocks[order[i].block]) {
       if (!list_.weights_move(g.group) || !list_.reads_weights(order[i])) continue;
-      const i64 issue = list_.placement.parameters[g.group] == Tier::nvme ? order.issue_at(i) : i;
+      const bool ahead = list_.placement.parameters[g.group] == Tier::nvme || list_.weights_split(g.group);
+      const i64 issue = ahead ? order.issue_at(i) : i;
       auto& own = stays[g.group];
       if (!own.empty() && issue <= own.back().last + 1) {
         own.back().last = i;
@@ -46,14 +51,34 @@ void WeightMoves::plan_stays(const ComputingOrder& order) {
 
 void WeightMoves::fetch_due(i64 position) {
   for (u16 group : fetch_at_[static_cast<size_t>(position)]) {
-    Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.parameters[group], Lane::load)};
-    fetch.what = What::weights;
-    fetch.group = group;
-    wait_for(released_, group, fetch.after);
-    wait_for(ready_, group, fetch.after);
-    fetch.out = slots_[group] = slab_.take(list_.weight_bytes(group), fetch.after);
-    fetched_[group] = list_.add(std::move(fetch));
+    std::vector<u32> after;
+    wait_for(released_, group, after);
+    wait_for(ready_, group, after);
+    slots_[group] = slab_.take(list_.weight_bytes(group), after);
+    fetched_[group] = list_.weights_split(group) ? gather(group, std::move(after)) : fetch(group, whole(list_.layout.groups[group]), after);
   }
+}
+
+u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
+  Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.parameters[group], Lane::load), .what = What::weights};
+  fetch.group = group;
+  fetch.tiles = tiles;
+  fetch.after = std::move(after);
+  fetch.out = part_of(slots_.at(group), tiles, list_.weight_tile_bytes());
+  return list_.add(std::move(fetch));
+}
+
+// This rank's part to its place first, unless it is read where it rests.
+u32 WeightMoves::gather(u16 group, std::vector<u32> after) {
+  Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
+  gather.tiles = list_.scheduling.sharding.own(list_.layout.groups[group]);
+  gather.out = slots_.at(group);
+  if (list_.placement.parameters[group] != Tier::device && gather.tiles.count() > 0) {
+    after = {fetch(group, gather.tiles, std::move(after))};
+    gather.in = part_of(gather.out, gather.tiles, list_.weight_tile_bytes());
+  }
+  gather.after = std::move(after);
+  return list_.add(std::move(gather));
 }
 
 void WeightMoves::release_due(i64 position) {
@@ -90,6 +115,7 @@ void GradientMoves::fetch(Key key) {
   Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
   fetch.group = key.first;
   fetch.use = key.second;
+  fetch.tiles = whole(list_.layout.groups[key.first]);
   fetch.after.push_back(evicted_.at(key));
   fetch.out = slots_[key] = slab_.take(list_.gradient_bytes(key.first), fetch.after);
   fetched_[key] = list_.add(std::move(fetch));
@@ -106,30 +132,48 @@ Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
   return slots_.at(key);
 }
 
-u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
-  if (list_.frozen(use.group)) return backward;
-  const Key key{use.group, use.use};
-  const Tier tier = list_.placement.gradients[use.group];
-  u32 done = backward;
-  if (last && use.use > 0 && tier != Tier::device) return done;  // stays for the first use to add it
-  if (last && use.use == 0) {
-    add_tied_uses(list_.layout.groups[use.group]);
-    Instruction reduce{.op = Op::Reduce, .group = use.group};
-    if (tier != Tier::device) reduce.in = slots_.at(key);
-    done = list_.add(std::move(reduce));
-    if (stays_for_step(list_.layout, list_.placement, list_.layout.groups[use.group])) return done;
-    if (tier == Tier::host) return left(key, done);
-  }
-  return tier == Tier::device ? done : evict(key, done);
+void GradientMoves::computed(const GroupUse& use, bool last, u32 backward) {
+  if (last) return exchange(use, backward);
+  if (list_.gradients_move(use.group)) evict({use.group, use.use}, backward, whole(list_.layout.groups[use.group]));
+}
+
+u32 GradientMoves::finished(u16 group, u32 backward) {
+  const Group& g = list_.layout.groups[group];
+  add_tied_uses(g);
+  const u32 reduced = reduce(group, backward);
+  if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, g)) return reduced;
+  const Key key{group, u8{0}};
+  return list_.placement.gradients[group] == Tier::nvme ? evict(key, reduced, list_.stepped(group)) : left(key, reduced);
+}
+
+// The sum over the ranks, in place: of this rank's part, or of all where nothing is split.
+void GradientMoves::exchange(const GroupUse& use, u32 after) {
+  if (list_.alone()) return;
+  Instruction exchange{.op = Op::Exchange, .lane = Lane::data, .what = What::gradient, .group = use.group, .use = use.use};
+  exchange.tiles = list_.stepped(use.group);
+  if (list_.gradients_move(use.group)) exchange.in = slots_.at({use.group, use.use});
+  exchange.after = {after};
+  exchanged_[{use.group, use.use}] = list_.add(std::move(exchange));
+}
+
+u32 GradientMoves::reduce(u16 group, u32 backward) {
+  Instruction reduce{.op = Op::Reduce, .group = group};
+  reduce.tiles = list_.stepped(group);
+  if (list_.gradients_move(group)) reduce.in = part_of(slots_.at({group, 0}), reduce.tiles, list_.gradient_tile_bytes());
+  reduce.after.push_back(backward);
+  wait_for(exchanged_, Key{group, u8{0}}, reduce.after);
+  return list_.add(std::move(reduce));
 }
 
 void GradientMoves::add_tied_uses(const Group& group) {
   for (u8 use = 1; use < group.uses.size(); ++use) {
     Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
+    sum.tiles = list_.stepped(group.id);
+    for (u8 u : {u8{0}, use}) wait_for(exchanged_, Key{group.id, u}, sum.after);
     const auto addend = slots_.find({group.id, use});
     if (addend != slots_.end()) {
-      sum.in = addend->second;
-      sum.out = slots_.at({group.id, 0});
+      sum.in = part_of(addend->second, sum.tiles, list_.gradient_tile_bytes());
+      sum.out = part_of(slots_.at({group.id, 0}), sum.tiles, list_.gradient_tile_bytes());
     }
     const u32 id = list_.add(std::move(sum));
     if (addend == slots_.end()) continue;
@@ -138,11 +182,12 @@ void GradientMoves::add_tied_uses(const Group& group) {
   }
 }
 
-u32 GradientMoves::evict(Key key, u32 after) {
+u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   Instruction evict{.op = Op::Evict, .lane = lane_between(list_.placement.gradients[key.first], Lane::store), .what = What::gradient};
   evict.group = key.first;
   evict.use = key.second;
-  evict.in = slots_.at(key);
+  evict.tiles = tiles;
+  evict.in = part_of(slots_.at(key), tiles, list_.gradient_tile_bytes());
   evict.after = {after};
   return left(key, list_.add(std::move(evict)));
 }
@@ -158,7 +203,7 @@ u32 GradientMoves::left(Key key, u32 instruction) {
 
 Slot GradientMoves::staying(u16 group) const {
   const auto slot = slots_.find({group, 0});
-  return slot == slots_.end() ? Slot() : slot->second;
+  return slot == slots_.end() ? Slot() : part_of(slot->second, list_.stepped(group), list_.gradient_tile_bytes());
 }
 
 std::vector<u32> GradientMoves::evictions() const {

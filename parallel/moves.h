@@ -10,7 +10,8 @@
 
 namespace spillway::parallel {
 
-/// Groups' weights. A group stays between two uses when it would have to be fetched again at once. From nvme it comes ahead of its use.
+/// Groups' weights. A group stays between two uses when it would have to be fetched again at once. From nvme, and from other ranks, it
+/// comes ahead of its use.
 class WeightMoves {
  public:
   WeightMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), slab_(slab) { plan_stays(order); }
@@ -21,18 +22,20 @@ class WeightMoves {
   void release_due(i64 position);
   /// Where the group lies now, none when it always does; adds to `after` what a reader waits for.
   Slot slot(u16 group, std::vector<u32>& after) const;
-  /// Overlap forward: the group's new weights are there after this instruction.
-  void ready_after(u16 group, u32 instruction) { ready_[group] = instruction; }
+  /// Overlap forward: the group's new weights are there after these instructions.
+  void ready_after(u16 group, std::vector<u32> instructions) { ready_[group] = std::move(instructions); }
 
  private:
   void plan_stays(const ComputingOrder& order);
+  u32 fetch(u16 group, TileRange tiles, std::vector<u32> after);
+  u32 gather(u16 group, std::vector<u32> after);
 
   ListBuilder& list_;
   SlabPlan& slab_;
   std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position
   std::map<u16, Slot> slots_;                            // where the group's weights lie now
-  std::map<u16, u32> fetched_, released_;                // the group's last Fetch and Release
-  std::map<u16, u32> ready_;
+  std::map<u16, u32> fetched_, released_;                // the group's last Fetch (or Gather) and Release
+  std::map<u16, std::vector<u32>> ready_;
 };
 
 /// Gradient accumulators, one a use of a group.
@@ -44,10 +47,13 @@ class GradientMoves {
   void fetch_due(i64 position);
   /// Where a Backward writes, none when it lies on the device; adds to `after` what it waits for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
-  /// After a block's Backward: on the `last` micro-batch tied uses, which wait in their slots, are summed and the sum reduced, then what
-  /// moves goes to its tier, unless it stays for its Steps. To host memory the Reduce itself brings it.
-  /// Returns the instruction after which the accumulator rests.
-  u32 finished(const GroupUse& use, bool last, u32 backward);
+  /// After a block's Backward on a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the `last` one
+  /// it is summed over the ranks.
+  void computed(const GroupUse& use, bool last, u32 backward);
+  /// After the last Backward of all its uses and their sums over the ranks: tied uses, which waited in their slots, are added and the sum
+  /// reduced, then what moves goes to its tier, unless it stays for its Steps. To memory the Reduce itself brings it.
+  /// Returns the instruction after which the gradient rests.
+  u32 finished(u16 group, u32 backward);
   /// Where the finished gradient stays for its Steps, none when it rests in its tier.
   Slot staying(u16 group) const;
   /// All that left the device.
@@ -56,7 +62,9 @@ class GradientMoves {
  private:
   using Key = std::pair<u16, u8>;  // group, use
   void fetch(Key key);
-  u32 evict(Key key, u32 after);
+  void exchange(const GroupUse& use, u32 after);
+  u32 reduce(u16 group, u32 backward);
+  u32 evict(Key key, u32 after, TileRange tiles);
   u32 left(Key key, u32 instruction);
   void add_tied_uses(const Group& group);
 
@@ -64,7 +72,7 @@ class GradientMoves {
   const ComputingOrder& order_;
   SlabPlan& slab_;
   std::map<Key, Slot> slots_;  // where the accumulator lies now
-  std::map<Key, u32> fetched_, evicted_;
+  std::map<Key, u32> fetched_, evicted_, exchanged_;
 };
 
 /// What blocks keep between forward and backward outside the device.

@@ -5,7 +5,7 @@
 
 #include "offload/tier.h"
 #include "optim/state_format.h"
-#include "parallel/layout.h"
+#include "parallel/sharding.h"
 
 namespace spillway::parallel {
 
@@ -48,6 +48,7 @@ struct Scheduling {
   bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
+  Sharding sharding;
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
 
   /// Micro-batches between whose forward and backward of a block there is another one's.
@@ -62,10 +63,44 @@ inline bool stays_for_step(const Layout& layout, const Placement& placement, con
   return !group.frozen && placement.gradients[group.id] == Tier::nvme && group.owner_block == layout.first_trained_block;
 }
 
+/// A rank holds its part of the weights alone: all of them cross the ranks before each use. Off the device from stage 1 on, where whole
+/// copies on every rank would only cost bytes.
+inline bool weights_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
+  const Sharding& s = scheduling.sharding;
+  return s.ranks > 1 && (s.stage == 3 || (s.stage > 0 && placement.parameters[group] != Tier::device));
+}
+
+/// Stages 1 and 2: each rank has the whole weights and steps its part of them; the parts cross the ranks after the Steps.
+inline bool weights_spread(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return scheduling.sharding.splits_state() && !group.frozen && !weights_split(placement, scheduling, group.id);
+}
+
+/// A rank keeps its part of the reduced gradient alone. What later micro-batches are added to is whole at every stage.
+inline bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
+  const Sharding& s = scheduling.sharding;
+  return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
+}
+
+/// They come to the device and leave it.
+inline bool weights_move(const Placement& placement, const Scheduling& scheduling, u16 group) {
+  return placement.parameters[group] != Tier::device || weights_split(placement, scheduling, group);
+}
+inline bool gradients_move(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return !group.frozen && (placement.gradients[group.id] != Tier::device || gradients_split(placement, scheduling, group.id));
+}
+
+/// The tiles this rank has at rest.
+inline TileRange held_weights(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return weights_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
+}
+inline TileRange held_gradients(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
+}
+
 /// Uses of a group whose accumulators rest in its gradients' tier. Off the device, where they travel once, the others wait in their slots
 /// to be added to the first, and where that one stays for its Step none rests.
 inline u8 resting_uses(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  const bool first_alone = placement.gradients[group.id] != Tier::device && scheduling.gradients_travel_once();
+  const bool first_alone = gradients_move(placement, scheduling, group) && scheduling.gradients_travel_once();
   if (!first_alone) return static_cast<u8>(group.uses.size());
   return stays_for_step(layout, placement, group) ? u8{0} : u8{1};
 }
@@ -73,7 +108,8 @@ inline u8 resting_uses(const Layout& layout, const Placement& placement, const S
 /// Type in which a gradient awaits its Step: two bytes where it is rounded before it leaves the device for good. What comes back to be
 /// added to, or never leaves, keeps the type it is summed in (and holds rounded values there).
 inline DType resting_gradient(const Layout& layout, const Placement& placement, const Scheduling& scheduling, GroupUse use) {
-  const bool leaves = placement.gradients[use.group] != Tier::device && !stays_for_step(layout, placement, layout.groups[use.group]);
+  const Group& group = layout.groups[use.group];
+  const bool leaves = gradients_move(placement, scheduling, group) && !stays_for_step(layout, placement, group);
   const bool leaves_rounded = use.use == 0 && leaves && scheduling.gradients_travel_once();
   return scheduling.round_gradients && leaves_rounded ? DType::bf16 : scheduling.format.gradient;
 }

@@ -67,13 +67,12 @@ void add_resident_rows(Plan& plan) {
   std::array<i64, offload::kTiers> weights{}, gradients{}, state{};
   const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
-    const i64 tiles = g.elems / kTileElems;
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
-    weights[at(plan.placement.parameters)] += tiles * format.weight_tile_bytes() * plan.weight_slots(g);
+    weights[at(plan.placement.parameters)] += plan.held_weights(g).count() * format.weight_tile_bytes() * plan.weight_slots(g);
     if (!plan.training || g.frozen) continue;
     for (u8 use = 0; use < plan.resting_uses(g); ++use)
-      gradients[at(plan.placement.gradients)] += tiles * kTileElems * size_of(plan.resting_gradient({g.id, use}));
-    state[at(plan.placement.optimizer)] += tiles * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
+      gradients[at(plan.placement.gradients)] += plan.held_gradients(g).count() * kTileElems * size_of(plan.resting_gradient({g.id, use}));
+    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
@@ -123,8 +122,10 @@ void size_staging(Plan& plan, const PlanRequest& r) {
 // Whatever decides which bytes of the store mean what.
 u64 layout_hash(const Plan& plan) {
   const optim::StateFormat& f = plan.scheduling.format;
+  const Sharding& sharding = plan.scheduling.sharding;
   std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
                                  static_cast<int>(f.gradient));
+  if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
   for (const Group& g : plan.layout.groups) {
     text += fmt::format("|{} {} {} {} {}", g.elems, plan.resting_uses(g), static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
@@ -142,7 +143,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
   for (const Group& g : plan.layout.groups) {
     for (const auto* tiers : {&plan.placement.parameters, &plan.placement.optimizer}) {
       if ((tiers == &plan.placement.parameters || plan.has_state(g)) && (*tiers)[g.id] == Tier::nvme)
-        plan.store.persistent_tiles += g.elems / kTileElems;
+        plan.store.persistent_tiles += (tiers == &plan.placement.parameters ? plan.held_weights(g) : plan.stepped(g)).count();
     }
   }
   plan.store.layout_hash = layout_hash(plan);
@@ -167,11 +168,11 @@ void make_training(Plan& plan, const PlanRequest& r) {
   if (r.adaptive_overlap) {
     scheduling.overlap = OptimizerOverlap::forward;
     plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
-    check(*plan.train_when_clipping, r.layout, r.placement);
+    check(*plan.train_when_clipping, r.layout, r.placement, scheduling);
     scheduling.overlap = OptimizerOverlap::backward;
   }
   plan.train = generate_training(r.layout, r.placement, scheduling);
-  check(plan.train, r.layout, r.placement);
+  check(plan.train, r.layout, r.placement, scheduling);
 }
 
 }  // namespace
@@ -226,7 +227,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.micro_batch_size = r.micro_batch_size;
   plan.sequence_length = r.sequence_length;
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
-  check(plan.forward, r.layout, r.placement);
+  check(plan.forward, r.layout, r.placement, r.scheduling);
   if (r.training) {
     make_training(plan, r);
   }

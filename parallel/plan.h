@@ -51,6 +51,13 @@ struct Plan {
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
   DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(layout, placement, scheduling, use); }
   u8 resting_uses(const Group& group) const { return parallel::resting_uses(layout, placement, scheduling, group); }
+  TileRange held_weights(const Group& group) const { return parallel::held_weights(placement, scheduling, group); }
+  TileRange held_gradients(const Group& group) const { return parallel::held_gradients(placement, scheduling, group); }
+  /// What this rank steps, and holds the optimizer state of; of frozen weights, what it saves.
+  TileRange stepped(const Group& group) const { return scheduling.sharding.stepped(group); }
+  /// Of a bucket, in tiles of its group.
+  TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
+  bool weights_move(const Group& group) const { return parallel::weights_move(placement, scheduling, group.id); }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
   bool has_state(const Group& group) const { return training && !group.frozen; }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.

@@ -7,8 +7,8 @@
 namespace spillway::parallel {
 
 std::string_view to_string(Op op) {
-  constexpr std::string_view names[] = {"Load",  "Fetch",     "Forward", "Backward", "Release", "AddTied", "Reduce",
-                                        "Evict", "AgreeNorm", "Step",    "Land",     "Commit",  "Publish"};
+  constexpr std::string_view names[] = {"Load",   "Fetch", "Forward",   "Backward", "Gather", "Release", "Exchange", "AddTied",
+                                        "Reduce", "Evict", "AgreeNorm", "Step",     "Land",   "Commit",  "Publish"};
   return names[static_cast<size_t>(op)];
 }
 
@@ -47,6 +47,7 @@ std::string memory(const Instruction& i) {
     if (i.read_bytes[at]) text += fmt::format("  reads {} {}", format_bytes(i.read_bytes[at]), offload::to_string(tier));
     if (i.written_bytes[at]) text += fmt::format("  writes {} {}", format_bytes(i.written_bytes[at]), offload::to_string(tier));
   }
+  if (i.exchanged_bytes) text += fmt::format("  exchanges {}", format_bytes(i.exchanged_bytes));
   return text;
 }
 
@@ -70,6 +71,7 @@ TierBytes moved_bytes(const List& list) {
       sum.read[t] += i.read_bytes[t];
       sum.written[t] += i.written_bytes[t];
     }
+    sum.exchanged += i.exchanged_bytes;
   }
   return sum;
 }

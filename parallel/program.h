@@ -16,7 +16,9 @@ enum class Op : u8 {
   Fetch,     // weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
   Forward,   // block, micro-batch
   Backward,  // block, micro-batch: input and weight gradients
+  Gather,    // weights of a group from all data-parallel ranks: the parts at rest into a slot, or those just stepped into what rests whole
   Release,   // the weights' slot is free
+  Exchange,  // a finished accumulator summed over the data-parallel ranks in their order; where gradients are split, each its own part
   AddTied,   // slot out += slot in: the uses of a tied weight, in block order
   Reduce,    // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
   Evict,     // a gradient or activations from their slot to their tier
@@ -59,6 +61,7 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
+  TileRange tiles;         // of the group: what is moved, reduced or stepped
   bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
   bool recompute = false;  // Forward keeps only its input; Backward runs it again
   /// Step: `in` is where the group's gradient lies, none when it rests in its tier.
@@ -68,6 +71,7 @@ struct Instruction {
   std::vector<Slot> gradients;  // Backward: likewise
   std::vector<u32> after;       // instructions of the same list
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // what it moves, by tier
+  i64 exchanged_bytes = 0;                                         // Gather, Exchange: of the whole that crosses the ranks
 };
 
 using List = std::vector<Instruction>;
@@ -87,6 +91,7 @@ std::string to_text(const List& list);
 /// Bytes a list reads from and writes to each tier.
 struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
+  i64 exchanged = 0;  // between data-parallel ranks
 };
 TierBytes moved_bytes(const List& list);
 

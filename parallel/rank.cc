@@ -11,8 +11,6 @@
 namespace spillway::parallel {
 namespace {
 
-TileRange whole(const offload::Blob& blob) { return {0, blob.tiles()}; }
-
 Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
   auto storage = Storage::vacant(device, elems * size_of(dtype));
   storage->fill(data);
@@ -34,7 +32,10 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       beside_stream_{Device::cpu(), nullptr, resources.device},
       runner_(model),
       accumulator_(plan.layout, plan.scheduling.format.gradient),
-      stepper_(plan, state_) {
+      stepper_(plan, state_),
+      data_ranks_(resources.data_ranks) {
+  require(alone() || (data_ranks_ && data_ranks_->size() == sharding().ranks && data_ranks_->rank() == sharding().rank),
+          "[rank] the plan has data-parallel ranks, but the communicator is not theirs");
   for (const Group& g : plan.layout.groups) square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
   if (plan.training)
     snapshot_queue_.emplace(*resources.host, static_cast<int>(plan.queue_buffers), plan.queue_buffer_bytes, "checkpoint queue");
@@ -50,9 +51,9 @@ Rank::~Rank() {
 // What stays on the device is seen where its generation lies.
 void Rank::show_resident_weights() {
   for (const Group& g : plan_.layout.groups) {
-    if (plan_.placement.parameters[g.id] != Tier::device) continue;
+    if (plan_.weights_move(g)) continue;
     if (model_.parameters[g.segments[0].parameter]->storage->resident()) drop_group(g.id);
-    fill_group(g.id, state_.weights(g.id).view(whole(state_.weights(g.id)), state_.generation()).data());
+    fill_group(g.id, state_.weights(g.id).view(whole(g), state_.generation()).data());
   }
 }
 
@@ -108,6 +109,10 @@ double Rank::perform(const Instruction& i) {
       if (i.lane == Lane::compute) all_threads.emplace(stream_);
       return i.op == Op::Fetch ? fetch(i) : evict(i);
     }
+    case Op::Gather:
+      return microseconds_of([&] { gather(i); });
+    case Op::Exchange:
+      return microseconds_of([&] { exchange(i); });
     case Op::Land:
       return microseconds_of([&] { i.group == kNone ? stepper_.drain() : stepper_.land(i.group); });
     case Op::Commit:
@@ -135,16 +140,19 @@ void Rank::compute(const Instruction& i) {
       return add_tied(i);
     case Op::Reduce:
       return reduce(i);
+    case Op::AgreeNorm:
+      return agree();
     case Op::Publish:
       return publish();
     default:
-      return;  // AgreeNorm: what it waits for has been waited for
+      return;
   }
 }
 
 void Rank::load_batches() {
   const StreamScope scope(input_stream_);
   batch_ = (*load_batch_)();
+  if (!alone()) data_ranks_->all_reduce(std::as_writable_bytes(std::span(&batch_.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
   const bool fp64 = format().weight == DType::f64;
   runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
@@ -166,21 +174,80 @@ TileRange Rank::activation_tile(const Instruction& i) const {
 double Rank::fetch(const Instruction& i) {
   if (i.what == What::activations) return state_.read(state_.activations(i.block), activation_tile(i), bytes(i.out));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
-  const double moving_us = state_.read(blob, whole(blob), bytes(i.out));
-  if (i.what == What::weights) fill_group(i.group, at(i.out));
+  const double moving_us = state_.read(blob, i.tiles, bytes(i.out));
+  if (i.what == What::weights && !weights_split(plan_.placement, plan_.scheduling, i.group)) fill_group(i.group, at(i.out));
   return moving_us;
 }
 
 double Rank::evict(const Instruction& i) {
   if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
-  return state_.write(blob, whole(blob), bytes(i.in).first(static_cast<size_t>(blob.tiles() * blob.tile_bytes())));
+  return state_.write(blob, i.tiles, bytes(i.in).first(static_cast<size_t>(i.tiles.count() * blob.tile_bytes())));
+}
+
+// Into a slot from where each rank has its part; or, after the Steps, into what every rank has whole.
+void Rank::gather(const Instruction& i) {
+  const bool stepped = i.out.bytes == 0;
+  if (stepped && steps_ == Steps::idle) return;
+  const Group& group = plan_.layout.groups[i.group];
+  offload::Blob& blob = state_.weights(i.group);
+  const i64 tile_bytes = blob.tile_bytes();
+  const auto all = stepped ? blob.view(whole(group), step_from_ + 1) : bytes(i.out);
+  std::span<const std::byte> mine = bytes(i.in);
+  if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
+  data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
+  exchanged_bytes_ += i.exchanged_bytes;
+  if (!stepped) fill_group(i.group, all.data());
+}
+
+void Rank::exchange(const Instruction& i) {
+  const Group& group = plan_.layout.groups[i.group];
+  const DType dtype = format().gradient;
+  const std::span<std::byte> all(gradient(i.in, {i.group, i.use}), static_cast<size_t>(group.elems * size_of(dtype)));
+  if (!sharding().splits_state()) {
+    data_ranks_->all_reduce(all, dtype, Reduction::sum).wait();
+  } else {
+    const i64 tile_bytes = kTileElems * size_of(dtype);
+    const auto mine = all.subspan(static_cast<size_t>(i.tiles.begin * tile_bytes), static_cast<size_t>(i.tiles.count() * tile_bytes));
+    data_ranks_->reduce_scatter(all, mine, dtype, sharding().parts(group, kTileElems)).wait();
+  }
+  exchanged_bytes_ += i.exchanged_bytes;
+}
+
+// Every rank gets every rank's loss and tile sums, and adds them in one order.
+void Rank::agree() {
+  loss_sum_ = runner_.loss_sum();
+  if (alone()) return;
+  const auto for_own = [&](int rank, auto&& body) {
+    for (const Group& g : plan_.layout.groups) {
+      if (!g.frozen && sharding().splits_state()) body(std::span(square_sums_[g.id]), sharding().part(whole(g).count(), rank));
+    }
+  };
+  Parts parts{0};
+  std::vector<double> all, mine{loss_sum_};
+  for (int r = 0; r < sharding().ranks; ++r) {
+    i64 count = 1;
+    for_own(r, [&](std::span<double>, TileRange tiles) { count += tiles.count(); });
+    parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
+  }
+  for_own(sharding().rank,
+          [&](std::span<double> sums, TileRange t) { mine.insert(mine.end(), sums.begin() + t.begin, sums.begin() + t.end); });
+  all.resize(static_cast<size_t>(parts.back()) / sizeof(double));
+  data_ranks_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
+  auto next = all.begin();
+  loss_sum_ = 0;
+  for (int r = 0; r < sharding().ranks; ++r) {
+    loss_sum_ += *next++;
+    for_own(r, [&](std::span<double> sums, TileRange tiles) {
+      std::copy_n(next, tiles.count(), sums.begin() + tiles.begin);
+      next += tiles.count();
+    });
+  }
 }
 
 std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
   if (slot.bytes > 0) return at(slot);
-  offload::Blob& blob = state_.gradients(use.group, use.use);
-  return blob.view(whole(blob), state_.generation()).data();
+  return state_.gradients(use.group, use.use).view(whole(plan_.layout.groups[use.group]), state_.generation()).data();
 }
 
 void Rank::backward(const Instruction& i) {
@@ -194,24 +261,33 @@ void Rank::backward(const Instruction& i) {
   accumulator_.finish();
 }
 
+// Slots hold the tiles named alone, what is resident all of them.
+std::byte* Rank::gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles) {
+  if (slot.bytes > 0) return at(slot);
+  return state_.gradients(use.group, use.use).view(tiles, state_.generation()).data();
+}
+
 void Rank::add_tied(const Instruction& i) {
   const StreamScope scope(stream_);
-  const Group& group = plan_.layout.groups[i.group];
   const auto view = [&](const Slot& slot, u8 use) {
-    return flat_view(gradient(slot, {i.group, use}), group.elems, format().gradient, stream_.device);
+    return flat_view(gradient_tiles(slot, {i.group, use}, i.tiles), i.tiles.count() * kTileElems, format().gradient, stream_.device);
   };
-  kernels::accumulate(view(i.out, 0), view(i.in, i.use));
+  if (i.tiles.count() > 0) kernels::accumulate(view(i.out, 0), view(i.in, i.use));
 }
 
 void Rank::reduce(const Instruction& i) {
+  if (i.tiles.count() == 0) return;
   const StreamScope scope(stream_);
-  std::byte* base = gradient(i.in, {i.group, 0});
-  const bool leaves = plan_.placement.gradients[i.group] == Tier::host;
-  std::byte* home = leaves ? gradient({}, {i.group, 0}) : nullptr;
-  std::vector<double>& sums = square_sums_[i.group];
+  const GroupUse use{i.group, 0};
+  const bool leaves = i.in.bytes > 0 && plan_.placement.gradients[i.group] != Tier::nvme;
+  std::byte* base = gradient_tiles(i.in, use, i.tiles);
+  std::byte* home = leaves ? gradient_tiles({}, use, i.tiles) : nullptr;
+  const std::span<double> sums =
+      std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
   if (plan_.scheduling.round_gradients) {
-    round_gradient(base, plan_.resting_gradient({i.group, 0}), sums);
-    if (leaves) copy_past_caches(home, base, i.written_bytes[static_cast<size_t>(Tier::host)]);
+    const DType resting = plan_.resting_gradient(use);
+    round_gradient(base, resting, sums);
+    if (leaves) copy_past_caches(home, base, i.tiles.count() * kTileElems * size_of(resting));
   } else {
     sum_squares(base, home, sums);
   }
@@ -219,7 +295,7 @@ void Rank::reduce(const Instruction& i) {
 }
 
 // A tile that goes home does so while it is in the cache.
-void Rank::sum_squares(const std::byte* base, std::byte* home, std::vector<double>& sums) const {
+void Rank::sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const {
   const bool fp64 = format().gradient == DType::f64;
   const i64 tile_bytes = kTileElems * size_of(format().gradient);
   stream_.run(std::ssize(sums), [&](i64 tile, int) {
@@ -234,7 +310,7 @@ double Rank::step(const Instruction& i) {
   if (steps_ == Steps::idle) return 0;
   const StreamScope scope(steps_ == Steps::beside_compute ? beside_stream_ : stream_);
   const auto gradient = i.in.bytes > 0 ? bytes(i.in) : std::span<std::byte>();
-  return stepper_.step(plan_.layout.buckets[i.bucket], update_, step_from_, gradient);
+  return stepper_.step(plan_.layout.buckets[i.bucket], i.tiles, update_, step_from_, gradient);
 }
 
 // A head whose deferred Steps had nothing to do has nothing to commit.
@@ -279,7 +355,17 @@ void Rank::end_snapshot() {
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   steps_ = steps;
-  return execute(list, [this](const Instruction& i) { return perform(i); });
+  return execute(
+      list, [this](const Instruction& i) { return perform(i); }, [this](const std::exception_ptr& e) { tell_peers(e); });
+}
+
+void Rank::tell_peers(const std::exception_ptr& error) const {
+  if (alone()) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    data_ranks_->abort(e.what());
+  }
 }
 
 // Which Program, and what its Steps do: nothing, when nothing was deferred; or an update that hopes not to be clipped.
@@ -299,7 +385,7 @@ StepResult Rank::judge(const StepSettings& settings, double& factor) const {
     for (double s : sums) squares += s;
   }
   StepResult result;
-  result.loss = runner_.loss_sum() / static_cast<double>(batch_.counted_targets);
+  result.loss = loss_sum_ / static_cast<double>(batch_.counted_targets);
   result.grad_norm = std::sqrt(squares);
   result.skipped = !std::isfinite(result.grad_norm);
   factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);

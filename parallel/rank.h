@@ -1,6 +1,7 @@
 // One rank at work: executes a plan's Programs over a model, its state at rest and its resources. Owned and driven by one thread; its lanes
 // are its own. Whatever the placement, the numbers are the same bits.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -55,7 +56,7 @@ class Rank {
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
   /// What has not ended is given up.
   void end_snapshot();
-  /// Sum of token losses of one micro-batch (Mode::evaluate).
+  /// Sum of token losses of one micro-batch of this rank (Mode::evaluate). All ranks call it together.
   double evaluate(const MicroBatch& batch);
   /// Logits of one position, row by row [B, V], widened to fp64.
   std::vector<double> logits(const MicroBatch& batch, i64 position);
@@ -63,6 +64,8 @@ class Rank {
   /// Device memory in force, for making micro-batches outside train_step.
   const Stream& input_stream() const { return input_stream_; }
   ModelState& state() { return state_; }
+  /// Of all that crossed the data-parallel ranks so far.
+  i64 exchanged_bytes() const { return exchanged_bytes_; }
   const Plan& plan() const { return plan_; }
   /// Of the last step: its Program, the tail that was run (null: none), and one Timing an instruction.
   const Program& last_program() const { return *program_; }
@@ -80,9 +83,12 @@ class Rank {
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
   void backward(const Instruction& i);
+  void gather(const Instruction& i);
+  void exchange(const Instruction& i);
+  void agree();
   void add_tied(const Instruction& i);
   void reduce(const Instruction& i);
-  void sum_squares(const std::byte* base, std::byte* home, std::vector<double>& sums) const;
+  void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
@@ -94,6 +100,7 @@ class Rank {
   void fill_tile(const Group& group, i64 tile, const Source& source, const MomentSource& moments, std::byte* weight, std::byte* state);
   enum class Steps { alone, beside_compute, idle };  // idle: the deferred Steps of a head have nothing to do
   std::vector<Timing> run_list(const List& list, Steps steps = Steps::alone);
+  void tell_peers(const std::exception_ptr& error) const;
   void begin_step(const StepSettings& settings);
   /// `factor`: the clip factor.
   StepResult judge(const StepSettings& settings, double& factor) const;
@@ -103,7 +110,10 @@ class Rank {
   TileRange activation_tile(const Instruction& i) const;
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
+  std::byte* gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles);
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
+  const Sharding& sharding() const { return plan_.scheduling.sharding; }
+  bool alone() const { return sharding().ranks == 1; }
 
   const nn::Sequential& model_;
   const Plan& plan_;
@@ -115,7 +125,10 @@ class Rank {
   BlockRunner runner_;
   Accumulator accumulator_;
   Stepper stepper_;
-  std::vector<std::vector<double>> square_sums_;  // by group, tile
+  std::vector<std::vector<double>> square_sums_;  // by group, tile; of all ranks once they have agreed
+  double loss_sum_ = 0;                           // likewise
+  Communicator* const data_ranks_;
+  std::atomic<i64> exchanged_bytes_{0};
 
   // Of the step under way.
   const std::function<StepBatch()>* load_batch_ = nullptr;

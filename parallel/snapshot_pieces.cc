@@ -8,17 +8,19 @@ namespace spillway::parallel {
 SnapshotPieces::SnapshotPieces(const Plan& plan, ModelState& state) : plan_(plan), state_(state), generation_(state.generation()) {
   for (const Bucket& b : plan.layout.buckets) {
     first_.push_back(pieces_.size());
-    const i64 first = b.begin / kTileElems, end = first + b.tiles;
-    for (i64 t = first; t < end; t += plan.chunk_tiles) pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
+    const TileRange own = plan.stepped(b);
+    for (i64 t = own.begin, end = own.end; t < end; t += plan.chunk_tiles)
+      pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
   }
   for (const Group& g : plan.layout.groups) {
-    const i64 end = g.frozen ? g.elems / kTileElems : 0;
-    for (i64 t = 0; t < end; t += plan.chunk_tiles) pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
+    const TileRange own = g.frozen ? plan.stepped(g) : TileRange();
+    for (i64 t = own.begin, end = own.end; t < end; t += plan.chunk_tiles)
+      pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
   }
 }
 
 size_t SnapshotPieces::number(const Bucket& bucket, TileRange range) const {
-  return first_[bucket.id] + static_cast<size_t>((range.begin - bucket.begin / kTileElems) / plan_.chunk_tiles);
+  return first_[bucket.id] + static_cast<size_t>((range.begin - plan_.stepped(bucket).begin) / plan_.chunk_tiles);
 }
 
 bool SnapshotPieces::staged(u16 group) const {

@@ -14,9 +14,8 @@ constexpr i64 kTilesInPlace = 64;
 
 }  // namespace
 
-double Stepper::step(const Bucket& bucket, const Update& u, u64 from, std::span<std::byte> gradient) {
+double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
-  const i64 first = bucket.begin / kTileElems, end = first + bucket.tiles;
   const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   const auto scalars = [&](double weight_decay) {
     return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
@@ -30,8 +29,8 @@ double Stepper::step(const Bucket& bucket, const Update& u, u64 from, std::span<
     update_all(bucket, chunk, both, u);
     close(bucket, std::move(chunk));
   };
-  for (i64 t = first; t < end; t += chunk_tiles) {
-    ahead.push_back(open(bucket, {t, std::min(end, t + chunk_tiles)}, from, gradient));
+  for (i64 t = tiles.begin; t < tiles.end; t += chunk_tiles) {
+    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + chunk_tiles)}, from, gradient));
     if (ahead.size() > read_ahead()) finish_one();
   }
   while (!ahead.empty()) finish_one();
@@ -55,7 +54,9 @@ Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, st
 
 Stepper::Operand Stepper::given(const Bucket& bucket, TileRange range, std::span<std::byte> gradient) const {
   const i64 tile_bytes = kTileElems * size_of(plan_.resting_gradient({bucket.group, 0}));
-  const auto bytes = gradient.subspan(static_cast<size_t>(range.begin * tile_bytes), static_cast<size_t>(range.count() * tile_bytes));
+  const i64 first = plan_.stepped(plan_.layout.groups[bucket.group]).begin;
+  const auto bytes =
+      gradient.subspan(static_cast<size_t>((range.begin - first) * tile_bytes), static_cast<size_t>(range.count() * tile_bytes));
   return {nullptr, tile_bytes, bytes, bytes, false, true, false};
 }
 

@@ -26,9 +26,9 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Reads generation `from` and writes from + 1. `gradient`: of the whole group, where it did not leave memory; empty: from its blob.
-  /// Returns the microseconds it waited for transfers.
-  double step(const Bucket& bucket, const Update& update, u64 from, std::span<std::byte> gradient);
+  /// These tiles of the bucket's group, from generation `from` into from + 1. `gradient`: of what this rank steps of the group, where it
+  /// did not leave memory; empty: from its blob. Returns the microseconds it waited for transfers.
+  double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.

@@ -18,11 +18,11 @@ constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 
 // A blob in each tier, with `slots` slots.
 struct World {
-  explicit World(Tier tier, int slots) {
+  explicit World(Tier tier, int slots, i64 first = 0) {
     if (tier == Tier::nvme) {
-      nvme.emplace(kTiles, kTile, slots, traffic);
+      nvme.emplace(kTiles, kTile, slots, traffic, IoEngineKind::pread, first);
     } else {
-      memory = make_memory_blob(tier, pool, "blob", kTiles, kTile, slots, traffic);
+      memory = make_memory_blob(tier, pool, "blob", {first, first + kTiles}, kTile, slots, traffic);
     }
   }
   Blob& blob() { return nvme ? nvme->blob() : *memory; }
@@ -96,6 +96,21 @@ TEST_P(Blobs, RangesAndSizesAreChecked) {
   EXPECT_EQ(world.read_bytes(GetParam()), 0);
 }
 
+TEST_P(Blobs, APartKeepsTheNumbersOfItsTiles) {
+  constexpr i64 kFirst = 40;
+  World world(GetParam(), 2, kFirst);
+  EXPECT_EQ(world.blob().held(), (TileRange{kFirst, kFirst + kTiles}));
+  Buffer out(kTiles * kTile), in(2 * kTile);
+  fill_pattern(out.span(), 5);
+  const TileRange last{kFirst + kTiles - 2, kFirst + kTiles};
+  stamp_and_write(world.blob(), world.blob().held(), 3, out.span()).wait();
+  world.blob().read(last, 3, in.span()).wait();
+  world.blob().verify(last, 3, in.span());
+  EXPECT_TRUE(same(in.span(), out.span((kTiles - 2) * kTile, 2 * kTile)));
+  for (const TileRange outside : {TileRange{kFirst - 1, kFirst + 1}, TileRange{0, 2}, TileRange{last.begin + 1, last.end + 1}})
+    EXPECT_EQ(error_of([&] { world.blob().read(outside, 3, in.span()); }).code, ErrorCode::bug);
+}
+
 TEST(MemoryBlob, IsSeenInPlace) {
   World world(Tier::host, 2);
   Buffer out(kTile);
@@ -111,7 +126,7 @@ TEST(MemoryBlob, IsSeenInPlace) {
 TEST(MemoryBlob, TakesItsMemoryFromTheBudget) {
   MemoryPool pool("host", kTile, "raise --host-memory");
   Traffic traffic;
-  const auto error = error_of([&] { make_memory_blob(Tier::host, pool, "moments", 2, kTile, 1, traffic); });
+  const auto error = error_of([&] { make_memory_blob(Tier::host, pool, "moments", {0, 2}, kTile, 1, traffic); });
   EXPECT_EQ(error.code, ErrorCode::refused);
   EXPECT_TRUE(error.says("moments")) << error.text;
 }

@@ -149,10 +149,10 @@ TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
 TEST_F(Store, BlobsBeyondTheDescriptionAreBugs) {
   SmallStore full(engine_, describe());
   const auto code = [](NvmeStore& store, i64 tiles, i64 bytes, int slots, bool persistent) {
-    return error_of([&] { store.make_blob("more", tiles, bytes, slots, persistent); }).code;
+    return error_of([&] { store.make_blob("more", {0, tiles}, bytes, slots, persistent); }).code;
   };
   EXPECT_EQ(code(full.store, 1, 4096, 1, false), ErrorCode::bug);
-  EXPECT_EQ(full.store.make_blob("none", 0, 4096, 1, false)->bytes(), 0);
+  EXPECT_EQ(full.store.make_blob("none", {0, 0}, 4096, 1, false)->bytes(), 0);
   TemporaryFolder elsewhere;
   StoreDescription description = test::small_description({{elsewhere.path()}}, Durability::checkpoint);
   Traffic traffic;
@@ -219,7 +219,7 @@ TEST_F(Store, ManyThreadsMoveTheirTiles) {
   description.stripe_unit_bytes = 40 * kKiB;
   Traffic traffic;
   NvmeStore store = NvmeStore::open_or_create(engine_, traffic, description);
-  const auto blob = store.make_blob("state", kTiles, kTile, 2, true);
+  const auto blob = store.make_blob("state", {0, kTiles}, kTile, 2, true);
   const auto step = [&](u64 g, i64 thread) {
     Buffer bytes(kTile);
     for (i64 t = thread; t < kTiles; t += 4) {

@@ -11,9 +11,10 @@ namespace spillway::test {
 
 class StoreBlob {
  public:
-  StoreBlob(i64 tiles, i64 tile_bytes, int slots, offload::Traffic& traffic, offload::IoEngineKind kind = offload::IoEngineKind::pread)
+  StoreBlob(i64 tiles, i64 tile_bytes, int slots, offload::Traffic& traffic, offload::IoEngineKind kind = offload::IoEngineKind::pread,
+            i64 first_tile = 0)
       : engine_(kind), store_(offload::NvmeStore::open_or_create(engine_, traffic, describe(slots * tiles * tile_bytes, tiles))) {
-    blob_ = store_.make_blob("blob", tiles, tile_bytes, slots, true);
+    blob_ = store_.make_blob("blob", {first_tile, first_tile + tiles}, tile_bytes, slots, true);
   }
   offload::Blob& blob() { return *blob_; }
   FaultySystem& system() { return engine_.system(); }

@@ -66,7 +66,7 @@ class SmallStore {
  public:
   SmallStore(offload::IoEngine& engine, const offload::StoreDescription& description)
       : store(offload::NvmeStore::open_or_create(engine, traffic, description)) {
-    for (const SmallBlob& b : kSmallBlobs) blobs.push_back(store.make_blob(b.what, b.tiles, b.tile_bytes, b.slots, b.persistent));
+    for (const SmallBlob& b : kSmallBlobs) blobs.push_back(store.make_blob(b.what, {0, b.tiles}, b.tile_bytes, b.slots, b.persistent));
   }
 
   /// Stamps and starts the writes of one tile; `out` is kept until finish().

@@ -250,7 +250,7 @@ TEST(VerticalOrder, WeightsTravelOnceAWay) {
 
 std::string refusal(const parallel::Program& program, const parallel::Plan& plan) {
   try {
-    check(program, plan.layout, plan.placement);
+    check(program, plan.layout, plan.placement, plan.scheduling);
   } catch (const Error& e) {
     return e.what();
   }

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "models/model.h"
+#include "parallel/communicator_local.h"
 
 namespace spillway::test {
 
@@ -19,20 +21,20 @@ TemporaryFolder::TemporaryFolder(const fs::path& in) {
 
 TemporaryFolder::~TemporaryFolder() { fs::remove_all(path_); }
 
-StepBatch random_batch(const RunOptions& o, i64 step) {
+StepBatch random_batch(const RunOptions& o, i64 step, int rank) {
   const RandomKey key = RandomKey{7}.derive("tokens");
   const Shape shape{o.micro_batch_size, o.sequence_length};
   StepBatch batch;
-  batch.cursor = step * o.micro_batches * o.micro_batch_size;
+  batch.cursor = step * o.micro_batches * o.ranks * o.micro_batch_size;
   for (i64 k = 0; k < o.micro_batches; ++k) {
     MicroBatch m{empty(shape, DType::int32), empty(shape, DType::int32), empty(shape, DType::int32)};
-    m.first_sample = batch.cursor + k * o.micro_batch_size;
+    m.first_sample = batch.cursor + (k * o.ranks + rank) * o.micro_batch_size;
     for (i64 i = 0; i < shape.elems(); ++i) {
       const double u = uniform(key, static_cast<u64>(m.first_sample), static_cast<u64>(i)),
                    v = uniform(key, static_cast<u64>(m.first_sample) + 1, static_cast<u64>(i));
       m.tokens_BT.data<i32>()[i] = static_cast<i32>(u * static_cast<double>(o.model.vocabulary));
       // Other micro-batches ignore other numbers of targets, so that a mean of means would show.
-      const bool ignored = v < 0.1 + 0.2 * static_cast<double>(k);
+      const bool ignored = v < 0.1 + 0.2 * static_cast<double>(k * o.ranks + rank);
       m.targets_BT.data<i32>()[i] = ignored ? kIgnoredTarget : static_cast<i32>(v * static_cast<double>(o.model.vocabulary));
       m.positions_BT.data<i32>()[i] = static_cast<i32>(i % o.sequence_length);
       m.counted_targets += !ignored;
@@ -45,19 +47,22 @@ StepBatch random_batch(const RunOptions& o, i64 step) {
 
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& at_rest,
                                              optim::StatePart part) {
-  std::vector<std::vector<double>> all(model.parameters.size());
+  std::vector<std::vector<double>> all;
+  for (const auto& p : model.parameters) all.emplace_back(static_cast<size_t>(p->elems()));
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
     const bool stateless = g.frozen && (part != optim::StatePart::master || format.weight == DType::bf16);
     if (stateless) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
-      for (i64 tile = 0; tile < range.count(); ++tile) {
+      const parallel::TileRange own = parallel::intersection(range, plan.stepped(g));
+      for (i64 tile = own.begin - range.begin; tile < own.end - range.begin; ++tile) {
         std::vector<double> values(parallel::kTileElems);
         optim::read_part(format, part, weights.data() + tile * format.weight_tile_bytes(), state.data() + tile * format.state_tile_bytes(),
                          0, std::span(values));
         const i64 first = (range.begin + tile) * parallel::kTileElems;
         parallel::for_segments(g, first, first + parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
-          if (s) all[s->parameter].insert(all[s->parameter].end(), values.begin() + (begin - first), values.begin() + (end - first));
+          if (s)
+            std::copy(values.begin() + (begin - first), values.begin() + (end - first), all[s->parameter].begin() + (begin - s->begin));
         });
       }
     });
@@ -67,13 +72,29 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
 
 namespace {
 
+// The weights at rest as they are seen, also those that others step.
+std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& plan, parallel::ModelState& at_rest) {
+  std::map<std::pair<u16, i64>, std::string> tiles;
+  const auto tile_bytes = static_cast<size_t>(plan.scheduling.format.weight_tile_bytes());
+  for (const parallel::Group& g : plan.layout.groups) {
+    at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte>) {
+      for (i64 t = range.begin; t < range.end; ++t) {
+        const auto bytes = weights.subspan(static_cast<size_t>(t - range.begin) * tile_bytes, tile_bytes);
+        tiles[{g.id, t}] = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      }
+    });
+  }
+  return tiles;
+}
+
 void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
   for (size_t t = 0; t < offload::kTiers; ++t) sum.read[t] += more.read[t], sum.written[t] += more.written[t];
+  sum.exchanged += more.exchanged;
 }
 
 }  // namespace
 
-parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o) {
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o, int rank) {
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
@@ -88,6 +109,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   if (o.stripes > 1) request.stripe_weights[1] = 3;
   request.scheduling.overlap = o.overlap;
   request.scheduling.order = o.order;
+  request.scheduling.sharding = {o.zero_stage, rank, o.ranks};
   request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
@@ -102,10 +124,12 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
   return settings;
 }
 
-RunResult train(const RunOptions& o) {
+namespace {
+
+RunResult train_rank(const RunOptions& o, int rank_number, parallel::Communicator* data_ranks) {
   const nn::Sequential model = models::build(o.model, o.dtype);
   for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
-  const parallel::PlanRequest request = plan_request(model, o);
+  const parallel::PlanRequest request = plan_request(model, o, rank_number);
   RunResult result;
   result.plan = make_plan(request);
   if (o.change_plan) o.change_plan(result.plan);
@@ -115,7 +139,7 @@ RunResult train(const RunOptions& o) {
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
   if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));
-  parallel::Resources resources{&device, &host, &threads, engine.get(), {}, "test", {}};
+  parallel::Resources resources{&device, &host, &threads, engine.get(), {}, "test", {}, data_ranks};
   for (i64 i = 0; i < o.stripes; ++i) {
     resources.scratch.push_back({folder.path() / std::to_string(i), request.stripe_weights[static_cast<size_t>(i)]});
     fs::create_directory(resources.scratch.back().folder);
@@ -126,7 +150,8 @@ RunResult train(const RunOptions& o) {
   parallel::TierBytes before;
   for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
   for (i64 s = 0; s < o.steps; ++s) {
-    const parallel::StepResult step = rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s); }, step_settings(o, s));
+    const parallel::StepResult step =
+        rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s, rank_number); }, step_settings(o, s));
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
@@ -140,13 +165,65 @@ RunResult train(const RunOptions& o) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
+  result.moved.exchanged = rank.exchanged_bytes();
   if (o.at_end) o.at_end(rank);
   result.weights = read_values(model, result.plan, rank.state());
   result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
   result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
+  result.seen = read_weights(result.plan, rank.state());
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
 }
+
+// One rank's values with those that another one holds.
+void merge(std::vector<std::vector<double>>& into, const std::vector<std::vector<double>>& from) {
+  for (size_t p = 0; p < into.size(); ++p) {
+    for (size_t i = 0; i < into[p].size(); ++i) {
+      if (into[p][i] == 0) into[p][i] = from[p][i];
+    }
+  }
+}
+
+}  // namespace
+
+RunResult train(const RunOptions& o) {
+  if (o.ranks == 1) return train_rank(o, 0, nullptr);
+  auto ends = parallel::make_local_communicators(o.ranks);
+  std::vector<RunResult> results(static_cast<size_t>(o.ranks));
+  std::vector<std::exception_ptr> errors(results.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < results.size(); ++r) {
+    threads.emplace_back([&, r] {
+      const std::unique_ptr<parallel::Communicator> end = std::move(ends[r]);
+      try {
+        results[r] = train_rank(o, static_cast<int>(r), end.get());
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const std::exception_ptr& e : errors) {
+    if (e) std::rethrow_exception(e);
+  }
+  RunResult all = std::move(results[0]);
+  for (size_t r = 1; r < results.size(); ++r) {
+    for (const auto part : {&RunResult::weights, &RunResult::m, &RunResult::v}) merge(all.*part, results[r].*part);
+    all.others.push_back(std::move(results[r]));
+  }
+  return all;
+}
+
+namespace {
+
+void expect_as_planned(const RunResult& got) {
+  EXPECT_EQ(got.moved.read, got.planned.read);
+  EXPECT_EQ(got.moved.written, got.planned.written);
+  EXPECT_EQ(got.moved.exchanged, got.planned.exchanged);
+  EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+}
+
+}  // namespace
 
 void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.losses, want.losses);
@@ -154,9 +231,18 @@ void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.weights, want.weights);
   EXPECT_EQ(got.m, want.m);
   EXPECT_EQ(got.v, want.v);
-  EXPECT_EQ(got.moved.read, got.planned.read);
-  EXPECT_EQ(got.moved.written, got.planned.written);
-  EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+  expect_as_planned(got);
+  for (const RunResult& other : got.others) {
+    EXPECT_EQ(got.losses, other.losses);
+    EXPECT_EQ(got.norms, other.norms);
+    expect_as_planned(other);
+    for (const auto& [tile, bytes] : other.seen) {
+      const auto same = got.seen.find(tile);
+      if (same != got.seen.end()) {
+        EXPECT_EQ(same->second, bytes) << "tile " << tile.second << " of group " << tile.first;
+      }
+    }
+  }
 }
 
 }  // namespace spillway::test

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct RunOptions {
   bool round_gradients = false;
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
+  int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
@@ -43,7 +45,7 @@ struct RunOptions {
   double gradient_clipping = 1, learning_rate = 1e-3;
   std::function<double(i64 step)> clipping;  // instead of gradient_clipping
   optim::Isa isa = optim::Isa::best;
-  std::function<StepBatch(i64 step)> batches;  // default: tokens drawn from a fixed key
+  std::function<StepBatch(i64 step)> batches;  // of one rank; default: tokens drawn from a fixed key
   parallel::Rank::Source weights;              // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
   std::function<void(parallel::Rank&, i64 steps)> between;  // after each step, given how many are done
@@ -60,22 +62,24 @@ struct RunResult {
   std::array<i64, 2> peak_bytes{};  // device and host pool
   parallel::TierBytes planned;      // by the steps that were run, redone and skipped ones as such
   std::vector<parallel::Timing> head_timings;
+  std::map<std::pair<u16, i64>, std::string> seen;  // weights at rest, by group and tile: also those that others step
+  std::vector<RunResult> others;                    // of the other ranks; their weights, m and v are of what they hold
 };
 
 RunResult train(const RunOptions& options);
 
-/// Every number the same, and what moved is what was planned.
+/// Every number the same, and on every rank what moved is what was planned.
 void expect_same_run(const RunResult& got, const RunResult& want);
 
 /// What train() plans.
-parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options);
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options, int rank = 0);
 /// Of step `step`, counted from 0.
 parallel::StepSettings step_settings(const RunOptions& options, i64 step);
 
-/// Deterministic random tokens with a few ignored targets.
-StepBatch random_batch(const RunOptions& options, i64 step);
+/// Deterministic random tokens with a few ignored targets, of one data-parallel rank.
+StepBatch random_batch(const RunOptions& options, i64 step, int rank = 0);
 
-/// All weights (masters), m or v of a model, through its state at rest; by parameter id.
+/// The weights (masters), m or v of a model that a rank holds the state of, through its state at rest; by parameter id, 0 elsewhere.
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& state,
                                              optim::StatePart part = optim::StatePart::master);
 

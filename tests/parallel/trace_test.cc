@@ -57,7 +57,7 @@ RunResult traced(int prefetch) {
   };
   o.change_plan = [](parallel::Plan& plan) {
     pin_fetches(plan.train.head);
-    check(plan.train, plan.layout, plan.placement);
+    check(plan.train, plan.layout, plan.placement, plan.scheduling);
   };
   return train(o);
 }
