@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -168,8 +167,11 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
   }
   std::vector<double> all = {costs.transfer};
   for (const StageCosts& s : costs.stages) all.insert(all.end(), {s.forward, s.backward, s.backward_input, s.backward_weight});
-  const auto wrong = std::ranges::find_if(all, [](double cost) { return !std::isfinite(cost) || cost < 0; });
-  if (wrong != all.end()) throw Error(ErrorCode::usage, fmt::format("[schedule costs] expected times from 0, got {}", *wrong));
+  const auto wrong = std::ranges::find_if(all, [](double cost) { return cost != 0 && !(cost >= kLeastCost && cost <= kMostCost); });
+  if (wrong != all.end()) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[schedule costs] expected times of 0 or from {} to {}, got {}", kLeastCost, kMostCost, *wrong));
+  }
   if (!(costs.kept_for_weight >= 0 && costs.kept_for_weight <= 1))
     throw Error(ErrorCode::usage, fmt::format("[schedule costs] expected a kept share from 0 to 1, got {}", costs.kept_for_weight));
 }

@@ -7,6 +7,9 @@
 
 namespace spillway::parallel {
 
+/// A time is 0 or in these limits: sums of any number of them are then finite, and their ratios numbers.
+constexpr double kLeastCost = 1e-9, kMostCost = 1e9;
+
 /// Of one stage, in any unit of time; as they stand, slots: every action takes one, as in torch.distributed.pipelining's tables.
 struct StageCosts {
   double forward = 1, backward = 1, backward_input = 1, backward_weight = 1;
@@ -48,7 +51,7 @@ struct ScheduleTimes {
 /// An action needs: F the stage's before F; B and I the stage's behind B or I (each of the same micro-batch, a transfer later where that is
 /// another rank), and what stands before it in its row. An overlapped pair starts when both can and takes the time of both, F's first. Idle
 /// slots of the schedule take no time: idle is what comes out. Expects what check_schedule() found whole; throws Error(data) naming the
-/// ranks that wait in a circle, Error(usage) on costs that are negative, not finite or neither one nor one a stage.
+/// ranks that wait in a circle, Error(usage) on times outside their limits, and on costs that are neither one nor one a stage.
 ScheduleTimes simulate_schedule(const Schedule& schedule, const ScheduleCosts& costs = {});
 
 /// The schedule with its idle slots when each action takes one slot (an overlapped pair: its cell and an empty one).

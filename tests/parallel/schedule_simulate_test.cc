@@ -68,6 +68,8 @@ TEST(ScheduleSimulate, RefusesCostsThatAreNone) {
   const ScheduleCosts cases[] = {{.stages = {}},
                                  {.stages = {{}, {}, {}}},
                                  {.stages = {{.forward = -1}}},
+                                 {.stages = {{.backward = 1e10}}},
+                                 {.stages = {{.backward_weight = 1e-10}}},
                                  {.transfer = std::numeric_limits<double>::infinity()},
                                  {.transfer = std::numeric_limits<double>::quiet_NaN()},
                                  {.kept_for_weight = 1.5}};
