@@ -72,7 +72,6 @@ class Parser {
     std::string_view pair = cell.substr(1);
     if (!pair.ends_with(kOverlap)) wrong_cell(cell);
     pair.remove_suffix(kOverlap.size());
-    if (std::ranges::count(pair, ';') != 1) wrong_cell(cell);
     Action forward = parse_action(trimmed(cut(pair, ';')), cell);
     const Action backward = parse_action(trimmed(pair), cell);
     if (forward.kind != ActionKind::forward || backward.kind != ActionKind::backward) wrong_cell(cell);

@@ -57,6 +57,8 @@ TEST(ScheduleCommand, TimesStretchTheColumns) {
   EXPECT_TRUE(has(fraction.out, "actions in order")) << fraction.out;
   EXPECT_TRUE(has(fraction.out, "rank 1     1F0 1F1 1B0 1B1\n")) << fraction.out;
   EXPECT_TRUE(has(fraction.out, "makespan 7.5,")) << fraction.out;
+  const Outcome wide = schedule(with(shape("gpipe", 2, 2), {"--costs", "F=100000"}));
+  EXPECT_TRUE(has(wide.out, "\nactions in order:\nrank 0     0F0 0F1 0B0 0B1\n")) << wide.out;
   const Outcome free = schedule(with(shape("zb-h1", 2, 2), {"--costs", "W=0"}));
   EXPECT_TRUE(has(free.out, "rank 0     0F0 0F1 0I0 0W0 0I1 0W1\n")) << free.out;
 }
