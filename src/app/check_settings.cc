@@ -134,6 +134,11 @@ void check(StatusConfig&, const Host&) {}
 void check(DoctorConfig&, const Host&) {}
 void check(BenchConfig&, const Host&) {}
 
+void check(ScheduleConfig& config, const Host&) {
+  if (config.out && !config.out->ends_with(".svg")) refuse("[--out] expected a name that ends in .svg, got \"" + *config.out + "\"");
+  if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
+}
+
 }  // namespace
 
 void check_settings(Settings& settings, const Host& host) {

@@ -17,5 +17,6 @@ int run_status(const StatusConfig& config, Console& console);
 /// 3 when anything is red.
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
 int run_bench(const BenchConfig& config, Console& console, const Host& host);
+int run_schedule(const ScheduleConfig& config, Console& console);
 
 }  // namespace spillway::app

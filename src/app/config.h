@@ -13,6 +13,7 @@
 #include "optim/isa.h"
 #include "optim/schedule.h"
 #include "optim/state_format.h"
+#include "parallel/schedule_simulate.h"
 
 namespace spillway::app {
 
@@ -192,6 +193,14 @@ struct DoctorConfig : NodeConfig {
 struct BenchConfig : NodeConfig {
   std::vector<std::string> what;  // empty: all that can be measured
   std::optional<i64> threads;
+};
+
+struct ScheduleConfig : CommonConfig {
+  std::string pipeline_schedule = "1f1b";               // a generator's name or a CSV file
+  std::optional<i64> pipeline_stages, pipeline_chunks;  // ranks of the pipeline, stages a rank; empty: 1, the schedule's own
+  std::optional<i64> gradient_accumulation_steps;       // micro-batches; empty: 1
+  parallel::ScheduleCosts costs;
+  std::optional<std::string> out, csv;  // files to write
 };
 
 /// Every option of train with its value, one key a line, usable with --config. Unset optionals are null (or "auto" where the flag knows the

@@ -30,6 +30,7 @@ struct Dispatch {
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
   int operator()(const StatusConfig& config) const { return run_status(config, console); }
+  int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
   int operator()(const BenchConfig& config) const { return run_bench(config, console, host); }
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 };

@@ -18,10 +18,11 @@ constexpr CommandInfo kCommands[] = {
     {"status", "RUN", "says where a run stands, from its folder alone", Command::status, ""},
     {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor, ""},
     {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench, ""},
+    {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule,
+     ""},
     {"evaluate", "", "loss of a model on data", std::nullopt, "train --validation-data PATH reports the held-out loss"},
     {"selftest", "", "compares bits over placements", std::nullopt, "the tests in tests/ compare them"},
     {"slurm", "", "writes a job script", std::nullopt, "train inside your own script: it reads Slurm's memory, cores and end time"},
-    {"schedule", "", "draws a pipeline schedule", std::nullopt, "plan --program prints the instruction list of one rank"},
 };
 
 template <size_t I = 0>
@@ -40,7 +41,7 @@ std::string join(const std::vector<std::string>& words, const char* between) {
 
 std::vector<Option> all_options() {
   std::vector<Option> all;
-  for (auto table : {model_options(), optimizer_options(), memory_options(), run_options(), tool_options()}) {
+  for (auto table : {model_options(), optimizer_options(), memory_options(), run_options(), tool_options(), schedule_options()}) {
     std::ranges::move(table, std::back_inserter(all));
   }
   return all;

@@ -16,7 +16,7 @@
 
 namespace spillway::app {
 
-enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench };
+enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench, schedule };
 
 struct CommandInfo {
   std::string_view name;
@@ -31,7 +31,7 @@ const CommandInfo& info(Command command);
 
 /// One command's configuration.
 using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
-                              DoctorConfig, BenchConfig>;
+                              DoctorConfig, BenchConfig, ScheduleConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };
@@ -88,5 +88,6 @@ std::vector<Option> optimizer_options();
 std::vector<Option> memory_options();
 std::vector<Option> run_options();
 std::vector<Option> tool_options();
+std::vector<Option> schedule_options();
 
 }  // namespace spillway::app

@@ -10,7 +10,7 @@ namespace spillway::app {
 namespace {
 
 constexpr Command kCommands[] = {Command::train,   Command::plan,   Command::generate, Command::export_model, Command::tokenize,
-                                 Command::inspect, Command::status, Command::doctor,   Command::bench};
+                                 Command::inspect, Command::status, Command::doctor,   Command::bench,        Command::schedule};
 
 // Every flag of train's table, and its default as --help shows it ("" where there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {

@@ -1,0 +1,109 @@
+// spillway schedule: makes or reads a pipeline schedule, checks and times it, prints it, draws it, writes it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "app/commands.h"
+#include "app/schedule_report.h"
+#include "app/suggest.h"
+#include "base/error.h"
+#include "data/file.h"
+#include "parallel/schedule_csv.h"
+#include "parallel/schedule_generate.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using parallel::Schedule;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+// torch.distributed.pipelining's and the papers' names, in lower case, without "schedule" before them.
+constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
+    {"interleaved1f1b", "interleaved"}, {"interleaved-1f1b", "interleaved"}, {"interleavedzerobubble", "zb-h1"},
+    {"zero-bubble", "zb-h1"},           {"zbvzerobubble", "zb-v"},           {"loopedbfs", "vertical"},
+    {"breadth-first", "vertical"},      {"pipedream-flush", "1f1b"}};
+
+std::string nearest_schedule(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.starts_with("schedule")) name.erase(0, std::string_view("schedule").size());
+  for (const auto& [theirs, ours] : kForeign) {
+    if (name == theirs) return std::string(ours);
+  }
+  const auto names = parallel::schedule_names();
+  return nearest(name, {names.begin(), names.end()});
+}
+
+[[noreturn]] void refuse_name(const std::string& name) {
+  std::string known;
+  for (const std::string_view one : parallel::schedule_names()) known += std::string(one) + " ";
+  const std::string close = nearest_schedule(name);
+  refuse(fmt::format("[--pipeline-schedule] unknown schedule {}: {}expected one of: {}or a CSV file", data::in_quotes(name),
+                     close.empty() ? "" : "did you mean " + close + "? ", known));
+}
+
+bool names_a_file(const std::string& name) {
+  std::error_code none;
+  return name.ends_with(".csv") || name.find('/') != std::string::npos || fs::is_regular_file(name, none);
+}
+
+// A file says its own sizes: flags beside it are promises to hold it to.
+Schedule read(const ScheduleConfig& config) {
+  Schedule schedule = parallel::read_schedule_csv(config.pipeline_schedule);
+  const std::tuple<const char*, std::optional<i64>, i64> promises[] = {
+      {"--pipeline-stages", config.pipeline_stages, schedule.ranks()},
+      {"--pipeline-chunks", config.pipeline_chunks, schedule.chunks()},
+      {"--gradient-accumulation-steps", config.gradient_accumulation_steps, schedule.micro_batches}};
+  for (const auto& [flag, promised, has] : promises) {
+    if (promised && *promised != has)
+      refuse(fmt::format("[{}] expected {}, as {} has, or no flag, got {}", flag, has, config.pipeline_schedule, *promised));
+  }
+  return schedule;
+}
+
+Schedule make_or_read(const ScheduleConfig& config) {
+  const auto kind = parallel::schedule_kind(config.pipeline_schedule);
+  if (!kind && names_a_file(config.pipeline_schedule)) return read(config);
+  if (!kind) refuse_name(config.pipeline_schedule);
+  return parallel::generate_schedule(*kind, {.ranks = config.pipeline_stages.value_or(1),
+                                             .micro_batches = config.gradient_accumulation_steps.value_or(1),
+                                             .chunks = config.pipeline_chunks.value_or(parallel::default_chunks(*kind))});
+}
+
+bool has_idle(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const parallel::Action& action) { return action.kind == parallel::ActionKind::idle; });
+  });
+}
+
+std::string csv_text(const Schedule& schedule, const std::string& path) {
+  if (path.ends_with(".compact.csv")) return parallel::to_csv(parallel::without_idle(schedule));
+  return parallel::to_csv(has_idle(schedule) ? schedule : parallel::with_idle(schedule));
+}
+
+void write(const std::string& path, const std::string& text, Console& console) {
+  data::File file = data::File::create(path);
+  file.write(0, std::as_bytes(std::span(text)));
+  file.close();
+  console.log("wrote " + path);
+}
+
+}  // namespace
+
+int run_schedule(const ScheduleConfig& config, Console& console) {
+  std::error_code none;
+  if (config.csv && fs::equivalent(*config.csv, config.pipeline_schedule, none))
+    refuse("[--csv] expected another file than the schedule's, got " + *config.csv + " for both");
+  const Schedule schedule = make_or_read(config);
+  const parallel::ScheduleTimes times = parallel::simulate_schedule(schedule, config.costs);
+  const ScheduleReport report{schedule, config.costs, times};
+  if (config.csv) write(*config.csv, csv_text(schedule, *config.csv), console);
+  if (config.out) write(*config.out, schedule_svg(report), console);
+  console.result(console.json() ? schedule_json(report) : schedule_text(report));
+  return 0;
+}
+
+}  // namespace spillway::app
