@@ -25,7 +25,7 @@ class LocalCommunicator final : public CallingCommunicator {
     auto [group, rank_there] = group_->split(rank_, color);
     return std::make_unique<LocalCommunicator>(world_, std::move(group), rank_there);
   }
-  void abort(const std::string& what) noexcept override { group_->abort(rank_, what); }
+  void abort(const std::string& what) noexcept override { group_->give_up(rank_, what); }
 
  private:
   Event call(Call call) override { return group_->call(rank_, std::move(call)); }

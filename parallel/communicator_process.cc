@@ -36,7 +36,7 @@ class ProcessCommunicator final : public CallingCommunicator {
     return std::make_unique<ProcessCommunicator>(world_, *there);
   }
   void abort(const std::string& what) noexcept override {
-    world_->post([group = group_, what] { group->abort(what); });
+    world_->post([group = group_, what] { group->give_up(what); });
   }
 
  private:

@@ -71,7 +71,7 @@ void LocalGroup::leave(int rank) noexcept {
   if (needed) break_up(names_.left({rank}));
 }
 
-void LocalGroup::abort(int rank, const std::string& what) noexcept { break_up(names_.gave_up(rank, what)); }
+void LocalGroup::give_up(int rank, const std::string& what) noexcept { break_up(names_.gave_up(rank, what)); }
 
 std::vector<LocalGroup::Failure> LocalGroup::take_waiting() {
   std::vector<Failure> waiting;

@@ -31,11 +31,14 @@ ProcessGroup::Staging ProcessGroup::staging(int member) const {
 
 bool ProcessGroup::is_near(int member) const { return !world_.wire().memory_of(names_.world_rank(member)).empty(); }
 
-bool ProcessGroup::may_publish() const {
+// The members who have not taken everything from the half of the staging that comes next.
+std::vector<int> ProcessGroup::slow_readers() const {
+  std::vector<int> members;
   for (int r = 0; r < size(); ++r) {
-    if (r != rank_ && is_near(r) && static_cast<i64>(staging(r).taken().load(std::memory_order_acquire)) < exchanges_ - 1) return false;
+    const bool reads = r != rank_ && is_near(r);
+    if (reads && static_cast<i64>(staging(r).taken().load(std::memory_order_acquire)) < exchanges_ - 1) members.push_back(r);
   }
-  return true;
+  return members;
 }
 
 void ProcessGroup::publish() {
@@ -81,7 +84,6 @@ std::vector<int> ProcessGroup::lacking() {
   }
   std::erase_if(run.traveling, [&](const Traveling& one) { return world_.wire().is_done(one.ticket); });
   for (const Traveling& one : run.traveling) members.push_back(one.peer);
-  if (!members.empty()) break_if_gone(members);
   return members;
 }
 

@@ -26,7 +26,8 @@ ProcessGroup::ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> wor
       names_(world_ranks, world.wire().size()),
       areas_(std::move(areas)),
       rank_(place_of(world.wire().rank(), world_ranks)),
-      left_(world_ranks.size()) {}
+      left_(world_ranks.size()),
+      stops_(world_ranks.size()) {}
 
 void ProcessGroup::tell_others(ProcessLetter letter) {
   letter.group = number_;
@@ -65,10 +66,12 @@ void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
       taken(letter.a, letter.b);
       break;
     case ProcessLetter::Kind::left:
-      left_[static_cast<size_t>(from)] = letter.a;
+      left_[static_cast<size_t>(from)] = true;
+      stops_[static_cast<size_t>(from)] = letter.a;
       break;
     case ProcessLetter::Kind::broken:
-      break_up(letter.text, false);
+      stops_[static_cast<size_t>(from)] = letter.a;
+      break_up(letter.text);
       break;
     case ProcessLetter::Kind::alive:
       break;
@@ -84,20 +87,18 @@ bool ProcessGroup::advance() {
 }
 
 bool ProcessGroup::advance_collective() {
-  if (queue_.empty() || broken_) return false;
+  if (queue_.empty()) return false;
   if (!running_) return begin();
   Running& run = *running_;
   if (run.index == run.exchanges.count()) {
     finish();
     return true;
   }
-  if (!run.published) {
-    if (!may_publish()) return false;
-    publish();
-    return true;
+  if (const std::vector<int> others = run.published ? lacking() : slow_readers(); !others.empty()) {
+    fail_if_stopped(others);
+    return false;
   }
-  if (const std::vector<int> others = lacking(); !others.empty()) return false;
-  collect();
+  run.published ? collect() : publish();
   return true;
 }
 

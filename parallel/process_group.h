@@ -24,7 +24,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void call(Call call, Event event, Split split = {});
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);
-  void abort(const std::string& what);
+  void give_up(const std::string& what);
   /// `gone` is set when nothing of this rank's is moved any more.
   void leave(Event gone);
 
@@ -34,6 +34,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// Fails the group when somebody has been waited for too long.
   void check(Clock::time_point now);
   bool is_waiting() const { return !queue_.empty() || !offered_.empty() || !awaited_.empty() || !moving_.empty(); }
+  /// Something to which all came is on its way.
+  bool is_moving() const { return running_.has_value() || !moving_.empty(); }
   /// Left by all: may be forgotten.
   bool is_over() const;
   i64 area() const { return areas_[static_cast<size_t>(rank_)]; }
@@ -97,7 +99,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // process_exchange.cc
   Staging staging(int member) const;
   bool is_near(int member) const;
-  bool may_publish() const;
+  std::vector<int> slow_readers() const;
   void publish();
   void give(int member, const Exchange::Given& given, const Exchange::Given& last);
   std::vector<int> lacking();
@@ -109,9 +111,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void taken(i64 serial, i64 awaited_bytes);
   // process_failures.cc
   bool refuses(const std::string& op, const Event& event) const;
-  void break_up(const std::string& cause, bool tell);
+  void break_up(const std::string& cause);
+  i64 end_of_running() const;
   void break_if_gone(const std::vector<int>& needed);
+  void fail_if_stopped(const std::vector<int>& lacking);
   void fail_waiting(const std::string& cause);
+  void fail_running(const std::string& cause);
+  void fail_moving(Moving& moving, const std::string& cause);
+  std::optional<std::string> late_running(Clock::time_point now);
+  std::optional<std::string> late_waiting(Clock::time_point now) const;
   std::optional<std::string> late(const std::vector<int>& missing, const std::string& op, Clock::time_point since,
                                   Clock::time_point now) const;
   std::string message_to(const Address& to) const { return name_of_message(rank_, to.peer, to.tag); }
@@ -133,7 +141,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::map<Address, std::deque<Awaited>> awaited_;
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
-  std::vector<std::optional<i64>> left_;  // members that left: their next exchange
+  std::vector<bool> left_;                 // by member
+  std::vector<std::optional<i64>> stops_;  // by member: the first exchange it takes no part in
   std::optional<Event> leaving_;
   bool has_left_ = false;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

@@ -13,8 +13,8 @@ struct ProcessLetter {
     came,    // a: number of the collective; words: the call
     offers,  // a: tag, b: bytes, c: serial number of the sender's
     takes,   // a: serial number, b: bytes awaited; where they differ from those offered both sides fail
-    left,    // a: number of the next exchange
-    broken,  // text: why
+    left,    // a: the first exchange that the member takes no part in
+    broken,  // a: the same; text: why
     alive,
   };
   Kind kind = Kind::alive;

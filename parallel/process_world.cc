@@ -129,7 +129,10 @@ void ProcessWorld::look_after_time() {
   const Clock::time_point now = Clock::now();
   if (now < next_look_) return;
   next_look_ = now + duration_of(timeout_s_ / 20);
-  for (const auto& [number, group] : groups_) group->check(now);
+  for (const auto& [number, group] : groups_) {
+    group->check(now);
+    called_ |= group->is_moving();  // who moves lives, however long it takes
+  }
   if (!called_ || now < next_beat_) return;
   next_beat_ = now + duration_of(timeout_s_ / 4);
   called_ = false;
