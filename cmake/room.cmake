@@ -5,7 +5,7 @@
 function(room name)
   cmake_parse_arguments(ROOM "" "DIR" "DEPENDS;LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${ROOM_DIR}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$|_mpi\\.cc$")  # a program; a plug-in (cmake/mpi.cmake)
   if(SPILLWAY_HAS_CUDA)
     file(GLOB device_sources CONFIGURE_DEPENDS ${ROOM_DIR}/*_cuda.cu)
     list(FILTER sources EXCLUDE REGEX "_nocuda\\.cc$")

@@ -1,16 +1,15 @@
 #include "parallel/local_group.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
-
-#include "base/error.h"
 
 namespace spillway::parallel {
 
 LocalGroup::LocalGroup(LocalWorld& world, std::vector<int> world_ranks)
-    : world_(world), world_ranks_(std::move(world_ranks)), gone_(world_ranks_.size()), called_(world_ranks_.size()) {}
+    : world_(world),
+      names_(std::move(world_ranks), world.size()),
+      gone_(static_cast<size_t>(names_.size())),
+      called_(static_cast<size_t>(names_.size())) {}
 
 Event LocalGroup::call(int rank, Call call) {
   std::shared_ptr<Meeting> meeting;
@@ -19,8 +18,8 @@ Event LocalGroup::call(int rank, Call call) {
 
 Event LocalGroup::come(int rank, Call call, std::shared_ptr<Meeting>& meeting) {
   check_call(call, rank, size());
-  world_.heard_from(world_ranks_[static_cast<size_t>(rank)]);
-  const auto member = static_cast<size_t>(rank), members = world_ranks_.size();
+  world_.heard_from(names_.world_rank(rank));
+  const auto member = static_cast<size_t>(rank), members = static_cast<size_t>(size());
   Event event;
   Lock lock(mutex_);
   if (broken_) return refused(std::string(to_string(call.what)));
@@ -37,7 +36,7 @@ Event LocalGroup::come(int rank, Call call, std::shared_ptr<Meeting>& meeting) {
   if (missing.empty()) moving = complete(*meeting);
   lock.unlock();
   if (moving) begin(*meeting, moving);
-  if (!gone.empty()) break_up(gone_cause(gone));
+  if (!gone.empty()) break_up(names_.left(gone));
   return event;
 }
 
@@ -62,7 +61,7 @@ std::shared_ptr<LocalGroup::Moving> LocalGroup::complete(const Meeting& meeting)
 
 void LocalGroup::begin(Meeting& meeting, const std::shared_ptr<Moving>& moving) {
   if (const std::string wrong = disagreement(meeting.calls); !wrong.empty()) {
-    return finish(moving, fmt::format("[{}] {}", to_string(meeting.calls[0].what), wrong));
+    return finish(moving, bug_error(std::string(to_string(meeting.calls[0].what)), wrong));
   }
   if (meeting.calls[0].what == Collective::split) make_groups(meeting);
   move(moving, transfers_of(meeting.calls));
@@ -74,7 +73,7 @@ void LocalGroup::make_groups(Meeting& meeting) {
   meeting.places.resize(meeting.calls.size());
   for (const auto& [color, ranks] : members) {
     std::vector<int> world_ranks;
-    for (const int r : ranks) world_ranks.push_back(world_ranks_[static_cast<size_t>(r)]);
+    for (const int r : ranks) world_ranks.push_back(names_.world_rank(r));
     const auto group = std::make_shared<LocalGroup>(world_, std::move(world_ranks));
     for (size_t k = 0; k < ranks.size(); ++k) meeting.places[static_cast<size_t>(ranks[k])] = {group, static_cast<int>(k)};
     world_.watch(group);
@@ -104,7 +103,7 @@ Event LocalGroup::receive(int rank, std::span<std::byte> bytes, int from, int ta
 
 Event LocalGroup::post(const Address& address, Message message) {
   const int me = message.is_send ? address.from : address.to, peer = message.is_send ? address.to : address.from;
-  world_.heard_from(world_ranks_[static_cast<size_t>(me)]);
+  world_.heard_from(names_.world_rank(me));
   Lock lock(mutex_);
   if (broken_) return refused(name_of(address));
   std::deque<Message>& queue = messages_[address];
@@ -112,7 +111,7 @@ Event LocalGroup::post(const Address& address, Message message) {
     queue.push_back(message);
     const std::vector<int> gone = gone_among({peer});
     lock.unlock();
-    if (!gone.empty()) break_up(gone_cause(gone));
+    if (!gone.empty()) break_up(names_.left(gone));
     return message.event;
   }
   const Message other = std::move(queue.front());
@@ -127,8 +126,7 @@ Event LocalGroup::post(const Address& address, Message message) {
 
 void LocalGroup::deliver(const Address& address, const Message& sent, const Message& awaited, const std::shared_ptr<Moving>& moving) {
   if (sent.bytes != awaited.bytes) {
-    return finish(moving, fmt::format("[{}] expected a receive of the size that is sent, got {} bytes sent and {} awaited",
-                                      name_of(address), sent.bytes, awaited.bytes));
+    return finish(moving, bug_error(name_of(address), wrong_size(sent.bytes, awaited.bytes)));
   }
   std::vector<Transfer> transfers;
   if (sent.bytes > 0) transfers.push_back({{sent.from}, {awaited.to}, sent.bytes});
@@ -141,15 +139,15 @@ std::shared_ptr<LocalGroup::Moving> LocalGroup::now_moving(std::vector<int> memb
 }
 
 void LocalGroup::move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers) {
-  world_.movers().move(std::move(transfers), [self = shared_from_this(), moving] { self->finish(moving, {}); });
+  world_.movers().move(std::move(transfers), [self = shared_from_this(), moving] { self->finish(moving, nullptr); });
 }
 
-void LocalGroup::finish(const std::shared_ptr<Moving>& moving, const std::string& wrong) {
+void LocalGroup::finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong) {
   {
     const Lock lock(mutex_);
     std::erase(moving_, moving);
   }
-  for (Event& event : moving->events) wrong.empty() ? event.set() : event.fail(std::make_exception_ptr(Error(ErrorCode::bug, wrong)));
+  for (Event& event : moving->events) wrong ? event.fail(wrong) : event.set();
 }
 
 }  // namespace spillway::parallel

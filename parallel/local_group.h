@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "parallel/group_names.h"
 #include "parallel/local_world.h"
 
 namespace spillway::parallel {
@@ -16,7 +17,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   /// `world_ranks`: the members' numbers in the world, which outlives every call.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
-  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int size() const { return names_.size(); }
   /// The next collective of member `rank`.
   Event call(int rank, Call call);
   Event send(int rank, std::span<const std::byte> bytes, int to, int tag);
@@ -31,7 +32,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   /// Member `rank` calls no more. Breaks the group when it is waited for, or waits itself; returns when nothing of its is moved any more.
   void leave(int rank) noexcept;
-  void abort(int rank, const std::string& what) noexcept;
+  void give_up(int rank, const std::string& what) noexcept;
   /// Breaks the group when somebody has waited for a member for too long; else the first moment at which that may be so.
   Clock::time_point check(Clock::time_point now);
 
@@ -77,23 +78,20 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void deliver(const Address& address, const Message& sent, const Message& awaited, const std::shared_ptr<Moving>& moving);
   std::shared_ptr<Moving> now_moving(std::vector<int> members, std::vector<Event> events);
   void move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers);
-  void finish(const std::shared_ptr<Moving>& moving, const std::string& wrong);
+  void finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong);
 
   // local_group_failures.cc
-  std::string name_of(int rank) const;
-  std::string names_of(const std::vector<int>& ranks) const;
   std::vector<int> gone_among(const std::vector<int>& ranks) const;
-  std::string gone_cause(const std::vector<int>& ranks) const;
   std::optional<std::string> late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                         Clock::time_point now, Clock::time_point& next) const;
   bool is_needed(int rank) const;
   std::vector<Failure> take_waiting();
   void break_up(const std::string& cause);
   Event refused(const std::string& op) const;
-  static std::string name_of(const Address& address);
+  static std::string name_of(const Address& address) { return name_of_message(address.from, address.to, address.tag); }
 
   LocalWorld& world_;
-  const std::vector<int> world_ranks_;
+  const GroupNames names_;
   mutable std::mutex mutex_;           // of all below
   std::vector<bool> gone_;             // members that left
   std::optional<std::string> broken_;  // why

@@ -1,10 +1,6 @@
 // A group's end before its time: a member that left, gave up, or does not come. What waits fails; what all came to is carried to its end.
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/units.h"
 #include "parallel/local_group.h"
 #include "parallel/pending.h"
 
@@ -13,26 +9,7 @@ namespace {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-std::exception_ptr peer_error(const std::string& op, const std::string& cause, const std::string& how_long) {
-  return std::make_exception_ptr(Error(ErrorCode::peer, fmt::format("[{}] {}{}", op, cause, how_long)));
-}
-
 }  // namespace
-
-std::string LocalGroup::name_of(const Address& address) {
-  return fmt::format("message from rank {} to rank {}, tag {}", address.from, address.to, address.tag);
-}
-
-std::string LocalGroup::name_of(int rank) const {
-  const int world_rank = world_ranks_[static_cast<size_t>(rank)];
-  return size() == world_.size() ? fmt::format("rank {}", rank) : fmt::format("rank {} (rank {} of all)", rank, world_rank);
-}
-
-std::string LocalGroup::names_of(const std::vector<int>& ranks) const {
-  std::vector<std::string> names;
-  for (const int r : ranks) names.push_back(name_of(r));
-  return fmt::format("{}", fmt::join(names, ", "));
-}
 
 std::vector<int> LocalGroup::gone_among(const std::vector<int>& ranks) const {
   std::vector<int> gone;
@@ -40,16 +17,12 @@ std::vector<int> LocalGroup::gone_among(const std::vector<int>& ranks) const {
   return gone;
 }
 
-std::string LocalGroup::gone_cause(const std::vector<int>& ranks) const {
-  return fmt::format("expected {} to come, got the end of its communicator", names_of(ranks));
-}
-
 // Whoever calls something, in whichever group, is late but alive: time counts from its last sign of life.
 std::optional<std::string> LocalGroup::late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                                   Clock::time_point now, Clock::time_point& next) const {
   std::vector<int> late;
   for (const int r : missing) {
-    const Clock::time_point expiry = std::max(since, world_.last_heard(world_ranks_[static_cast<size_t>(r)])) + world_.timeout();
+    const Clock::time_point expiry = std::max(since, world_.last_heard(names_.world_rank(r))) + world_.timeout();
     if (expiry <= now) {
       late.push_back(r);
     } else {
@@ -57,7 +30,7 @@ std::optional<std::string> LocalGroup::late_cause(const std::string& op, Clock::
     }
   }
   if (late.empty()) return std::nullopt;
-  return fmt::format("expected {} to come to {} within {}, got nothing", names_of(late), op, format_duration(seconds(world_.timeout())));
+  return names_.late(late, op, seconds(world_.timeout()));
 }
 
 Clock::time_point LocalGroup::check(Clock::time_point now) {
@@ -95,10 +68,10 @@ void LocalGroup::leave(int rank) noexcept {
     if (std::find(moving->members.begin(), moving->members.end(), rank) != moving->members.end()) mine.add(moving->events.front());
   }
   lock.unlock();
-  if (needed) break_up(gone_cause({rank}));
+  if (needed) break_up(names_.left({rank}));
 }
 
-void LocalGroup::abort(int rank, const std::string& what) noexcept { break_up(fmt::format("{} gave up: {}", name_of(rank), what)); }
+void LocalGroup::give_up(int rank, const std::string& what) noexcept { break_up(names_.gave_up(rank, what)); }
 
 std::vector<LocalGroup::Failure> LocalGroup::take_waiting() {
   std::vector<Failure> waiting;
@@ -123,17 +96,15 @@ void LocalGroup::break_up(const std::string& cause) {
   const auto children = std::move(children_);
   lock.unlock();
   const Clock::time_point now = Clock::now();
-  for (Failure& f : waiting) {
-    f.event.fail(peer_error(f.op, cause, fmt::format("; waited {}", format_duration(seconds(now - f.since)))));
-  }
+  for (Failure& f : waiting) f.event.fail(peer_error(f.op, cause, seconds(now - f.since)));
   for (const auto& weak : children) {
-    if (const auto child = weak.lock()) child->break_up("in the group this was split from: " + cause);
+    if (const auto child = weak.lock()) child->break_up(in_parent(cause));
   }
 }
 
 Event LocalGroup::refused(const std::string& op) const {
   Event event;
-  event.fail(peer_error(op, *broken_, "; the group is of no use since"));
+  event.fail(peer_error(op, *broken_, -1));
   return event;
 }
 

@@ -21,6 +21,8 @@ packages=(
   "libhwy-dev         module  libhwy"
   "liburing-dev       module  liburing"
   "libisal-dev        module  libisal"
+  "libopenmpi-dev     header  mpi/mpi.h"
+  "openmpi-bin        command mpirun"
   "libgtest-dev       header  gtest/gtest.h"
   "libgmock-dev       header  gmock/gmock.h"
   "libbenchmark-dev   header  benchmark/benchmark.h"

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr i64 kElems[] = {0, 1, 5, 1003, 150'001};  // the last in several pieces
+constexpr i64 kElems[] = {0, 1, 5, 1003, 70'001};  // the last in several pieces
 
 std::span<std::byte> part(Bytes& all, const Parts& bytes, int r) {
   return std::span(all).subspan(static_cast<size_t>(bytes[static_cast<size_t>(r)]),

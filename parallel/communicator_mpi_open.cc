@@ -1,0 +1,55 @@
+#include "parallel/communicator_mpi_open.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr const char* kPlugin = "libspillway_mpi.so";
+
+// Beside the program, where an installation has it, and where the loader looks.
+std::vector<std::string> places() {
+  std::error_code unknown;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  if (unknown) return {kPlugin};
+  return {folder / kPlugin, folder.parent_path() / kPlugin, folder.parent_path() / "lib" / "spillway" / kPlugin, kPlugin};
+}
+
+// Stays open: code of the ends it makes lies in it. Global, because Open MPI's own plug-ins look for its symbols there.
+void* open_plugin() {
+  std::string tried;
+  for (const std::string& place : places()) {
+    if (place != kPlugin && !std::filesystem::exists(place)) {
+      tried += fmt::format("\n  {}: not there", place);
+      continue;
+    }
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
+    tried += fmt::format("\n  {}", dlerror());
+  }
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[communicator mpi] expected {}, which is built where Open MPI's headers are, got none:{}\n"
+                  "install Open MPI (Debian: openmpi-bin and libopenmpi-dev; on a cluster: module load openmpi) and build again, or "
+                  "choose --communicator local",
+                  kPlugin, tried));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options) {
+  if (!(options.timeout_s > 0))
+    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a time-out, got {} s", options.timeout_s));
+  using Open = Communicator* (*)(const MpiOptions&);
+  const auto open = reinterpret_cast<Open>(dlsym(open_plugin(), "spillway_open_mpi"));
+  require(open != nullptr, "[communicator mpi] expected libspillway_mpi.so of this program, got one without spillway_open_mpi");
+  return std::unique_ptr<Communicator>(open(options));
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,40 @@
+// A group's members as errors name them, and why a group is of no use, in the same words behind every communicator. Values.
+#pragma once
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/types.h"
+
+namespace spillway::parallel {
+
+class GroupNames {
+ public:
+  /// `world_ranks`: the members' numbers in the group of all `world_size` ranks.
+  GroupNames(std::vector<int> world_ranks, int world_size) : world_ranks_(std::move(world_ranks)), world_size_(world_size) {}
+
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+  /// "rank 1", or "rank 1 (rank 5 of all)" in a part of all.
+  std::string name(int rank) const;
+  std::string names(const std::vector<int>& ranks) const;
+
+  std::string left(const std::vector<int>& ranks) const;
+  std::string gave_up(int rank, const std::string& what) const;
+  std::string late(const std::vector<int>& ranks, const std::string& op, double timeout_s) const;
+
+ private:
+  std::vector<int> world_ranks_;
+  int world_size_;
+};
+
+std::string name_of_message(int from, int to, int tag);
+std::string in_parent(const std::string& cause);
+/// Error(peer): what fails because of the group. `waited_s` < 0: it was called when the group had failed already.
+std::exception_ptr peer_error(const std::string& op, const std::string& cause, double waited_s);
+std::exception_ptr bug_error(const std::string& op, const std::string& wrong);
+std::string wrong_size(i64 sent_bytes, i64 awaited_bytes);
+
+}  // namespace spillway::parallel

@@ -1,0 +1,24 @@
+# The communicator's suite over MPI: one test of ctest is one mpirun. NODES 2: the ranks count as two nodes, so that nothing they share is used
+# between them.
+add_executable(test_mpi mpi/communicator_mpi_test.cc parallel/support_communicator.cc parallel/support_communicator_suite.cc
+                        parallel/support_communicator_failures.cc)
+target_link_libraries(test_mpi PRIVATE spillway_test_support spillway_parallel)
+set_target_properties(test_mpi PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test_mpi spillway_mpi)
+
+function(mpi_test name ranks ranks_per_node label filter)
+  set(test "${build_prefix}parallel/${name}")
+  add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:test_mpi> --gtest_brief=1 --gtest_filter=${filter})
+  # As root, on fewer cores than ranks, unbound; what MPI itself never frees is no leak of ours.
+  set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 600 PROCESSORS 2 ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;ASAN_OPTIONS=detect_leaks=0;SPILLWAY_TEST_RANKS_PER_NODE=${ranks_per_node}")
+endfunction()
+
+mpi_test(CommunicatorMpi.TwoRanks 2 0 quick "-*Soak*")
+mpi_test(CommunicatorMpi.FourRanks 4 0 quick "-*Soak*")
+mpi_test(CommunicatorMpi.TwoNodesOfOneRank 2 1 quick "-*Soak*")
+mpi_test(CommunicatorMpi.TwoNodesOfTwoRanks 4 2 quick "-*Soak*")
+if(NOT SPILLWAY_SANITIZE)
+  mpi_test(SoakCommunicatorMpi.TwoRanks 2 0 soak "*Soak*")
+  mpi_test(SoakCommunicatorMpi.TwoNodes 2 1 soak "*Soak*")
+endif()
