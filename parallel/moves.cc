@@ -117,7 +117,7 @@ u32 GradientMoves::finished(const GroupUse& use, bool last, u32 backward) {
     Instruction reduce{.op = Op::Reduce, .group = use.group};
     if (tier != Tier::device) reduce.in = slots_.at(key);
     done = list_.add(std::move(reduce));
-    if (stays_for_step(list_.layout, list_.placement, list_.layout.groups[use.group])) return done;
+    if (stays_for_step(list_.layout, list_.placement, list_.scheduling, list_.layout.groups[use.group])) return done;
     if (tier == Tier::host) return left(key, done);
   }
   return tier == Tier::device ? done : evict(key, done);
