@@ -72,13 +72,11 @@ inline u8 resting_uses(const Layout& layout, const Placement& placement, const S
   return stays_for_step(layout, placement, scheduling, group) ? u8{0} : u8{1};
 }
 
-/// Type in which a gradient awaits its Step: two bytes where it is rounded before it leaves the device for good. What comes back to be
-/// added to, or never leaves, keeps the type it is summed in (and holds rounded values there).
-inline DType resting_gradient(const Layout& layout, const Placement& placement, const Scheduling& scheduling, GroupUse use) {
-  const bool leaves =
-      placement.gradients[use.group] != Tier::device && !stays_for_step(layout, placement, scheduling, layout.groups[use.group]);
-  const bool leaves_rounded = use.use == 0 && leaves && scheduling.gradients_travel_once();
-  return scheduling.round_gradients && leaves_rounded ? DType::bf16 : scheduling.format.gradient;
+/// Type in which a gradient awaits its Step: two bytes where it is rounded and then nothing is added to it. What comes back to be added to,
+/// or rests on the device, keeps the type it is summed in (and holds rounded values there).
+inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {
+  const bool rounded_apart = use.use == 0 && placement.gradients[use.group] != Tier::device && scheduling.gradients_travel_once();
+  return scheduling.round_gradients && rounded_apart ? DType::bf16 : scheduling.format.gradient;
 }
 
 }  // namespace spillway::parallel

@@ -49,7 +49,7 @@ struct Plan {
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
-  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(layout, placement, scheduling, use); }
+  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
   u8 resting_uses(const Group& group) const { return parallel::resting_uses(layout, placement, scheduling, group); }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
   bool has_state(const Group& group) const { return training && !group.frozen; }
