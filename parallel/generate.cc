@@ -133,21 +133,23 @@ class Generator {
   }
 
   // The step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have landed, which is
-  // waited for one group late, so that a group's writes run beside the next one's reads.
+  // waited for one block late, so that a block's writes run beside the next one's reads.
   void deferred_steps() {
-    u16 written = kNone;
+    std::vector<u16> written;
     std::vector<u32> spread_by;
-    for (u16 group : trained_groups_by_first_use()) {
-      std::vector<u32> stepped = deferred_step(group);
-      if (spreads(group)) {
-        stepped = {spread(head_, group, std::move(stepped))};
-        spread_by.push_back(stepped.back());
+    for (const std::vector<u16>& block : trained_groups_by_first_use()) {
+      for (u16 group : block) {
+        std::vector<u32> stepped = deferred_step(group);
+        if (spreads(group)) {
+          stepped = {spread(head_, group, std::move(stepped))};
+          spread_by.push_back(stepped.back());
+        }
+        weights_.ready_after(group, std::move(stepped));
       }
-      weights_.ready_after(group, std::move(stepped));
-      if (written != kNone) land(written);
-      written = head_.placement.parameters[group] == Tier::nvme ? group : kNone;
+      land(written);
+      written = block;
     }
-    if (written != kNone) land(written);
+    land(written);
     head_.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
   }
 
@@ -159,14 +161,22 @@ class Generator {
     return done;
   }
 
-  void land(u16 group) { weights_.ready_after(group, {head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})}); }
+  void land(const std::vector<u16>& written) {
+    for (u16 group : written) {
+      if (head_.placement.parameters[group] != Tier::nvme) continue;
+      weights_.ready_after(group, {head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})});
+    }
+  }
 
-  std::vector<u16> trained_groups_by_first_use() const {
-    std::vector<u16> all;
+  // By block, where there are any.
+  std::vector<std::vector<u16>> trained_groups_by_first_use() const {
+    std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
+      std::vector<u16> first;
       for (const GroupUse& g : block) {
-        if (!groups()[g.group].frozen && std::find(all.begin(), all.end(), g.group) == all.end()) all.push_back(g.group);
+        if (!groups()[g.group].frozen && g.use == 0) first.push_back(g.group);
       }
+      if (!first.empty()) all.push_back(std::move(first));
     }
     return all;
   }

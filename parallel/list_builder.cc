@@ -27,10 +27,10 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
   } else if (i.op == Op::Fetch || i.op == Op::Evict) {
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
-    const DType dtype = i.what == What::weights ? format.weight : resting_gradient(layout, placement, scheduling, {i.group, i.use});
+    const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
     bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
   } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host) {
-    const DType dtype = resting_gradient(layout, placement, scheduling, {i.group, 0});
+    const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
     i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);
   }
   if (i.op == Op::Gather || i.op == Op::Exchange)
@@ -43,7 +43,7 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
       if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
     };
     const Tier gradient = i.in.bytes > 0 ? Tier::device : placement.gradients[i.group];
-    move(gradient, kTileElems * size_of(resting_gradient(layout, placement, scheduling, {i.group, 0})), true, false);
+    move(gradient, kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), true, false);
     move(placement.parameters[i.group], format.weight_tile_bytes(), format.update_reads_weight(), true);
     move(placement.optimizer[i.group], format.state_tile_bytes(), true, true);
   }

@@ -141,7 +141,7 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
   const Group& g = list_.layout.groups[group];
   add_tied_uses(g);
   const u32 reduced = reduce(group, backward);
-  if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, g)) return reduced;
+  if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, list_.scheduling, g)) return reduced;
   const Key key{group, u8{0}};
   return list_.placement.gradients[group] == Tier::nvme ? evict(key, reduced, list_.stepped(group)) : left(key, reduced);
 }

@@ -49,6 +49,7 @@ struct Scheduling {
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
   Sharding sharding;
+  u16 staying_blocks = 1;          // whose gradients stay for their Steps; make_plan raises it where that takes no more memory
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
 
   /// Micro-batches between whose forward and backward of a block there is another one's.
@@ -57,10 +58,11 @@ struct Scheduling {
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
 };
 
-/// A gradient on nvme that is finished last, with the last Backward of the step, is not written there: nothing else needs its slot any
-/// more, and its Steps are the next to read it, in this step's tail or at the beginning of the next one's head.
-inline bool stays_for_step(const Layout& layout, const Placement& placement, const Group& group) {
-  return !group.frozen && placement.gradients[group.id] == Tier::nvme && group.owner_block == layout.first_trained_block;
+/// The gradients on nvme that are finished last, by the Backwards of the first trained blocks, are not written there: their slots are
+/// needed no more, and their Steps are the next to read them, in this step's tail or at the beginning of the next one's head.
+inline bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  const int block = group.owner_block - layout.first_trained_block;
+  return !group.frozen && placement.gradients[group.id] == Tier::nvme && block < scheduling.staying_blocks;
 }
 
 /// A rank holds its part of the weights alone: all of them cross the ranks before each use. Off the device from stage 1 on, where whole
@@ -102,16 +104,16 @@ inline TileRange held_gradients(const Placement& placement, const Scheduling& sc
 inline u8 resting_uses(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
   const bool first_alone = gradients_move(placement, scheduling, group) && scheduling.gradients_travel_once();
   if (!first_alone) return static_cast<u8>(group.uses.size());
-  return stays_for_step(layout, placement, group) ? u8{0} : u8{1};
+  return stays_for_step(layout, placement, scheduling, group) ? u8{0} : u8{1};
 }
 
-/// Type in which a gradient awaits its Step: two bytes where it is rounded before it leaves the device for good. What comes back to be
-/// added to, or never leaves, keeps the type it is summed in (and holds rounded values there).
-inline DType resting_gradient(const Layout& layout, const Placement& placement, const Scheduling& scheduling, GroupUse use) {
-  const Group& group = layout.groups[use.group];
-  const bool leaves = gradients_move(placement, scheduling, group) && !stays_for_step(layout, placement, group);
-  const bool leaves_rounded = use.use == 0 && leaves && scheduling.gradients_travel_once();
-  return scheduling.round_gradients && leaves_rounded ? DType::bf16 : scheduling.format.gradient;
+/// Type in which a gradient awaits its Step: two bytes where it is rounded and then nothing is added to it. What comes back to be added to,
+/// or rests whole on the device, keeps the type it is summed in (and holds rounded values there).
+inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {
+  const bool rounded_apart = use.use == 0 &&
+                             (placement.gradients[use.group] != Tier::device || gradients_split(placement, scheduling, use.group)) &&
+                             scheduling.gradients_travel_once();
+  return scheduling.round_gradients && rounded_apart ? DType::bf16 : scheduling.format.gradient;
 }
 
 }  // namespace spillway::parallel

@@ -14,7 +14,8 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kPage = 4096;
-constexpr i64 kChunkTiles = 16;   // 1 MiB of fp32 weights
+constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
+constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
 
 MicroBatch meta_batch(i64 rows, i64 positions) {
@@ -162,6 +163,25 @@ void size_activations(Plan& plan, const PlanRequest& r) {
   plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
 }
 
+// As many blocks' gradients stay in their slots for their Steps as there is memory for anyway, whatever the overlap. Deferred Steps hold up
+// what comes to these slots, so before them it is the two blocks whose Steps the first fetched weights wait for in any case.
+void choose_staying_blocks(PlanRequest& r) {
+  const auto& tiers = r.placement.gradients;
+  if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
+  const auto slab_bytes = [&](u16 blocks) {
+    Scheduling scheduling = r.scheduling;
+    scheduling.overlap = OptimizerOverlap::none;
+    scheduling.staying_blocks = blocks;
+    return generate_training(r.layout, r.placement, scheduling).moving_slab_bytes();
+  };
+  const bool defers = r.adaptive_overlap || r.scheduling.overlap == OptimizerOverlap::forward;
+  const auto trained = static_cast<u16>(r.layout.blocks.size() - r.layout.first_trained_block);
+  const u16 most = defers ? std::min(trained, kStayingBeforeDeferred) : trained;
+  u16& blocks = r.scheduling.staying_blocks;
+  const i64 least_bytes = slab_bytes(blocks);
+  while (blocks < most && slab_bytes(static_cast<u16>(blocks + 1)) <= least_bytes) ++blocks;
+}
+
 // Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.
 void make_training(Plan& plan, const PlanRequest& r) {
   Scheduling scheduling = r.scheduling;
@@ -219,6 +239,7 @@ i64 activation_slab_bytes(const PlanRequest& request) {
 Plan make_plan(const PlanRequest& request) {
   PlanRequest r = request;
   if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  if (r.training) choose_staying_blocks(r);
   Plan plan;
   plan.layout = r.layout;
   plan.placement = r.placement;

@@ -49,7 +49,7 @@ struct Plan {
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
-  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(layout, placement, scheduling, use); }
+  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
   u8 resting_uses(const Group& group) const { return parallel::resting_uses(layout, placement, scheduling, group); }
   TileRange held_weights(const Group& group) const { return parallel::held_weights(placement, scheduling, group); }
   TileRange held_gradients(const Group& group) const { return parallel::held_gradients(placement, scheduling, group); }

@@ -162,11 +162,11 @@ class Enumeration {
     return entry->second;
   }
 
-  // What neither leaves its slot for the last time nor is read again.
+  // What neither leaves its slot for the last time nor is read again, at the least.
   Bytes staying_gradients(const Placement& p) const {
     Bytes staying{};
     for (const parallel::Group& g : base_.layout.groups) {
-      if (stays_for_step(base_.layout, p, g)) staying[index(Tier::nvme)] += gradients_[g.id];
+      if (stays_for_step(base_.layout, p, base_.scheduling, g)) staying[index(Tier::nvme)] += gradients_[g.id];
     }
     return staying;
   }
@@ -180,8 +180,8 @@ class Enumeration {
     const Bytes w = by_tier(p.parameters, weights_), g = by_tier(p.gradients, gradients_), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p);
     const bool once = live == micro_batches();
-    for (size_t t = 0; t < c.bytes.size(); ++t)
-      c.bytes[t] = slots(t) * w[t] + (training() ? g[t] - (once ? staying[t] : 0) + slots(t) * s[t] : 0);
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !once; };  // on nvme maybe
+    for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
     if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;

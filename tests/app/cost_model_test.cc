@@ -64,7 +64,7 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   EXPECT_GT(deepest(Tier::nvme), 0);
 }
 
-// An estimate leaves out, and never overstates: on nvme only headers are missing.
+// An estimate never overstates: what it leaves out are gradients that may find no room in their slots.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
   PlanWishes wishes;
@@ -77,7 +77,7 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
     for (const Candidate& c : candidates(request_, wishes, budgets, Rates())) {
       const parallel::Plan plan = make_plan(c.request);
       EXPECT_LE(c.bytes[2], plan.store.data_bytes);
-      EXPECT_TRUE(c.bytes[2] == plan.store.data_bytes || !plan.scheduling.gradients_travel_once()) << c.bytes[2];
+      EXPECT_GE(c.bytes[2], plan.store.data_bytes - request_.scheduling.micro_batches * 2 * 4 * request_.layout.elems());
     }
   }
 }

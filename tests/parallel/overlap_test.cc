@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
 #include "support_run.h"
@@ -204,6 +205,37 @@ TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
     EXPECT_EQ(count(got, &parallel::StepResult::clipped), 5);
     EXPECT_EQ(count(got, &parallel::StepResult::redo), 3);
     EXPECT_TRUE(got.steps[51].redo && got.steps[52].redo && got.steps[53].redo);
+  }
+}
+
+// More than one block's, where the slots are there at the end of the head whether a gradient stays in them or not.
+TEST(StayingGradients, TakeTheMemoryThereIs) {
+  const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
+  RunOptions o = base("gpt2-124m");
+  o.dtype = DType::bf16;
+  o.max_bucket_elems = parallel::kMaxBucketElems;
+  o.parameters = o.gradients = o.optimizer = Tier::nvme;
+  for (const auto& [overlap, adaptive] : {std::pair(OptimizerOverlap::none, false),
+                                          {OptimizerOverlap::backward, false},
+                                          {OptimizerOverlap::forward, false},
+                                          {OptimizerOverlap::none, true}}) {
+    o.overlap = overlap;
+    o.adaptive = adaptive;
+    const parallel::PlanRequest request = plan_request(model, o);
+    const parallel::Plan plan = make_plan(request);
+    const auto with = [&](u16 blocks) {
+      parallel::Scheduling scheduling = request.scheduling;
+      scheduling.staying_blocks = blocks;
+      return generate_training(plan.layout, plan.placement, scheduling).moving_slab_bytes();
+    };
+    const u16 blocks = plan.scheduling.staying_blocks;
+    EXPECT_EQ(plan.train.moving_slab_bytes(), with(1));
+    if (adaptive || overlap == OptimizerOverlap::forward) {
+      EXPECT_EQ(blocks, 2);  // the first weights wait for no Step that they would not wait for anyway
+    } else {
+      EXPECT_GT(blocks, 2);
+      EXPECT_GT(with(static_cast<u16>(blocks + 1)), with(1));
+    }
   }
 }
 
