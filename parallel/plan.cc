@@ -168,18 +168,29 @@ void size_activations(Plan& plan, const PlanRequest& r) {
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
-  const auto slab_bytes = [&](u16 blocks) {
+  const auto slab_bytes = [&](i64 blocks, i64 micro_batches) {
     Scheduling scheduling = r.scheduling;
     scheduling.overlap = OptimizerOverlap::none;
-    scheduling.staying_blocks = blocks;
+    scheduling.staying_blocks = static_cast<u16>(blocks);
+    scheduling.micro_batches = micro_batches;
     return generate_training(r.layout, r.placement, scheduling).moving_slab_bytes();
   };
   const bool defers = r.adaptive_overlap || r.scheduling.overlap == OptimizerOverlap::forward;
-  const auto trained = static_cast<u16>(r.layout.blocks.size() - r.layout.first_trained_block);
-  const u16 most = defers ? std::min(trained, kStayingBeforeDeferred) : trained;
-  u16& blocks = r.scheduling.staying_blocks;
-  const i64 least_bytes = slab_bytes(blocks);
-  while (blocks < most && slab_bytes(static_cast<u16>(blocks + 1)) <= least_bytes) ++blocks;
+  const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
+  const i64 few = std::min<i64>(2, r.scheduling.micro_batches);  // micro-batches between the first and the last are alike
+  const i64 least_bytes = slab_bytes(1, few);
+  i64 most = defers ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
+  while (blocks < most) {  // more need no less
+    const i64 middle = (blocks + most + 1) / 2;
+    if (slab_bytes(middle, few) <= least_bytes) {
+      blocks = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  const i64 all = r.scheduling.micro_batches;
+  const bool holds = blocks == 1 || all == few || slab_bytes(blocks, all) <= slab_bytes(1, all);
+  r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
 // Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.

@@ -19,6 +19,21 @@ struct Trace {
   i64 peak_bytes = 0;
 };
 
+i64 rounded(i64 bytes) { return std::max(round_up(bytes, kAllocationAlignment), kAllocationAlignment); }
+
+// The lowest offset at which so many bytes overlap nothing.
+i64 first_fit(const std::vector<Allocation>& held, i64 bytes) {
+  std::vector<std::pair<i64, i64>> pieces;
+  for (const Allocation& a : held) pieces.emplace_back(a.offset(), rounded(a.bytes()));
+  std::sort(pieces.begin(), pieces.end());
+  i64 at = 0;
+  for (const auto& [offset, taken] : pieces) {
+    if (offset - at >= rounded(bytes)) break;
+    at = offset + taken;
+  }
+  return at;
+}
+
 // A fixed pseudo-random sequence of requests and releases, and after each the invariants: aligned, no overlap, exact use.
 Trace drive(Arena& arena, std::byte* base) {
   std::mt19937 random(17);
@@ -30,14 +45,16 @@ Trace drive(Arena& arena, std::byte* base) {
       held[which] = std::move(held.back());
       held.pop_back();
     } else {
-      held.push_back(arena.allocate(static_cast<i64>(random() % 5000), "piece"));
+      const i64 bytes = static_cast<i64>(random() % 5000), lowest = first_fit(held, bytes);
+      held.push_back(arena.allocate(bytes, "piece"));
+      EXPECT_EQ(held.back().offset(), lowest);
       trace.offsets.push_back(held.back().offset());
       EXPECT_EQ(held.back().data(), base ? base + held.back().offset() : nullptr);
     }
     i64 used = 0;
     for (const Allocation& a : held) {
       EXPECT_EQ(a.offset() % kAllocationAlignment, 0);
-      used += std::max(round_up(a.bytes(), kAllocationAlignment), kAllocationAlignment);
+      used += rounded(a.bytes());
     }
     EXPECT_EQ(arena.used_bytes(), used);
   }
