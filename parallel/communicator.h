@@ -3,8 +3,17 @@
 // communicator until its Event. All members call the same collectives in the same order; messages match by (sender, tag) in the order sent,
 // whatever collectives run. One thread at a time calls an end; different ends, of the same group too, are independent.
 //
+// A call that is wrong by itself (parts that do not fit the buffers, a type that the operation does not know) throws Error(bug) at once and
+// counts as none. Calls of several members that are not one collective fail on all of them with Error(bug); the next may be right again.
+//
 // A member that dies, or does not come within the time-out, makes the Event of every operation that needs it fail with Error(peer) naming
-// its rank, the operation and how long it was waited for; never a hang. After that the group is of no use: every later call fails alike.
+// its rank, the operation and how long it was waited for; never a hang. After that the group, and every group split from it, is of no use:
+// every later call fails alike, with a failed Event (split throws). The time-out counts from the moment from which the member is needed, or
+// from its last call in any of these groups if that is later: who is heard of is late, not dead. What all members have come to by then may
+// still be carried to its end.
+//
+// An end that is destroyed is a member that left. It takes part to the end in what all came to; if somebody waits for it, then or later, it
+// has died. Its events stay good; its buffers are its own again.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,9 +41,9 @@ class Communicator {
   /// Every part from its member to all. `mine` may be its own place in `all`.
   virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes) = 0;
   /// Member r gets the sum over members of part r: elements of f32 or f64 added in that type in a fixed order (ordered_sum.h), the same
-  /// bits for every communicator. `mine` may be its own place in `all`; what is left of `all` then is undefined.
+  /// bits for every communicator. `mine` may be its own place in `all`; the rest of `all` stays as it was. Addresses are whole elements'.
   virtual Event reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine, DType dtype, Parts elems) = 0;
-  /// In place, the same bits on every member: f32, f64 (ordered as above) or i64.
+  /// In place, the same bits on every member: f32, f64 (sums ordered as above) or i64 (sums modulo 2^64). A NaN is the maximum.
   virtual Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) = 0;
   /// To `root` alone, in place there; the others' values stay.
   virtual Event reduce(std::span<std::byte> values, DType dtype, Reduction reduction, int root) = 0;
@@ -55,7 +64,8 @@ class Communicator {
   /// time, beside this one too.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  /// This rank cannot go on: what is under way and all that comes later fails on every member with Error(peer) quoting `what`.
+  /// This rank cannot go on: what waits for somebody and all that comes later fails on every member with Error(peer) quoting `what`, in the
+  /// groups split from this one too. From any thread.
   virtual void abort(const std::string& what) noexcept = 0;
 };
 

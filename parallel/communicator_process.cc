@@ -56,7 +56,7 @@ class ProcessCommunicator final : public CallingCommunicator {
 
 }  // namespace
 
-i64 process_memory_bytes() { return ProcessWorld::areas_bytes(); }
+i64 process_memory_bytes() { return ProcessWorld::kAreas * ProcessWorld::kAreaBytes; }
 
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Wire> wire, double timeout_s) {
   auto world = std::make_shared<ProcessWorld>(std::move(wire), timeout_s);

@@ -1,7 +1,7 @@
 // Where the threads of one process meet as ranks: what all ends of a group share. Calls and messages are matched here; the last who comes
 // hands the transfers to the movers. Thread-safe. Not for users: see communicator_local.h.
 //
-// The group's lock is the innermost but the clock's: movers, events, the world and other groups are called without it.
+// Movers, events, the world and other groups are called without the group's lock.
 #pragma once
 #include <map>
 #include <optional>

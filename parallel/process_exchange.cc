@@ -10,7 +10,6 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kLineBytes = 64;
 constexpr i64 kPastCachesBytes = 2 * kMiB;
 
 }  // namespace
@@ -21,8 +20,8 @@ struct ProcessGroup::Staging {
   std::byte* area;
 
   std::atomic_ref<u64> published() const { return std::atomic_ref(*reinterpret_cast<u64*>(area)); }
-  std::atomic_ref<u64> taken() const { return std::atomic_ref(*reinterpret_cast<u64*>(area + kLineBytes)); }
-  std::byte* half(i64 exchange) const { return area + 2 * kLineBytes + exchange % 2 * ((ProcessWorld::area_bytes() - 2 * kLineBytes) / 2); }
+  std::atomic_ref<u64> taken() const { return std::atomic_ref(*reinterpret_cast<u64*>(area + ProcessWorld::kLineBytes)); }
+  std::byte* half(i64 exchange) const { return area + 2 * ProcessWorld::kLineBytes + exchange % 2 * ProcessWorld::kStagingBytes; }
 };
 
 ProcessGroup::Staging ProcessGroup::staging(int member) const {

@@ -134,8 +134,7 @@ bool ProcessGroup::begin() {
     queue_.pop_front();
     return true;
   }
-  const i64 staging_bytes = (ProcessWorld::area_bytes() - 128) / 2;
-  running_.emplace(Running{Exchanges(op.call, rank_, size(), staging_bytes, longest_crossing(coming))});
+  running_.emplace(Running{Exchanges(op.call, rank_, size(), ProcessWorld::kStagingBytes, longest_crossing(coming))});
   return true;
 }
 

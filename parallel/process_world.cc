@@ -8,10 +8,6 @@
 namespace spillway::parallel {
 namespace {
 
-// Two halves of this much: pieces that stay in the second-level cache on their way, long beside the wait for a flag.
-constexpr i64 kStagingBytes = 512 * kKiB;
-constexpr i64 kFlagBytes = 128;  // a line each for the two counters
-constexpr i64 kAreas = 16;       // groups of one rank at a time
 constexpr double kShortestClosing_s = 10;
 constexpr int kSpins = 200, kYields = 2000;
 
@@ -21,12 +17,9 @@ Clock::duration duration_of(double seconds) {
 
 }  // namespace
 
-i64 ProcessWorld::area_bytes() { return kFlagBytes + 2 * kStagingBytes; }
-i64 ProcessWorld::areas_bytes() { return kAreas * area_bytes(); }
-
 ProcessWorld::ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s)
     : wire_(std::move(wire)), timeout_s_(timeout_s), last_heard_(static_cast<size_t>(wire_->size()), Clock::now()) {
-  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * area_bytes());  // the first is the whole's
+  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);  // the first is the whole's
   std::vector<int> all(static_cast<size_t>(wire_->size()));
   std::iota(all.begin(), all.end(), 0);
   whole_ = add_group(0, all, std::vector<i64>(all.size(), 0));
@@ -60,7 +53,7 @@ i64 ProcessWorld::take_area() {
 // The counters start at 0 for the next group. All members have left the last.
 void ProcessWorld::give_area_back(i64 area) {
   const std::span<std::byte> memory = wire_->memory_of(wire_->rank());
-  std::fill_n(memory.begin() + area, kFlagBytes, std::byte{});
+  std::fill_n(memory.begin() + area, 2 * kLineBytes, std::byte{});
   free_areas_.push_back(area);
 }
 

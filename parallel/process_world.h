@@ -39,11 +39,14 @@ class ProcessWorld {
   /// This rank's user called something.
   void called() { called_ = true; }
 
-  /// A piece of this rank's shared memory for a group's staging, of staging_bytes(); -1 when there is none left.
+  /// A piece of this rank's shared memory for a group's staging: two lines for counters, which are 0, and two halves of kStagingBytes. -1
+  /// when there is none left.
   i64 take_area();
   void give_area_back(i64 area);
-  static i64 area_bytes();
-  static i64 areas_bytes();  // what a wire's memory has to have
+  static constexpr i64 kLineBytes = 64;
+  static constexpr i64 kStagingBytes = 512 * kKiB;  // stays in the second-level cache on its way; long beside the wait for a flag
+  static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
+  static constexpr i64 kAreas = 16;  // groups of one rank at a time
 
   i64 next_group() const { return next_group_; }
   void groups_numbered_up_to(i64 next) { next_group_ = std::max(next_group_, next); }

@@ -11,8 +11,9 @@
 namespace spillway::parallel {
 namespace {
 
-// What is read from memory once and then written to several targets has to stay in the first caches.
-constexpr i64 kTileBytes = 16 * kKiB;
+// What is read or summed once and then written to several targets has to stay in the first caches: a sum, read again at once, in the first;
+// a copy in the second, because each piece that passes the caches ends with a wait for its last stores.
+constexpr i64 kSumTileBytes = 16 * kKiB, kCopyTileBytes = 128 * kKiB;
 // Results this large are not read again before other data has passed through the second-level cache.
 constexpr i64 kPastCachesBytes = 2 * kMiB;
 
@@ -50,8 +51,8 @@ void copy(const std::byte* from, std::byte* to, i64 bytes, Stores stores) {
 
 // f(begin, end) for the tiles of [begin, end); one, where nothing has to stay in the caches.
 template <class F>
-void for_tiles(const Transfer& t, i64 begin, i64 end, F f) {
-  const i64 step = t.to.size() == 1 ? end - begin : kTileBytes / size_of(t.dtype);
+void for_tiles(const Transfer& t, i64 begin, i64 end, i64 tile_bytes, F f) {
+  const i64 step = t.to.size() == 1 ? end - begin : tile_bytes / size_of(t.dtype);
   for (i64 i = begin; i < end; i += step) f(i, std::min(end, i + step));
 }
 
@@ -59,7 +60,7 @@ template <class T>
 void carry_reduced(const Transfer& t, i64 begin, i64 end, Stores stores) {
   std::vector<const T*> ranks;
   for (const std::byte* from : t.from) ranks.push_back(reinterpret_cast<const T*>(from));
-  for_tiles(t, begin, end, [&](i64 first, i64 last) {
+  for_tiles(t, begin, end, kSumTileBytes, [&](i64 first, i64 last) {
     T* result = reinterpret_cast<T*>(t.to[0]);
     reduce(t.reduction, ranks, result, first, last, stores);
     for (size_t k = 1; k < t.to.size(); ++k)
@@ -69,7 +70,7 @@ void carry_reduced(const Transfer& t, i64 begin, i64 end, Stores stores) {
 
 void carry_copied(const Transfer& t, i64 begin, i64 end, Stores stores) {
   const i64 size = size_of(t.dtype);
-  for_tiles(t, begin, end, [&](i64 first, i64 last) {
+  for_tiles(t, begin, end, kCopyTileBytes, [&](i64 first, i64 last) {
     for (std::byte* to : t.to) copy(t.from[0] + first * size, to + first * size, (last - first) * size, stores);
   });
 }

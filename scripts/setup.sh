@@ -21,7 +21,7 @@ packages=(
   "libhwy-dev         module  libhwy"
   "liburing-dev       module  liburing"
   "libisal-dev        module  libisal"
-  "libopenmpi-dev     header  mpi/mpi.h"
+  "libopenmpi-dev     module  ompi-c"
   "openmpi-bin        command mpirun"
   "libgtest-dev       header  gtest/gtest.h"
   "libgmock-dev       header  gmock/gmock.h"

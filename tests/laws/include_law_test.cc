@@ -78,7 +78,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"oneapi/dnnl", {"src/kernels/"}},
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},
     {"hwy/", {"src/kernels/", "optim/", "parallel/ordered_sum.cc", "tests/kernels/", "tests/optim/", "tests/parallel/ordered_sum_test.cc"}},
-    {"mpi.h", {"parallel/communicator_mpi.cc"}},
+    {"mpi.h", {"parallel/communicator_mpi.cc", "bench/communicator_mpi.cc"}},
     {"nccl", {}},
     {"cuda", {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc"}},
     {"cublas", {"*_cuda."}},
