@@ -47,8 +47,7 @@ StepBatch random_batch(const RunOptions& o, i64 step, int rank) {
 
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& at_rest,
                                              optim::StatePart part) {
-  std::vector<std::vector<double>> all;
-  for (const auto& p : model.parameters) all.emplace_back(static_cast<size_t>(p->elems()));
+  std::vector<std::vector<double>> all(model.parameters.size());
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
     const bool stateless = g.frozen && (part != optim::StatePart::master || format.weight == DType::bf16);
@@ -61,8 +60,9 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
                          0, std::span(values));
         const i64 first = (range.begin + tile) * parallel::kTileElems;
         parallel::for_segments(g, first, first + parallel::kTileElems, [&](i64 begin, i64 end, const parallel::Segment* s) {
-          if (s)
-            std::copy(values.begin() + (begin - first), values.begin() + (end - first), all[s->parameter].begin() + (begin - s->begin));
+          if (!s) return;
+          all[s->parameter].resize(static_cast<size_t>(s->elems));
+          std::copy(values.begin() + (begin - first), values.begin() + (end - first), all[s->parameter].begin() + (begin - s->begin));
         });
       }
     });
@@ -178,7 +178,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, parallel::Communicato
 // One rank's values with those that another one holds.
 void merge(std::vector<std::vector<double>>& into, const std::vector<std::vector<double>>& from) {
   for (size_t p = 0; p < into.size(); ++p) {
-    for (size_t i = 0; i < into[p].size(); ++i) {
+    into[p].resize(std::max(into[p].size(), from[p].size()));
+    for (size_t i = 0; i < from[p].size(); ++i) {
       if (into[p][i] == 0) into[p][i] = from[p][i];
     }
   }

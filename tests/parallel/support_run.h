@@ -79,7 +79,8 @@ parallel::StepSettings step_settings(const RunOptions& options, i64 step);
 /// Deterministic random tokens with a few ignored targets, of one data-parallel rank.
 StepBatch random_batch(const RunOptions& options, i64 step, int rank = 0);
 
-/// The weights (masters), m or v of a model that a rank holds the state of, through its state at rest; by parameter id, 0 elsewhere.
+/// The weights (masters), m or v of a model that a rank holds the state of, through its state at rest; by parameter id, 0 elsewhere in it;
+/// empty where none is held.
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& state,
                                              optim::StatePart part = optim::StatePart::master);
 
