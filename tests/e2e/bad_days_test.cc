@@ -138,10 +138,10 @@ TEST_F(BadDays, AStoreThatIsTruncatedUnderTheRun) {
   expect_mended_by_a_restart();
 }
 
-// The second slot of the last blob begins 0.4 MiB before the end, at 23.2 MiB, and is first met in the first step.
+// The second slot of the last blob begins 0.4 MiB before the end, at 20.4 MiB, and is first met in the first step.
 TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
   for (const int error_number : {EIO, ENODEV, EREMOTEIO}) {
-    at.before_start([error_number] { fail_beyond(45 << 19, error_number); });
+    at.before_start([error_number] { fail_beyond(40 << 19, error_number); });
     const Finished f = at.spillway(on_nvme("run-" + std::to_string(error_number), "none"));
     expect_io_failure(f, error_number);
   }
