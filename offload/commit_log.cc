@@ -46,7 +46,7 @@ std::string CommitLog::objection(const Superblock& superblock, u64 page) {
   return {};
 }
 
-std::optional<Commit> CommitLog::recover(std::string& why) {
+std::optional<Commit> CommitLog::recover(u64 newest_generation, std::string& why) {
   std::array<Superblock, kSuperblocks> found{};
   for (u64 page = 0; page < kSuperblocks; ++page) {
     files_.read(superblock_offset(page), std::as_writable_bytes(std::span(&found[page], 1)));
@@ -56,6 +56,11 @@ std::optional<Commit> CommitLog::recover(std::string& why) {
   for (const u64 page : {newer, 1 - newer}) {
     const Superblock& superblock = found[page];
     if (is_blank(superblock)) continue;
+    if (superblock.generation > newest_generation) {
+      why = "the last commit is of a step that not all ranks finished";
+      spoil(page);
+      continue;
+    }
     const std::string reason = objection(superblock, page);
     if (!reason.empty() && why.empty()) why = "the last commit " + reason;
     if (!reason.empty()) continue;
@@ -86,11 +91,13 @@ void CommitLog::commit(u64 generation, std::string_view record, bool same_table)
 }
 
 void CommitLog::clear() {
+  for (const u64 number : {number_ + 1, number_}) spoil(number % kSuperblocks);
+}
+
+void CommitLog::spoil(u64 page) {
   const Superblock blank{};
-  for (const u64 number : {number_ + 1, number_}) {
-    files_.write(superblock_offset(number), std::as_bytes(std::span(&blank, 1)));
-    files_.flush_first();
-  }
+  files_.write(superblock_offset(page), std::as_bytes(std::span(&blank, 1)));
+  files_.flush_first();
 }
 
 }  // namespace spillway::offload

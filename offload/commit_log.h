@@ -16,8 +16,9 @@ class CommitLog {
   /// Both are the description's; `files` outlives the log.
   CommitLog(StoreFiles& files, Durability durability, std::string boot_id);
 
-  /// Reads the newest good commit and its table; nothing with a line on `why`. Errors: Error(io).
-  std::optional<Commit> recover(std::string& why);
+  /// Reads the newest good commit up to this generation, and its table; nothing with a line on `why`. A later one is spoiled. Errors:
+  /// Error(io).
+  std::optional<Commit> recover(u64 newest_generation, std::string& why);
   /// As NvmeStore::commit, with the table set before; `same_table` when only the record changed.
   void commit(u64 generation, std::string_view record, bool same_table);
   /// Spoils both superblocks, the older first. Errors: Error(io).
@@ -32,6 +33,7 @@ class CommitLog {
   };
   std::span<std::byte> pages() { return std::as_writable_bytes(std::span(table_)); }
   void read_superblock(u64 page, Superblock& into);
+  void spoil(u64 page);
   std::string objection(const Superblock& superblock, u64 page);
 
   StoreFiles& files_;

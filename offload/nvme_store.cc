@@ -80,7 +80,7 @@ NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const St
   std::string why;
   if (auto files = open_files(engine, description, why)) {
     auto state = std::make_unique<State>(std::move(*files), traffic, description);
-    state->note(state->log.recover(why));
+    state->note(state->log.recover(description.newest_generation, why));
     if (state->last) return NvmeStore(std::move(state));
   }
   auto state = std::make_unique<State>(create_files(engine, description), traffic, description);

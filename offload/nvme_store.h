@@ -37,6 +37,7 @@ struct StoreDescription {
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
+  u64 newest_generation = ~u64{0};  // of a dead run: a later commit, which other ranks may lack, is given up for the one before
 };
 
 /// The shares of the --nvme paths in what a dead run left, by the whole header of the first path's folder; empty without one.

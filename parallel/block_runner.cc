@@ -1,8 +1,16 @@
 #include "parallel/block_runner.h"
 
 #include "base/error.h"
+#include "device/copy.h"
 
 namespace spillway::parallel {
+namespace {
+
+void hand_on(const Tensor& tensor, std::byte* to) {
+  if (tensor.raw()) copy_past_caches(to, tensor.raw(), tensor.bytes());
+}
+
+}  // namespace
 
 void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position) {
   live_.clear();
@@ -13,7 +21,7 @@ void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, R
   random_ = random;
   loss_factor_ = loss_factor;
   logits_position_ = logits_position;
-  loss_sum_ = 0;
+  losses_.assign(batches.size(), 0);
 }
 
 nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
@@ -27,26 +35,38 @@ nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
   return c;
 }
 
-void BlockRunner::record(Live& live, Tensor input, u16 block, u16 micro_batch) {
+void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   live.door = std::make_unique<SpillDoor>();
   live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
   if (input.defined())
-    live.input = block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
-  live.output = model_.blocks[block]->forward(live.input, context(micro_batch, live.tape.get()));
+    live.input = i.block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
+  nn::Context c = context(i.micro_batch, live.tape.get());
+  c.recomputing = i.op == Op::Backward;
+  live.output = model_.blocks[i.block]->forward(live.input, c);
   live.input.value = {};  // the tape holds what backward needs
 }
 
-Tensor BlockRunner::take_input(u16 block, u16 micro_batch) {
-  if (block == 0) return {};
-  const auto x = activation_.find(micro_batch);
+// A copy, so that the slot is free for the next one as soon as the block has run.
+Tensor BlockRunner::received(u16 block, const std::byte* from) const {
+  Shape shape_BTC = outputs_.at(block).shape;
+  for (const int axis : {0, 1}) shape_BTC.set(axis, batches_->front().tokens_BT.size(axis));
+  Tensor copy = empty(shape_BTC, outputs_[block].dtype, "from another rank");
+  if (copy.raw()) copy_past_caches(copy.raw(), from, copy.bytes());
+  return copy;
+}
+
+Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) {
+  if (i.block == 0) return {};
+  if (i.in.bytes > 0) return received(static_cast<u16>(i.block - 1), memory.in);
+  const auto x = activation_.find(i.micro_batch);
   require(x != activation_.end(), "[block runner] a block ran before the one that feeds it");
   Tensor input = std::move(x->second);
   activation_.erase(x);
   return input;
 }
 
-void BlockRunner::forward(const Instruction& i, std::byte* spill) {
-  Tensor input = take_input(i.block, i.micro_batch);
+void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
+  Tensor input = take_input(i, memory);
   Tensor output;
   const bool trained = mode_ == nn::Mode::train && i.block >= first_trained_block_;
   if (!trained || i.recompute) {
@@ -55,13 +75,17 @@ void BlockRunner::forward(const Instruction& i, std::byte* spill) {
     if (trained && i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
   } else {
     Live& live = live_[{i.micro_batch, i.block}];
-    record(live, std::move(input), i.block, i.micro_batch);
+    record(live, std::move(input), i);
     output = std::move(live.output.value);
   }
   const bool loss = mode_ != nn::Mode::generate && i.block + 1u == model_.blocks.size();
-  if (loss) loss_sum_ += output.item();
-  if (!loss || mode_ == nn::Mode::evaluate) activation_[i.micro_batch] = std::move(output);
-  if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(spill);
+  if (loss) losses_[i.micro_batch] = output.item();
+  if (i.out.bytes > 0) {
+    hand_on(output, memory.out);
+  } else if (!loss || mode_ == nn::Mode::evaluate) {
+    activation_[i.micro_batch] = std::move(output);
+  }
+  if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(memory.spill);
 }
 
 // Block 0 has none.
@@ -76,27 +100,39 @@ i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
   return block < first_trained_block_ ? 0 : live_.at({micro_batch, block}).door->spillable_bytes();
 }
 
-void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const std::byte* spill) {
+Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
+  if (i.in.bytes > 0) return received(i.block, memory.in);
+  if (i.block + 1u == model_.blocks.size()) {
+    Tensor one = empty(Shape{}, DType::f64, "loss gradient");
+    if (one.raw()) *one.data<double>() = 1;
+    return one;
+  }
+  const auto dy = gradient_.find(i.micro_batch);
+  require(dy != gradient_.end(), "[block runner] a block ran backward before the one that it feeds");
+  Tensor gradient = std::move(dy->second);
+  gradient_.erase(dy);
+  return gradient;
+}
+
+void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const BlockMemory& memory) {
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
   Live live = std::move(at->second);
   live_.erase(at);
-  if (i.spill.bytes > 0) live.door->restore(spill);
+  if (i.spill.bytes > 0) live.door->restore(memory.spill);
   if (i.recompute) {
-    record(live, take_kept_input(live), i.block, i.micro_batch);
+    record(live, take_kept_input(live), i);
     live.output.value = {};
   }
   sink_.to = &sink;
-  Tensor dy;
-  if (i.block + 1u == model_.blocks.size()) {
-    dy = empty(Shape{}, DType::f64, "loss gradient");
-    if (dy.raw()) *dy.data<double>() = 1;
+  live.tape->backward(live.output, take_output_gradient(i, memory));
+  if (i.block <= first_trained_block_) return;
+  Tensor dx = live.tape->take_gradient(live.input);
+  if (i.out.bytes > 0) {
+    hand_on(dx, memory.out);
   } else {
-    dy = std::move(gradient_.at(i.micro_batch));
-    gradient_.erase(i.micro_batch);
+    gradient_[i.micro_batch] = std::move(dx);
   }
-  live.tape->backward(live.output, std::move(dy));
-  if (i.block > first_trained_block_) gradient_[i.micro_batch] = live.tape->take_gradient(live.input);
 }
 
 Tensor BlockRunner::take_output(u16 micro_batch) {

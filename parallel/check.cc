@@ -4,29 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "parallel/list_walk.h"
 
 namespace spillway::parallel {
 namespace {
-
-enum class Access { read, write, give_up };
-
-struct Use {
-  u32 instruction;
-  Slot slot;
-  Access access;
-};
-
-// What a slot holds, as far as the list up to some instruction says.
-// `of` is a group and a use of it, or for activations a block and a micro-batch.
-struct Content {
-  What what;
-  std::pair<u16, u16> of;
-  u32 by;
-  bool operator==(const Content& o) const { return what == o.what && of == o.of; }
-};
 
 // Reduced gradients between two lists: the slots that hold one, and the groups whose gradient rests in its tier.
 struct Gradients {
@@ -34,14 +19,11 @@ struct Gradients {
   std::set<u16> at_rest;
 };
 
-constexpr u32 kBefore = 0xffffffff;  // filled by an earlier list
-
-class Checker {
+class Checker : ListWalk {
  public:
   Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling,
           const Gradients& found)
-      : list_(list),
-        slab_bytes_(program.slab_bytes),
+      : ListWalk(list, program.slab_bytes),
         overlap_(&list == &program.head ? program.overlap : OptimizerOverlap::none),
         layout_(layout),
         placement_(placement),
@@ -65,76 +47,24 @@ class Checker {
   }
 
  private:
-  [[noreturn]] void refuse(u32 i, const std::string& why) const {
-    throw Error(ErrorCode::bug, fmt::format("[check] instruction {} ({} {} block {} group {}): {}", i, to_string(list_[i].lane),
-                                            to_string(list_[i].op), list_[i].block, list_[i].group, why));
-  }
-
-  // clock[l] of an instruction: how many instructions of lane l are done before it starts.
-  void order(u32 i) {
-    const Instruction& now = list_[i];
-    std::array<u32, kLanes> clock{};
-    const auto lane = static_cast<size_t>(now.lane);
-    const auto join = [&](u32 before) {
-      for (size_t l = 0; l < kLanes; ++l) clock[l] = std::max(clock[l], clock_[before][l]);
-      const auto its = static_cast<size_t>(list_[before].lane);
-      clock[its] = std::max(clock[its], place_[before] + 1);
-    };
-    if (last_in_lane_[lane] >= 0) join(static_cast<u32>(last_in_lane_[lane]));
-    for (u32 before : now.after) {
-      if (before >= i) refuse(i, fmt::format("waits for instruction {}, which does not come before it", before));
-      join(before);
-    }
-    clock_.push_back(clock);
-    place_.push_back(count_[lane]++);
-    last_in_lane_[lane] = i;
-  }
-
-  bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
-
-  void touch(u32 i, const Slot& slot, Access access) {
-    if (slot.bytes == 0) return;
-    const i64 slab_bytes = slab_bytes_[static_cast<size_t>(slot.slab)];
-    if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes)
-      refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
-    for (const Use& earlier : uses_) {
-      if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
-      if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
-        refuse(i, fmt::format("uses memory that instruction {} may still use: nothing orders them", earlier.instruction));
-      }
-    }
-    // Whoever is ordered after this one is ordered after what it covers.
-    if (access != Access::read)
-      std::erase_if(uses_, [&](const Use& u) {
-        return slot.slab == u.slot.slab && slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes;
-      });
-    uses_.push_back({i, slot, access});
-    if (access != Access::read) std::erase_if(holds_, [&](const auto& h) { return h.first.overlaps(slot); });
-  }
-
-  void fill(u32 i, const Slot& slot, Content content) {
-    touch(i, slot, Access::write);
-    holds_.emplace_back(slot, content);
-  }
-
+  using ListWalk::expect;
   void expect(u32 i, const Slot& slot, What what, u16 group, u8 use) {
     const bool moves = what == What::weights ? weights_move(placement_, scheduling_, group) : gradient_moves(group);
     if (moves || slot.bytes > 0) expect(i, slot, {what, {group, use}, 0});
   }
 
-  void expect(u32 i, const Slot& slot, const Content& wanted) {
-    const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
-    if (slot.bytes == 0 || h == holds_.end() || !(h->second == wanted)) {
-      refuse(i, fmt::format("expected the {} of {} {} in slot [{}, +{}), but no earlier instruction put them there", to_string(wanted.what),
-                            wanted.of.first, wanted.of.second, slot.offset, slot.bytes));
-    }
-    if (h->second.by != kBefore && !before(h->second.by, i))
-      refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));
-    touch(i, slot, Access::read);
+  // Data-parallel ranks meet in one order.
+  void meeting(u32 i) {
+    const Op op = list_[i].op;
+    const bool meets = op == Op::Load || op == Op::Gather || op == Op::Exchange || op == Op::AgreeNorm;
+    if (!meets || scheduling_.sharding.ranks == 1) return;
+    if (met_ && !before(*met_, i)) refuse(i, fmt::format("meets other ranks, maybe before instruction {} does", *met_));
+    met_ = i;
   }
 
   void contents(u32 i) {
     const Instruction& now = list_[i];
+    meeting(i);
     switch (now.op) {
       case Op::Fetch:
         return fetch(i);
@@ -166,6 +96,16 @@ class Checker {
         reduced_[now.group] = i;
         if (gradient_moves(now.group) && placement_.gradients[now.group] != Tier::nvme) gradient_leaves(i);
         return;
+      case Op::SendActivation:
+      case Op::SendGradient:
+        expect(i, now.in, {now.what, {now.block, now.micro_batch}, 0});
+        return touch(i, now.in, Access::give_up);
+      case Op::ReceiveActivation:
+      case Op::ReceiveGradient:
+        return fill(i, now.out, {now.what, {now.block, now.micro_batch}, i});
+      case Op::SendTied:
+      case Op::ReceiveTied:
+        return now.what == What::weights ? tied_weights(i) : tied_gradient(i);
       case Op::AgreeNorm:
         if (overlap_ == OptimizerOverlap::backward) all_spread(i);
         return agree_norm(i);
@@ -317,10 +257,57 @@ class Checker {
       refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
   }
 
+  // What crosses pipeline ranks is read from its slot and put into one.
+  void messages(u32 i) {
+    const Instruction& now = list_[i];
+    const bool forward = now.op == Op::Forward;
+    const What what = forward ? What::output : What::output_gradient;
+    const auto before = static_cast<u16>(now.block - 1);
+    const u16 read = forward ? before : now.block, made = forward ? now.block : before;
+    if (crosses(read)) expect(i, now.in, {what, {read, now.micro_batch}, 0});
+    if (crosses(read)) touch(i, now.in, Access::give_up);
+    const bool none = !forward && now.block <= layout_.first_trained_block;
+    if (none || !crosses(made)) return;
+    if (now.out.bytes == 0) refuse(i, "has no slot for what another rank reads");
+    fill(i, now.out, {what, {made, now.micro_batch}, i});
+  }
+  bool crosses(u16 block) const { return block != kNone && layout_.crosses(block); }
+
+  // The owner's are stepped; where they come to they are as good as stepped and landed.
+  void tied_weights(u32 i) {
+    const u16 group = list_[i].group;
+    if (list_[i].op == Op::ReceiveTied) {
+      stepped_[group] = landed_[group] = i;
+      return;
+    }
+    const auto step = stepped_.find(group);
+    if (stepped(group).count() > 0 && (step == stepped_.end() || !before(step->second, i)))
+      refuse(i, "sends weights before they are stepped");
+  }
+
+  void tied_gradient(u32 i) {
+    const Instruction& now = list_[i];
+    const std::pair key{now.group, now.use};
+    if (now.op == Op::ReceiveTied) {
+      unadded_.insert(key);
+      exchanged_[key] = i;
+      if (now.out.bytes > 0) fill(i, now.out, {What::gradient, key, i});
+      return;
+    }
+    exchanged_before(i, key);
+    const auto backward = backward_.find(key);
+    if (backward == backward_.end() || !before(backward->second, i)) refuse(i, "sends a gradient before its last Backward");
+    if (now.tiles.count() > 0) expect(i, now.in, What::gradient, now.group, now.use);
+    touch(i, now.in, Access::give_up);
+    unadded_.erase(key);
+    given_[key] = i;
+  }
+
   void block(u32 i) {
     const Instruction& now = list_[i];
     const auto& groups = layout_.blocks.at(now.block);
     spill(i);
+    messages(i);
     if (now.weights.size() != groups.size() || (now.op == Op::Backward && now.gradients.size() != groups.size()))
       refuse(i, "names too few slots");
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -344,6 +331,10 @@ class Checker {
   void agree_norm(u32 i) const {
     for (const Group& g : layout_.groups) {
       if (g.frozen) continue;
+      if (!layout_.owns(g)) {
+        all_given(i, g);
+        continue;
+      }
       const auto reduced = reduced_.find(g.id);
       if (reduced == reduced_.end() || !before(reduced->second, i))
         refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
@@ -351,6 +342,16 @@ class Checker {
       const std::pair key{g.id, u8{0}};
       if (!rests(i, key) || evicted_.at(key) < reduced->second)
         refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
+    }
+  }
+
+  // What another rank owns has gone there.
+  void all_given(u32 i, const Group& g) const {
+    for (u8 use = 0; g.held() && use < g.uses.size(); ++use) {
+      if (!layout_.here(g.uses[use])) continue;
+      const auto given = given_.find({g.id, use});
+      if (given == given_.end() || !before(given->second, i))
+        refuse(i, fmt::format("comes before the gradient of group {} is sent to its owner", g.id));
     }
   }
 
@@ -391,7 +392,8 @@ class Checker {
     if (overlap_ == OptimizerOverlap::none) return;
     for (const Bucket& b : layout_.buckets) {
       const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
-      const i64 wanted = intersection(stepped(b.group), tiles_of(b)).count() > 0;
+      const bool own = layout_.owns(layout_.groups[b.group]);
+      const i64 wanted = own && intersection(stepped(b.group), tiles_of(b)).count() > 0;
       if (std::count_if(list_.begin(), list_.end(), is_its_step) != wanted)
         throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
     }
@@ -401,29 +403,15 @@ class Checker {
       refuse(end - 1, fmt::format("the optimizer lane does not end with a {}", to_string(wanted)));
   }
 
-  void rewrite(u32 i, const Slot& slot) {
-    if (slot.bytes == 0) return;
-    const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
-    Content content = h->second;
-    content.by = i;
-    fill(i, slot, content);
-  }
-
-  const List& list_;
-  const std::array<i64, kSlabs> slab_bytes_;
   const OptimizerOverlap overlap_;
   const Layout& layout_;
   const Placement& placement_;
   const Scheduling& scheduling_;
-  std::vector<std::array<u32, kLanes>> clock_;
-  std::vector<u32> place_;
-  std::array<u32, kLanes> count_{};
-  std::array<i64, kLanes> last_in_lane_{-1, -1, -1, -1, -1};
-  std::vector<Use> uses_;
-  std::vector<std::pair<Slot, Content>> holds_;
   std::map<std::pair<u16, u8>, u32> evicted_;
-  std::set<u16> at_rest_;                 // groups whose reduced gradient does
-  std::set<std::pair<u16, u8>> unadded_;  // uses of tied weights that await their AddTied
+  std::set<u16> at_rest_;                    // groups whose reduced gradient does
+  std::set<std::pair<u16, u8>> unadded_;     // uses of tied weights that await their AddTied
+  std::map<std::pair<u16, u8>, u32> given_;  // that have gone to their owner
+  std::optional<u32> met_;                   // the last meeting of data-parallel ranks
   std::map<std::pair<u16, u16>, u32> activations_evicted_;
   std::set<std::pair<u16, u16>> spilled_;
   std::map<u16, u32> released_, reduced_, stepped_, landed_, spread_;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "parallel/layout.h"
+#include "parallel/rank_mesh.h"
 #include "parallel/placement.h"
 #include "parallel/program.h"
 
@@ -21,12 +22,20 @@ namespace spillway::parallel {
 ///      written again; weights on nvme are fetched after the Land of their Steps;
 ///   8. a Step finds its group's reduced gradient in the slot it names, else at rest in its tier: one of a tail as the head leaves it, a
 ///      deferred one as this Program's head and tails leave it to the next head;
-///   9. of several data-parallel ranks: a gradient is summed over them after its last Backward and before it is reduced; split weights are
-///      gathered from parts that are there; what was stepped in parts and rests whole is gathered before anybody sees it.
+///   9. what another pipeline rank reads is in its slot when it is sent, what comes from one is there before it is read and its slot is not
+///      filled again before that; uses of tied weights reach their owner, and new weights whoever shares them after their Steps;
+///  10. of several data-parallel ranks: a gradient is summed over them after its last Backward and before it is reduced; split weights are
+///      gathered from parts that are there; what was stepped in parts and rests whole is gathered before anybody sees it; their meetings
+///      have one order.
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling = {});
 
 /// The Programs of all data-parallel ranks meet: their lists name the same Gathers and Exchanges in the same order. Throws Error(bug) at
 /// the first that differs.
 void check_meetings(std::span<const Program* const> ranks);
+
+/// The Programs of all ranks of a mesh, by world rank, each whole by itself: run side by side, lanes and `after` as the executor obeys them
+/// and every message and meeting waiting for its other side, they come to their end. Throws Error(bug) at a message whose other side is
+/// another one or of other size, and where nobody can go on, with what each rank waits for.
+void check_together(std::span<const Program* const> world, const Mesh& mesh);
 
 }  // namespace spillway::parallel

@@ -1,24 +1,74 @@
 #include "parallel/computing_order.h"
 
-namespace spillway::parallel {
+#include <algorithm>
+#include <optional>
+#include <set>
 
-// Ranges of micro-batches go through all blocks together: one by one, or all of them.
-ComputingOrder::ComputingOrder(const Layout& layout, const Scheduling& scheduling, bool training)
-    : prefetch_(static_cast<size_t>(scheduling.prefetch)) {
-  const auto blocks = static_cast<u16>(layout.blocks.size());
-  const auto micro_batches = static_cast<u16>(training ? scheduling.micro_batches : 1);
-  const u16 together = scheduling.order == Order::vertical ? micro_batches : u16{1};
-  for (u16 first = 0; first < micro_batches; first = static_cast<u16>(first + together)) {
-    for (u16 b = 0; b < blocks; ++b) add_run(false, b, first, together);
-    for (u16 b = blocks; training && b-- > layout.first_trained_block;) add_run(true, b, first, together);
-  }
+namespace spillway::parallel {
+namespace {
+
+Schedule one_forward(Schedule schedule) {
+  for (ScheduleRow& row : schedule.rows)
+    std::erase_if(row, [](const Action& a) { return a.kind != ActionKind::forward || a.micro_batch > 0; });
+  return schedule;
 }
 
-void ComputingOrder::add_run(bool backward, u16 block, u16 first, u16 count) {
-  run_begin_.push_back(size());
-  for (u16 k = 0; k < count; ++k) {
-    run_of_.push_back(run_begin_.size() - 1);
-    order_.push_back({backward, block, static_cast<u16>(first + k)});
+// What the action makes for a block of another stage, if there is one that wants it.
+std::optional<Message> product_of(const Action& a, const Stages& stages, const Layout& layout) {
+  const u16 first = stages.first(a.stage), end = stages.end(a.stage);
+  if (a.kind == ActionKind::forward)
+    return end < layout.rank_of.size() ? std::optional(Message{false, static_cast<u16>(end - 1), a.micro_batch}) : std::nullopt;
+  const bool none = a.kind == ActionKind::backward_weight || first <= layout.first_trained_block;
+  return none ? std::nullopt : std::optional(Message{true, static_cast<u16>(first - 1), a.micro_batch});
+}
+
+}  // namespace
+
+ComputingOrder::ComputingOrder(const Layout& layout, const Scheduling& scheduling, bool training)
+    : prefetch_(static_cast<size_t>(scheduling.prefetch)) {
+  Stages stages = make_stages(layout, scheduling);
+  if (!training) stages.schedule = one_forward(std::move(stages.schedule));
+  const ScheduleTimes times = simulate_schedule(stages.schedule);
+  const ScheduleRow& row = stages.schedule.rows[layout.rank];
+  for (size_t a = 0; a < row.size(); ++a) add(stages, row[a], times.actions[layout.rank][a].end, layout.first_trained_block);
+  place_messages(layout, stages, times);
+}
+
+void ComputingOrder::add(const Stages& stages, const Action& action, double end_time, u16 first_trained_block) {
+  const u16 first = stages.first(action.stage), end = stages.end(action.stage);
+  if (action.kind == ActionKind::forward) {
+    for (u16 b = first; b < end; ++b) add_run(false, b, action.micro_batch);
+  } else if (action.kind != ActionKind::backward_weight) {  // weight gradients are made with those of the input
+    for (u16 b = end; b-- > std::max(first, first_trained_block);) add_run(true, b, action.micro_batch);
+  }
+  ends_.resize(order_.size(), end_time);
+}
+
+void ComputingOrder::add_run(bool backward, u16 block, u16 micro_batch) {
+  const Compute* last = order_.empty() ? nullptr : &order_.back();
+  const bool same_run = last && last->backward == backward && last->block == block && last->micro_batch + 1 == micro_batch;
+  if (!same_run) run_begin_.push_back(size());
+  run_of_.push_back(run_begin_.size() - 1);
+  order_.push_back({backward, block, micro_batch});
+}
+
+// An action's product is there when the action ends. Its receiver waits for it after whatever of its own has ended before, and so for no
+// place that a later message is still in.
+void ComputingOrder::place_messages(const Layout& layout, const Stages& stages, const ScheduleTimes& times) {
+  std::vector<std::pair<double, Message>> incoming;
+  for (size_t r = 0; r < stages.schedule.rows.size(); ++r) {
+    const ScheduleRow& row = stages.schedule.rows[r];
+    for (size_t a = 0; a < row.size(); ++a) {
+      const auto m = product_of(row[a], stages, layout);
+      if (!m || !layout.crosses(m->block) || !layout.here(static_cast<u16>(m->gradient ? m->block : m->block + 1))) continue;
+      incoming.emplace_back(times.actions[r][a].end, *m);
+    }
+  }
+  std::ranges::sort(incoming);
+  received_at_.resize(order_.size());
+  for (const auto& [time, message] : incoming) {
+    const auto position = std::ranges::lower_bound(ends_, time) - ends_.begin();
+    received_at_[static_cast<size_t>(position)].push_back(message);
   }
 }
 
@@ -30,6 +80,21 @@ i64 ComputingOrder::issue_at(i64 position) const {
 bool ComputingOrder::goes_on(i64 position) const {
   const auto next = static_cast<size_t>(position) + 1;
   return next < order_.size() && run_of_[next] == run_of_[next - 1];
+}
+
+i64 ComputingOrder::live(u16 block) const {
+  std::set<u16> now;
+  i64 most = 0;
+  for (const Compute& c : order_) {
+    if (c.block != block) continue;
+    if (c.backward) {
+      now.erase(c.micro_batch);
+    } else {
+      now.insert(c.micro_batch);
+      most = std::max<i64>(most, *now.rbegin() - *now.begin() + 1);
+    }
+  }
+  return most;
 }
 
 }  // namespace spillway::parallel

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 
+#include "parallel/messages.h"
 #include "parallel/moves.h"
 
 namespace spillway::parallel {
@@ -22,7 +23,8 @@ class Generator {
         head_{layout, placement, scheduling},
         weights_(head_, order_, slab_),
         gradients_(head_, order_, slab_),
-        activations_(head_, order_, spill_slab_, training) {}
+        activations_(head_, order_, spill_slab_, training),
+        messages_(head_, order_, slab_) {}
 
   Program run() {
     if (training_) head_.add({.op = Op::Load, .lane = Lane::data});
@@ -31,6 +33,7 @@ class Generator {
       weights_.fetch_due(i);
       gradients_.fetch_due(i);
       activations_.fetch_due(i);
+      messages_.receive_due(i);
       compute(i);
       weights_.release_due(i);
     }
@@ -59,8 +62,12 @@ class Generator {
       if (c.backward) i.gradients.push_back(gradients_.slot(g, i.after));
     }
     i.spill = activations_.slot(c, i.after);
+    i.in = messages_.input(c, i.after);
+    i.out = messages_.output(c, i.after);
     const u32 id = head_.add(std::move(i));
     activations_.computed(c, id);
+    messages_.computed(c, id);
+    last_compute_ = id;
     if (c.backward && !order_.goes_on(position)) gradients_finished(c, id);
   }
 
@@ -70,7 +77,7 @@ class Generator {
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       if (head_.frozen(g.group)) continue;
       gradients_.computed(g, last, backward);
-      if (last && g.use == 0) summed_.push_back({g.group, c.block, backward});
+      if (last && g.use == 0 && !shared(groups()[g.group])) summed_.push_back({g.group, c.block, backward});
     }
     if (last) settle_gradients(c.block);
   }
@@ -79,12 +86,47 @@ class Generator {
   void settle_gradients(u16 under_way) {
     spread_stepped();
     for (; !summed_.empty() && (head_.alone() || summed_.front().block != under_way); summed_.pop_front()) {
-      const u16 group = summed_.front().group;
-      const u32 rests = gradients_.finished(group, summed_.front().backward);
-      if (overlap_ != OptimizerOverlap::backward) continue;
-      const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests});
-      if (spreads(group)) unspread_.emplace_back(group, stepped);
+      settle(summed_.front().group, summed_.front().backward);
     }
+  }
+
+  void settle(u16 group, u32 backward) {
+    const u32 rests = gradients_.finished(group, backward);
+    if (overlap_ != OptimizerOverlap::backward) return;
+    const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests});
+    if (spreads(group)) unspread_.emplace_back(group, stepped);
+  }
+
+  // Trained, and held by other pipeline ranks too.
+  bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
+
+  // After all other messages, in the same order on all ranks.
+  void settle_shared() {
+    for (const Group& g : groups()) {
+      if (!shared(g)) continue;
+      if (head_.layout.owns(g)) {
+        settle(g.id, last_compute_);
+      } else {
+        gradients_.give(g.id);
+      }
+    }
+  }
+
+  // New weights from their owner to the pipeline ranks that share them, after all Steps of both. Those that have come here, and when.
+  std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list) const {
+    std::vector<std::pair<u16, std::vector<u32>>> come;
+    for (const Group& g : groups()) {
+      if (!shared(g)) continue;
+      const bool owned = list.layout.owns(g);
+      Instruction i{.op = owned ? Op::SendTied : Op::ReceiveTied, .lane = Lane::optimizer, .what = What::weights, .group = g.id};
+      i.tiles = list.stepped(g.id);
+      for (u16 rank : sharers(list.layout, g)) {
+        i.peer = rank;
+        const u32 id = list.add(i);
+        if (!owned) come.push_back({g.id, {id}});
+      }
+    }
+    return come;
   }
 
   void spread_stepped() {
@@ -96,6 +138,12 @@ class Generator {
 
   void agree_norm() {
     settle_gradients(kNone);
+    settle_shared();
+    if (overlap_ == OptimizerOverlap::backward) {
+      for (auto& [group, by] : share_weights(head_)) {
+        if (spreads(group)) unspread_.emplace_back(group, std::move(by));
+      }
+    }
     spread_stepped();
     std::vector<u32> after = gradients_.evictions();
     after.insert(after.end(), spread_by_.begin(), spread_by_.end());
@@ -150,6 +198,13 @@ class Generator {
       written = block;
     }
     land(written);
+    for (auto& [group, by] : share_weights(head_)) {
+      if (spreads(group)) {
+        by = {spread(head_, group, std::move(by))};
+        spread_by.push_back(by.back());
+      }
+      weights_.ready_after(group, std::move(by));
+    }
     head_.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
   }
 
@@ -185,9 +240,12 @@ class Generator {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling};
     std::vector<u32> spread_by;
     for (const Group& g : groups()) {
-      if (g.frozen) continue;
+      if (g.frozen || !tail.layout.owns(g)) continue;
       std::vector<u32> stepped = step(tail, g.id, gradients_.staying(g.id), {});
       if (spreads(g.id)) spread_by.push_back(spread(tail, g.id, std::move(stepped)));
+    }
+    for (auto& [group, by] : share_weights(tail)) {
+      if (spreads(group)) spread_by.push_back(spread(tail, group, std::move(by)));
     }
     tail.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
     return std::move(tail.list);
@@ -229,6 +287,8 @@ class Generator {
   WeightMoves weights_;
   GradientMoves gradients_;
   ActivationMoves activations_;
+  MessageMoves messages_;
+  u32 last_compute_ = 0;
   std::deque<Summed> summed_;
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;  // groups stepped inside backward, and their last Steps
   std::vector<u32> spread_by_;

@@ -20,6 +20,10 @@ std::string GroupNames::left(const std::vector<int>& ranks) const {
   return fmt::format("expected {} to come, got the end of its communicator", names(ranks));
 }
 
+std::string GroupNames::died(int rank, const std::string& how) const {
+  return fmt::format("expected {} to come, got the end of its process: {}", name(rank), how);
+}
+
 std::string GroupNames::gave_up(int rank, const std::string& what) const { return fmt::format("{} gave up: {}", name(rank), what); }
 
 std::string GroupNames::late(const std::vector<int>& ranks, const std::string& op, double timeout_s) const {

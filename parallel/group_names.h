@@ -22,6 +22,7 @@ class GroupNames {
   std::string names(const std::vector<int>& ranks) const;
 
   std::string left(const std::vector<int>& ranks) const;
+  std::string died(int rank, const std::string& how) const;
   std::string gave_up(int rank, const std::string& what) const;
   std::string late(const std::vector<int>& ranks, const std::string& op, double timeout_s) const;
 

@@ -86,6 +86,23 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
     }
   }
   for (Group& g : layout.groups) cut_into_buckets(layout, g, options.max_bucket_elems);
+  layout.rank_of.assign(layout.blocks.size(), 0);
+  for (const Group& g : layout.groups) layout.model_tiles.push_back(g.elems / kTileElems);
+  return layout;
+}
+
+Layout restricted(Layout layout, std::vector<u16> rank_of, int rank) {
+  layout.rank_of = std::move(rank_of);
+  layout.rank = static_cast<u16>(rank);
+  for (u16 b = 0; b < layout.blocks.size(); ++b) {
+    if (!layout.here(b)) layout.blocks[b].clear();
+  }
+  for (Group& g : layout.groups) {
+    if (!layout.owns(g)) g.buckets.clear();
+    if (std::any_of(g.uses.begin(), g.uses.end(), [&](u16 block) { return layout.here(block); })) continue;
+    g.elems = 0;
+    g.segments.clear();
+  }
   return layout;
 }
 

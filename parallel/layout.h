@@ -3,6 +3,8 @@
 // group is cut at tile limits into buckets of bounded size: the unit of stepping. What a block does not train (frozen parameters) forms a
 // group of its own, of weights alone, without buckets. Buckets of a group are neighbours in memory
 // whenever the group is resident, so a matrix cut over several buckets is still one matrix. Immutable; a function of the model alone.
+// Of several pipeline ranks each has a layout with the numbers of the whole model's: blocks of other ranks use no groups, and groups that
+// no block of its own uses are empty.
 #pragma once
 #include <vector>
 
@@ -40,6 +42,8 @@ struct Group {
   std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
   bool frozen = false;
   bool tied() const { return uses.size() > 1; }
+  /// Empty ones are held by other pipeline ranks.
+  bool held() const { return elems > 0; }
 };
 
 /// A group as one block uses it.
@@ -55,7 +59,15 @@ struct Layout {
   std::vector<bool> backward_reads_weights;               // by block, as its module says
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
   u16 first_trained_block = 0;                            // blocks before it have no backward
+  u16 rank = 0;                                           // the pipeline rank whose layout it is
+  std::vector<u16> rank_of;                               // by block: its pipeline rank
+  std::vector<i64> model_tiles;                           // by group, held here or not
 
+  bool here(u16 block) const { return rank_of[block] == rank; }
+  /// Stepped and saved here. A tied weight is so by the rank of the first block that uses it; others have its values alone.
+  bool owns(const Group& group) const { return here(group.owner_block); }
+  /// The block's output goes to another pipeline rank.
+  bool crosses(u16 block) const { return block + 1u < rank_of.size() && rank_of[block] != rank_of[block + 1u]; }
   const Segment& segment(u32 parameter) const;
   i64 elems() const;  // over all groups, gaps and padding counted
   i64 trained_elems() const;
@@ -68,6 +80,9 @@ struct LayoutOptions {
 
 /// Throws Error(bug) when a block uses a parameter under a wrong use number.
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
+
+/// What pipeline rank `rank` holds of a whole model's layout, when block b is rank_of[b]'s.
+Layout restricted(Layout whole, std::vector<u16> rank_of, int rank);
 
 /// Calls body(begin, end, segment or nullptr for a gap) over [begin, end) of the group's flat layout, cut at segment limits, ascending.
 template <class Body>

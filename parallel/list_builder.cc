@@ -33,6 +33,13 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
     i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);
   }
+  if (i.op == Op::SendActivation || i.op == Op::SendGradient) i.sent_bytes = i.in.bytes;
+  if (i.op == Op::SendTied || (i.op == Op::ReceiveTied && i.what == What::weights)) {
+    const i64 bytes = i.tiles.count() * kTileElems * size_of(i.what == What::weights ? format.weight : format.gradient);
+    const bool rests = i.what == What::weights && moves(placement.parameters[i.group]);
+    if (rests) (i.op == Op::SendTied ? i.read_bytes : i.written_bytes)[static_cast<size_t>(placement.parameters[i.group])] = bytes;
+    if (i.op == Op::SendTied) i.sent_bytes = bytes;
+  }
   if (i.op == Op::Gather || i.op == Op::Exchange)
     i.exchanged_bytes = layout.groups[i.group].elems * size_of(i.op == Op::Gather ? format.weight : format.gradient);
   if (i.op == Op::Step) {

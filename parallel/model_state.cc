@@ -48,11 +48,12 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
                             plan.weight_slots(g), true));
-    if (!plan.has_state(g)) continue;
-    for (u8 u = 0; u < plan.resting_uses(g); ++u) {
+    for (u8 u = 0; plan.has_gradient(g) && u < g.uses.size(); ++u) {
+      if (!plan.gradient_rests(g, u)) continue;
       gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u),
                                    plan.held_gradients(g), kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
     }
+    if (!plan.has_state(g)) continue;
     optimizer_.back() =
         make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), format.state_tile_bytes(), plan.slots(state), true);
   }
@@ -68,6 +69,7 @@ void ModelState::open_store() {
   description.paths = resources_.scratch;
   description.run_id = resources_.run_id;
   description.durability = resources_.durability;
+  description.newest_generation = resources_.newest_generation;
   store_.emplace(offload::NvmeStore::open_or_create(*resources_.engine, traffic_, description));
   if (!store_->last_commit()) return;
   if (!plan_.recoverable()) return store_->invalidate();
@@ -90,14 +92,15 @@ void ModelState::forget_recovered() {
 void ModelState::make_activations() {
   const Scheduling& scheduling = plan_.scheduling;
   for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
-    if (plan_.placement.activations[b].tier != Tier::nvme || scheduling.spilled_bytes[b] == 0) continue;
-    activations_[b] = make(Tier::nvme, fmt::format("activations of block {}", b), {0, scheduling.live_micro_batches()},
-                           scheduling.spilled_bytes[b], 1, false);
+    if (plan_.placement.activations[b].tier != Tier::nvme || plan_.live[b] * scheduling.spilled_bytes[b] == 0) continue;
+    activations_[b] =
+        make(Tier::nvme, fmt::format("activations of block {}", b), {0, plan_.live[b]}, scheduling.spilled_bytes[b], 1, false);
   }
 }
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                                 bool persistent) {
+  if (tiles.count() == 0) tier = Tier::host;  // of a rank that holds none of it there may be no store
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);

@@ -26,7 +26,9 @@ struct Resources {
   std::vector<offload::StripePath> scratch;
   std::string run_id;
   offload::Durability durability = offload::Durability::checkpoint;
-  Communicator* data_ranks = nullptr;  // among the data-parallel ranks; null: there is one
+  Communicator* data_ranks = nullptr;      // among the data-parallel ranks; null: there is one
+  Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
+  u64 newest_generation = ~u64{0};         // to be recovered from nvme
 };
 
 class ModelState {

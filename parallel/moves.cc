@@ -1,5 +1,7 @@
 #include "parallel/moves.h"
 
+#include "parallel/messages.h"
+
 namespace spillway::parallel {
 namespace {
 
@@ -139,6 +141,7 @@ void GradientMoves::computed(const GroupUse& use, bool last, u32 backward) {
 
 u32 GradientMoves::finished(u16 group, u32 backward) {
   const Group& g = list_.layout.groups[group];
+  receive_tied_uses(g);
   add_tied_uses(g);
   const u32 reduced = reduce(group, backward);
   if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, list_.scheduling, g)) return reduced;
@@ -148,12 +151,13 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
 
 // The sum over the ranks, in place: of this rank's part, or of all where nothing is split.
 void GradientMoves::exchange(const GroupUse& use, u32 after) {
+  summed_[{use.group, use.use}] = after;
   if (list_.alone()) return;
   Instruction exchange{.op = Op::Exchange, .lane = Lane::data, .what = What::gradient, .group = use.group, .use = use.use};
   exchange.tiles = list_.stepped(use.group);
   if (list_.gradients_move(use.group)) exchange.in = slots_.at({use.group, use.use});
   exchange.after = {after};
-  exchanged_[{use.group, use.use}] = list_.add(std::move(exchange));
+  summed_[{use.group, use.use}] = list_.add(std::move(exchange));
 }
 
 u32 GradientMoves::reduce(u16 group, u32 backward) {
@@ -161,15 +165,44 @@ u32 GradientMoves::reduce(u16 group, u32 backward) {
   reduce.tiles = list_.stepped(group);
   if (list_.gradients_move(group)) reduce.in = part_of(slots_.at({group, 0}), reduce.tiles, list_.gradient_tile_bytes());
   reduce.after.push_back(backward);
-  wait_for(exchanged_, Key{group, u8{0}}, reduce.after);
+  wait_for(summed_, Key{group, u8{0}}, reduce.after);
   return list_.add(std::move(reduce));
+}
+
+void GradientMoves::give(u16 group) {
+  const Group& g = list_.layout.groups[group];
+  for (u8 use = 0; use < g.uses.size(); ++use) {
+    const Key key{group, use};
+    if (!list_.layout.here(g.uses[use])) continue;
+    Instruction send{.op = Op::SendTied, .lane = Lane::send, .what = What::gradient, .group = group, .use = use};
+    send.peer = list_.layout.rank_of[g.owner_block];
+    send.tiles = list_.stepped(group);
+    send.after = {summed_.at(key)};
+    if (list_.gradients_move(group)) send.in = part_of(slots_.at(key), send.tiles, list_.gradient_tile_bytes());
+    const u32 sent = evicted_[key] = list_.add(std::move(send));
+    if (list_.gradients_move(group)) left(key, sent);
+  }
+}
+
+void GradientMoves::receive_tied_uses(const Group& group) {
+  for (const auto& [use, rank] : uses_elsewhere(list_.layout, group)) {
+    const Key key{group.id, use};
+    Instruction receive{.op = Op::ReceiveTied, .lane = Lane::receive, .what = What::gradient, .group = group.id, .use = use};
+    receive.peer = rank;
+    receive.tiles = list_.stepped(group.id);
+    if (list_.gradients_move(group.id)) {
+      slots_[key] = slab_.take(list_.gradient_bytes(group.id), receive.after);
+      receive.out = part_of(slots_.at(key), receive.tiles, list_.gradient_tile_bytes());
+    }
+    summed_[key] = list_.add(std::move(receive));
+  }
 }
 
 void GradientMoves::add_tied_uses(const Group& group) {
   for (u8 use = 1; use < group.uses.size(); ++use) {
     Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
     sum.tiles = list_.stepped(group.id);
-    for (u8 u : {u8{0}, use}) wait_for(exchanged_, Key{group.id, u}, sum.after);
+    for (u8 u : {u8{0}, use}) wait_for(summed_, Key{group.id, u}, sum.after);
     const auto addend = slots_.find({group.id, use});
     if (addend != slots_.end()) {
       sum.in = part_of(addend->second, sum.tiles, list_.gradient_tile_bytes());
@@ -213,7 +246,7 @@ std::vector<u32> GradientMoves::evictions() const {
 }
 
 ActivationPolicy ActivationMoves::policy(u16 block) const {
-  const bool at_once = block + 1u == list_.layout.blocks.size() && list_.scheduling.live_micro_batches() == 1;
+  const bool at_once = block + 1u == list_.layout.blocks.size() && order_.live(block) == 1;
   const bool kept = training_ && block >= list_.layout.first_trained_block;
   return kept && !at_once ? list_.placement.activations[block] : ActivationPolicy{};
 }

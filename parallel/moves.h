@@ -50,13 +50,15 @@ class GradientMoves {
   /// After a block's Backward on a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the `last` one
   /// it is summed over the ranks.
   void computed(const GroupUse& use, bool last, u32 backward);
-  /// After the last Backward of all its uses and their sums over the ranks: tied uses, which waited in their slots, are added and the sum
-  /// reduced, then what moves goes to its tier, unless it stays for its Steps. To memory the Reduce itself brings it.
-  /// Returns the instruction after which the gradient rests.
+  /// Of a weight that another pipeline rank owns: the sums of this rank's uses go there.
+  void give(u16 group);
+  /// After the last Backward of all its uses and their sums over the ranks: tied uses, here or from other pipeline ranks, which waited in
+  /// their slots, are added and the sum reduced, then what moves goes to its tier, unless it stays for its Steps. To memory the Reduce
+  /// itself brings it. Returns the instruction after which the gradient rests.
   u32 finished(u16 group, u32 backward);
   /// Where the finished gradient stays for its Steps, none when it rests in its tier.
   Slot staying(u16 group) const;
-  /// All that left the device.
+  /// All that left the device, and what went to owners.
   std::vector<u32> evictions() const;
 
  private:
@@ -66,13 +68,15 @@ class GradientMoves {
   u32 reduce(u16 group, u32 backward);
   u32 evict(Key key, u32 after, TileRange tiles);
   u32 left(Key key, u32 instruction);
+  void receive_tied_uses(const Group& group);
   void add_tied_uses(const Group& group);
 
   ListBuilder& list_;
   const ComputingOrder& order_;
   SlabPlan& slab_;
   std::map<Key, Slot> slots_;  // where the accumulator lies now
-  std::map<Key, u32> fetched_, evicted_, exchanged_;
+  std::map<Key, u32> fetched_, evicted_;
+  std::map<Key, u32> summed_;  // the instruction after which it is, over the micro-batches and the ranks
 };
 
 /// What blocks keep between forward and backward outside the device.

@@ -5,6 +5,7 @@
 
 #include "offload/tier.h"
 #include "optim/state_format.h"
+#include "parallel/pipeline.h"
 #include "parallel/sharding.h"
 
 namespace spillway::parallel {
@@ -49,14 +50,20 @@ struct Scheduling {
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
   Sharding sharding;
+  Pipeline pipeline;
   u16 staying_blocks = 1;          // whose gradients stay for their Steps; make_plan raises it where that takes no more memory
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
+  std::vector<i64> output_bytes;   // by block: of what it hands on of one micro-batch to another pipeline rank (likewise)
 
-  /// Micro-batches between whose forward and backward of a block there is another one's.
+  /// Micro-batches between whose forward and backward of a block there is another one's, on one pipeline rank.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
   /// Gradients come by their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
 };
+
+inline Stages make_stages(const Layout& layout, const Scheduling& s) {
+  return make_stages(s.pipeline, s.order == Order::vertical, s.micro_batches, static_cast<u16>(layout.blocks.size()));
+}
 
 /// The gradients on nvme that are finished last, by the Backwards of the first trained blocks, are not written there: their slots are
 /// needed no more, and their Steps are the next to read them, in this step's tail or at the beginning of the next one's head.
@@ -99,12 +106,14 @@ inline TileRange held_gradients(const Placement& placement, const Scheduling& sc
   return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
 }
 
-/// Uses of a group whose accumulators rest in its gradients' tier. Off the device, where they travel once, the others wait in their slots
-/// to be added to the first, and where that one stays for its Step none rests.
-inline u8 resting_uses(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  const bool first_alone = gradients_move(placement, scheduling, group) && scheduling.gradients_travel_once();
-  if (!first_alone) return static_cast<u8>(group.uses.size());
-  return stays_for_step(layout, placement, scheduling, group) ? u8{0} : u8{1};
+/// The use's accumulator rests in its gradients' tier. Off the device, where they travel once, the others wait in their slots to be added
+/// to the first, and where that one stays for its Step none rests. Uses on other pipeline ranks are received by the owner: into a slot, or
+/// on the device to where they would rest.
+inline bool gradient_rests(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group, u8 use) {
+  const bool moves = gradients_move(placement, scheduling, group);
+  if (!moves) return layout.here(group.uses[use]) || layout.owns(group);
+  if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);
+  return use == 0 && layout.owns(group) && !stays_for_step(layout, placement, scheduling, group);
 }
 
 /// Type in which a gradient awaits its Step: two bytes where it is rounded and then nothing is added to it. What comes back to be added to,

@@ -9,6 +9,7 @@
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
 #include "parallel/check.h"
+#include "parallel/computing_order.h"
 
 namespace spillway::parallel {
 namespace {
@@ -17,6 +18,11 @@ constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
+
+// Of one pipeline rank.
+struct Request : PlanRequest {
+  std::vector<BlockOutput> outputs;
+};
 
 MicroBatch meta_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -28,7 +34,7 @@ MicroBatch meta_batch(i64 rows, i64 positions) {
 }
 
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
-i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
+i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
   const Stream input_stream{Device::meta(), nullptr, &inputs};
   const Stream stream{Device::meta(), nullptr, &activations};
@@ -40,7 +46,7 @@ i64 dry_run(const PlanRequest& r, const List& list, nn::Mode mode) {
       batches.push_back(meta_batch(rows, r.sequence_length));
   }
   const StreamScope scope(stream);
-  BlockRunner runner(*r.model);
+  BlockRunner runner(*r.model, r.outputs);
   Accumulator accumulator(r.layout, r.scheduling.format.gradient);
   runner.begin(batches, mode, {}, 1);
   for (const Instruction& i : list) {
@@ -70,9 +76,11 @@ void add_resident_rows(Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
     weights[at(plan.placement.parameters)] += plan.held_weights(g).count() * format.weight_tile_bytes() * plan.weight_slots(g);
-    if (!plan.training || g.frozen) continue;
-    for (u8 use = 0; use < plan.resting_uses(g); ++use)
-      gradients[at(plan.placement.gradients)] += plan.held_gradients(g).count() * kTileElems * size_of(plan.resting_gradient({g.id, use}));
+    for (u8 use = 0; plan.has_gradient(g) && use < g.uses.size(); ++use) {
+      const i64 bytes = plan.held_gradients(g).count() * kTileElems * size_of(plan.resting_gradient({g.id, use}));
+      if (plan.gradient_rests(g, use)) gradients[at(plan.placement.gradients)] += bytes;
+    }
+    if (!plan.has_state(g)) continue;
     state[at(plan.placement.optimizer)] += plan.stepped(g).count() * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
@@ -83,7 +91,7 @@ void add_resident_rows(Plan& plan) {
 void add_spilled_rows(Plan& plan) {
   i64 disk = 0;
   for (size_t b = 0; plan.training && b < plan.scheduling.spilled_bytes.size(); ++b)
-    disk += plan.placement.activations[b].tier == Tier::nvme ? plan.scheduling.live_micro_batches() * plan.scheduling.spilled_bytes[b] : 0;
+    disk += plan.placement.activations[b].tier == Tier::nvme ? plan.live[b] * plan.scheduling.spilled_bytes[b] : 0;
   add_row(plan, "activations spilled", {0, plan.spill_slab_bytes, disk});
 }
 
@@ -102,6 +110,7 @@ void size_queue(Plan& plan) {
 
 // Bytes of a tile of the group that a Step or a scan has from nvme.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
+  if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
   const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return tiers[g.id] == Tier::nvme ? bytes : 0; };
   const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
@@ -127,8 +136,11 @@ u64 layout_hash(const Plan& plan) {
   std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
                                  static_cast<int>(f.gradient));
   if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
+  if (plan.scheduling.pipeline.ranks > 1) text += fmt::format(" pipeline {}/{}", plan.layout.rank, plan.scheduling.pipeline.ranks);
   for (const Group& g : plan.layout.groups) {
-    text += fmt::format("|{} {} {} {} {}", g.elems, plan.resting_uses(g), static_cast<int>(plan.placement.parameters[g.id]),
+    i64 resting = 0;
+    for (u8 use = 0; g.held() && use < g.uses.size(); ++use) resting += plan.gradient_rests(g, use);
+    text += fmt::format("|{} {} {} {} {}", g.elems, resting, static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
     text += fmt::format(" {} {}", static_cast<int>(plan.resting_gradient({g.id, 0})), g.frozen);
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
@@ -151,13 +163,13 @@ void size_store(Plan& plan, const PlanRequest& r) {
   add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
 }
 
-i64 dry_runs(const PlanRequest& r, const List& train, const List& forward) {
+i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : nn::Mode::generate);
   if (r.training) peak = std::max({peak, dry_run(r, train, nn::Mode::train), dry_run(r, forward, nn::Mode::generate)});
   return round_up(peak, kPage);
 }
 
-void size_activations(Plan& plan, const PlanRequest& r) {
+void size_activations(Plan& plan, const Request& r) {
   plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
@@ -177,7 +189,8 @@ void choose_staying_blocks(PlanRequest& r) {
   };
   const bool defers = r.adaptive_overlap || r.scheduling.overlap == OptimizerOverlap::forward;
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
-  const i64 few = std::min<i64>(2, r.scheduling.micro_batches);  // micro-batches between the first and the last are alike
+  const i64 all = r.scheduling.micro_batches;
+  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = defers ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
   while (blocks < most) {  // more need no less
@@ -188,7 +201,6 @@ void choose_staying_blocks(PlanRequest& r) {
       most = middle - 1;
     }
   }
-  const i64 all = r.scheduling.micro_batches;
   const bool holds = blocks == 1 || all == few || slab_bytes(blocks, all) <= slab_bytes(1, all);
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
@@ -206,11 +218,45 @@ void make_training(Plan& plan, const PlanRequest& r) {
   check(plan.train, r.layout, r.placement, scheduling);
 }
 
+// Of the whole model: its blocks are run on the meta device, one after another.
+std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::evaluate, {}, 1);
+  std::vector<BlockOutput> outputs;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
+    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
+  }
+  return outputs;
+}
+
+// The request as it is for its pipeline rank alone, with what the model itself has to say.
+Request resolved(const PlanRequest& request) {
+  Request r{request, {}};
+  const Stages stages = make_stages(r.layout, r.scheduling);
+  if (r.scheduling.pipeline.ranks > 1) r.outputs = learn_outputs(r);
+  for (const BlockOutput& output : r.outputs) r.scheduling.output_bytes.push_back(output.bytes());
+  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  r.layout = restricted(std::move(r.layout), stages.rank_of, r.scheduling.pipeline.rank);
+  return r;
+}
+
+std::vector<i64> live_micro_batches(const Request& r) {
+  const ComputingOrder order(r.layout, r.scheduling, true);
+  std::vector<i64> live;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) live.push_back(order.live(b));
+  return live;
+}
+
 }  // namespace
 
 bool Plan::recoverable() const {
   const auto on_nvme = [&](const Group& g) {
-    return placement.parameters[g.id] == Tier::nvme && (g.frozen || placement.optimizer[g.id] == Tier::nvme);
+    return placement.parameters[g.id] == Tier::nvme && (!has_state(g) || placement.optimizer[g.id] == Tier::nvme);
   };
   return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
 }
@@ -222,6 +268,7 @@ TierBytes Plan::moved_per_step() const {
     sum.read[t] += tail.read[t];
     sum.written[t] += tail.written[t];
   }
+  sum.exchanged += tail.exchanged;
   return sum;
 }
 
@@ -241,18 +288,18 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
 }
 
 i64 activation_slab_bytes(const PlanRequest& request) {
-  PlanRequest r = request;
-  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  const Request r = resolved(request);
   const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
   return dry_runs(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
 }
 
 Plan make_plan(const PlanRequest& request) {
-  PlanRequest r = request;
-  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  Request r = resolved(request);
   if (r.training) choose_staying_blocks(r);
   Plan plan;
   plan.layout = r.layout;
+  plan.outputs = r.outputs;
+  if (r.training) plan.live = live_micro_batches(r);
   plan.placement = r.placement;
   plan.scheduling = r.scheduling;
   plan.training = r.training;

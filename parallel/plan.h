@@ -1,10 +1,11 @@
-// Everything decided before step 1 for one rank: layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
+// Everything decided before step 1 for one rank: its layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
 // activations come from a run of the Programs on the meta device. Values; a function of the request alone.
 #pragma once
 #include <optional>
 #include <string>
 
 #include "offload/nvme_store.h"
+#include "parallel/block_runner.h"
 #include "parallel/generate.h"
 
 namespace spillway::parallel {
@@ -14,7 +15,7 @@ constexpr i64 kLeastStagingBuffers = 5;
 
 struct PlanRequest {
   const nn::Sequential* model = nullptr;
-  Layout layout;
+  Layout layout;  // of the whole model
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
@@ -37,6 +38,8 @@ struct Plan {
   Scheduling scheduling;
   bool training = true;
   i64 micro_batch_size = 1, sequence_length = 1;
+  std::vector<BlockOutput> outputs;  // by block, where any goes to another pipeline rank
+  std::vector<i64> live;             // by block, when training: micro-batches whose activations it may keep at once
   Program train, forward;
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
@@ -50,16 +53,17 @@ struct Plan {
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
   DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
-  u8 resting_uses(const Group& group) const { return parallel::resting_uses(layout, placement, scheduling, group); }
+  bool gradient_rests(const Group& group, u8 use) const { return parallel::gradient_rests(layout, placement, scheduling, group, use); }
   TileRange held_weights(const Group& group) const { return parallel::held_weights(placement, scheduling, group); }
   TileRange held_gradients(const Group& group) const { return parallel::held_gradients(placement, scheduling, group); }
   /// What this rank steps, and holds the optimizer state of; of frozen weights, what it saves.
-  TileRange stepped(const Group& group) const { return scheduling.sharding.stepped(group); }
+  TileRange stepped(const Group& group) const { return layout.owns(group) ? scheduling.sharding.stepped(group) : TileRange(); }
   /// Of a bucket, in tiles of its group.
   TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
   bool weights_move(const Group& group) const { return parallel::weights_move(placement, scheduling, group.id); }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
-  bool has_state(const Group& group) const { return training && !group.frozen; }
+  bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
+  bool has_state(const Group& group) const { return has_gradient(group) && layout.owns(group); }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }

@@ -1,5 +1,6 @@
 // A group's end before its time, as local_group_failures.cc has it for threads: who notices tells the others, so that all fail alike.
 #include <algorithm>
+#include <iterator>
 
 #include "parallel/process_group.h"
 
@@ -22,7 +23,7 @@ void ProcessGroup::give_up(const std::string& what) { break_up(names_.gave_up(ra
 void ProcessGroup::break_up(const std::string& cause) {
   if (broken_ || has_left_) return;
   broken_ = cause;
-  tell_others({.kind = ProcessLetter::Kind::broken, .a = end_of_running(), .text = cause});
+  tell_others({.kind = ProcessLetter::Kind::broken, .a = end_of_running(), .words = world_.silent(), .text = cause});
   fail_waiting(cause);
   for (const auto& weak : children_) {
     if (const auto child = weak.lock()) child->break_up(in_parent(cause));
@@ -32,9 +33,10 @@ void ProcessGroup::break_up(const std::string& cause) {
 i64 ProcessGroup::end_of_running() const { return exchanges_ + (running_ ? running_->exchanges.count() - running_->index : 0); }
 
 void ProcessGroup::fail_waiting(const std::string& cause) {
-  std::deque<Operation> waiting;
-  waiting.swap(queue_);
-  if (running_) queue_.push_back(std::move(waiting.front())), waiting.pop_front();
+  // The one that runs stays where it is: its exchanges refer to it.
+  const auto begin = queue_.begin() + (running_ ? 1 : 0);
+  std::vector<Operation> waiting(std::make_move_iterator(begin), std::make_move_iterator(queue_.end()));
+  queue_.erase(begin, queue_.end());
   for (Operation& op : waiting) op.event.fail(peer_error(std::string(to_string(op.call.what)), cause, seconds_since(op.since)));
   for (auto& [serial, one] : offered_) one.event.fail(peer_error(message_to(one.to), cause, seconds_since(one.since)));
   for (auto& [address, all] : awaited_) {
@@ -64,7 +66,28 @@ void ProcessGroup::break_if_gone(const std::vector<int>& needed) {
   for (const int r : needed) {
     if (left_[static_cast<size_t>(r)] && std::find(gone.begin(), gone.end(), r) == gone.end()) gone.push_back(r);
   }
-  if (!gone.empty()) break_up(names_.left(gone));
+  if (!gone.empty()) break_up(how_gone(gone));
+}
+
+std::string ProcessGroup::how_gone(const std::vector<int>& members) const {
+  for (const int r : members) {
+    if (const auto how = lost_.find(r); how != lost_.end()) return names_.died(r, how->second);
+  }
+  return names_.left(members);
+}
+
+void ProcessGroup::lose(int world_rank, const std::string& how) {
+  for (int r = 0; r < size(); ++r) {
+    if (names_.world_rank(r) != world_rank || left_[static_cast<size_t>(r)]) continue;
+    left_[static_cast<size_t>(r)] = true;
+    stops_[static_cast<size_t>(r)] = 0;
+    lost_.emplace(r, how);
+    std::erase_if(moving_, [&](Moving& one) {
+      if (one.traveling.peer != r) return false;
+      world_.wire().is_done(one.traveling.ticket) ? one.event.set() : fail_moving(one, names_.died(r, how));
+      return true;
+    });
+  }
 }
 
 // Of those whose bytes the running exchange lacks: who takes no part in it will not send them.
@@ -74,7 +97,7 @@ void ProcessGroup::fail_if_stopped(const std::vector<int>& lacking) {
     const std::optional<i64>& end = stops_[static_cast<size_t>(r)];
     if (end && *end <= exchanges_) stopped.push_back(r);
   }
-  if (!stopped.empty()) fail_running(broken_ ? *broken_ : names_.left(stopped));
+  if (!stopped.empty()) fail_running(broken_ ? *broken_ : how_gone(stopped));
 }
 
 std::optional<std::string> ProcessGroup::late(const std::vector<int>& missing, const std::string& op, Clock::time_point since,
@@ -86,6 +109,7 @@ std::optional<std::string> ProcessGroup::late(const std::vector<int>& missing, c
     if (std::chrono::duration<double>(now - from).count() >= world_.timeout_s()) late.push_back(r);
   }
   if (late.empty()) return std::nullopt;
+  for (const int r : late) world_.give_up(names_.world_rank(r));
   return names_.late(late, op, world_.timeout_s());
 }
 

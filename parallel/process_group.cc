@@ -71,6 +71,7 @@ void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
       break;
     case ProcessLetter::Kind::broken:
       stops_[static_cast<size_t>(from)] = letter.a;
+      for (const i64 silent : letter.words) world_.give_up(static_cast<int>(silent));
       break_up(letter.text);
       break;
     case ProcessLetter::Kind::alive:

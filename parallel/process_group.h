@@ -29,6 +29,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void leave(Event gone);
 
   void read(int world_rank, const ProcessLetter& letter);
+  /// That process is no more: what it has not given yet, it never will. Of others' ranks too.
+  void lose(int world_rank, const std::string& how);
   /// One step of whatever can take one; whether anything could.
   bool advance();
   /// Fails the group when somebody has been waited for too long.
@@ -113,6 +115,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   bool refuses(const std::string& op, const Event& event) const;
   void break_up(const std::string& cause);
   i64 end_of_running() const;
+  std::string how_gone(const std::vector<int>& members) const;
   void break_if_gone(const std::vector<int>& needed);
   void fail_if_stopped(const std::vector<int>& lacking);
   void fail_waiting(const std::string& cause);
@@ -142,6 +145,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
   std::vector<bool> left_;                 // by member
+  std::map<int, std::string> lost_;        // how, by member: it left as a process that ended
   std::vector<std::optional<i64>> stops_;  // by member: the first exchange it takes no part in
   std::optional<Event> leaving_;
   bool has_left_ = false;

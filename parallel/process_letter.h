@@ -14,7 +14,7 @@ struct ProcessLetter {
     offers,  // a: tag, b: bytes, c: serial number of the sender's
     takes,   // a: serial number, b: bytes awaited; where they differ from those offered both sides fail
     left,    // a: the first exchange that the member takes no part in
-    broken,  // a: the same; text: why
+    broken,  // a: the same; text: why; words: the ranks that nobody waits for any more
     alive,
   };
   Kind kind = Kind::alive;

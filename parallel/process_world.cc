@@ -60,6 +60,7 @@ void ProcessWorld::give_area_back(i64 area) {
 std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<int> ranks, std::vector<i64> areas) {
   auto group = std::make_shared<ProcessGroup>(*this, number, std::move(ranks), std::move(areas));
   groups_.emplace(number, group);
+  for (const auto& [rank, how] : gone_) group->lose(rank, how);
   std::vector<std::pair<int, ProcessLetter>> early;
   early.swap(early_);
   for (const auto& [from, letter] : early) deliver(from, letter);
@@ -70,6 +71,7 @@ void ProcessWorld::run() {
   for (;;) {
     bool moved = run_commands();
     moved |= read_letters();
+    lose_the_gone();
     moved |= advance_groups();
     look_after_time();
     if (may_close()) return;
@@ -97,6 +99,24 @@ bool ProcessWorld::read_letters() {
   return any;
 }
 
+void ProcessWorld::lose_the_gone() {
+  for (const Wire::Gone& one : wire_->gone()) lose(one.rank, one.how);
+  for (const i64 one : silent_) {
+    const int rank = static_cast<int>(one);
+    if (!gone_.contains(rank) && wire_->give_up(rank)) lose(rank, "it was silent for longer than the time-out");
+  }
+}
+
+void ProcessWorld::give_up(int rank) {
+  const bool known = std::find(silent_.begin(), silent_.end(), rank) != silent_.end();
+  if (rank != wire_->rank() && !known) silent_.push_back(rank);
+}
+
+void ProcessWorld::lose(int rank, const std::string& how) {
+  for (const auto& [number, group] : groups_) group->lose(rank, how);
+  gone_.emplace(rank, how);
+}
+
 void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
   if (letter.kind == ProcessLetter::Kind::alive) return;
   const auto group = groups_.find(letter.group);
@@ -120,6 +140,8 @@ bool ProcessWorld::advance_groups() {
 // Several looks in a time-out; a sign of life where there was one.
 void ProcessWorld::look_after_time() {
   const Clock::time_point now = Clock::now();
+  // Who was stopped himself cannot tell who is late.
+  if (now - std::exchange(last_turn_, now) > duration_of(timeout_s_ / 2)) std::fill(last_heard_.begin(), last_heard_.end(), now);
   if (now < next_look_) return;
   next_look_ = now + duration_of(timeout_s_ / 20);
   for (const auto& [number, group] : groups_) {

@@ -36,6 +36,9 @@ class ProcessWorld {
   void tell(int rank, const ProcessLetter& letter) { wire_->post(rank, letter.to_bytes()); }
   double timeout_s() const { return timeout_s_; }
   Clock::time_point last_heard(int rank) const { return last_heard_[static_cast<size_t>(rank)]; }
+  /// It was silent for longer than the time-out: nobody waits for it any more.
+  void give_up(int rank);
+  const std::vector<i64>& silent() const { return silent_; }
   /// This rank's user called something.
   void called() { called_ = true; }
 
@@ -56,6 +59,8 @@ class ProcessWorld {
   void run();
   bool run_commands();
   bool read_letters();
+  void lose_the_gone();
+  void lose(int rank, const std::string& how);
   void deliver(int from, const ProcessLetter& letter);
   bool advance_groups();
   void look_after_time();
@@ -65,6 +70,8 @@ class ProcessWorld {
   std::unique_ptr<Wire> wire_;
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
+  std::map<int, std::string> gone_;  // how, by rank
+  std::vector<i64> silent_;          // ranks given up
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
@@ -72,7 +79,7 @@ class ProcessWorld {
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false;
   int idle_ = 0;
-  Clock::time_point next_look_{}, next_beat_{}, closing_until_{};
+  Clock::time_point next_look_{}, next_beat_{}, closing_until_{}, last_turn_ = Clock::now();
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -7,18 +7,20 @@
 namespace spillway::parallel {
 
 std::string_view to_string(Op op) {
-  constexpr std::string_view names[] = {"Load",   "Fetch", "Forward",   "Backward", "Gather", "Release", "Exchange", "AddTied",
-                                        "Reduce", "Evict", "AgreeNorm", "Step",     "Land",   "Commit",  "Publish"};
+  constexpr std::string_view names[] = {
+      "Load",  "Fetch",     "Forward",        "Backward",          "Gather",       "Release",         "Exchange", "AddTied",     "Reduce",
+      "Evict", "AgreeNorm", "SendActivation", "ReceiveActivation", "SendGradient", "ReceiveGradient", "SendTied", "ReceiveTied", "Step",
+      "Land",  "Commit",    "Publish"};
   return names[static_cast<size_t>(op)];
 }
 
 std::string_view to_string(Lane lane) {
-  constexpr std::string_view names[] = {"compute", "load", "store", "optimizer", "data"};
+  constexpr std::string_view names[] = {"compute", "load", "store", "optimizer", "data", "send", "receive"};
   return names[static_cast<size_t>(lane)];
 }
 
 std::string_view to_string(What what) {
-  constexpr std::string_view names[] = {"", "weights", "gradient", "state", "activations"};
+  constexpr std::string_view names[] = {"", "weights", "gradient", "state", "activations", "output", "output gradient"};
   return names[static_cast<size_t>(what)];
 }
 
@@ -32,6 +34,7 @@ std::string operands(const Instruction& i) {
   if (i.bucket != kNone) text += fmt::format(" bucket {}", i.bucket);
   if (i.micro_batch != kNone) text += fmt::format(" micro-batch {}", i.micro_batch);
   if (i.use > 0) text += fmt::format(" use {}", i.use);
+  if (i.peer != kNone) text += fmt::format(" {} rank {}", i.lane == Lane::receive || i.op == Op::ReceiveTied ? "from" : "to", i.peer);
   if (i.recompute) text += i.op == Op::Forward ? " (input kept)" : " (recomputes)";
   return text;
 }
@@ -48,6 +51,7 @@ std::string memory(const Instruction& i) {
     if (i.written_bytes[at]) text += fmt::format("  writes {} {}", format_bytes(i.written_bytes[at]), offload::to_string(tier));
   }
   if (i.exchanged_bytes) text += fmt::format("  exchanges {}", format_bytes(i.exchanged_bytes));
+  if (i.sent_bytes) text += fmt::format("  sends {}", format_bytes(i.sent_bytes));
   return text;
 }
 
@@ -72,6 +76,7 @@ TierBytes moved_bytes(const List& list) {
       sum.written[t] += i.written_bytes[t];
     }
     sum.exchanged += i.exchanged_bytes;
+    sum.sent += i.sent_bytes;
   }
   return sum;
 }

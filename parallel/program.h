@@ -23,16 +23,23 @@ enum class Op : u8 {
   Reduce,    // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
   Evict,     // a gradient or activations from their slot to their tier
   AgreeNorm,
+  SendActivation,  // a block's output from its slot to the pipeline rank of the next block
+  ReceiveActivation,
+  SendGradient,  // of a block's output, to the block's pipeline rank
+  ReceiveGradient,
+  SendTied,  // of a tied weight, between its owner and the pipeline rank of another use: the gradient to the owner, new weights from it
+  ReceiveTied,
   Step,     // optimizer update of a bucket, streamed in tiles, from one generation into the next
   Land,     // the writes of the Steps before it (of its group, if it names one) have landed
   Commit,   // every write of the next generation has landed
   Publish,  // readers see the next generation
 };
 
-enum class Lane : u8 { compute, load, store, optimizer, data };
-constexpr int kLanes = 5;
+enum class Lane : u8 { compute, load, store, optimizer, data, send, receive };
+constexpr int kLanes = 7;
 
-enum class What : u8 { none, weights, gradient, state, activations };
+/// activations: what a block keeps for its backward. output: what it hands on; output_gradient: what comes back for it.
+enum class What : u8 { none, weights, gradient, state, activations, output, output_gradient };
 
 std::string_view to_string(Op op);
 std::string_view to_string(Lane lane);
@@ -61,10 +68,12 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
+  u16 peer = kNone;        // pipeline rank a message goes to or comes from
   TileRange tiles;         // of the group: what is moved, reduced or stepped
   bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
   bool recompute = false;  // Forward keeps only its input; Backward runs it again
-  /// Step: `in` is where the group's gradient lies, none when it rests in its tier.
+  /// Step: `in` is where the group's gradient lies, none when it rests in its tier. Forward, Backward: `in` is where the block's input or
+  /// its output's gradient has come to from another rank, `out` where what goes to another one is put; none where it stays on the rank.
   Slot in, out;
   Slot spill;                   // Forward: what the block keeps goes there; Backward: it lies there
   std::vector<Slot> weights;    // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
@@ -72,6 +81,7 @@ struct Instruction {
   std::vector<u32> after;       // instructions of the same list
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // what it moves, by tier
   i64 exchanged_bytes = 0;                                         // Gather, Exchange: of the whole that crosses the ranks
+  i64 sent_bytes = 0;                                              // to another pipeline rank
 };
 
 using List = std::vector<Instruction>;
@@ -92,6 +102,7 @@ std::string to_text(const List& list);
 struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
   i64 exchanged = 0;  // between data-parallel ranks
+  i64 sent = 0;       // to other pipeline ranks
 };
 TierBytes moved_bytes(const List& list);
 

@@ -30,13 +30,17 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       stream_{Device::cpu(), resources.threads, &activations_},
       input_stream_{Device::cpu(), resources.threads, resources.device},
       beside_stream_{Device::cpu(), nullptr, resources.device},
-      runner_(model),
+      runner_(model, plan.outputs),
       accumulator_(plan.layout, plan.scheduling.format.gradient),
       stepper_(plan, state_),
-      data_ranks_(resources.data_ranks) {
+      data_ranks_(resources.data_ranks),
+      pipeline_ranks_(resources.pipeline_ranks) {
+  const Pipeline& pipeline = plan.scheduling.pipeline;
+  require(pipeline.ranks == 1 || (pipeline_ranks_ && pipeline_ranks_->size() == pipeline.ranks && pipeline_ranks_->rank() == pipeline.rank),
+          "[rank] the plan has pipeline ranks, but the communicator is not theirs");
   require(alone() || (data_ranks_ && data_ranks_->size() == sharding().ranks && data_ranks_->rank() == sharding().rank),
           "[rank] the plan has data-parallel ranks, but the communicator is not theirs");
-  for (const Group& g : plan.layout.groups) square_sums_.emplace_back(static_cast<size_t>(g.elems / kTileElems));
+  for (const i64 tiles : plan.layout.model_tiles) square_sums_.emplace_back(static_cast<size_t>(tiles));
   if (plan.training)
     snapshot_queue_.emplace(*resources.host, static_cast<int>(plan.queue_buffers), plan.queue_buffer_bytes, "checkpoint queue");
   show_resident_weights();
@@ -51,7 +55,7 @@ Rank::~Rank() {
 // What stays on the device is seen where its generation lies.
 void Rank::show_resident_weights() {
   for (const Group& g : plan_.layout.groups) {
-    if (plan_.weights_move(g)) continue;
+    if (!g.held() || plan_.weights_move(g)) continue;
     if (model_.parameters[g.segments[0].parameter]->storage->resident()) drop_group(g.id);
     fill_group(g.id, state_.weights(g.id).view(whole(g), state_.generation()).data());
   }
@@ -113,6 +117,14 @@ double Rank::perform(const Instruction& i) {
       return microseconds_of([&] { gather(i); });
     case Op::Exchange:
       return microseconds_of([&] { exchange(i); });
+    case Op::SendActivation:
+    case Op::SendGradient:
+    case Op::SendTied:
+      return send(i);
+    case Op::ReceiveActivation:
+    case Op::ReceiveGradient:
+    case Op::ReceiveTied:
+      return receive(i);
     case Op::Land:
       return microseconds_of([&] { i.group == kNone ? stepper_.drain() : stepper_.land(i.group); });
     case Op::Commit:
@@ -129,7 +141,7 @@ void Rank::compute(const Instruction& i) {
       return load_batches();
     case Op::Forward: {
       const StreamScope scope(stream_);
-      runner_.forward(i, at(i.spill));
+      runner_.forward(i, memory(i));
       return count_host(i);
     }
     case Op::Backward:
@@ -167,7 +179,7 @@ void Rank::count_host(const Instruction& i) {
 }
 
 TileRange Rank::activation_tile(const Instruction& i) const {
-  const i64 tile = plan_.scheduling.live_micro_batches() > 1 ? i.micro_batch : 0;
+  const i64 tile = i.micro_batch % plan_.live[i.block];
   return {tile, tile + 1};
 }
 
@@ -196,7 +208,7 @@ void Rank::backward(const Instruction& i) {
   for (size_t g = 0; g < uses.size(); ++g) {
     if (!plan_.layout.groups[uses[g].group].frozen) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
   }
-  runner_.backward(i, accumulator_, at(i.spill));
+  runner_.backward(i, accumulator_, memory(i));
   count_host(i);
   accumulator_.finish();
 }
@@ -360,17 +372,23 @@ void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
 
 double Rank::evaluate(const MicroBatch& batch) {
   run_forward(batch, nn::Mode::evaluate, 0);
-  runner_.take_output(0);
+  if (has_last_block()) runner_.take_output(0);
   forward_batch_.clear();
-  return runner_.loss_sum();
+  double loss_sum = runner_.loss_sum();
+  tell_pipeline_ranks(std::as_writable_bytes(std::span(&loss_sum, 1)));
+  return loss_sum;
 }
 
 std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
   run_forward(batch, nn::Mode::generate, position);
-  const Tensor out = runner_.take_output(0);
+  const Tensor out = has_last_block() ? runner_.take_output(0) : Tensor();
   forward_batch_.clear();
-  std::vector<double> wide(static_cast<size_t>(out.elems()));
-  for (size_t i = 0; i < wide.size(); ++i) wide[i] = out.dtype() == DType::f64 ? out.data<double>()[i] : out.data<float>()[i];
+  i64 count = out.defined() ? out.elems() : 0;
+  tell_pipeline_ranks(std::as_writable_bytes(std::span(&count, 1)));
+  std::vector<double> wide(static_cast<size_t>(count));
+  for (size_t i = 0; out.defined() && i < wide.size(); ++i)
+    wide[i] = out.dtype() == DType::f64 ? out.data<double>()[i] : out.data<float>()[i];
+  tell_pipeline_ranks(std::as_writable_bytes(std::span(wide)));
   return wide;
 }
 

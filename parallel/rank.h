@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include "device/arena.h"
@@ -56,14 +57,16 @@ class Rank {
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
   /// What has not ended is given up.
   void end_snapshot();
-  /// Sum of token losses of one micro-batch of this rank (Mode::evaluate). All ranks call it together.
+  /// Sum of token losses of one micro-batch of this data-parallel rank (Mode::evaluate). All ranks call it together.
   double evaluate(const MicroBatch& batch);
-  /// Logits of one position, row by row [B, V], widened to fp64.
+  /// Logits of one position, row by row [B, V], widened to fp64. Likewise.
   std::vector<double> logits(const MicroBatch& batch, i64 position);
 
   /// Device memory in force, for making micro-batches outside train_step.
   const Stream& input_stream() const { return input_stream_; }
   ModelState& state() { return state_; }
+  /// To other pipeline ranks so far.
+  i64 sent_bytes() const { return sent_bytes_; }
   /// Of all that crossed the data-parallel ranks so far.
   i64 exchanged_bytes() const { return exchanged_bytes_; }
   const Plan& plan() const { return plan_; }
@@ -85,7 +88,18 @@ class Rank {
   void backward(const Instruction& i);
   void gather(const Instruction& i);
   void exchange(const Instruction& i);
+  double send(const Instruction& i);
+  double receive(const Instruction& i);
+  void send_message(std::span<const std::byte> bytes, const Instruction& i);
+  void receive_message(std::span<std::byte> bytes, const Instruction& i);
+  void send_weights(const Instruction& i);
+  void receive_weights(const Instruction& i);
   void agree();
+  void agree_with_data_ranks();
+  void agree_with_pipeline_ranks();
+  Event ask_pipeline_ranks(const std::function<Event()>& call);
+  /// From the last block's rank to the others.
+  void tell_pipeline_ranks(std::span<std::byte> bytes);
   void add_tied(const Instruction& i);
   void reduce(const Instruction& i);
   void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
@@ -105,6 +119,7 @@ class Rank {
   /// `factor`: the clip factor.
   StepResult judge(const StepSettings& settings, double& factor) const;
   void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
+  BlockMemory memory(const Instruction& i) { return {at(i.spill), at(i.in), at(i.out)}; }
   std::byte* at(const Slot& slot) { return (slot.slab == Slab::spill ? spill_ : moving_).data() + slot.offset; }
   std::span<std::byte> bytes(const Slot& slot) { return {at(slot), static_cast<size_t>(slot.bytes)}; }
   TileRange activation_tile(const Instruction& i) const;
@@ -114,6 +129,7 @@ class Rank {
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
   const Sharding& sharding() const { return plan_.scheduling.sharding; }
   bool alone() const { return sharding().ranks == 1; }
+  bool has_last_block() const { return plan_.layout.here(static_cast<u16>(plan_.layout.blocks.size() - 1)); }
 
   const nn::Sequential& model_;
   const Plan& plan_;
@@ -128,7 +144,9 @@ class Rank {
   std::vector<std::vector<double>> square_sums_;  // by group, tile; of all ranks once they have agreed
   double loss_sum_ = 0;                           // likewise
   Communicator* const data_ranks_;
-  std::atomic<i64> exchanged_bytes_{0};
+  Communicator* const pipeline_ranks_;
+  std::mutex asking_pipeline_ranks_;
+  std::atomic<i64> exchanged_bytes_{0}, sent_bytes_{0};
 
   // Of the step under way.
   const std::function<StepBatch()>* load_batch_ = nullptr;

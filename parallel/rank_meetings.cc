@@ -38,10 +38,14 @@ void Rank::exchange(const Instruction& i) {
 // Every rank gets every rank's loss and tile sums, and adds them in one order.
 void Rank::agree() {
   loss_sum_ = runner_.loss_sum();
-  if (alone()) return;
+  if (!alone()) agree_with_data_ranks();
+  if (plan_.scheduling.pipeline.ranks > 1) agree_with_pipeline_ranks();
+}
+
+void Rank::agree_with_data_ranks() {
   const auto for_own = [&](int rank, auto&& body) {
     for (const Group& g : plan_.layout.groups) {
-      if (!g.frozen && sharding().splits_state()) body(std::span(square_sums_[g.id]), sharding().part(whole(g).count(), rank));
+      if (plan_.has_state(g) && sharding().splits_state()) body(std::span(square_sums_[g.id]), sharding().part(whole(g).count(), rank));
     }
   };
   Parts parts{0};
@@ -66,12 +70,54 @@ void Rank::agree() {
   }
 }
 
+// The loss is that of the last block's rank, each group's sums are its owner's.
+void Rank::agree_with_pipeline_ranks() {
+  const Layout& layout = plan_.layout;
+  const int ranks = plan_.scheduling.pipeline.ranks;
+  std::vector<std::vector<std::span<double>>> of_rank(static_cast<size_t>(ranks));
+  of_rank[layout.rank_of.back()].push_back(std::span(&loss_sum_, 1));
+  for (const Group& g : layout.groups) {
+    if (!g.frozen) of_rank[layout.rank_of[g.owner_block]].push_back(square_sums_[g.id]);
+  }
+  Parts parts{0};
+  for (const auto& spans : of_rank) {
+    i64 count = 0;
+    for (const auto& span : spans) count += std::ssize(span);
+    parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
+  }
+  std::vector<double> all(static_cast<size_t>(parts.back()) / sizeof(double)), mine;
+  for (const auto& span : of_rank[layout.rank]) mine.insert(mine.end(), span.begin(), span.end());
+  const auto gather = [&] {
+    return pipeline_ranks_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts);
+  };
+  ask_pipeline_ranks(gather).wait();
+  auto next = all.begin();
+  for (const auto& spans : of_rank) {
+    for (const auto& span : spans) {
+      std::copy_n(next, span.size(), span.begin());
+      next += std::ssize(span);
+    }
+  }
+}
+
+void Rank::tell_pipeline_ranks(std::span<std::byte> bytes) {
+  if (plan_.scheduling.pipeline.ranks > 1)
+    ask_pipeline_ranks([&] { return pipeline_ranks_->broadcast(bytes, plan_.layout.rank_of.back()); }).wait();
+}
+
+// One lane at a time.
+Event Rank::ask_pipeline_ranks(const std::function<Event()>& call) {
+  const std::lock_guard lock(asking_pipeline_ranks_);
+  return call();
+}
+
 void Rank::tell_peers(const std::exception_ptr& error) const {
-  if (alone()) return;
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    data_ranks_->abort(e.what());
+    for (Communicator* peers : {data_ranks_, pipeline_ranks_}) {
+      if (peers) peers->abort(e.what());
+    }
   }
 }
 

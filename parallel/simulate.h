@@ -1,9 +1,12 @@
-// How long a list would take, before it is run: its lanes and `after` as the executor obeys them, each instruction's work at given rates.
-// Lanes that compute at once share the cores, those that want the disk at once share it. Pure function; thread-safe.
+// How long lists would take, before they are run: their lanes and `after` as the executor obeys them, each instruction's work at given
+// rates. Lanes of a rank that compute at once share its cores, those that want its disk at once share it. Ranks wait for each other where
+// they meet. Pure functions; thread-safe.
 #pragma once
 #include <functional>
+#include <span>
 
 #include "parallel/executor.h"
+#include "parallel/rank_mesh.h"
 
 namespace spillway::parallel {
 
@@ -20,7 +23,13 @@ struct Machine {
   double duplex = 1;
 };
 
-/// One Timing an instruction; disk_us is the time it had nothing to compute.
+/// One Timing an instruction; disk_us is the time it had nothing to compute. The other ranks are always there.
 std::vector<Timing> simulate(const List& list, const std::function<Work(const Instruction&)>& work, const Machine& machine);
+
+/// The lists of all ranks of a mesh, by world rank, each on a machine of its own. A message or a meeting begins when all its sides have
+/// come to it, each does its own work, and it ends for all when the last has. Expects what check_together() found whole; throws Error(bug)
+/// where nobody can go on. Time grows with the square of the ranks.
+std::vector<std::vector<Timing>> simulate_together(std::span<const List* const> world, const Mesh& mesh,
+                                                   const std::function<Work(int rank, const Instruction&)>& work, const Machine& machine);
 
 }  // namespace spillway::parallel

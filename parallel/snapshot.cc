@@ -30,6 +30,11 @@ Snapshot::Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& qu
       stages_(pieces_.size(), Stage::pending),
       left_(pieces_.size()),
       unwalked_(pieces_.size()) {
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_.saved(i)) continue;
+    stages_[i] = Stage::taken;
+    --left_;
+  }
   thread_ = std::thread([this, save = std::move(save)] { run(save); });
 }
 

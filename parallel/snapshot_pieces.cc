@@ -23,7 +23,14 @@ size_t SnapshotPieces::number(const Bucket& bucket, TileRange range) const {
   return first_[bucket.id] + static_cast<size_t>((range.begin - plan_.stepped(bucket).begin) / plan_.chunk_tiles);
 }
 
+bool SnapshotPieces::saved(size_t number) const {
+  const TileRange own = plan_.scheduling.sharding.own(plan_.layout.groups[pieces_[number].group]);
+  return intersection(own, pieces_[number].range).count() > 0;
+}
+
+// What another pipeline rank saves has no pieces here.
 bool SnapshotPieces::staged(u16 group) const {
+  if (!plan_.layout.owns(plan_.layout.groups[group])) return false;
   return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
 }
 

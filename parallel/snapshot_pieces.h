@@ -24,6 +24,8 @@ class SnapshotPieces {
   /// The piece that is this chunk of the bucket.
   size_t number(const Bucket& bucket, TileRange range) const;
 
+  /// Of what every rank steps each saves its part.
+  bool saved(size_t number) const;
   /// No Step passes it.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
   /// Some of it lies on nvme: a Step of this generation reads it into the staging ring.

@@ -1,8 +1,10 @@
 // What processes need of each other to be ranks: bytes to and from any of them, and memory that those of one node share. The communicator
-// of processes (process_world.h) knows only this; MPI is behind it in communicator_mpi.cc. One thread at a time.
+// of processes (process_world.h) knows only this; MPI is behind it in communicator_mpi.cc, sockets and shared memory
+// in socket_wire.h. One thread at a time.
 #pragma once
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/types.h"
@@ -19,6 +21,12 @@ class Wire {
   struct Letter {
     int from;
     std::vector<std::byte> bytes;
+  };
+
+  /// A rank whose process is no more, and how that shows.
+  struct Gone {
+    int rank;
+    std::string how;
   };
 
   virtual ~Wire() = default;
@@ -41,6 +49,11 @@ class Wire {
   virtual void post(int to, std::vector<std::byte> letter) = 0;
   /// The next that arrived, if any.
   virtual std::optional<Letter> next_letter() = 0;
+  /// Whose end was seen since the last call, without a farewell; every letter of theirs has been given out before. A wire that cannot see
+  /// that has none.
+  virtual std::vector<Gone> gone() { return {}; }
+  /// Nothing is awaited of that rank any more, by close() neither. False: this wire cannot do without it.
+  virtual bool give_up(int) { return false; }
   /// Nothing posted is left here.
   virtual bool all_posted() = 0;
 

@@ -149,15 +149,14 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.low_moments_left = format.moments == optim::Moments::fp32;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {
-    const i64 tiles = g.elems / parallel::kTileElems;
     if (plan.placement.parameters[g.id] == Tier::nvme) {
-      levers.spilled_bytes += tiles * format.weight_tile_bytes();
+      levers.spilled_bytes += plan.held_weights(g).count() * format.weight_tile_bytes();
       levers.weights_on_nvme |= !g.frozen;
     }
     if (g.frozen) continue;
-    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += tiles * format.state_tile_bytes();
-    if (plan.placement.gradients[g.id] == Tier::nvme && plan.resting_uses(g) > 0)
-      levers.spilled_bytes += tiles * parallel::kTileElems * size_of(plan.resting_gradient({g.id, 0}));
+    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += plan.stepped(g).count() * format.state_tile_bytes();
+    if (plan.placement.gradients[g.id] == Tier::nvme && plan.gradient_rests(g, 0))
+      levers.spilled_bytes += plan.held_gradients(g).count() * parallel::kTileElems * size_of(plan.resting_gradient({g.id, 0}));
   }
   const parallel::TierBytes moved = plan.moved_per_step();
   const auto read = static_cast<double>(moved.read[kNvme]), written = static_cast<double>(moved.written[kNvme]);

@@ -19,9 +19,11 @@ constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
 size_t index(Tier tier) { return static_cast<size_t>(tier); }
 bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
 
-std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes) {
+// Of each group the tiles that `held` says, in bytes.
+template <class Held>
+std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
   std::vector<i64> bytes;
-  for (const auto& g : layout.groups) bytes.push_back(g.elems / parallel::kTileElems * tile_bytes);
+  for (const auto& g : layout.groups) bytes.push_back(held(g).count() * tile_bytes);
   return bytes;
 }
 
@@ -36,23 +38,39 @@ struct ActivationBytes {
   i64 device = 0, spilled = 0;
 };
 
+parallel::Layout held_here(const PlanRequest& r) {
+  return restricted(r.layout, make_stages(r.layout, r.scheduling).rank_of, r.scheduling.pipeline.rank);
+}
+
 class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
-      : base_(base), wishes_(wishes), budgets_(budgets), rates_(rates) {
+      : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
+    // As a wish for bytes a tier counts them: what a rank holds where it holds least.
+    const parallel::Sharding& sharding = base.scheduling.sharding;
+    const auto from_stage = [&](int stage) {
+      return [&, stage](const parallel::Group& g) { return sharding.stage >= stage ? sharding.own(g) : parallel::whole(g); };
+    };
     const optim::StateFormat& format = base.scheduling.format;
-    weights_ = bytes_of_groups(base.layout, format.weight_tile_bytes());
-    gradients_ = bytes_of_groups(base.layout, format.gradient_tile_bytes());
-    state_ = bytes_of_groups(base.layout, format.state_tile_bytes());
-    for (const parallel::Group& g : base.layout.groups) {
-      if (g.frozen) gradients_[g.id] = state_[g.id] = 0;
+    weights_ = bytes_of_groups(layout_, format.weight_tile_bytes(), from_stage(3));
+    gradients_ = bytes_of_groups(layout_, format.gradient_tile_bytes(), from_stage(2));
+    state_ = bytes_of_groups(layout_, format.state_tile_bytes(), from_stage(1));
+    without_frozen(gradients_);
+    without_frozen(state_);
+    for (const parallel::Group& g : layout_.groups) {
+      if (!layout_.owns(g)) state_[g.id] = 0;
     }
+    const auto stepped = [&](const parallel::Group& g) { return sharding.stepped(g); };
+    for (const i64 elems : bytes_of_groups(layout_, parallel::kTileElems, stepped)) stepped_elems_ += elems;
+    for (const parallel::Group& g : layout_.groups)
+      stepped_elems_ -= g.frozen || !layout_.owns(g) ? stepped(g).count() * parallel::kTileElems : 0;
     const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length);
     const auto k = static_cast<double>(base.scheduling.micro_batches);
-    for (u16 b = 0; b < base.layout.blocks.size(); ++b) {
-      const BlockSeconds block = rates.block(b, forward_flops(base.layout, *base.model, b, tokens));
+    for (u16 b = 0; b < layout_.blocks.size(); ++b) {
+      if (!layout_.here(b)) continue;
+      const BlockSeconds block = rates.block(b, forward_flops(layout_, *base.model, b, tokens));
       forward_s_ += k * block.forward;
-      if (b >= base.layout.first_trained_block) backward_s_ += block.backward + (k - 1) * block.backward_more;
+      if (b >= layout_.first_trained_block) backward_s_ += block.backward + (k - 1) * block.backward_more;
     }
   }
 
@@ -71,6 +89,11 @@ class Enumeration {
 
  private:
   bool training() const { return base_.training; }
+  void without_frozen(std::vector<i64>& bytes) const {
+    for (const parallel::Group& g : layout_.groups) {
+      if (g.frozen) bytes[g.id] = 0;
+    }
+  }
   i64 micro_batches() const { return base_.scheduling.micro_batches; }
 
   std::vector<PlacementWish> options(const PlacementWish& wish) const {
@@ -155,18 +178,20 @@ class Enumeration {
       return parallel::activation_slab_bytes(r);
     };
     const i64 k = micro_batches();
-    entry->second.device = k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // how many are kept is the schedule's
+    entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
-      for (i64 bytes : parallel::spillable_bytes(r)) entry->second.spilled += bytes;
+      const std::vector<i64> bytes = parallel::spillable_bytes(r);
+      for (u16 b = 0; b < bytes.size(); ++b) entry->second.spilled += layout_.here(b) ? bytes[b] : 0;
     }
     return entry->second;
   }
 
   // What neither leaves its slot for the last time nor is read again, at the least.
-  Bytes staying_gradients(const Placement& p) const {
+  Bytes staying_gradients(const Placement& p, const std::vector<i64>& gradients) const {
     Bytes staying{};
-    for (const parallel::Group& g : base_.layout.groups) {
-      if (stays_for_step(base_.layout, p, base_.scheduling, g)) staying[index(Tier::nvme)] += gradients_[g.id];
+    for (const parallel::Group& g : layout_.groups) {
+      if (stays_for_step(layout_, p, base_.scheduling, g)) staying[index(Tier::nvme)] += gradients[g.id];
     }
     return staying;
   }
@@ -177,8 +202,14 @@ class Enumeration {
     const ActivationBytes activations = activation_bytes(c.request);
     const i64 live = scheduling.live_micro_batches();
     const auto slots = [&](size_t t) { return training() && (t == index(Tier::nvme) || scheduling.overlap == Overlap::backward) ? 2 : 1; };
-    const Bytes w = by_tier(p.parameters, weights_), g = by_tier(p.gradients, gradients_), s = by_tier(p.optimizer, state_);
-    const Bytes staying = staying_gradients(p);
+    const optim::StateFormat& format = scheduling.format;
+    const auto weights_of = [&](const parallel::Group& group) { return parallel::held_weights(p, scheduling, group); };
+    const auto gradients_of = [&](const parallel::Group& group) { return parallel::held_gradients(p, scheduling, group); };
+    std::vector<i64> gradients = bytes_of_groups(layout_, format.gradient_tile_bytes(), gradients_of);
+    without_frozen(gradients);
+    const Bytes w = by_tier(p.parameters, bytes_of_groups(layout_, format.weight_tile_bytes(), weights_of)),
+                g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
+    const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches();
     const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !once; };  // on nvme maybe
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
@@ -197,12 +228,12 @@ class Enumeration {
     }
     double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
     if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);
-    const double adam_s = training() ? static_cast<double>(base_.layout.trained_elems()) * rates_.unit.update_s : 0;
+    const double adam_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.update_s : 0;
     const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
     const bool ahead = scheduling.prefetch > 0 || !fetches_from_nvme(p, p.activations.front(), scheduling.order);
     const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
     // What runs beside computing still takes its part of the cores.
-    const double tiles_s = training() ? static_cast<double>(base_.layout.elems()) * rates_.unit.tile_s : 0;
+    const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
     const double beside_s = (tiles_s + (head[2] + tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
     const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
     c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, together_s);
@@ -211,10 +242,12 @@ class Enumeration {
   }
 
   const PlanRequest& base_;
+  const parallel::Layout layout_;  // of this pipeline rank
   const PlanWishes& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
+  i64 stepped_elems_ = 0;                                                // by this rank
   double forward_s_ = 0, backward_s_ = 0;                                // of a step
   std::map<std::tuple<bool, bool, bool>, ActivationBytes> activations_;  // recompute, spilled, vertical
   std::vector<Candidate> found_;

@@ -113,6 +113,14 @@ std::optional<CgroupMemory> cgroup_memory(const Host& host) {
   return path ? memory_v2(host, *path) : std::nullopt;
 }
 
+i64 cgroup_oom_kills(const Host& host) {
+  i64 kills = 0;
+  for (const std::string& folder : cgroup_folders(host, "memory")) {
+    for (const char* file : {"/memory.oom_control", "/memory.events"}) kills = std::max(kills, entry(host.read(folder + file), "oom_kill"));
+  }
+  return kills;
+}
+
 std::vector<std::string> cgroup_folders(const Host& host, const std::string& controller) {
   if (const auto path = path_of(host, controller)) return levels("/sys/fs/cgroup/" + controller, *path);
   const auto path = path_of(host, "");

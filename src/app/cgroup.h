@@ -16,6 +16,8 @@ struct CgroupMemory {
 };
 /// Of the level that leaves least; empty without a limit.
 std::optional<CgroupMemory> cgroup_memory(const Host& host);
+/// How often the kernel killed a process for the sake of a limit of this group or of one above it.
+i64 cgroup_oom_kills(const Host& host);
 /// Where this process's group of a v1 controller, else its v2 group, tells of itself; then those above it. Empty without groups.
 std::vector<std::string> cgroup_folders(const Host& host, const std::string& controller);
 /// Cores' worth of time; empty without a quota.

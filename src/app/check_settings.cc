@@ -5,7 +5,9 @@
 
 #include "app/given.h"
 #include "app/launcher.h"
+#include "app/pipeline_wish.h"
 #include "app/text.h"
+#include "parallel/meeting_place.h"
 
 namespace spillway::app {
 namespace {
@@ -40,13 +42,8 @@ void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
 }
 
 void check_ranks(const TrainConfig& config) {
-  constexpr const char* kInstead = "; one rank, one stage works";
-  if (config.ranks != 1) refuse("[--ranks] not built yet: " + std::to_string(config.ranks) + " ranks" + kInstead);
-  if (config.pipeline_stages != 1)
-    refuse("[--pipeline-stages] not built yet: " + std::to_string(config.pipeline_stages) + " stages" + kInstead);
-  if (config.pipeline_chunks != 1)
-    refuse("[--pipeline-chunks] not built yet: " + std::to_string(config.pipeline_chunks) + " chunks" + kInstead);
-  if (config.pipeline_split != "auto") refuse("[--pipeline-split] not built yet: \"" + config.pipeline_split + "\"" + kInstead);
+  pipeline_of(config);
+  if (config.ranks > 1) check_stages(config);
 }
 
 void check_validation(const TrainConfig& config) {
@@ -88,15 +85,28 @@ void check(TrainConfig& config, const Host& host) {
       host);
 }
 
-// One rank is what is built: a launcher of several is refused rather than run several times over.
-void check_launcher(const Host& host) {
+void check_launcher(const TrainConfig& config, const Host& host) {
   const Launcher launcher = detect_launcher(host);
-  if (launcher.ranks > 1) {
-    refuse("[--ranks] not built yet: " + std::to_string(launcher.ranks) + " ranks, which " + launcher.name + " started; start one");
+  if (!launcher.name.empty() && config.ranks != 1 && config.ranks != launcher.ranks) {
+    refuse("[--ranks] expected as many as " + launcher.name + " started, " + std::to_string(launcher.ranks) + ", got " +
+           std::to_string(config.ranks) + ": leave it out");
   }
+  constexpr i64 kMostOfANode = 1024;
+  if (launcher.name.empty() && config.ranks > kMostOfANode) {
+    refuse("[--ranks] expected at most " + std::to_string(kMostOfANode) + " processes on one node, got " + std::to_string(config.ranks) +
+           ": more are for srun or mpirun to start on several");
+  }
+  const bool has_place = config.rendezvous != "auto" && config.rendezvous != "env";
+  if (has_place) parallel::MeetingPlace(config.rendezvous);
+  const bool own = launcher.shares_cores() || (launcher.name.empty() && config.ranks > 1) || config.rendezvous != "auto";
+  if (config.communicator == "mpi" && own)
+    refuse("[--communicator] expected mpirun or srun to start the ranks of mpi, and no --rendezvous, got " +
+           (has_place ? "--rendezvous " + config.rendezvous
+                      : "ranks that " + (launcher.name.empty() ? "spillway" : launcher.name) + " starts") +
+           ": leave --communicator out");
   if (launcher.bare_slurm_tasks > 1) {
     refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
-           " tasks, got a bare start: use srun (this version: srun --ntasks=1)");
+           " tasks, got a bare start: use srun");
   }
 }
 
@@ -108,7 +118,23 @@ void check_checkpoint(const ResourceConfig& config) {
   }
 }
 
+void check_one_process(const char* command, const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.ranks == 1) return;
+  refuse(std::string("[") + command + "] expected one process, got " + std::to_string(launcher.ranks) + ", which " + launcher.name +
+         " started: several ranks are for train; start this one alone");
+}
+
 void check(GenerateConfig& config, const Host& host) {
+  check_one_process("generate", host);
+  check_checkpoint(config);
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+  check_activations(config.place_activations);
+  find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
+}
+
+void check(EvaluateConfig& config, const Host& host) {
+  check_one_process("evaluate", host);
   check_checkpoint(config);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.place_activations);
@@ -116,6 +142,7 @@ void check(GenerateConfig& config, const Host& host) {
 }
 
 void check(ExportConfig& config, const Host& host) {
+  check_one_process("export", host);
   check_checkpoint(config);
   find_nvme(config, false, host);
 }
@@ -133,6 +160,21 @@ void check(InspectConfig&, const Host&) {}
 void check(StatusConfig&, const Host&) {}
 void check(DoctorConfig&, const Host&) {}
 void check(BenchConfig&, const Host&) {}
+void check(SelftestConfig&, const Host&) {}
+
+// The node that prints the script is not one that trains: nothing is asked of it.
+void check(SlurmConfig& config, const Host&) {
+  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
+  check_model(config);
+  const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
+  if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
+    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no flag, got " + std::to_string(config.ranks));
+  }
+  if (ranks % config.nodes != 0) {
+    refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
+  }
+  config.ranks = ranks;
+}
 
 void check(ScheduleConfig& config, const Host&) {
   if (config.out && !config.out->ends_with(".svg")) refuse("[--out] expected a name that ends in .svg, got \"" + *config.out + "\"");
@@ -144,7 +186,7 @@ void check(ScheduleConfig& config, const Host&) {
 void check_settings(Settings& settings, const Host& host) {
   if (auto* train = std::get_if<TrainConfig>(&settings)) {
     if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
-    check_launcher(host);
+    check_launcher(*train, host);
   }
   if (auto* plan = std::get_if<PlanConfig>(&settings)) return check(static_cast<TrainConfig&>(*plan), host);
   std::visit([&](auto& config) { check(config, host); }, settings);

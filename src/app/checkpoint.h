@@ -4,6 +4,7 @@
 // Thread-safe on different steps.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,9 +36,30 @@ constexpr int kCheckpointFormat = 1;
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step);
 
-/// Writes what `tiles` hands out, in any order; runs on a Snapshot's thread. Errors: Error(io); nothing half-written stays.
-void save_checkpoint(const std::filesystem::path& run, const Progress& progress, const models::ModelConfig& config,
-                     const nn::Sequential& model, const parallel::Plan& plan, const parallel::Snapshot::Tiles& tiles);
+/// A checkpoint as one rank writes its part of it. The first rank makes the folder, beside its final place, with files of their final
+/// sizes; then the others join; each writes the tiles it is to save; when all have, the first one commits. Errors: Error(io); nothing
+/// half-written stays.
+class CheckpointWriter {
+ public:
+  /// Of the first rank.
+  CheckpointWriter(const std::filesystem::path& run, const Progress& progress, const models::ModelConfig& config,
+                   const nn::Sequential& model, const parallel::Plan& plan);
+  /// Of another rank: into the folder() that the first one made.
+  CheckpointWriter(const std::filesystem::path& folder, const nn::Sequential& model, const parallel::Plan& plan);
+  ~CheckpointWriter();
+
+  const std::filesystem::path& folder() const;
+  /// What `tiles` hands out, in any order, until it is on the disk; runs on a Snapshot's thread.
+  void write(const parallel::Snapshot::Tiles& tiles);
+  /// By write(), into all files.
+  i64 written_bytes() const;
+  /// Of the first rank: from here on the checkpoint is there. `written_bytes`: by all ranks.
+  void commit(i64 written_bytes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Bytes a checkpoint of this model takes.
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format);

@@ -5,6 +5,7 @@
 
 #include "app/checkpoint.h"
 #include "app/checkpoint_tensors.h"
+#include "base/error.h"
 #include "data/atomic_folder.h"
 #include "data/safetensors.h"
 
@@ -28,16 +29,21 @@ data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DTy
 // Fills both files with tiles as they come.
 class Writer {
  public:
-  Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan)
+  using Mode = data::SafetensorsWriter::Mode;
+  Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan, Mode mode)
       : layout_(plan.layout),
+        sharding_(plan.scheduling.sharding),
         format_(plan.scheduling.format),
         parts_(state_tensors(format_)),
-        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}),
-        state_(folder / "optimizer.safetensors", moment_tensors(model)) {}
+        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}, mode),
+        state_(folder / "optimizer.safetensors", moment_tensors(model), {}, mode) {}
 
+  // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    const TileRange own = parallel::intersection(range, sharding_.own(layout_.groups[group]));
     const i64 first = range.begin * kTileElems, size = size_of(format_.weight);
-    parallel::for_segments(layout_.groups[group], first, range.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (own.count() == 0 || !layout_.owns(layout_.groups[group])) return;
+    parallel::for_segments(layout_.groups[group], own.begin * kTileElems, own.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
       if (!s) return;
       const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
       weights_.write(weights_.tensors()[s->parameter], run.at * size,
@@ -50,10 +56,9 @@ class Writer {
     });
   }
 
-  void finish() {
-    weights_.finish();
-    state_.finish();
-  }
+  /// Bytes written here.
+  i64 finish() { return weights_.finish_part() + state_.finish_part(); }
+  i64 data_bytes() const { return weights_.data_bytes() + state_.data_bytes(); }
 
  private:
   // A parameter's elements in neighbouring tiles.
@@ -93,6 +98,7 @@ class Writer {
   }
 
   const parallel::Layout& layout_;
+  const parallel::Sharding sharding_;
   const optim::StateFormat format_;
   const std::vector<StateTensor> parts_;
   std::vector<size_t> first_state_;  // by parameter: its first tensor of state_
@@ -103,21 +109,53 @@ class Writer {
 
 fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
 
-void save_checkpoint(const fs::path& run, const Progress& progress, const models::ModelConfig& config, const nn::Sequential& model,
-                     const parallel::Plan& plan, const parallel::Snapshot::Tiles& tiles) {
-  data::AtomicFolder folder(checkpoint_path(run, progress.step));
-  Writer writer(folder.path(), model, plan);
-  tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
-    writer.write(group, range, weights, state);
-  });
-  writer.finish();
+struct CheckpointWriter::State {
+  std::optional<data::AtomicFolder> whole;  // of the first rank
+  fs::path folder;
+  std::string config_json, manifest;
+  std::optional<Writer> writer;
+  i64 written_bytes = 0;
+};
+
+CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress, const models::ModelConfig& config,
+                                   const nn::Sequential& model, const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
   const DType dtype = plan.scheduling.format.weight;
-  folder.write_text("config.json", models::to_json(config, dtype));
+  state_->config_json = models::to_json(config, dtype);
   const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},          {"updates", progress.updates},
                                    {"cursor", progress.cursor},   {"tokens", progress.tokens},      {"dtype", to_string(dtype)},
                                    {"loss_scale", 1.0},           {"made_with", progress.made_with}};
-  folder.write_text("manifest.json", manifest.dump(2) + "\n");
-  folder.commit();
+  state_->manifest = manifest.dump(2) + "\n";
+  state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
+  state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);
+}
+
+CheckpointWriter::CheckpointWriter(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
+  state_->folder = folder;
+  state_->writer.emplace(folder, model, plan, Writer::Mode::joined);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+const fs::path& CheckpointWriter::folder() const { return state_->folder; }
+i64 CheckpointWriter::written_bytes() const { return state_->written_bytes; }
+
+void CheckpointWriter::write(const parallel::Snapshot::Tiles& tiles) {
+  tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    state_->writer->write(group, range, weights, state);
+  });
+  state_->written_bytes = state_->writer->finish();
+}
+
+void CheckpointWriter::commit(i64 written_bytes) {
+  if (written_bytes != state_->writer->data_bytes()) {
+    throw Error(ErrorCode::bug, fmt::format("[checkpoint] {}: expected {} bytes of data, {} were written", state_->folder.string(),
+                                            state_->writer->data_bytes(), written_bytes));
+  }
+  state_->whole->write_text("config.json", state_->config_json);
+  state_->whole->write_text("manifest.json", state_->manifest);
+  state_->whole->commit();
 }
 
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {

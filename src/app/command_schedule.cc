@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/commands.h"
+#include "app/schedule_names.h"
 #include "app/schedule_report.h"
 #include "app/suggest.h"
 #include "base/error.h"
@@ -20,35 +21,6 @@ namespace fs = std::filesystem;
 using parallel::Schedule;
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
-
-// torch.distributed.pipelining's and the papers' names, in lower case, without "schedule" before them.
-constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
-    {"interleaved1f1b", "interleaved"}, {"interleaved-1f1b", "interleaved"}, {"interleavedzerobubble", "zb-h1"},
-    {"zero-bubble", "zb-h1"},           {"zbvzerobubble", "zb-v"},           {"loopedbfs", "vertical"},
-    {"breadth-first", "vertical"},      {"pipedream-flush", "1f1b"}};
-
-std::string nearest_schedule(std::string name) {
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name.starts_with("schedule")) name.erase(0, std::string_view("schedule").size());
-  for (const auto& [theirs, ours] : kForeign) {
-    if (name == theirs) return std::string(ours);
-  }
-  const auto names = parallel::schedule_names();
-  return nearest(name, {names.begin(), names.end()});
-}
-
-[[noreturn]] void refuse_name(const std::string& name) {
-  std::string known;
-  for (const std::string_view one : parallel::schedule_names()) known += std::string(one) + " ";
-  const std::string close = nearest_schedule(name);
-  refuse(fmt::format("[--pipeline-schedule] unknown schedule {}: {}expected one of: {}or a CSV file", data::in_quotes(name),
-                     close.empty() ? "" : "did you mean " + close + "? ", known));
-}
-
-bool names_a_file(const std::string& name) {
-  std::error_code none;
-  return name.ends_with(".csv") || name.find('/') != std::string::npos || fs::is_regular_file(name, none);
-}
 
 // A file says its own sizes: flags beside it are promises to hold it to.
 Schedule read(const ScheduleConfig& config) {
@@ -67,7 +39,7 @@ Schedule read(const ScheduleConfig& config) {
 Schedule make_or_read(const ScheduleConfig& config) {
   const auto kind = parallel::schedule_kind(config.pipeline_schedule);
   if (!kind && names_a_file(config.pipeline_schedule)) return read(config);
-  if (!kind) refuse_name(config.pipeline_schedule);
+  if (!kind) refuse_schedule_name(config.pipeline_schedule);
   return parallel::generate_schedule(*kind, {.ranks = config.pipeline_stages.value_or(1),
                                              .micro_batches = config.gradient_accumulation_steps.value_or(1),
                                              .chunks = config.pipeline_chunks.value_or(parallel::default_chunks(*kind))});

@@ -20,6 +20,7 @@ std::string ago(double seconds) { return format_duration(seconds) + " ago"; }
 std::string first_line(const RunStatus& s) {
   std::string text = fmt::format("{}: step {}", to_string(s.state), s.step);
   if (s.steps) text += fmt::format(" of {}", *s.steps);
+  if (s.ranks > 1) text += fmt::format(" on {} ranks", s.ranks);
   if (!s.owner.empty()) text += " (" + s.owner + ")";
   return text + "\n";
 }
@@ -36,6 +37,7 @@ std::string to_text(const RunStatus& s) {
   if (s.loss)
     text += fmt::format("  loss: {:.4f}{}\n", *s.loss, s.validation_loss ? fmt::format(", validation {:.4f}", *s.validation_loss) : "");
   text += pace(s);
+  if (s.slowest_rank) text += fmt::format("  slowest: rank {}, for which the others wait\n", *s.slowest_rank);
   if (s.last_step_age_s) text += "  last step: " + ago(*s.last_step_age_s) + "\n";
   if (s.tier_bytes) text += "  held: " + by_tier(*s.tier_bytes) + "\n";
   if (s.peak_bytes) text += "  peak: " + by_tier(*s.peak_bytes) + "\n";
@@ -55,6 +57,8 @@ Json maybe(const std::optional<T>& value) {
 Json to_json(const RunStatus& s) {
   Json all = {
       {"state", to_string(s.state)}, {"owner", s.owner.empty() ? Json() : Json(s.owner)}, {"step", s.step}, {"steps", maybe(s.steps)}};
+  all["ranks"] = s.ranks;
+  all["slowest_rank"] = maybe(s.slowest_rank);
   all["loss"] = maybe(s.loss);
   all["validation_loss"] = maybe(s.validation_loss);
   all["step_s"] = maybe(s.step_s);

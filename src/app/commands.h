@@ -9,6 +9,7 @@ namespace spillway::app {
 int run_train(const TrainConfig& config, Console& console);
 int run_plan(const PlanConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console);
+int run_evaluate(const EvaluateConfig& config, Console& console);
 int run_export(const ExportConfig& config, Console& console);
 
 int run_tokenize(const TokenizeConfig& config, Console& console);
@@ -18,5 +19,8 @@ int run_status(const StatusConfig& config, Console& console);
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
 int run_bench(const BenchConfig& config, Console& console, const Host& host);
 int run_schedule(const ScheduleConfig& config, Console& console);
+int run_slurm(const SlurmConfig& config, Console& console);
+/// 7 where numbers differ.
+int run_selftest(const SelftestConfig& config, Console& console, const Host& host);
 
 }  // namespace spillway::app

@@ -72,7 +72,7 @@ struct CommonConfig {
 /// What every command that runs a model takes.
 struct ResourceConfig : CommonConfig {
   std::string model;
-  std::string checkpoint = "last";  // generate, export: last, best or a step
+  std::string checkpoint = "last";  // generate, evaluate, export: last, best or a step
   std::optional<std::string> tokenizer;
   Precision precision = Precision::fp32;
   u64 seed = 1337;
@@ -124,9 +124,10 @@ struct TrainConfig : ResourceConfig {
   i64 ranks = 1;
   i64 pipeline_stages = 1;
   std::string pipeline_schedule = "auto", pipeline_split = "auto";
-  i64 pipeline_chunks = 1;
-  std::string communicator = "auto";
-  std::string bind = "none";
+  std::optional<i64> pipeline_chunks;  // empty: the schedule's own
+  std::string communicator = "auto", rendezvous = "auto";
+  i64 timeout_s = 60;  // for a peer
+  std::string bind = "auto";
   Durability durability = Durability::checkpoint;
 
   std::string out;  // default: default_out()
@@ -147,6 +148,10 @@ struct TrainConfig : ResourceConfig {
   /// Micro-batches of one optimizer step on each of `ranks` data-parallel ranks. Throws Error(usage) naming the legal sizes when the global
   /// batch does not divide.
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
+  /// Windows of one optimizer step on all ranks.
+  i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_size * data_ranks(); }
+  /// Ranks that see other data, each a pipeline of several ranks or one alone.
+  i64 data_ranks() const { return ranks / pipeline_stages; }
 };
 
 struct PlanConfig : TrainConfig {
@@ -159,6 +164,12 @@ struct GenerateConfig : ResourceConfig {
   i64 top_k = 0;             // 0: all
   double top_p = 1;
   i64 max_tokens = 128;
+};
+
+struct EvaluateConfig : ResourceConfig {
+  std::vector<std::string> data;
+  std::optional<i64> sequence_length;  // empty: the model's
+  i64 micro_batch_size = 1;
 };
 
 struct ExportConfig : ResourceConfig {
@@ -195,6 +206,18 @@ struct BenchConfig : NodeConfig {
   std::optional<i64> threads;
 };
 
+struct SelftestConfig : CommonConfig {
+  std::vector<ScratchPath> nvme;  // the first is where it works
+};
+
+struct SlurmConfig : TrainConfig {
+  i64 nodes = 1, gpus = 0;                  // of a node
+  std::optional<i64> time_s, memory_bytes;  // of the job; of a node
+  std::string account, partition;
+  std::vector<std::string> modules;
+  std::vector<std::string> train_words;  // train's flags as they were given, a word each
+};
+
 struct ScheduleConfig : CommonConfig {
   std::string pipeline_schedule = "1f1b";               // a generator's name or a CSV file
   std::optional<i64> pipeline_stages, pipeline_chunks;  // ranks of the pipeline, stages a rank; empty: 1, the schedule's own
@@ -220,6 +243,9 @@ std::vector<NumberKey> number_keys(const TrainConfig& config);
 
 /// 8 hex digits over number_keys(). Call it on the resolved configuration.
 std::string numbers_hash(const TrainConfig& config);
+
+/// What a run's config.json says. Throws Error(data) when it is no configuration.
+TrainConfig run_config(const std::string& json);
 
 /// The keys of `now` that change numbers and differ from `before` (a run's config.json, by its text), those of `now.allow_change` left out;
 /// each as "key: before -> now". Throws Error(data) when `before` is no configuration.

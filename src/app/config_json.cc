@@ -99,7 +99,7 @@ TrainConfig without_alternatives(TrainConfig config) {
 
 // The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
-  if (option.name == "global-batch-size") return config.micro_batches() * config.micro_batch_size;
+  if (option.name == "global-batch-size") return config.global_batch();
   const bool follows = option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(*config.steps);
   return follows ? Json() : value_of(option, settings);
 }
@@ -148,14 +148,17 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
   return keys;
 }
 
-std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now) {
-  std::vector<NumberKey> before;
+TrainConfig run_config(const std::string& json) {
   try {
-    const Settings settings = make_settings(Command::train, read_config_text(Command::train, before_json, "the run's config.json"), true);
-    before = number_keys(std::get<TrainConfig>(settings));
+    const Settings settings = make_settings(Command::train, read_config_text(Command::train, json, "the run's config.json"), true);
+    return std::get<TrainConfig>(settings);
   } catch (const Error& error) {
     throw Error(ErrorCode::data, std::string("[--resume] the run's config.json cannot be used: ") + error.what());
   }
+}
+
+std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now) {
+  const std::vector<NumberKey> before = number_keys(run_config(before_json));
   std::vector<std::string> changes;
   const std::vector<NumberKey> after = number_keys(now);
   for (size_t i = 0; i < after.size(); ++i) {

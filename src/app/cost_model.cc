@@ -38,9 +38,12 @@ class Costing {
       case Op::Step:
         return step(i);
       case Op::Reduce:
-        return {.cpu_s = static_cast<double>(plan_.layout.groups[i.group].elems) * rates_.unit.norm_s + copy_s(i), .cores = cores};
+        return {.cpu_s = elems(i) * rates_.unit.norm_s + copy_s(i), .cores = cores};
       case Op::AddTied:
-        return {.cpu_s = 3 * gradient_bytes(i.group) * rates_.unit.sweep_s, .cores = cores};
+        return {.cpu_s = 3 * gradient_bytes(i) * rates_.unit.sweep_s, .cores = cores};
+      case Op::Gather:
+      case Op::Exchange:
+        return {.cpu_s = static_cast<double>(i.exchanged_bytes) / rates_.exchange_bytes_per_s, .cores = 1};
       default:
         return {.cpu_s = copy_s(i) + checksum_s(i),
                 .cores = i.lane == parallel::Lane::compute ? cores : 1,
@@ -55,9 +58,9 @@ class Costing {
     const BlockSeconds& block = blocks_[i.block];
     return (i.recompute ? block.forward : 0) + (i.first ? block.backward : block.backward_more);
   }
-  double gradient_bytes(u16 group) const {
-    return static_cast<double>(plan_.layout.groups[group].elems * size_of(plan_.scheduling.format.gradient));
-  }
+  // Of those it names: this rank's part, of several.
+  static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
+  double gradient_bytes(const Instruction& i) const { return elems(i) * static_cast<double>(size_of(plan_.scheduling.format.gradient)); }
   double copy_s(const Instruction& i) const {
     return (at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host)) * rates_.unit.copy_s;
   }
@@ -69,11 +72,10 @@ class Costing {
 
   // What streams through the ring is updated in the cache, what rests in memory at the memory's speed.
   parallel::Work step(const Instruction& i) const {
-    const auto elems = static_cast<double>(plan_.layout.buckets[i.bucket].elems());
     const double cores = beside_ ? 1 : rates_.machine.cores;
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
-    const double alone_s = (elems * rates_.unit.tile_s + checksum_s(i)) / cores;
-    const double memory_s = on_disk ? 0 : elems * rates_.unit.update_s;
+    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / cores;
+    const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
   }
 

@@ -1,27 +1,38 @@
 #include "app/entry.h"
 
-#include <new>
 #include <vector>
 
 #include "app/commands.h"
+#include "app/cores.h"
+#include "app/failure.h"
 #include "app/given.h"
 #include "app/help.h"
+#include "app/rank_report.h"
 #include "app/signals.h"
 #include "app/suggest.h"
+#include "app/supervise.h"
+#include "app/version.h"
 #include "base/error.h"
 
 namespace spillway::app {
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
-
 /// The console's manners, and the command's body.
 struct Dispatch {
   Console& console;
   const Host& host;
+  const std::vector<std::string>& args;  // the command's
 
-  int operator()(const TrainConfig& config) const {
+  int operator()(const TrainConfig& given) const {
+    const Launcher launcher = detect_launcher(host);
+    if (launcher.name.empty() && given.ranks > 1) {
+      Supervision supervision{static_cast<int>(given.ranks), {"train"}, static_cast<double>(given.timeout_s)};
+      supervision.args.insert(supervision.args.end(), args.begin(), args.end());
+      return supervise(supervision, console, host);
+    }
     install_stop_handlers();
+    TrainConfig config = given;
+    take_share_of_node(config, launcher, host);
     return run_train(config, console);
   }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
@@ -31,6 +42,9 @@ struct Dispatch {
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
   int operator()(const StatusConfig& config) const { return run_status(config, console); }
   int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
+  int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
+  int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
+  int operator()(const EvaluateConfig& config) const { return run_evaluate(config, console); }
   int operator()(const BenchConfig& config) const { return run_bench(config, console, host); }
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 };
@@ -46,6 +60,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
     given = merge(command, flags, read_config_file(command, file->second.texts.front()));
   }
   Settings settings = make_settings(command, given);
+  if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   check_settings(settings, host);
   Console console(streams.out, streams.err, streams.terminal, streams.colour);
   std::visit(
@@ -54,14 +69,12 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
         console.set_json(common.json);
       },
       settings);
-  return std::visit(Dispatch{console, host}, settings);
+  return std::visit(Dispatch{console, host, args}, settings);
 }
 
 const CommandInfo& find_command(const std::string& name) {
   for (const CommandInfo& one : commands()) {
-    if (one.name != name) continue;
-    if (!one.command) throw Error(ErrorCode::usage, "[" + name + "] not built yet; " + std::string(one.instead));
-    return one;
+    if (one.name == name) return one;
   }
   throw Error(ErrorCode::usage, unknown_command(name));
 }
@@ -75,8 +88,8 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }
-  if (args[0] == "help") return run_command(*find_command(args[1]).command, {"--help"}, streams, host);
-  return run_command(*find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host);
+  if (args[0] == "help") return run_command(find_command(args[1]).command, {"--help"}, streams, host);
+  return run_command(find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host);
 }
 
 std::string speaker(std::span<const std::string> args) {
@@ -92,18 +105,10 @@ int run(std::span<const std::string> args, const Streams& streams, const Host& h
     if (streams.out.flush()) return status;
     say("[stdout] the results could not be written: is the disk full, or the reader gone?");
     return static_cast<int>(ErrorCode::io);
-  } catch (const Error& error) {
-    say(error.what());
-    return error.exit_status();
-  } catch (const std::bad_alloc&) {
-    say("[memory] the system refused memory: lower --device-memory or --host-memory, or free memory on this node");
-    return static_cast<int>(ErrorCode::io);
-  } catch (const std::exception& error) {
-    say(std::string("[bug] ") + error.what());
-    return static_cast<int>(ErrorCode::bug);
   } catch (...) {
-    say("[bug] an exception of an unknown type");
-    return static_cast<int>(ErrorCode::bug);
+    const Failure failure = failure_of(std::current_exception());
+    if (!report_failure(failure)) say(failure.text);
+    return static_cast<int>(failure.code);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace spillway::app {
 
 using parallel::Plan;
@@ -20,6 +22,11 @@ std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) 
 i64 total_excess(const Plan& plan, const TierBudgets& b) {
   const auto over = excess(plan, b);
   return over[0] + over[1] + over[2];
+}
+
+void require_room(const Plan& plan, const TierBudgets& budgets) {
+  if (total_excess(plan, budgets) == 0) return;
+  throw Error(ErrorCode::refused, "[plan] the first rank's plan does not fit this one:\n" + memory_table(plan, budgets));
 }
 
 bool hopeless(const Candidate& c, const TierBudgets& b) {

@@ -28,6 +28,9 @@ GivenMap read_config_text(Command command, const std::string& text, const std::s
 /// Flags win over the file, also over a key that excludes them (--epochs over steps).
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
+/// What was given of train's own flags, as words of a command line, --ranks apart: a launcher says that.
+std::vector<std::string> train_words(const GivenMap& given);
+
 /// Every given text, checked and put into the command's Settings. Throws Error(usage): not built, not one of the choices, out of range,
 /// given twice, excluded by another, required but missing (unless `partial`).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);

@@ -82,14 +82,15 @@ MemoryGrant memory_grant(const Host& host, int local_ranks) {
   return grant;
 }
 
-CoreGrant core_grant(const Host& host) {
+CoreGrant core_grant(const Host& host, int sharers, int local_ranks) {
   CoreGrant grant;
-  grant.affinity = grant.cores = allowed_cpus(host);
+  grant.affinity = allowed_cpus(host);
+  grant.cores = std::max(grant.affinity / sharers, 1);
   grant.bounded = "affinity";
   grant.cgroup_quota = cgroup_cpus(host);
   if (const auto cpus = whole(host.env("SLURM_CPUS_PER_TASK"))) grant.slurm_cpus = static_cast<int>(std::min<i64>(*cpus, 1 << 20));
-  if (grant.cgroup_quota && *grant.cgroup_quota < grant.cores) {
-    grant.cores = std::max(static_cast<int>(*grant.cgroup_quota), 1);
+  if (grant.cgroup_quota && *grant.cgroup_quota / local_ranks < grant.cores) {
+    grant.cores = std::max(static_cast<int>(*grant.cgroup_quota / local_ranks), 1);
     grant.bounded = "the cgroup quota";
   }
   if (grant.slurm_cpus && *grant.slurm_cpus < grant.cores) {

@@ -1,5 +1,6 @@
 // What this process may use of the node. Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300
-// MiB. Cores: min(affinity, cgroup cpu quota, SLURM_CPUS_PER_TASK). A cgroup's use does not count file pages the kernel can drop. Every
+// MiB. Cores: min(affinity / ranks that share it, cgroup cpu quota / ranks
+// on the node, SLURM_CPUS_PER_TASK). A cgroup's use does not count file pages the kernel can drop. Every
 // ancestor of the process's cgroup counts; the tightest decides. Reads the Host alone. Thread-safe.
 #pragma once
 #include <optional>
@@ -29,7 +30,9 @@ struct CoreGrant {
   int cores = 1;        // at least 1; a quota of 2.5 is 2: a throttled thread holds up the others
   std::string bounded;  // "affinity", "the cgroup quota", "Slurm"
 };
-CoreGrant core_grant(const Host& host);
+/// Of a rank that has its affinity's cores in common with so many ranks, itself among them; the quota with all on the node. Slurm's number
+/// is each rank's own.
+CoreGrant core_grant(const Host& host, int sharers = 1, int local_ranks = 1);
 
 struct Budgets {
   i64 device_bytes = 0, host_bytes = 0;

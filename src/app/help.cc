@@ -62,7 +62,7 @@ std::string program_help() {
   text += "usage: spillway COMMAND [flags]\n\ncommands:\n";
   for (const CommandInfo& one : commands()) {
     text += "  " + std::string(one.name) + std::string(10 - one.name.size(), ' ') + std::string(one.summary);
-    text += one.command ? "\n" : " (not built yet)\n";
+    text += "\n";
   }
   text += "\n  spillway COMMAND --help   the command's flags\n  spillway --version\n\n";
   text += "Exit status: 0 done, 2 wrong command line, 3 would not fit, 4 data unreadable, 5 I/O failed,\n6 a rank died, 7 numbers failed, ";

@@ -14,27 +14,38 @@ int number(const Host& host, const char* name, int otherwise) {
 }
 
 struct Variables {
-  const char *name, *ranks, *rank, *local_ranks;
+  const char *name, *ranks, *rank, *local_ranks, *local_rank;
 };
 
-// Open MPI before srun: mpirun inside an allocation sets both, and its world is the one we are in.
+// Our own first: mpirun may have started the one that started us. Open MPI before srun: mpirun inside an allocation sets both, and its
+// world is the one we are in.
 constexpr Variables kLaunchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE"},
-    {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"},
+    {"spillway", "SPILLWAY_RANKS", "SPILLWAY_RANK", "SPILLWAY_LOCAL_RANKS", "SPILLWAY_LOCAL_RANK"},
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},
+    {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
 };
+constexpr Variables kTorchrun = {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK"};
+
+bool has(const Host& host, const Variables& v) { return host.env(v.ranks) && host.env(v.rank); }
+
+Launcher by(const Host& host, const Variables& v) {
+  return {.name = v.name,
+          .ranks = std::max(number(host, v.ranks, 1), 1),
+          .rank = number(host, v.rank, 0),
+          .local_ranks = std::max(number(host, v.local_ranks, 1), 1),
+          .local_rank = number(host, v.local_rank, 0)};
+}
 
 }  // namespace
 
 Launcher detect_launcher(const Host& host) {
   for (const Variables& v : kLaunchers) {
-    if (!host.env(v.ranks) || !host.env(v.rank)) continue;
-    return {v.name, std::max(number(host, v.ranks, 1), 1), number(host, v.rank, 0), std::max(number(host, v.local_ranks, 1), 1), 0};
+    if (has(host, v)) return by(host, v);
   }
-  if (host.env("TORCHELASTIC_RUN_ID") && host.env("WORLD_SIZE") && host.env("RANK")) {
-    return {"torchrun", std::max(number(host, "WORLD_SIZE", 1), 1), number(host, "RANK", 0),
-            std::max(number(host, "LOCAL_WORLD_SIZE", 1), 1), 0};
-  }
+  // Ranks and their number alone are what some script exported.
+  const bool meant = host.env("TORCHELASTIC_RUN_ID") || host.env("MASTER_ADDR") || host.env("LOCAL_RANK");
+  if (meant && has(host, kTorchrun)) return by(host, kTorchrun);
   Launcher none;
   none.bare_slurm_tasks = number(host, "SLURM_NTASKS", 0);
   return none;

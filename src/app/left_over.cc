@@ -22,12 +22,20 @@ struct Kind {
   std::vector<Tier>& tiers;
   i64 tile_bytes;
   bool two_slots;  // a step may write beside what readers see
+  parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
-i64 bytes_of(const Kind& kind, const parallel::Group& group, const Plan& plan, Tier tier) {
+parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduling& scheduling, const parallel::Group& group) {
+  return scheduling.sharding.stepped(group);
+}
+
+// Placed as the request has it.
+i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
+  const Tier tier = kind.tiers[group.id];
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
   const i64 copies = kind.two_slots ? plan.slots(tier) : rests_once ? 1 : static_cast<i64>(group.uses.size());
-  return group.elems / parallel::kTileElems * kind.tile_bytes * (plan.training ? copies : 1);
+  const i64 tiles = kind.held(request.placement, request.scheduling, group).count();
+  return tiles * kind.tile_bytes * (plan.training ? copies : 1);
 }
 
 // Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
@@ -61,20 +69,25 @@ class Filling {
   std::vector<Kind> kinds() {
     const optim::StateFormat& format = request_.scheduling.format;
     parallel::Placement& p = request_.placement;
-    return {{"weights", wishes_.parameters, p.parameters, format.weight_tile_bytes(), true},
-            {"gradients", wishes_.gradients, p.gradients, format.gradient_tile_bytes(), false},
-            {"optimizer state", wishes_.optimizer, p.optimizer, format.state_tile_bytes(), true}};
+    return {{"weights", wishes_.parameters, p.parameters, format.weight_tile_bytes(), true, parallel::held_weights},
+            {"gradients", wishes_.gradients, p.gradients, format.gradient_tile_bytes(), false, parallel::held_gradients},
+            {"optimizer state", wishes_.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
   }
 
   i64 fill(Kind& kind, Tier tier, i64& room) const {
     if (!kind.wish.automatic) return 0;
     i64 moved = 0;
     for (const parallel::Group& g : plan_.layout.groups) {
-      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                   // weights alone
-      if (&kind.tiers == &request_.placement.gradients && plan_.resting_uses(g) == 0) continue;  // has its slot
-      const i64 bytes = bytes_of(kind, g, plan_, tier);
-      if (kind.tiers[g.id] <= tier || bytes > room) continue;
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // weights alone
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // has its slot
+      const Tier before = kind.tiers[g.id];
+      if (before <= tier) continue;
       kind.tiers[g.id] = tier;
+      const i64 bytes = bytes_of(kind, g, request_, plan_);
+      if (bytes > room) {
+        kind.tiers[g.id] = before;
+        continue;
+      }
       room -= bytes;
       moved += bytes;
     }

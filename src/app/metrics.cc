@@ -54,6 +54,11 @@ std::string to_json(const MetricsRow& m) {
   row["peak_bytes"] = by_tier(m.peak_bytes);
   row["read_bytes"] = by_tier(m.moved.read);
   row["written_bytes"] = by_tier(m.moved.written);
+  if (m.ranks > 1) {
+    row["exchanged_bytes"] = m.moved.exchanged;
+    row["slowest_rank"] = m.slowest_rank;
+    put(row, "slowest_rank_waits", m.slowest_wait);
+  }
   put_wear(row, m.wear);
   row["bound_by"] = m.bound_by;
   put(row, "predicted_ms", m.predicted_ms);

@@ -17,7 +17,9 @@ struct MetricsRow {
   double learning_rate = 0, seconds = 0;
   i64 tokens = 0, samples = 0;  // of this step
   std::optional<double> validation_loss;
-  parallel::TierBytes moved;
+  parallel::TierBytes moved;  // by this rank
+  int ranks = 1, slowest_rank = 0;
+  double slowest_wait = 0;  // the share of the step that the slowest rank waited for the others
   Phases phases;
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
   double predicted_ms = 0;

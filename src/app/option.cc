@@ -9,20 +9,19 @@ namespace spillway::app {
 namespace {
 
 constexpr CommandInfo kCommands[] = {
-    {"train", "--model MODEL --data PATH [flags]", "trains a model, or goes on with a run", Command::train, ""},
-    {"plan", "--model MODEL [train's flags]", "says what train would place where, and whether it fits", Command::plan, ""},
-    {"generate", "--model RUN|FOLDER --prompt TEXT", "writes text with a model, a run or a checkpoint", Command::generate, ""},
-    {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder", Command::export_model, ""},
-    {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize, ""},
-    {"inspect", "PATH", "shows what is in a checkpoint, safetensors file, token file or run folder", Command::inspect, ""},
-    {"status", "RUN", "says where a run stands, from its folder alone", Command::status, ""},
-    {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor, ""},
-    {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench, ""},
-    {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule,
-     ""},
-    {"evaluate", "", "loss of a model on data", std::nullopt, "train --validation-data PATH reports the held-out loss"},
-    {"selftest", "", "compares bits over placements", std::nullopt, "the tests in tests/ compare them"},
-    {"slurm", "", "writes a job script", std::nullopt, "train inside your own script: it reads Slurm's memory, cores and end time"},
+    {"train", "--model MODEL --data PATH [flags]", "trains a model, or goes on with a run", Command::train},
+    {"plan", "--model MODEL [train's flags]", "says what train would place where, and whether it fits", Command::plan},
+    {"generate", "--model RUN|FOLDER --prompt TEXT", "writes text with a model, a run or a checkpoint", Command::generate},
+    {"evaluate", "--model RUN|FOLDER --data PATH", "loss and perplexity of a model, a run or a checkpoint on data", Command::evaluate},
+    {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder", Command::export_model},
+    {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize},
+    {"inspect", "PATH", "shows what is in a checkpoint, safetensors file, token file or run folder", Command::inspect},
+    {"status", "RUN", "says where a run stands, from its folder alone", Command::status},
+    {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor},
+    {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench},
+    {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule},
+    {"selftest", "[--nvme PATH]", "trains a tiny model under many placements on this node and compares bits", Command::selftest},
+    {"slurm", "--nodes N [--gpus N] [train's flags]", "prints a job script that trains, and goes on when its time is up", Command::slurm},
 };
 
 template <size_t I = 0>
@@ -41,7 +40,8 @@ std::string join(const std::vector<std::string>& words, const char* between) {
 
 std::vector<Option> all_options() {
   std::vector<Option> all;
-  for (auto table : {model_options(), optimizer_options(), memory_options(), run_options(), tool_options(), schedule_options()}) {
+  for (auto table :
+       {model_options(), optimizer_options(), memory_options(), run_options(), tool_options(), schedule_options(), slurm_options()}) {
     std::ranges::move(table, std::back_inserter(all));
   }
   return all;
@@ -51,7 +51,7 @@ std::vector<Option> all_options() {
 
 std::span<const CommandInfo> commands() { return kCommands; }
 
-const CommandInfo& info(Command command) { return *std::ranges::find(kCommands, std::optional(command), &CommandInfo::command); }
+const CommandInfo& info(Command command) { return *std::ranges::find(kCommands, command, &CommandInfo::command); }
 
 Settings default_settings(Command command) { return settings_at(static_cast<size_t>(command)); }
 

@@ -16,22 +16,21 @@
 
 namespace spillway::app {
 
-enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench, schedule };
+enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench, schedule, slurm, selftest, evaluate };
 
 struct CommandInfo {
   std::string_view name;
   std::string_view usage;    // what follows the name
   std::string_view summary;  // one line
-  std::optional<Command> command;
-  std::string_view instead;  // of a command that is not built: what works
+  Command command;
 };
-/// All of the contract's commands in order of use, those not built too.
+/// All commands in order of use.
 std::span<const CommandInfo> commands();
 const CommandInfo& info(Command command);
 
 /// One command's configuration.
 using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
-                              DoctorConfig, BenchConfig, ScheduleConfig>;
+                              DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };
@@ -89,5 +88,6 @@ std::vector<Option> memory_options();
 std::vector<Option> run_options();
 std::vector<Option> tool_options();
 std::vector<Option> schedule_options();
+std::vector<Option> slurm_options();
 
 }  // namespace spillway::app

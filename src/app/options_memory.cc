@@ -5,9 +5,9 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
-const unsigned kTrain = on(Command::train, Command::plan);
-const unsigned kForward = on(Command::train, Command::plan, Command::generate);
-const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::export_model);
+const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
+const unsigned kForward = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::slurm);
+const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::export_model, Command::slurm);
 
 template <class C>
 Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
@@ -114,11 +114,11 @@ std::vector<Option> speed() {
        .changes_numbers = true},
       {.name = "bind",
        .group = kSpeed,
-       .help = "threads to cores",
-       .field = word(&TrainConfig::bind, {"none"}),
+       .help = "a rank's threads to its share of the node's cores: auto is cores where spillway or torchrun started several, else none",
+       .field = word(&TrainConfig::bind, {"auto", "none", "cores"}),
        .commands = kTrain,
-       .instead = "none works; taskset or srun --cpu-bind bind the process",
-       .later = {"cores", "numa"}},
+       .instead = "cores and none work",
+       .later = {"numa"}},
   };
 }
 
@@ -128,38 +128,48 @@ Option rank_option(const char* name, const char* help, Field field, std::vector<
           .help = help,
           .field = std::move(field),
           .commands = kTrain,
-          .instead = "one rank, one stage works",
+          .instead = "one stage works",
           .later = std::move(later)};
-}
-
-Option later_option(const char* name, const char* metavar, const char* help, const char* default_text) {
-  return {.name = name,
-          .group = kRanks,
-          .help = help,
-          .field = no_field(Kind::text),
-          .commands = kTrain,
-          .metavar = metavar,
-          .default_text = default_text,
-          .instead = "leave it out: one rank has no peers",
-          .built = false};
 }
 
 std::vector<Option> ranks() {
   Option schedule =
-      rank_option("pipeline-schedule", "order of micro-batches: one after the other, or all through a block (vertical)",
-                  word(&TrainConfig::pipeline_schedule, {"auto", "1f1b", "vertical"}), {"gpipe", "interleaved", "zb-h1", "zb-v"});
-  Option split = rank_option("pipeline-split", "blocks per stage", text(&TrainConfig::pipeline_split));
+      rank_option("pipeline-schedule",
+                  "in which order stages take micro-batches: gpipe, 1f1b, interleaved, zb-h1, zb-v, vertical (all micro-batches of a block "
+                  "before the next block), or a CSV file; with one stage 1f1b is one micro-batch after the other",
+                  text(&TrainConfig::pipeline_schedule));
+  schedule.metavar = "NAME|X.csv";
+  schedule.default_text = "1f1b; with one stage what is faster";
+  Option split = rank_option("pipeline-split", "blocks of each stage", text(&TrainConfig::pipeline_split));
   split.metavar = "N,N,..";
+  Option stages =
+      rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks", integer(&TrainConfig::pipeline_stages));
+  stages.range = Range{.low = 1, .high = 65535};
+  Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks));
+  chunks.range = Range{.low = 1, .high = 65535};
+  chunks.default_text = "2 for interleaved and zb-v, else 1";
+  Option communicator = rank_option("communicator", "how ranks talk", word(&TrainConfig::communicator, {"auto", "mpi"}), {"local", "nccl"});
+  communicator.instead = "auto and mpi work";
+  Option ranks = rank_option("ranks", "processes on this node, which spillway starts where no launcher has", integer(&TrainConfig::ranks));
+  ranks.default_text = "1, or the launcher's";
+  ranks.range = Range{.low = 1, .high = 65536};
+  Option rendezvous =
+      rank_option("rendezvous", "how ranks of different nodes meet: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT, file:PATH",
+                  text(&TrainConfig::rendezvous));
+  rendezvous.metavar = "HOW";
+  Option timeout = rank_option("timeout", "how long to wait for a peer", duration(&TrainConfig::timeout_s));
+  timeout.default_text = "60s";
+  timeout.range = at_least(1);
   return {
-      rank_option("ranks", "processes on this node", integer(&TrainConfig::ranks)),
-      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&TrainConfig::zero_stage, {"auto", "0"}), {"1", "2", "3"}),
-      rank_option("pipeline-stages", "stages the blocks are cut into", integer(&TrainConfig::pipeline_stages)),
+      ranks,
+      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&TrainConfig::zero_stage, {"auto", "0", "1", "2", "3"})),
+      stages,
       schedule,
       split,
-      rank_option("pipeline-chunks", "model chunks per rank", integer(&TrainConfig::pipeline_chunks)),
-      rank_option("communicator", "how ranks talk", word(&TrainConfig::communicator, {"auto", "local"}), {"mpi", "nccl"}),
-      later_option("rendezvous", "HOW", "how ranks of different nodes meet: env, tcp:HOST:PORT, file:PATH", "auto"),
-      later_option("timeout", "TIME", "how long to wait for a peer", "60s"),
+      chunks,
+      communicator,
+      rendezvous,
+      timeout,
   };
 }
 

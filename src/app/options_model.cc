@@ -5,8 +5,8 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kModel = "Model", *kData = "Data", *kBatch = "Batch and length";
-const unsigned kTrain = on(Command::train, Command::plan);
-const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::export_model);
+const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
+const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::export_model, Command::slurm);
 
 std::vector<Option> model() {
   return {
@@ -23,14 +23,14 @@ std::vector<Option> model() {
        .group = kModel,
        .help = "a Hugging Face folder, a run folder or a checkpoint",
        .field = text(&ResourceConfig::model),
-       .commands = on(Command::generate),
+       .commands = on(Command::generate, Command::evaluate),
        .metavar = "PATH",
        .required = true},
       {.name = "checkpoint",
        .group = kModel,
        .help = "which checkpoint of a run: last, best or a step",
        .field = text(&ResourceConfig::checkpoint),
-       .commands = on(Command::generate, Command::export_model),
+       .commands = on(Command::generate, Command::evaluate, Command::export_model),
        .metavar = "last|best|N"},
       {.name = "from-scratch",
        .group = kModel,
@@ -58,7 +58,7 @@ std::vector<Option> model() {
        .group = kModel,
        .help = "bytes (ids 0-255), or a tokenizer.json (not built yet)",
        .field = text(&ResourceConfig::tokenizer),
-       .commands = on(Command::train, Command::plan, Command::generate),
+       .commands = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::slurm),
        .changes_numbers = true,
        .metavar = "bytes|FILE",
        .default_text = "the model folder's own; bytes for presets"},
@@ -66,7 +66,7 @@ std::vector<Option> model() {
        .group = kModel,
        .help = "of initial weights, data order and dropout; of sampling in generate",
        .field = integer(&ResourceConfig::seed),
-       .commands = on(Command::train, Command::plan, Command::generate),
+       .commands = on(Command::train, Command::plan, Command::generate, Command::slurm),
        .changes_numbers = true,
        .range = at_least(0)},
       {.name = "precision",

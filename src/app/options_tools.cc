@@ -61,6 +61,35 @@ std::vector<Option> generate_options() {
   };
 }
 
+std::vector<Option> evaluate_options() {
+  constexpr const char* kGroup = "Data";
+  const unsigned here = on(Command::evaluate);
+  return {
+      {.name = "data",
+       .group = kGroup,
+       .help = "repeatable: text, a folder of texts, or token files",
+       .field = text(&EvaluateConfig::data),
+       .commands = here,
+       .metavar = "PATH",
+       .required = true},
+      {.name = "sequence-length",
+       .group = kGroup,
+       .help = "T, positions of one row",
+       .field = integer(&EvaluateConfig::sequence_length),
+       .commands = here,
+       .metavar = "TOKENS",
+       .default_text = "the model's",
+       .range = at_least(1)},
+      {.name = "micro-batch-size",
+       .group = kGroup,
+       .help = "B, rows at a time",
+       .field = integer(&EvaluateConfig::micro_batch_size),
+       .commands = here,
+       .metavar = "ROWS",
+       .range = at_least(1)},
+  };
+}
+
 std::vector<Option> export_options() {
   constexpr const char* kGroup = "Export";
   const unsigned here = on(Command::export_model);
@@ -153,6 +182,13 @@ std::vector<Option> node_options() {
        .commands = both,
        .metavar = "PATH[:SIZE]",
        .default_text = "$SLURM_TMPDIR"},
+      {.name = "nvme",
+       .group = kGroup,
+       .help = "a folder to work in",
+       .field = composite(&SelftestConfig::nvme, parse_scratch, print_scratch),
+       .commands = on(Command::selftest),
+       .metavar = "PATH",
+       .default_text = "$SLURM_TMPDIR, or $TMPDIR"},
       {.name = "io-engine",
        .group = kGroup,
        .help = "the engine to try",
@@ -202,7 +238,7 @@ std::vector<Option> node_options() {
 
 std::vector<Option> tool_options() {
   std::vector<Option> all = plan_options();
-  for (auto table : {generate_options(), export_options(), tokenize_options(), node_options()}) {
+  for (auto table : {generate_options(), evaluate_options(), export_options(), tokenize_options(), node_options()}) {
     all.insert(all.end(), table.begin(), table.end());
   }
   return all;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/pipeline_wish.h"
 #include "app/resolve.h"
 #include "app/session.h"
 #include "app/train.h"
@@ -24,6 +25,11 @@ std::string plan_json(const parallel::Plan& plan, const TierBudgets& budgets) {
   const parallel::TierBytes moved = plan.moved_per_step();
   out["read_bytes_per_step"] = by_tier(moved.read);
   out["written_bytes_per_step"] = by_tier(moved.written);
+  out["exchanged_bytes_per_step"] = moved.exchanged;
+  out["sent_bytes_per_step"] = moved.sent;
+  out["ranks"] = plan.scheduling.sharding.ranks * plan.scheduling.pipeline.ranks;
+  out["pipeline_stages"] = plan.scheduling.pipeline.ranks;
+  out["zero_stage"] = plan.scheduling.sharding.stage;
   out["prefetch"] = plan.scheduling.prefetch;
   out["recompute"] = plan.placement.activations.front().recompute;
   out["instructions"] = plan.train.head.size() + plan.train.commit.size();
@@ -49,8 +55,14 @@ int run_plan(const PlanConfig& given, Console& console) {
   PlanConfig config = given;
   ModelSource source = find_model(config.model);
   resolve_model(config, source);
-  Session session(config, std::move(source), "plan", {config.master_weights, config.moments, config.round_gradients, config.freeze});
-  session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
+  // The first of so many ranks on this node: no other one's parts are larger.
+  check_stages(config);
+  const auto ranks = static_cast<int>(config.ranks);
+  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.freeze};
+  Session session(config, std::move(source), "plan", state, {.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks},
+                  pipeline_of(config));
+  session.plan(wishes_of(config), true, config.micro_batches(config.data_ranks()), config.micro_batch_size, *config.sequence_length,
+               config.decay_all);
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {
     console.result(plan_json(plan, session.budgets()));
@@ -60,6 +72,8 @@ int run_plan(const PlanConfig& given, Console& console) {
   std::string text = "it fits:\n" + memory_table(plan, session.budgets());
   text += fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]),
                       format_bytes(moved.written[1]), format_bytes(moved.read[2]), format_bytes(moved.written[2]));
+  if (ranks > 1) text += fmt::format(", across the ranks {}", format_bytes(moved.exchanged));
+  if (config.pipeline_stages > 1) text += fmt::format(", to other stages {}", format_bytes(moved.sent));
   for (const std::string& line : session.choices()) text += "\n  " + line;
   if (config.program) text += "\n" + program_text(plan.train);
   console.result(text);

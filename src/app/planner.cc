@@ -17,12 +17,15 @@ namespace {
 using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
+using parallel::TierBytes;
 
 // Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
 constexpr int kMostSized = 60;
 // Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
 constexpr size_t kMostCompared = 4;
 constexpr double kWorthComparing = 1.25;
+// A higher ZeRO stage must take at most so much of a lower one's time.
+constexpr double kWorthSplitting = 0.98;
 // More hide no more: they outlast the eviction of a large block.
 constexpr i64 kMostStagingBuffers = 12;
 
@@ -94,6 +97,10 @@ bool same_places(const PlanRequest& a, const PlanRequest& b) {
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
 }
 
+double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  return plan.training ? predict(plan, plan.train.head, plan.train.commit, model, rates).seconds : 0;
+}
+
 PlanRequest request_of(PlanRequest base, const Plan& plan) {
   base.placement = plan.placement;
   base.scheduling = plan.scheduling;
@@ -103,7 +110,9 @@ PlanRequest request_of(PlanRequest base, const Plan& plan) {
 
 }  // namespace
 
-ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+namespace {
+
+ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
   std::optional<Plan> closest;
@@ -115,7 +124,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (sized++ == kMostSized) break;
     Plan plan = make_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
-      const double seconds = plan.training ? predict(plan, plan.train.head, plan.train.commit, *base.model, rates).seconds : c.seconds;
+      const double seconds = plan.training ? step_seconds(plan, *base.model, rates) : c.seconds;
       fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
       if (fitting.size() == kMostCompared) break;
       continue;
@@ -140,12 +149,58 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
   refuse_plan(base, wishes, budgets, rates, std::move(ways), *closest);
 }
 
+// Nothing of it moves, and nothing is computed twice: to split more would only cost traffic.
+bool at_rest(const Plan& plan) {
+  const TierBytes moved = plan.moved_per_step();
+  const auto nothing = [](const auto& bytes) { return bytes[1] + bytes[2] == 0; };
+  const bool again = std::ranges::any_of(plan.placement.activations, [](const auto& policy) { return policy.recompute; });
+  return nothing(moved.read) && nothing(moved.written) && !again;
+}
+
+std::string stage_text(const Plan& plan, const std::string& others) {
+  const parallel::Sharding& s = plan.scheduling.sharding;
+  constexpr std::array<const char*, 4> kHolds = {"each holds everything", "each holds its part of the optimizer state",
+                                                 "each holds its part of gradients and optimizer state",
+                                                 "each holds its part of weights, gradients and optimizer state"};
+  return fmt::format("ZeRO stage {} over {} ranks: {}{}", s.stage, s.ranks, kHolds[static_cast<size_t>(s.stage)], others);
+}
+
+}  // namespace
+
+// The lowest stage is the one with least traffic; a higher one must be worth it.
+ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  const int ranks = base.scheduling.sharding.ranks, first = wishes.zero_stage.value_or(0);
+  const int last = wishes.zero_stage ? first : ranks > 1 ? 3 : 0;
+  std::optional<ChosenPlan> best;
+  double best_s = 0;
+  std::string others;
+  for (int stage = first; stage <= last && !(best && at_rest(best->plan)); ++stage) {
+    parallel::PlanRequest request = base;
+    request.scheduling.sharding.stage = stage;
+    try {
+      ChosenPlan chosen = choose_at_stage(request, wishes, budgets, rates);
+      const double seconds = step_seconds(chosen.plan, *base.model, rates);
+      if (best && seconds > kWorthSplitting * best_s) continue;
+      if (best) others += fmt::format("; stage {} would take {} a step", best->plan.scheduling.sharding.stage, format_duration(best_s));
+      best = std::move(chosen);
+      best_s = seconds;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::refused || (stage == last && !best)) throw;
+      others += fmt::format("; stage {} does not fit", stage);
+    }
+  }
+  if (ranks > 1) best->why.insert(best->why.begin(), stage_text(best->plan, others));
+  return std::move(*best);
+}
+
 std::string memory_table(const Plan& plan, const TierBudgets& budgets) {
   const auto row = [](const std::string& what, const std::array<i64, offload::kTiers>& bytes, const char* zero) {
     const auto cell = [&](size_t t) { return bytes[t] ? format_bytes(bytes[t]) : zero; };
     return fmt::format("  {:<32}{:>12}{:>12}{:>12}\n", what, cell(0), cell(1), cell(2));
   };
-  std::string text = fmt::format("  {:<32}{:>12}{:>12}{:>12}\n", "", "device", "host", "nvme");
+  const int ranks = plan.scheduling.sharding.ranks;
+  const std::string of = ranks > 1 ? fmt::format("per rank, of {}", ranks) : "";
+  std::string text = fmt::format("  {:<32}{:>12}{:>12}{:>12}\n", of, "device", "host", "nvme");
   for (const parallel::PlanRow& r : plan.rows) text += row(r.what, r.bytes, "-");
   return text + row("total", plan.total, "-") + row("budget", budgets.bytes, budgets.host_from_device ? "shared" : "none");
 }

@@ -22,6 +22,8 @@ struct PlanWishes {
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
   std::optional<parallel::Order> order;
   std::optional<i64> prefetch;
+  std::optional<int> zero_stage;
+  std::string pipeline_split = "auto";
 };
 
 /// The fastest plan that fits, by estimate; every explicit wish is kept. `why` says what was chosen, a line each.

@@ -26,7 +26,7 @@ std::string kind_of(const Instruction& i) {
 i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 per_tile = format.gradient_tile_bytes() + 2 * format.weight_tile_bytes() + 2 * format.state_tile_bytes();
-  return plan.layout.buckets[i.bucket].tiles * per_tile;
+  return i.tiles.count() * per_tile;
 }
 
 void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) {

@@ -54,21 +54,23 @@ void resolve_steps(TrainConfig& config, const data::Loader& loader) {
   if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(*config.steps);
 }
 
-data::LoaderOptions loader_options(const TrainConfig& config) {
+data::LoaderOptions loader_options(const TrainConfig& config, int rank) {
   data::LoaderOptions options;
   options.sequence_length = *config.sequence_length;
   options.micro_batch_size = config.micro_batch_size;
-  options.micro_batches = config.micro_batches();
+  options.micro_batches = config.micro_batches(config.data_ranks());
+  options.rank = rank;
+  options.ranks = static_cast<int>(config.data_ranks());
   options.shuffled = config.data_order == DataOrder::shuffled;
   options.seed = config.seed;
   options.validation_fraction = config.validation_fraction;
   return options;
 }
 
-RunData open_data(const TrainConfig& config, i64 vocabulary) {
+RunData open_data(const TrainConfig& config, int rank, i64 vocabulary) {
   RunData run;
   run.sources = data::open_token_sources(config.data, vocabulary);
-  data::LoaderOptions options = loader_options(config);
+  data::LoaderOptions options = loader_options(config, rank);
   run.training = std::make_unique<data::Loader>(run.sources, options);
   if (!config.validation_data.empty()) {
     run.validation_sources = data::open_token_sources(config.validation_data, vocabulary);

@@ -12,13 +12,14 @@ void resolve_model(TrainConfig& config, ModelSource& source);
 /// After: steps and warm-up.
 void resolve_steps(TrainConfig& config, const data::Loader& loader);
 
-data::LoaderOptions loader_options(const TrainConfig& config);
+/// Of this rank of `config.ranks`.
+data::LoaderOptions loader_options(const TrainConfig& config, int rank);
 
 /// A run's data: sources and loaders that refer to them. `held_out` serves validation, from --validation-data or the fraction.
 struct RunData {
   std::vector<std::unique_ptr<data::TokenSource>> sources, validation_sources;
   std::unique_ptr<data::Loader> training, held_out;  // held_out null: no validation
 };
-RunData open_data(const TrainConfig& config, i64 vocabulary);
+RunData open_data(const TrainConfig& config, int rank, i64 vocabulary);
 
 }  // namespace spillway::app

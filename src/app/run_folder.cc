@@ -65,7 +65,8 @@ std::optional<std::string> run_owner(const fs::path& run) {
   return text.substr(0, text.find('\n'));
 }
 
-RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
+  if (!writes) return;
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: {}", path_.string(), error.message()));
@@ -85,12 +86,17 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   log_.open(path_ / "log.txt", std::ios::app);
 }
 
-RunFolder::~RunFolder() { ::close(lock_); }
+RunFolder::~RunFolder() {
+  if (writes()) ::close(lock_);
+}
 
 std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
-void RunFolder::write_config(const std::string& json) { write_beside(path_ / "config.json", json); }
+void RunFolder::write_config(const std::string& json) {
+  if (writes()) write_beside(path_ / "config.json", json);
+}
 
 i64 RunFolder::open_metrics(i64 step) {
+  if (!writes()) return 0;
   const fs::path file = path_ / "metrics.jsonl";
   std::istringstream old(whole_file(file));
   std::string kept;
@@ -108,6 +114,7 @@ i64 RunFolder::open_metrics(i64 step) {
 }
 
 void RunFolder::metrics_line(const std::string& json) {
+  if (!writes()) return;
   metrics_ << json << "\n";
   metrics_.flush();
   if (!metrics_) {
@@ -116,6 +123,8 @@ void RunFolder::metrics_line(const std::string& json) {
   }
 }
 
-void RunFolder::log(const std::string& line) { log_ << line << std::endl; }
+void RunFolder::log(const std::string& line) {
+  if (writes()) log_ << line << std::endl;
+}
 
 }  // namespace spillway::app

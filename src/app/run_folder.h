@@ -11,8 +11,9 @@ namespace spillway::app {
 
 class RunFolder {
  public:
-  /// Creates it if need be and takes its lock. Error(usage) naming host and process when another run holds it.
-  explicit RunFolder(std::filesystem::path path);
+  /// Creates it if need be and takes its lock. Error(usage) naming host and process when another run holds it. Of the ranks of a run one
+  /// writes; for the others it is a path, and what they write goes nowhere.
+  explicit RunFolder(std::filesystem::path path, bool writes = true);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -27,6 +28,8 @@ class RunFolder {
   void log(const std::string& line);
 
  private:
+  bool writes() const { return lock_ >= 0; }
+
   std::filesystem::path path_;
   int lock_ = -1;
   std::ofstream metrics_, log_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -115,6 +116,15 @@ double drives_of(const Json& row, std::optional<i64> endurance_bytes, i64 paths)
                                                   : static_cast<double>(paths);
 }
 
+std::optional<i64> slowest_of(const std::deque<Json>& rows) {
+  std::map<i64, i64> steps;
+  for (const Json& row : rows) {
+    if (const auto rank = whole_number(row, "slowest_rank")) ++steps[*rank];
+  }
+  const auto most = std::ranges::max_element(steps, {}, [](const auto& entry) { return entry.second; });
+  return most == steps.end() ? std::nullopt : std::optional(most->first);
+}
+
 void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   const fs::path file = run / "metrics.jsonl";
   const std::deque<Json> rows = last_rows(file);
@@ -128,6 +138,7 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   for (const Json& row : rows) {
     if (const auto loss = number(row, "validation_loss")) status.validation_loss = loss;
   }
+  status.slowest_rank = slowest_of(rows);
   take_pace(status, means_of(rows), drives_of(last, status.endurance_bytes, paths));
 }
 
@@ -136,6 +147,7 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   const Json config = Json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
   if (!config.is_object()) return 1;
   status.steps = whole_number(config, "steps");
+  status.ranks = whole_number(config, "ranks").value_or(1);
   const auto rated = config.find("endurance");
   try {
     if (rated != config.end() && rated->is_string()) status.endurance_bytes = parse_endurance(rated->get<std::string>(), "endurance");

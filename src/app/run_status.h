@@ -16,6 +16,8 @@ struct RunStatus {
   std::string owner;  // of a running one: "host h, process p"
   i64 step = 0;       // the last that metrics.jsonl tells of
   std::optional<i64> steps;
+  i64 ranks = 1;
+  std::optional<i64> slowest_rank;  // of the last steps, the one most often
   std::optional<double> loss, validation_loss;
   /// Means over the last steps that tell; empty: none does.
   std::optional<double> step_s, tokens_per_s;

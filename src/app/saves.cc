@@ -12,8 +12,6 @@
 namespace spillway::app {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
 constexpr i64 kWarmUpSteps = 2;
 
@@ -25,27 +23,61 @@ double median(std::deque<double> values) {
   return *middle;
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace
 
-void Saves::begin(const Progress& progress, double patience_s) {
-  const auto start = Clock::now();
+void Saves::begin(const Progress& progress, double patience_s, bool must) {
+  begin_ = Clock::now();
   finish(false);
-  const auto save = [this, progress](const parallel::Snapshot::Tiles& tiles) {
-    save_checkpoint(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen(), tiles);
-    prune_checkpoints(folder_.path(), keep_);
+  try {
+    make_writer(progress);
+  } catch (const AgreedError& e) {
+    if (must) throw;
+    return warn(progress.step, e);
+  }
+  const auto save = [this](const parallel::Snapshot::Tiles& tiles) {
+    writer_->write(tiles);
+    if (peers_.ranks() == 1) commit(writer_->written_bytes());
   };
-  before_s_ = blocked_s_ = seconds_since(start);
+  before_s_ = blocked_s_ = seconds_since(begin_);
   longer_s_ = 0;
   session_.rank().begin_snapshot(save, patience_s);
   step_ = progress.step;
 }
 
+void Saves::make_writer(const Progress& progress) {
+  writer_.reset();
+  peers_.together([&] {
+    if (peers_.first())
+      writer_ = std::make_unique<CheckpointWriter>(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen());
+  });
+  const std::string folder = peers_.from_first(peers_.first() ? writer_->folder().string() : "");
+  peers_.together([&] {
+    if (!peers_.first()) writer_ = std::make_unique<CheckpointWriter>(folder, session_.model(), session_.chosen());
+  });
+}
+
+// One rank alone does so on the snapshot's thread.
+void Saves::commit(i64 written_bytes) {
+  writer_->commit(written_bytes);
+  prune_checkpoints(folder_.path(), keep_);
+}
+
+void Saves::commit_together() {
+  i64 written_bytes = 0;
+  for (const std::string& rank : peers_.gather(std::to_string(writer_->written_bytes()))) written_bytes += std::stoll(rank);
+  peers_.together([&] {
+    if (peers_.first()) commit(written_bytes);
+  });
+}
+
 void Saves::stepped(double seconds) {
   if (const parallel::Snapshot* snapshot = session_.rank().snapshot()) {
     longer_s_ += std::max(0.0, seconds - median(usual_s_));
-    if (snapshot->over()) tell(false);
+    if (peers_.most({!snapshot->over()})[0] == 0) tell(false);
   } else if (++plain_steps_ > kWarmUpSteps) {
     usual_s_.push_back(seconds);
     if (usual_s_.size() > kUsualSteps) usual_s_.pop_front();
@@ -67,20 +99,29 @@ void Saves::finish(bool must) {
 void Saves::tell(bool must) {
   const parallel::Snapshot::Outcome outcome = session_.rank().snapshot()->outcome();
   session_.rank().end_snapshot();
-  const i64 step = std::exchange(step_, outcome.error ? -1 : step_);
+  const i64 step = std::exchange(step_, -1);
   try {
-    if (outcome.error) std::rethrow_exception(outcome.error);
+    peers_.together([&] {
+      if (outcome.error) std::rethrow_exception(outcome.error);
+    });
+    if (peers_.ranks() > 1) commit_together();
     seconds_ = outcome.writing_s;
-    const std::string line =
-        fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
-                    format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(before_s_ + outcome.seconds));
+    step_ = step;
+    const double durable_s = peers_.ranks() > 1 ? seconds_since(begin_) : before_s_ + outcome.seconds;
+    const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
+                                         format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(durable_s));
     console_.end_progress();
     console_.log(line);
     folder_.log(line);
-  } catch (const std::exception& e) {
+  } catch (const AgreedError& e) {
+    writer_.reset();
     if (must) throw;
-    console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", step, e.what()));
+    warn(step, e);
   }
+}
+
+void Saves::warn(i64 step, const std::exception& error) {
+  console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", step, error.what()));
 }
 
 }  // namespace spillway::app

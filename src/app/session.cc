@@ -4,25 +4,29 @@
 
 #include <algorithm>
 
+#include "app/choice.h"
 #include "app/disk_limit.h"
 #include "app/disk_probe.h"
+#include "app/fit.h"
 #include "app/freeze.h"
 #include "app/grant.h"
 #include "app/process_memory.h"
+#include "app/stage_plans.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "models/model.h"
+#include "parallel/check.h"
 
 namespace spillway::app {
 namespace {
 
 bool wants_nvme(const PlacementWish& wish) { return wish.uses(Tier::nvme); }
 
-// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run of this id left behind.
+// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run of this id, on so many ranks, left behind.
 i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const std::string& run_id) {
   i64 bytes = info.free_bytes - info.total_bytes / 20;
   for (const offload::Orphan& o : offload::list_orphans(path.path)) {
-    if (o.name == "spillway-" + run_id) bytes += o.bytes;
+    if (o.name == "spillway-" + run_id || o.name.starts_with("spillway-" + run_id + "-rank")) bytes += o.bytes;
   }
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
 }
@@ -51,21 +55,25 @@ optim::StateFormat state_format(Precision precision, const StateWishes& state) {
 
 }  // namespace
 
-Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state)
+Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state, const RankPlace& place,
+                 const parallel::Pipeline& pipeline)
     : config_(config),
       source_(std::move(source)),
       format_(state_format(config.precision, state)),
       round_gradients_(state.round_gradients),
       durability_(state.durability),
-      run_id_(std::move(run_id)) {
+      run_id_(std::move(run_id)),
+      place_(place),
+      pipeline_(pipeline),
+      mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
   model_ = models::build(source_.config, format_.weight);
   freeze_parameters(model_, state.freeze);
-  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}).cores;
+  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
   find_budgets(config);
 }
 
 void Session::find_budgets(const ResourceConfig& config) {
-  const Budgets memory = split_grant(memory_grant(Host{}), config.device_memory_bytes, config.host_memory_bytes);
+  const Budgets memory = split_grant(memory_grant(Host{}, place_.local_ranks), config.device_memory_bytes, config.host_memory_bytes);
   budgets_.bytes = {memory.device_bytes, memory.host_bytes, 0};
   budgets_.host_from_device = !config.device_memory_bytes && !config.host_memory_bytes;
   std::vector<ScratchPath> paths = config.nvme;
@@ -75,12 +83,28 @@ void Session::find_budgets(const ResourceConfig& config) {
   for (const ScratchPath& path : paths) {
     const offload::ScratchInfo info = offload::inspect_scratch(path.path);
     offload::admit_scratch(info, config.allow_network_nvme);
-    nvme_room_bytes_.push_back(nvme_budget(info, path, run_id_));
+    nvme_room_bytes_.push_back(nvme_budget(info, path, run_id_) / place_.local_ranks);
     budgets_.nvme_is_memory |= info.filesystem.memory;
   }
-  shares_ = known_shares(paths, run_id_, load_calibration());
+  shares_ = known_shares(paths, folder_id(place_.rank), load_calibration());
   budgets_.bytes[2] = striped_room(shares_.weights, nvme_room_bytes_);
   scratch_paths_ = paths;
+}
+
+parallel::PlanRequest Session::request(bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) const {
+  parallel::PlanRequest request;
+  request.model = &model_;
+  request.layout = parallel::make_layout(model_, {.decay_all = decay_all});
+  request.scheduling.micro_batches = micro_batches;
+  request.scheduling.format = format_;
+  request.scheduling.round_gradients = round_gradients_;
+  request.scheduling.sharding = {0, mesh_.data_rank(place_.rank), mesh_.data};
+  request.scheduling.pipeline = pipeline_;
+  request.scheduling.pipeline.rank = mesh_.pipeline_rank(place_.rank);
+  request.micro_batch_size = micro_batch_size;
+  request.sequence_length = sequence_length;
+  request.training = training;
+  return request;
 }
 
 void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
@@ -90,21 +114,42 @@ void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
-  parallel::PlanRequest request;
-  request.model = &model_;
-  request.layout = parallel::make_layout(model_, {.decay_all = decay_all});
-  request.scheduling.micro_batches = micro_batches;
-  request.scheduling.format = format_;
-  request.scheduling.round_gradients = round_gradients_;
-  request.micro_batch_size = micro_batch_size;
-  request.sequence_length = sequence_length;
-  request.training = training;
+  parallel::PlanRequest request = this->request(training, micro_batches, micro_batch_size, sequence_length, decay_all);
   const bool may_spill =
       nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
   find_rates(request, may_spill);
   if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
-  chosen_ = choose_plan(request, wishes, budgets_, rates_);
+  deal_blocks(request, wishes, rates_);
+  chosen_ = choose_stage_plans(request, wishes, budgets_, rates_);
   if (training) chosen_->why.push_back(prediction_text());
+}
+
+std::string Session::choice() const { return to_text(chosen_->plan, shares_); }
+
+void Session::adopt(const std::string& choice, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
+  parallel::PlanRequest request = this->request(true, micro_batches, micro_batch_size, sequence_length, decay_all);
+  apply_choice(choice, request, shares_);
+  chosen_ = ChosenPlan{make_plan(request), {}};
+  require_room(chosen_->plan, budgets_);
+}
+
+void Session::check_meetings() const {
+  const parallel::Plan& mine = chosen_->plan;
+  parallel::PlanRequest request = this->request(true, mine.scheduling.micro_batches, mine.micro_batch_size, mine.sequence_length, false);
+  Shares shares = shares_;
+  apply_choice(choice(), request, shares);
+  std::vector<parallel::Program> programs;
+  for (int p = 0; p < mesh_.pipeline; ++p) {
+    request.scheduling.pipeline.rank = p;
+    const parallel::Plan plan = p == mine.scheduling.pipeline.rank ? mine : make_plan(request);
+    parallel::Scheduling scheduling = plan.scheduling;
+    scheduling.overlap = plan.train.overlap;
+    for (scheduling.sharding.rank = 0; scheduling.sharding.rank < mesh_.data; ++scheduling.sharding.rank)
+      programs.push_back(generate_training(plan.layout, plan.placement, scheduling));
+  }
+  std::vector<const parallel::Program*> all;
+  for (const parallel::Program& program : programs) all.push_back(&program);
+  parallel::check_together(all, mesh_);
 }
 
 // A step is timed where it will run; the disks are looked at for a moment, and their limits read.
@@ -188,25 +233,46 @@ void Session::print_plan(Console& console) const {
   console.log(text);
 }
 
-void Session::open(offload::SystemCalls* system) {
+// A dead run of this id that had other ranks has left parts that nobody here holds.
+void Session::drop_other_ranks(const std::string& path) {
+  const std::string mine = "spillway-" + run_id_;
+  for (const offload::Orphan& o : offload::list_orphans(path)) {
+    if (o.name != mine && !o.name.starts_with(mine + "-rank")) continue;
+    bool present = false;
+    for (int r = 0; r < place_.ranks; ++r) present |= o.name == "spillway-" + folder_id(r);
+    if (present) continue;
+    offload::remove_orphan(path, o.name);
+    dropped_ += " " + o.name;
+  }
+}
+
+void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends) {
   const parallel::Plan& plan = chosen_->plan;
   pool_ = std::make_unique<ThreadPool>(threads_);
   if (budgets_.host_from_device) budgets_.bytes = {budgets_.bytes[0] - plan.total[1], plan.total[1], budgets_.bytes[2]};
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory");
   host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory");
-  parallel::Resources resources{device_.get(), host_.get(), pool_.get(), nullptr, {}, run_id_, durability_};
+  resources_ = {device_.get(), host_.get(), pool_.get(), nullptr, {}, folder_id(place_.rank), durability_};
+  if (ends) resources_.data_ranks = ends->data_ranks.get(), resources_.pipeline_ranks = ends->pipeline_ranks.get();
   if (plan.uses(Tier::nvme)) {
     for (const ScratchPath& path : scratch_paths_) {
       const offload::ScratchInfo info = offload::prepare_scratch(path.path, config_.allow_network_nvme);
       if (!info.direct) cached_ += fmt::format(", {} through the page cache ({} refuses O_DIRECT)", path.path, info.filesystem.name);
-      scratch_.emplace_back(path.path, run_id_);
+      if (place_.local_rank == 0) drop_other_ranks(path.path);
+      scratch_.emplace_back(path.path, folder_id(place_.rank));
     }
     meter_ = std::make_unique<DiskMeter>(system ? *system : offload::SystemCalls::real());
     engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, *meter_);
-    for (size_t p = 0; p < scratch_.size(); ++p) resources.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
-    resources.engine = engine_.engine.get();
+    for (size_t p = 0; p < scratch_.size(); ++p) resources_.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
+    resources_.engine = engine_.engine.get();
   }
-  rank_ = std::make_unique<parallel::Rank>(model_, plan, resources);
+  rank_ = std::make_unique<parallel::Rank>(model_, plan, resources_);
+}
+
+void Session::go_back_to(u64 generation) {
+  resources_.newest_generation = generation;
+  rank_.reset();
+  rank_ = std::make_unique<parallel::Rank>(model_, chosen_->plan, resources_);
 }
 
 std::string Session::nvme_line() const {
@@ -214,6 +280,7 @@ std::string Session::nvme_line() const {
   std::string text = "nvme:";
   for (const offload::RunFolder& folder : scratch_) text += " " + folder.path().string() + ",";
   if (scratch_.size() > 1) text += " " + shares_.text() + ",";
+  if (!dropped_.empty()) text += " the run had other ranks, what they left is given up (" + dropped_.substr(1) + "),";
   return text + " " + engine_.why + cached_;
 }
 

@@ -9,12 +9,14 @@
 #include "app/cost_model.h"
 #include "app/disk_meter.h"
 #include "app/model_source.h"
+#include "app/peers.h"
 #include "app/planner.h"
 #include "app/shares.h"
 #include "offload/io_engine.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
 #include "offload/system_calls.h"
+#include "parallel/rank_mesh.h"
 #include "parallel/rank.h"
 
 namespace spillway::app {
@@ -31,19 +33,31 @@ struct StateWishes {
 class Session {
  public:
   /// `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a dead one left.
-  Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state = {});
+  Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state = {}, const RankPlace& place = {},
+          const parallel::Pipeline& pipeline = {});
 
+  /// What all ranks' plans must fit into, when another one has less.
+  void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
   /// Chooses the plan. Error(refused) when nothing fits.
   void plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all = false);
+  /// What was chosen, for the other ranks; and on them, instead of plan(), this rank's own plan of it.
+  std::string choice() const;
+  void adopt(const std::string& choice, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all);
+  /// All ranks' Programs of this plan meet. Error(bug).
+  void check_meetings() const;
   /// Table and choices, for the log.
   void print_plan(Console& console) const;
   /// Takes the memory and the scratch files, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
-  void open(offload::SystemCalls* system = nullptr);
+  /// `ends`: of several ranks.
+  void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
+  /// Of what was recovered from nvme no later generation than this: other ranks do not hold it.
+  void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
   std::string nvme_line() const;
   /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could.
   void keep_scratch();
 
+  const parallel::Mesh& mesh() const { return mesh_; }
   const ModelSource& source() const { return source_; }
   const nn::Sequential& model() const { return model_; }
   const optim::StateFormat& format() const { return format_; }
@@ -69,9 +83,13 @@ class Session {
 
  private:
   void find_budgets(const ResourceConfig& config);
+  /// Of a rank's folder on each scratch path.
+  std::string folder_id(int rank) const { return run_id_ + (place_.ranks > 1 ? "-rank" + std::to_string(rank) : ""); }
+  parallel::PlanRequest request(bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) const;
   void find_rates(const parallel::PlanRequest& request, bool nvme);
   DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
   std::string prediction_text();
+  void drop_other_ranks(const std::string& path);
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;
@@ -80,6 +98,9 @@ class Session {
   nn::Sequential model_;
   int threads_ = 1;
   const std::string run_id_;
+  const RankPlace place_;
+  const parallel::Pipeline pipeline_;
+  const parallel::Mesh mesh_;
   std::vector<ScratchPath> scratch_paths_;
   std::vector<i64> nvme_room_bytes_;  // of each path
   Shares shares_;
@@ -94,7 +115,9 @@ class Session {
   std::unique_ptr<DiskMeter> meter_;  // outlives the engine
   offload::ChosenEngine engine_;
   std::vector<offload::RunFolder> scratch_;
-  std::string cached_;  // for the log: the paths without direct I/O
+  parallel::Resources resources_;
+  std::string dropped_;  // likewise: folders of ranks that are no more
+  std::string cached_;   // for the log: the paths without direct I/O
   std::unique_ptr<parallel::Rank> rank_;
 };
 

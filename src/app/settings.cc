@@ -95,6 +95,20 @@ GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file) {
   return all;
 }
 
+std::vector<std::string> train_words(const GivenMap& given) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : given) {
+    const Option* option = find_option(Command::train, name);
+    if (option == nullptr || name == "ranks" || name == "config") continue;
+    for (const std::string& text : value.texts) {
+      if (option->field.kind == Kind::flag && text != "true") continue;
+      words.push_back("--" + name);
+      if (option->field.kind != Kind::flag) words.push_back(text);
+    }
+  }
+  return words;
+}
+
 Settings make_settings(Command command, const GivenMap& given, bool partial) {
   Settings settings = default_settings(command);
   for (const Option* option : options_of(command)) {

@@ -26,7 +26,7 @@ void install_stop_handlers() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;  // system calls under way go on: the flag is looked at between steps
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }
 
 bool stop_requested() { return stop_.load() != 0; }
@@ -39,6 +39,8 @@ const char* stop_signal() {
       return "SIGTERM";
     case SIGUSR1:
       return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
     default:
       return "";
   }

@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGUSR1 (what batch systems send before the end) become a flag that the trainer looks at between steps. A second
-// SIGINT leaves at once with status 130. Only src/app touches signals. stop_requested() may be called from any thread.
+// SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 (what batch systems send before the end) become a flag that the trainer looks at between steps. A
+// second SIGINT leaves at once with status 130. Only src/app touches signals. stop_requested() may be called from any thread.
 #pragma once
 
 namespace spillway::app {

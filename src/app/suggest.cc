@@ -168,7 +168,7 @@ std::string shown(std::string_view name, bool flags) {
 std::string owners(std::string_view name) {
   std::string text;
   for (const CommandInfo& other : commands()) {
-    if (other.command && find_option(*other.command, name)) text += (text.empty() ? "" : ", ") + std::string(other.name);
+    if (find_option(other.command, name)) text += (text.empty() ? "" : ", ") + std::string(other.name);
   }
   return text;
 }

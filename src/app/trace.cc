@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kDiskRead = parallel::kLanes, kDiskWrite = kDiskRead + 1;
 
-std::string complete_event(int lane, const std::string& name, double begin_us, double end_us, const std::string& arguments) {
-  return fmt::format(R"({{"ph":"X","pid":1,"tid":{},"name":"{}","ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", lane, name, begin_us,
+std::string complete_event(int process, int lane, const std::string& name, double begin_us, double end_us, const std::string& arguments) {
+  return fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":"{}","ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", process, lane, name, begin_us,
                      end_us - begin_us, arguments);
 }
 
@@ -66,8 +66,8 @@ void Trace::add_list(const parallel::List& list, const std::vector<parallel::Tim
   const double base_us = us(begin);
   for (size_t n = 0; n < timings.size(); ++n) {
     const parallel::Instruction& i = list[n];
-    events_.push_back(
-        complete_event(static_cast<int>(i.lane), name_of(i), base_us + timings[n].start_us, base_us + timings[n].end_us, bytes_of(i)));
+    events_.push_back(complete_event(process(), static_cast<int>(i.lane), name_of(i), base_us + timings[n].start_us,
+                                     base_us + timings[n].end_us, bytes_of(i)));
     constexpr auto kHost = static_cast<size_t>(offload::Tier::host);
     if (i.read_bytes[kHost] + i.written_bytes[kHost] > 0)
       add_counter(base_us + timings[n].end_us, offload::Tier::host, i.read_bytes[kHost], i.written_bytes[kHost]);
@@ -87,8 +87,8 @@ void Trace::add_disk() {
       busy.bytes += all[n].bytes;
       ++transfers;
     }
-    events_.push_back(complete_event(busy.write ? kDiskWrite : kDiskRead, busy.write ? "write" : "read", us(busy.begin), us(busy.end),
-                                     fmt::format(R"("bytes":{},"transfers":{})", busy.bytes, transfers)));
+    events_.push_back(complete_event(process(), busy.write ? kDiskWrite : kDiskRead, busy.write ? "write" : "read", us(busy.begin),
+                                     us(busy.end), fmt::format(R"("bytes":{},"transfers":{})", busy.bytes, transfers)));
   }
 }
 
@@ -96,7 +96,7 @@ void Trace::add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 wr
   const auto t = static_cast<size_t>(tier);
   moved_.read[t] += read_bytes;
   moved_.written[t] += written_bytes;
-  events_.push_back(fmt::format(R"({{"ph":"C","pid":1,"name":"{} bytes","ts":{:.3f},"args":{{"read":{},"written":{}}}}})",
+  events_.push_back(fmt::format(R"({{"ph":"C","pid":{},"name":"{} bytes","ts":{:.3f},"args":{{"read":{},"written":{}}}}})", process(),
                                 offload::to_string(tier), at_us, moved_.read[t], moved_.written[t]));
 }
 
@@ -110,22 +110,35 @@ void Trace::step(i64 step, const parallel::Rank& rank) {
   if (step == steps_.last) write();
 }
 
-void Trace::write() const {
-  const std::filesystem::path beside = path_.string() + ".part";
-  {
-    std::ofstream out(beside);
-    out << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n';
-    for (int lane = 0; lane <= kDiskWrite; ++lane) {
-      const std::string name = lane < parallel::kLanes ? std::string(to_string(static_cast<parallel::Lane>(lane)))
-                               : lane == kDiskRead     ? "disk read"
-                                                       : "disk write";
-      out << fmt::format(R"({{"ph":"M","pid":1,"tid":{0},"name":"thread_name","args":{{"name":"{1}"}}}},)", lane, name) << '\n';
-      out << fmt::format(R"({{"ph":"M","pid":1,"tid":{0},"name":"thread_sort_index","args":{{"sort_index":{0}}}}},)", lane) << '\n';
-    }
-    out << fmt::format("{}\n]}}\n", fmt::join(events_, ",\n"));
-    if (!out.flush()) throw Error(ErrorCode::io, fmt::format("[trace] {} cannot be written: give --trace another file", path_.string()));
+// Of this rank: what its lanes are called.
+std::string Trace::lanes() const {
+  std::string text;
+  if (peers_.ranks() > 1)
+    text +=
+        fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"{}"}}}},)", process(), peers_.name(peers_.rank())) + '\n';
+  for (int lane = 0; lane <= kDiskWrite; ++lane) {
+    const std::string name = lane < parallel::kLanes ? std::string(to_string(static_cast<parallel::Lane>(lane)))
+                             : lane == kDiskRead     ? "disk read"
+                                                     : "disk write";
+    text += fmt::format(R"({{"ph":"M","pid":{2},"tid":{0},"name":"thread_name","args":{{"name":"{1}"}}}},)", lane, name, process()) + '\n';
+    text +=
+        fmt::format(R"({{"ph":"M","pid":{1},"tid":{0},"name":"thread_sort_index","args":{{"sort_index":{0}}}}},)", lane, process()) + '\n';
   }
-  std::filesystem::rename(beside, path_);
+  return text;
+}
+
+void Trace::write() const {
+  const std::vector<std::string> ranks = peers_.gather(lanes() + fmt::format("{}", fmt::join(events_, ",\n")));
+  peers_.together([&] {
+    if (!peers_.first()) return;
+    const std::filesystem::path beside = path_.string() + ".part";
+    {
+      std::ofstream out(beside);
+      out << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n' << fmt::format("{}\n]}}\n", fmt::join(ranks, ",\n"));
+      if (!out.flush()) throw Error(ErrorCode::io, fmt::format("[trace] {} cannot be written: give --trace another file", path_.string()));
+    }
+    std::filesystem::rename(beside, path_);
+  });
 }
 
 }  // namespace spillway::app

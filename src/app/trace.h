@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/peers.h"
 #include "offload/system_calls.h"
 #include "parallel/rank.h"
 
@@ -37,9 +38,11 @@ class DiskWatch final : public offload::SystemCalls {
 
 class Trace {
  public:
-  Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch) : path_(std::move(path)), steps_(steps), watch_(watch) {}
+  /// The first rank writes what all have seen, a process each; their clocks start with the first traced step, which they begin together.
+  Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
+      : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
 
-  /// After step `step` of the rank. Errors: Error(io) when the file cannot be written.
+  /// After step `step` of the rank; all ranks call it. Errors: AgreedError(io) when the file cannot be written.
   void step(i64 step, const parallel::Rank& rank);
 
  private:
@@ -48,11 +51,14 @@ class Trace {
   void add_list(const parallel::List& list, const std::vector<parallel::Timing>& timings, Clock::time_point begin);
   void add_disk();
   void add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 written_bytes);
+  std::string lanes() const;
+  int process() const { return peers_.rank() + 1; }
   void write() const;
 
   const std::filesystem::path path_;
   const StepRange steps_;
   DiskWatch& watch_;
+  const Peers& peers_;
   Clock::time_point zero_;
   std::vector<std::string> events_;
   parallel::TierBytes moved_;

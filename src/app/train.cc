@@ -4,61 +4,22 @@
 #include <filesystem>
 
 #include "app/commands.h"
+#include "app/failure.h"
 #include "app/freeze.h"
-#include "app/signals.h"
+#include "app/join.h"
+#include "app/pipeline_wish.h"
+#include "app/same_flags.h"
+#include "app/start.h"
 #include "app/train.h"
 #include "app/trainer.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "data/atomic_folder.h"
-#include "models/weights.h"
 
 namespace spillway::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-[[noreturn]] void nothing_to_go_on_from(const TrainConfig& config) {
-  throw Error(ErrorCode::data,
-              fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
-}
-
-// The checkpoint this command goes on from; empty for a new run. Reads only.
-std::optional<fs::path> find_start(const TrainConfig& config) {
-  const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
-  const std::vector<fs::path> all = checkpoints(config.out);
-  switch (config.resume.kind) {
-    case Resume::Kind::never:
-      if (holds_run)
-        throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
-      return {};
-    case Resume::Kind::must:
-      if (!holds_run) nothing_to_go_on_from(config);
-      break;
-    case Resume::Kind::path:
-      return fs::path(config.resume.path);
-    case Resume::Kind::automatic:
-      break;
-  }
-  return all.empty() ? std::nullopt : std::optional(all.back());
-}
-
-void check_same_numbers(const TrainConfig& config, const fs::path& run) {
-  const fs::path file = run / "config.json";
-  if (!fs::exists(file)) return;
-  const std::vector<std::string> changes = number_changes(text_of(file), config);
-  if (changes.empty()) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
-                  "or another --out",
-                  file.parent_path().string(), fmt::join(changes, "; ")));
-}
 
 void check_disk(const TrainConfig& config, const Session& session) {
   fs::path at = fs::absolute(config.out);
@@ -73,17 +34,6 @@ void check_disk(const TrainConfig& config, const Session& session) {
       fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free: free some, give another --out, or a "
                   "smaller --keep",
                   more, format_bytes(each), at.string(), format_bytes(free_bytes)));
-}
-
-void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {
-  if (start) return load_checkpoint(*start, session.model(), session.rank());
-  std::unique_ptr<models::WeightSource> source;
-  if (session.source().has_weights && !config.from_scratch) {
-    source = std::make_unique<models::FolderWeights>(session.model(), *session.source().folder);
-  } else {
-    source = std::make_unique<models::ScratchWeights>(config.seed);
-  }
-  session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
 }
 
 std::string run_id(const std::string& out) {
@@ -113,27 +63,14 @@ offload::Durability durability_of(const TrainConfig& config) {
   return config.durability == Durability::step ? offload::Durability::step : offload::Durability::checkpoint;
 }
 
-// What a dead process left on nvme, when it is wanted and further than the checkpoint; else it is forgotten.
-std::optional<Record> recover(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
-  parallel::ModelState& state = session.rank().state();
-  if (!state.recovered()) return {};
-  const bool wanted = config.resume.kind == Resume::Kind::automatic || config.resume.kind == Resume::Kind::must;
-  std::optional<Record> record = wanted ? parse_record(*state.recovered()) : std::nullopt;
-  if (record && record->progress.step > from_checkpoint.step && record->progress.step <= *config.steps) {
-    if (record->numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out);
-    return record;
-  }
-  state.forget_recovered();
-  return {};
-}
-
 void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
   const i64 frozen = frozen_elems(session.model());
-  console.log(fmt::format("{}: {} parameters{} in {} blocks, {} on {} thread{}", session.source().name, session.model().parameter_elems(),
+  console.log(fmt::format("{}: {} parameters{} in {} blocks, {} on {}{} thread{}", session.source().name, session.model().parameter_elems(),
                           frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(),
-                          to_string(session.dtype()), session.threads(), session.threads() == 1 ? "" : "s"));
+                          to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "", session.threads(),
+                          session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
@@ -151,56 +88,175 @@ PlanWishes wishes_of(const TrainConfig& config) {
                     .recompute = config.recompute,
                     .overlap = config.optimizer_overlap,
                     .prefetch = config.prefetch};
-  if (config.pipeline_schedule == "1f1b") wishes.order = parallel::Order::micro_batch;
-  if (config.pipeline_schedule == "vertical") wishes.order = parallel::Order::vertical;
+  const bool free = config.pipeline_schedule == "auto" && config.pipeline_stages == 1;
+  if (!free) wishes.order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
+  wishes.pipeline_split = config.pipeline_split;
+  if (config.zero_stage != "auto") wishes.zero_stage = config.zero_stage[0] - '0';
   return wishes;
 }
 
-int run_train(const TrainConfig& given, Console& console) {
-  install_stop_handlers();
-  TrainConfig config = given;
-  ModelSource source = find_model(config.model);
-  check_weights(config, source);
-  resolve_model(config, source);
-  const RunData data = open_data(config, source.config.vocabulary);
-  resolve_steps(config, *data.training);
-  if (config.out.empty()) config.out = default_out(config);
-  const std::optional<fs::path> start = find_start(config);
-  Progress progress;
-  if (start) {
-    progress = read_progress(*start);
-    check_same_numbers(config, start->parent_path().parent_path());
+namespace {
+
+// One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
+// together.
+class Training {
+ public:
+  Training(const TrainConfig& config, Console& console, const Peers& peers) : config_(config), console_(console), peers_(peers) {
+    config_.ranks = peers.ranks();
   }
-  if (start && progress.step >= *config.steps) {
-    console.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config.out, progress.step, *config.steps));
-    return 0;
+
+  int run() {
+    peers_.together([&] { read_all(); });
+    check_same_flags(peers_, config_, facts());
+    if (start_ && progress_.step >= *config_.steps) {
+      console_.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step, *config_.steps));
+      return 0;
+    }
+    choose_plan();
+    peers_.together([&] { take_all(); });
+    recover();
+    note_machine(progress_, console_);
+    peers_.together([&] { begin_run(); });
+    try {
+      return train();
+    } catch (...) {
+      session_->keep_scratch();
+      throw;
+    }
   }
-  DiskWatch watch;  // outlives the session, whose engine may run on it
-  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.freeze, durability_of(config)};
-  Session session(config, std::move(source), run_id(config.out), state);
-  session.plan(wishes_of(config), true, config.micro_batches(), config.micro_batch_size, *config.sequence_length, config.decay_all);
-  check_disk(config, session);
-  RunFolder folder(config.out);
-  data::AtomicFolder::remove_stale(folder.path() / "checkpoints");
-  session.open(config.trace ? &watch : nullptr);
-  const std::optional<Record> recovered = recover(session, config, progress);
-  if (recovered) progress = recovered->progress;
-  if (config.resume.kind == Resume::Kind::must && !start && !recovered) nothing_to_go_on_from(config);
-  note_machine(progress, console);
-  introduce(session, config, console, progress, recovered ? "from the state on nvme" : "from the last checkpoint");
-  folder.write_config(to_json(config));
-  const i64 last_line = folder.open_metrics(progress.step);
-  if (recovered && last_line < progress.step) folder.metrics_line(recovered->metrics_line);
-  try {
-    if (!recovered) load_start(session, config, start);
-    if (!recovered) session.rank().state().commit(session.rank().state().generation(), to_record(progress, numbers_hash(config), ""));
+
+ private:
+  void read_all() {
+    check_stages(config_);
+    source_ = find_model(config_.model);
+    check_weights(config_, source_);
+    resolve_model(config_, source_);
+    ranks_before_ = keep_global_batch(config_);
+    const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
+    data_.reset(new RunData(open_data(config_, mesh.data_rank(peers_.rank()), source_.config.vocabulary)));
+    resolve_steps(config_, *data_->training);
+    if (config_.out.empty()) config_.out = default_out(config_);
+    start_ = find_start(config_);
+    if (!start_) return;
+    progress_ = read_progress(*start_);
+    check_same_numbers(config_, start_->parent_path().parent_path());
+  }
+
+  Facts facts() const {
+    return {this_program(),
+            {"windows of --data", std::to_string(data_->training->windows())},
+            {"checkpoint in --out", start_ ? std::to_string(progress_.step) : "none"}};
+  }
+
+  // The first rank's, for the smallest budgets.
+  void choose_plan() {
+    const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients, config_.freeze, durability_of(config_)};
+    peers_.together(
+        [&] { session_.emplace(config_, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
+    std::vector<i64> most;
+    for (const i64 bytes : session_->budgets().bytes) most.push_back(-bytes);
+    most = peers_.most(most);
+    session_->limit({-most[0], -most[1], -most[2]});
+    const i64 micro_batches = config_.micro_batches(config_.data_ranks());
+    std::string choice;
+    peers_.together([&] {
+      if (!peers_.first()) return;
+      session_->plan(wishes_of(config_), true, micro_batches, config_.micro_batch_size, *config_.sequence_length, config_.decay_all);
+      choice = session_->choice();
+    });
+    choice = peers_.from_first(choice);
+    peers_.together([&] {
+      if (!peers_.first()) session_->adopt(choice, micro_batches, config_.micro_batch_size, *config_.sequence_length, config_.decay_all);
+      session_->check_meetings();
+    });
+  }
+
+  void take_all() {
+    if (peers_.first()) check_disk(config_, *session_);
+    folder_.emplace(config_.out, peers_.first());
+    if (peers_.first()) data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
+    if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
+    session_->open(config_.trace ? &watch_ : nullptr, &ends_);
+  }
+
+  // From the last generation that all ranks hold, else from the checkpoint.
+  void recover() {
+    const auto generation = [&] {
+      const parallel::ModelState& state = session_->rank().state();
+      return state.recovered() ? static_cast<i64>(state.generation()) : -1;
+    };
+    const i64 least = -peers_.most({-generation()})[0];
+    peers_.together([&] {
+      if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
+    });
+    peers_.together([&] { recovered_ = recoverable(*session_, config_, progress_); });
+    const i64 step = recovered_ ? recovered_->progress.step : -1;
+    const std::vector<i64> steps = peers_.most({step, -step});
+    if (steps[0] != -steps[1]) recovered_.reset();
+    if (!recovered_) session_->rank().state().forget_recovered();
+    if (recovered_) progress_ = recovered_->progress;
+    if (config_.resume.kind == Resume::Kind::must && !start_ && !recovered_) peers_.together([&] { nothing_to_go_on_from(config_); });
+  }
+
+  void begin_run() {
+    if (progress_.step > 0 && ranks_before_ != config_.ranks) {
+      console_.log(
+          fmt::format("the run was on {} rank{}: {} sum{} the same batch in another order, the last bits of the numbers may differ",
+                      ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
+    }
+    introduce(*session_, config_, console_, progress_, recovered_ ? "from the state on nvme" : "from the last checkpoint");
+    folder_->write_config(to_json(config_));
+    const i64 last_line = folder_->open_metrics(progress_.step);
+    if (recovered_ && last_line < progress_.step) folder_->metrics_line(recovered_->metrics_line);
+  }
+
+  int train() {
+    peers_.together([&] {
+      if (recovered_) return;
+      load_start(*session_, config_, start_);
+      parallel::ModelState& state = session_->rank().state();
+      state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
+    });
     std::optional<Trace> trace;
-    if (config.trace) trace.emplace(*config.trace, config.trace_steps, watch);
-    return Trainer(config, session, data, folder, console, progress, trace ? &*trace : nullptr).run();
-  } catch (...) {
-    session.keep_scratch();
-    throw;
+    if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
+    return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr).run();
   }
+
+  TrainConfig config_;
+  Console& console_;
+  const Peers& peers_;
+  ModelSource source_;
+  std::unique_ptr<const RunData> data_;  // its loaders refer to its sources
+  std::optional<fs::path> start_;
+  Progress progress_;
+  i64 ranks_before_ = 1;
+  std::optional<Record> recovered_;
+  DiskWatch watch_;  // outlives the session, whose engine may run on it
+  parallel::MeshEnds ends_;
+  std::optional<Session> session_;
+  std::optional<RunFolder> folder_;
+};
+
+}  // namespace
+
+int run_train(const TrainConfig& config, Console& console, const Peers& peers) {
+  std::ostream nowhere(nullptr);
+  Console silent(nowhere, nowhere);
+  try {
+    return Training(config, peers.first() ? console : silent, peers).run();
+  } catch (const AgreedError& error) {
+    if (peers.first()) throw;
+    return error.exit_status();
+  } catch (...) {
+    if (peers.ranks() == 1) throw;
+    const Failure failure = failure_of(std::current_exception());
+    peers.abort(failure.text);
+    throw Error(failure.code, peers.name(peers.rank()) + ": " + failure.text);
+  }
+}
+
+int run_train(const TrainConfig& config, Console& console) {
+  return run_train(config, console, Peers(join_ranks(detect_launcher(Host{}), static_cast<double>(config.timeout_s), config.rendezvous)));
 }
 
 }  // namespace spillway::app

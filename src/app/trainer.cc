@@ -11,6 +11,7 @@
 #include "app/host.h"
 #include "app/metrics.h"
 #include "app/process_memory.h"
+#include "app/rank_report.h"
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -28,6 +29,7 @@ parallel::TierBytes traffic_now(parallel::Rank& rank) {
     now.read[t] = rank.state().traffic().read_bytes[t];
     now.written[t] = rank.state().traffic().written_bytes[t];
   }
+  now.exchanged = rank.exchanged_bytes();
   return now;
 }
 
@@ -36,7 +38,23 @@ parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBy
     later.read[t] -= earlier.read[t];
     later.written[t] -= earlier.written[t];
   }
+  later.exchanged -= earlier.exchanged;
   return later;
+}
+
+// Of the last step, where ranks meet: a rank that is ahead of the others waits there.
+double meeting_s(const parallel::Rank& rank) {
+  double us = 0;
+  const auto add = [&](const parallel::List& list, const std::vector<parallel::Timing>& timings) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const parallel::Op op = list[i].op;
+      const bool meets = op == parallel::Op::Gather || op == parallel::Op::Exchange || op == parallel::Op::AgreeNorm;
+      us += meets ? timings[i].end_us - timings[i].start_us : 0;
+    }
+  };
+  add(rank.last_program().head, rank.head_timings());
+  add(*rank.last_tail(), rank.tail_timings());
+  return us / 1e6;
 }
 
 // Seconds from now to the end Slurm has set, if it has.
@@ -48,20 +66,21 @@ std::optional<double> slurm_seconds_left() {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress,
-                 Trace* trace)
+Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
+                 Progress progress, Trace* trace)
     : config_(config),
       session_(session),
       data_(data),
       folder_(folder),
       console_(console),
+      peers_(peers),
       trace_(trace),
       progress_(progress),
       numbers_hash_(numbers_hash(config)),
       first_step_(progress.step),
       start_(Clock::now()),
       last_save_(start_),
-      saves_(session, folder, console, config.keep) {
+      saves_(session, folder, console, peers, config.keep) {
   if (config.profile) profile_.emplace();
   if (config.time_limit_s) {
     limit_s_ = static_cast<double>(*config.time_limit_s);
@@ -76,20 +95,42 @@ int Trainer::run() {
   StepReport report;
   while (progress_.step < *config_.steps) {
     report = step();
+    report_step(progress_.step);
+    const Wanted now = wanted(report);
     write_metrics(report);
     if (profile_) profile_->step(session_.rank(), report.seconds);
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
     saves_.stepped(report.seconds);
-    if (stop_requested()) return stop(fmt::format("stopped by {}", stop_signal()));
-    if (progress_.step < *config_.steps && time_is_up()) return stop("the time limit is near");
-    if (checkpoint_due() && progress_.step < *config_.steps) save(false);
+    if (now.stop) return stop("stopped by " + signal_text());
+    if (now.time_up) return stop("the time limit is near");
+    if (now.save) save(false);
   }
   if (!config_.no_final_checkpoint) save(true);
   saves_.finish(false);
   finish(report);
   return 0;
+}
+
+Trainer::Wanted Trainer::wanted(StepReport& report) const {
+  const bool more = progress_.step < *config_.steps;
+  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
+  const std::vector<std::vector<double>> all = peers_.gather(std::vector{stop, time_up, save, meeting_s(session_.rank()) / report.seconds});
+  const auto any = [&](size_t what) { return std::ranges::any_of(all, [&](const auto& rank) { return rank[what] != 0; }); };
+  const auto slowest = std::ranges::min_element(all, {}, [](const auto& rank) { return rank[3]; });
+  report.slowest_rank = static_cast<int>(slowest - all.begin());
+  report.slowest_wait = (*slowest)[3];
+  return {any(0), any(1), any(2)};
+}
+
+// The lowest rank's that got one.
+std::string Trainer::signal_text() const {
+  const std::vector<std::string> signals = peers_.gather(stop_signal());
+  for (size_t r = 0; r < signals.size(); ++r) {
+    if (!signals[r].empty()) return signals[r] + (signals.size() > 1 ? " of " + peers_.name(static_cast<int>(r)) : "");
+  }
+  return "a signal";
 }
 
 Trainer::StepReport Trainer::step() {
@@ -117,7 +158,7 @@ Trainer::StepReport Trainer::step() {
   progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
-    throw Error(
+    throw AgreedError(
         ErrorCode::numbers,
         fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
                     "try a lower --learning-rate or a longer --warmup-steps",
@@ -185,19 +226,31 @@ void Trainer::settle() {
   }
 }
 
+// Micro-batch j is data-parallel rank j % R's. Their losses are added in order of j, so the number of ranks changes no bit; what a rank has
+// beyond the last one to count is evaluated, for all meet in it, and left out.
 double Trainer::validate() {
   settle();
-  const i64 batches =
-      std::min(data_.held_out->validation_micro_batches(), config_.validation_steps.value_or(std::numeric_limits<i64>::max()));
-  double sum = 0;
-  i64 counted = 0;
-  const StreamScope scope(session_.rank().input_stream());
-  for (i64 i = 0; i < batches; ++i) {
-    const MicroBatch batch = data_.held_out->validation(i);
-    sum += session_.rank().evaluate(batch);
-    counted += batch.counted_targets;
+  const parallel::Mesh& mesh = session_.mesh();
+  const i64 all = ceil_div(data_.held_out->validation_windows(), config_.micro_batch_size);
+  const i64 counted = std::min(all, config_.validation_steps.value_or(all));
+  std::vector<double> mine;
+  {
+    const StreamScope scope(session_.rank().input_stream());
+    for (i64 i = 0; i < ceil_div(counted, mesh.data); ++i) {
+      const MicroBatch batch = data_.held_out->validation(i);
+      mine.push_back(session_.rank().evaluate(batch));
+      mine.push_back(static_cast<double>(batch.counted_targets));
+    }
   }
-  return sum / static_cast<double>(counted);
+  const std::vector<std::vector<double>> ranks = peers_.gather(mine);
+  double sum = 0, targets = 0;
+  for (i64 j = 0; j < counted; ++j) {
+    const std::vector<double>& of = ranks[static_cast<size_t>(mesh.world_rank(static_cast<int>(j % mesh.data), 0))];
+    const auto at = static_cast<size_t>(2 * (j / mesh.data));
+    sum += of[at];
+    targets += of[at + 1];
+  }
+  return sum / targets;
 }
 
 void Trainer::write_metrics(const StepReport& r) {
@@ -211,6 +264,9 @@ void Trainer::write_metrics(const StepReport& r) {
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
   row.moved = r.moved;
+  row.ranks = peers_.ranks();
+  row.slowest_rank = r.slowest_rank;
+  row.slowest_wait = r.slowest_wait;
   row.phases = r.phases;
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
@@ -265,7 +321,7 @@ bool Trainer::checkpoint_due() const {
 void Trainer::save(bool must) {
   if (!saves_.has(progress_.step)) {
     settle();
-    saves_.begin(progress_, step_seconds_ * kMostBlocked);
+    saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
   }
   if (must) saves_.finish(true);
   last_save_ = Clock::now();

@@ -1,5 +1,5 @@
 // The training loop of one rank: steps, validation, metrics, progress, checkpoints, stopping. It drives a Rank and writes a RunFolder; what
-// the numbers are is decided below it. One thread.
+// the numbers are is decided below it. Between steps it agrees with its peers on what comes next. One thread.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -7,6 +7,7 @@
 #include "app/audit.h"
 #include "app/checkpoint.h"
 #include "app/config.h"
+#include "app/peers.h"
 #include "app/profile.h"
 #include "app/resolve.h"
 #include "app/run_folder.h"
@@ -22,8 +23,8 @@ constexpr int kStoppedStatus = 75;
 class Trainer {
  public:
   /// `config` is resolved; `progress` is where the run goes on.
-  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, Progress progress,
-          Trace* trace = nullptr);
+  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
+          Progress progress, Trace* trace = nullptr);
 
   /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
   int run();
@@ -38,6 +39,8 @@ class Trainer {
     DiskUse disk;
     parallel::Account account;
     Phases phases;
+    int slowest_rank = 0;     // it waited least for the others
+    double slowest_wait = 0;  // and this share of the step
   };
   StepReport step();
   /// What the step just done spent its time on; `before`: what the disk had done by its begin.
@@ -56,6 +59,13 @@ class Trainer {
   void show_progress(const StepReport& report);
   void sample();
   bool checkpoint_due() const;
+  /// What any rank wants to be done after this step, all do.
+  struct Wanted {
+    bool stop = false, time_up = false, save = false;
+  };
+  /// Also sees who kept the others waiting.
+  Wanted wanted(StepReport& report) const;
+  std::string signal_text() const;
   /// `must`: waits and throws an error on (final and stopping saves); else it goes on beside training, and an error is a warning.
   void save(bool must);
   bool time_is_up() const;
@@ -74,6 +84,7 @@ class Trainer {
   const RunData& data_;
   RunFolder& folder_;
   Console& console_;
+  const Peers& peers_;
   Trace* const trace_;  // null: none wanted
   Progress progress_;
   const std::string numbers_hash_;

@@ -53,6 +53,16 @@ File File::open(const std::filesystem::path& path) {
   return file;
 }
 
+File File::open_to_write(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) throw_io("open for writing", path, errno);
+  File file(path, fd, 0);
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw_io("look at", path, errno);
+  file.size_bytes_ = status.st_size;
+  return file;
+}
+
 File File::create(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) throw_io("create", path, errno);

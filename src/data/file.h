@@ -18,6 +18,8 @@ class File {
   static File open(const std::filesystem::path& path);
   /// A new, empty file; an old one of that name is emptied.
   static File create(const std::filesystem::path& path);
+  /// An existing regular file, to be written into: others may write other parts of it.
+  static File open_to_write(const std::filesystem::path& path);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();

@@ -96,7 +96,7 @@ struct SafetensorsWriter::State {
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished = false;
+  bool finished = false;  // or not ours to remove
   std::mutex mutex;
   Range collected;
   std::deque<Range> on_the_way;
@@ -130,7 +130,7 @@ void SafetensorsWriter::State::write_behind(Range range) {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
-                                     const std::map<std::string, std::string>& metadata) {
+                                     const std::map<std::string, std::string>& metadata, Mode mode) {
   i64 at = 0;
   std::set<std::string> names{"__metadata__"};
   for (TensorInfo& t : tensors) {
@@ -144,7 +144,10 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     reject(path,
            fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
   }
-  state_.reset(new State{File::create(path), kSafetensorsLengthBytes + length, std::move(tensors), {}, false, {}, {}, {}, 0});
+  const bool created = mode == Mode::created;
+  File file = created ? File::create(path) : File::open_to_write(path);
+  state_.reset(new State{std::move(file), kSafetensorsLengthBytes + length, std::move(tensors), {}, !created, {}, {}, {}, 0});
+  if (!created) return;
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>(static_cast<u64>(length) >> (8 * i));
   try {
@@ -174,15 +177,21 @@ void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<co
   state_->written_bytes += static_cast<i64>(from.size());
 }
 
+i64 SafetensorsWriter::data_bytes() const { return state_->tensors.empty() ? 0 : state_->tensors.back().end; }
+
 void SafetensorsWriter::finish() {
-  const i64 wanted = state_->tensors.empty() ? 0 : state_->tensors.back().end;
-  if (state_->written_bytes != wanted) {
+  if (state_->written_bytes != data_bytes()) {
     throw Error(ErrorCode::bug, fmt::format("[safetensors] {}: expected {} bytes of data, {} were written", state_->file.path().string(),
-                                            wanted, state_->written_bytes.load()));
+                                            data_bytes(), state_->written_bytes.load()));
   }
+  finish_part();
+}
+
+i64 SafetensorsWriter::finish_part() {
   state_->file.sync();
   state_->file.close();
   state_->finished = true;
+  return state_->written_bytes;
 }
 
 }  // namespace spillway::data

@@ -41,18 +41,23 @@ class SafetensorsReader {
 
 class SafetensorsWriter {
  public:
+  /// joined: another process has created it with the same tensors and metadata; each writes its part.
+  enum class Mode { created, joined };
   /// Creates `path` with the header for `tensors` (names, dtypes, shapes; begin and end are filled in, in the given order). The header is
   /// padded with spaces to a multiple of 8, keys in the given order, so equal input gives equal bytes.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {}, Mode mode = Mode::created);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   const std::vector<TensorInfo>& tensors() const;
   /// Bytes at `offset` of the tensor's data, in any order, each once. Only the last few MiB stay in the page cache. Thread-safe.
   void write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from);
-  /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes the file.
+  /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes a file it created.
   void finish();
+  /// The same where others write other parts: returns the bytes written here, of data_bytes() in all.
+  i64 finish_part();
+  i64 data_bytes() const;
 
  private:
   void remove_unfinished() noexcept;

@@ -14,9 +14,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Tensors that old and new checkpoints carry beside the parameters: constants that the code knows.
+// Tensors that old and new checkpoints carry beside the parameters: constants that the code knows, and a count that nothing reads.
 bool is_known_buffer(const std::string& name) {
-  for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"}) {
+  for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".num_batches_tracked"}) {
     if (name.ends_with(end)) return true;
   }
   return false;

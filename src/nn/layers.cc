@@ -16,8 +16,9 @@ Initializer normal_of(double std) { return {Initializer::Kind::normal, std}; }
 Linear::Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options)
     : weight_(make_parameter(name + ".weight",
                              options.layout == ops::WeightLayout::out_in ? Shape{outputs, inputs} : Shape{inputs, outputs}, dtype,
-                             normal_of(options.std))),
-      bias_(options.bias ? make_parameter(name + ".bias", {outputs}, dtype, kZeros) : nullptr),
+                             options.uniform ? uniform_by_inputs(inputs) : normal_of(options.std))),
+      bias_(options.bias ? make_parameter(name + ".bias", {outputs}, dtype, options.uniform ? uniform_by_inputs(inputs) : kZeros)
+                         : nullptr),
       layout_(options.layout) {}
 
 Variable Linear::operator()(const Variable& x, const Context& context) const {

@@ -23,7 +23,8 @@ class Linear {
   struct Options {
     bool bias = true;  // starts at zero
     ops::WeightLayout layout = ops::WeightLayout::out_in;
-    double std = 0.02;  // of the initial weights
+    double std = 0.02;     // of the initial weights
+    bool uniform = false;  // instead: weight and bias as PyTorch draws them by default (uniform_by_inputs)
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context) const;

@@ -27,6 +27,7 @@ struct Context {
   double loss_factor =
       1;  // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
   i64 logits_position = 0;
+  bool recomputing = false;  // this forward repeats one of this micro-batch for its backward: running statistics stay as they are
 
   /// The parameter as a variable: a leaf of the tape, or a constant when it is frozen or there is no tape. `use` numbers the blocks that
   /// share a parameter.

@@ -1,10 +1,13 @@
 #include "nn/parameter.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
 namespace spillway::nn {
+
+Initializer uniform_by_inputs(i64 inputs) { return {Initializer::Kind::uniform, 1 / std::sqrt(3.0 * static_cast<double>(inputs))}; }
 
 std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init) {
   auto parameter = std::make_shared<Parameter>();
@@ -31,11 +34,17 @@ void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<d
       std::ranges::fill(out, 1.0);
       return;
     case Initializer::Kind::normal:
+    case Initializer::Kind::uniform:
       break;
   }
   const RandomKey key = RandomKey{seed}.derive("initial weights").derive(parameter.name);
   u64 element = static_cast<u64>(begin);
-  for (double& value : out) value = parameter.init.std * normal(key, 0, element++);
+  if (parameter.init.kind == Initializer::Kind::uniform) {
+    const double width = parameter.init.std * std::sqrt(12.0);
+    for (double& value : out) value = width * (uniform(key, 0, element++) - 0.5);
+  } else {
+    for (double& value : out) value = parameter.init.std * normal(key, 0, element++);
+  }
 }
 
 }  // namespace spillway::nn

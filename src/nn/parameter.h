@@ -10,8 +10,8 @@
 namespace spillway::nn {
 
 struct Initializer {
-  enum class Kind { zeros, ones, normal } kind = Kind::zeros;
-  double std = 0;  // of normal
+  enum class Kind { zeros, ones, normal, uniform } kind = Kind::zeros;
+  double std = 0;  // of normal and uniform, whose mean is 0
 };
 
 struct Parameter {
@@ -26,6 +26,9 @@ struct Parameter {
   Tensor value() const { return Tensor(storage, 0, shape, dtype); }
   i64 elems() const { return shape.elems(); }
 };
+
+/// PyTorch's default of linear and convolution layers, weight and bias: uniform within 1/sqrt(inputs of one output) of zero.
+Initializer uniform_by_inputs(i64 inputs);
 
 /// With a vacant storage on the device of the stream in force; its id comes from Sequential::push.
 std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init);

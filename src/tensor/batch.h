@@ -1,5 +1,5 @@
 // What a training step eats. The loader (data/) yields whole steps; blocks (nn/) read the micro-batch through their Context, on every
-// pipeline stage, so that only activations travel between blocks. Legend: B = rows, T = positions.
+// pipeline stage, so that only activations travel between blocks. Legend: B = rows, T = positions; of images N, C channels, H x W.
 #pragma once
 #include <vector>
 
@@ -14,6 +14,7 @@ struct MicroBatch {
   Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
   i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
   i64 counted_targets = 0;                     // targets that are not ignored
+  Tensor images_NCHW;                          // of image models, whose targets are [N]; floating, contiguous
 };
 
 struct StepBatch {

@@ -49,10 +49,6 @@ TEST(CommandLine, UnknownCommands) {
                   {{"help", "nothing"}, {"unknown command"}}});
 }
 
-TEST(CommandLine, CommandsThatAreNotBuiltSaySo) {
-  for (const char* name : {"evaluate", "selftest", "slurm"}) expect_refused({{{name, "--model", "x"}, {"not built yet"}}});
-}
-
 TEST(CommandLine, UnknownFlagsNameTheNearest) {
   expect_refused({{train({"--stepz", "3"}), {"spillway train: [--stepz] unknown flag of train", "did you mean --steps?"}},
                   {train({"--weigth-decay=0"}), {"did you mean --weight-decay?"}},
@@ -161,14 +157,8 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--optimizer", "sgd"}, "adamw works"},
       {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
       {{"--gradient-reduction", "micro-batch"}, "step works"},
-      {{"--zero-stage", "2"}, "one rank"},
-      {{"--ranks", "2"}, "one rank"},
-      {{"--pipeline-stages", "4"}, "one rank"},
-      {{"--pipeline-schedule", "zb-h1"}, "one rank"},
-      {{"--pipeline-split", "2,2"}, "one rank"},
-      {{"--pipeline-chunks", "2"}, "one rank"},
-      {{"--communicator", "mpi"}, "one rank"},
-      {{"--communicator", "nccl"}, "one rank"},
+      {{"--communicator", "nccl"}, "mpi"},
+      {{"--communicator", "local"}, "auto and mpi work"},
       {{"--device", "cuda"}, "cpu works"},
       {{"--device", "cuda:2"}, "cpu works"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
@@ -177,7 +167,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--lr-gamma", "0.1"}, "constant, linear and cosine work"},
       {{"--tokenizer", "tokenizer.json"}, "\"bytes\" works"},
       {{"--augment", "crop-flip"}, "none works"},
-      {{"--bind", "numa"}, "none works"}};
+      {{"--bind", "numa"}, "cores and none work"}};
   for (const auto& [flags, works] : cases) expect_refused({{train(flags), {"[" + flags[0] + "] not built yet", works}}});
   for (const char* model : {"cifar-net", "resnet20", "resnet50"}) {
     expect_refused({{{"train", "--model", model, "--data", "x"}, {"[--model] not built yet: image models"}}});
@@ -189,10 +179,26 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
                   {{"bench", "link"}, {"not built yet: \"link\"", "memory, matmul, cpu-adam and disk"}}});
 }
 
-TEST(CommandLine, SeveralRanksAreRefusedRatherThanRunSeveralTimes) {
-  expect_refused({{train({}), {"4 ranks, which Open MPI started"}}},
+TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
+  expect_refused({{{"generate", "--model", "x", "--prompt", "a"}, {"[generate] expected one process, got 4, which Open MPI started"}},
+                  {{"export", "x", "--out", "y"}, {"[export] expected one process, got 4"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
-  expect_refused({{train({}), {"use srun"}}}, FakeHost().env("SLURM_NTASKS", "4").host());
+  expect_refused({{train({}), {"use srun"}}, {train({"--ranks", "4"}), {"use srun"}}}, FakeHost().env("SLURM_NTASKS", "4").host());
+  expect_refused({{train({"--ranks", "3"}), {"[--ranks] expected as many as Open MPI started, 4, got 3"}}},
+                 FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
+}
+
+TEST(CommandLine, WaysOfRanksToEachOther) {
+  expect_refused({{train({"--ranks", "0"}), {"[--ranks]", "in [1, 65536]"}},
+                  {train({"--ranks", "1025"}), {"[--ranks] expected at most 1024 processes on one node"}},
+                  {train({"--timeout", "0s"}), {"[--timeout]", "at least 1"}},
+                  {train({"--rendezvous", "n1:29500"}), {"[rendezvous] expected tcp:HOST:PORT", "\"n1:29500\""}},
+                  {train({"--communicator", "mpi", "--ranks", "2"}), {"[--communicator]", "spillway starts"}},
+                  {train({"--communicator", "mpi", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}}});
+  const TrainConfig config = train_config({"--timeout", "2m", "--rendezvous", "tcp:[::1]:29500", "--bind", "none"});
+  EXPECT_EQ(config.timeout_s, 120);
+  EXPECT_EQ(config.rendezvous, "tcp:[::1]:29500");
+  EXPECT_EQ(config.bind, "none");
 }
 
 TEST(CommandLine, GlobalBatchThatDoesNotDivideNamesTheLegalSizes) {

@@ -179,7 +179,7 @@ TrainConfig unusual() {
                        "--zero-stage",
                        "0",
                        "--communicator",
-                       "local"});
+                       "mpi"});
 }
 
 TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
@@ -240,11 +240,22 @@ TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
                                                           {"--isa", "scalar"},
                                                           {"--eps", "1e-7"}};
   for (const auto& flags : changing) EXPECT_NE(numbers_hash(train_config(flags)), plain) << flags[0];
-  const std::vector<std::vector<std::string>> free = {
-      {"--steps", "9"},           {"--epochs", "3"},        {"--device-memory", "1GiB"}, {"--place-optimizer", "host"},
-      {"--threads", "3"},         {"--prefetch", "2"},      {"--recompute", "block"},    {"--io-engine", "pread"},
-      {"--out", "runs/y"},        {"--keep", "9"},          {"--nvme", "/scratch"},      {"--checkpoint-every", "5"},
-      {"--validation-data", "v"}, {"--durability", "checkpoint"}, {"--log-every", "5"},        {"--quiet"}};
+  const std::vector<std::vector<std::string>> free = {{"--steps", "9"},
+                                                      {"--epochs", "3"},
+                                                      {"--device-memory", "1GiB"},
+                                                      {"--place-optimizer", "host"},
+                                                      {"--threads", "3"},
+                                                      {"--prefetch", "2"},
+                                                      {"--recompute", "block"},
+                                                      {"--io-engine", "pread"},
+                                                      {"--out", "runs/y"},
+                                                      {"--keep", "9"},
+                                                      {"--nvme", "/scratch"},
+                                                      {"--checkpoint-every", "5"},
+                                                      {"--validation-data", "v"},
+                                                      {"--durability", "checkpoint"},
+                                                      {"--log-every", "5"},
+                                                      {"--quiet"}};
   for (const auto& flags : free) EXPECT_EQ(numbers_hash(train_config(flags)), plain) << flags[0];
 }
 

@@ -136,12 +136,32 @@ TEST(Launcher, OnlyItsOwnVariablesCount) {
   EXPECT_EQ(torchrun.name, "torchrun");
   EXPECT_EQ(torchrun.ranks, 4);
   EXPECT_EQ(torchrun.local_ranks, 2);
+  const Launcher by_hand = detect_launcher(FakeHost().env("MASTER_ADDR", "n1").env("WORLD_SIZE", "4").env("RANK", "1").host());
+  EXPECT_EQ(by_hand.name, "torchrun");
+  EXPECT_EQ(by_hand.local_ranks, 1);
+  // Our own first, whoever started the one that started us.
+  const Launcher own = detect_launcher(FakeHost()
+                                           .env("SPILLWAY_RANKS", "3")
+                                           .env("SPILLWAY_RANK", "2")
+                                           .env("SPILLWAY_LOCAL_RANK", "2")
+                                           .env("OMPI_COMM_WORLD_SIZE", "2")
+                                           .env("OMPI_COMM_WORLD_RANK", "1")
+                                           .host());
+  EXPECT_EQ(own.name, "spillway");
+  EXPECT_EQ(own.local_rank, 2);
   EXPECT_EQ(detect_launcher(FakeHost().env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "1").host()).rank, 1);
   const Launcher srun =
       detect_launcher(FakeHost().env("SLURM_NTASKS", "8").env("SLURM_STEP_NUM_TASKS", "8").env("SLURM_PROCID", "3").host());
   EXPECT_EQ(srun.name, "srun");
   EXPECT_EQ(srun.bare_slurm_tasks, 0);
   EXPECT_EQ(detect_launcher(FakeHost().env("SLURM_NTASKS", "8").env("SLURM_PROCID", "0").host()).bare_slurm_tasks, 8);
+}
+
+TEST(CoreGrant, RanksShareWhatIsNotTheirOwn) {
+  EXPECT_EQ(core_grant(FakeHost().host(), 2, 2).cores, 4);
+  EXPECT_EQ(core_grant(FakeHost().host(), 1, 2).cores, 8) << "bound by the launcher, each to cores of its own";
+  EXPECT_EQ(core_grant(FakeHost().host(), 16, 16).cores, 1);
+  EXPECT_EQ(core_grant(FakeHost().env("SLURM_CPUS_PER_TASK", "3").host(), 2, 2).cores, 3);
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 namespace spillway::app {
 namespace {
 
-constexpr Command kCommands[] = {Command::train,   Command::plan,   Command::generate, Command::export_model, Command::tokenize,
-                                 Command::inspect, Command::status, Command::doctor,   Command::bench,        Command::schedule};
+constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate, Command::export_model, Command::tokenize,
+                                 Command::inspect, Command::status,   Command::doctor,   Command::bench,        Command::schedule,
+                                 Command::slurm,   Command::selftest, Command::evaluate};
 
 // Every flag of train's table, and its default as --help shows it ("" where there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
@@ -72,15 +73,15 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"isa", "best"},
     {"recompute", "auto"},
     {"zero-stage", "auto"},
-    {"ranks", "1"},
+    {"ranks", "1, or the launcher's"},
     {"pipeline-stages", "1"},
-    {"pipeline-schedule", "auto"},
+    {"pipeline-schedule", "1f1b; with one stage what is faster"},
     {"pipeline-split", "auto"},
-    {"pipeline-chunks", "1"},
+    {"pipeline-chunks", "2 for interleaved and zb-v, else 1"},
     {"communicator", "auto"},
     {"rendezvous", "auto"},
     {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK"},
-    {"bind", "none"},
+    {"bind", "auto"},
     {"seed", "1337"},
     {"out", "runs/<model>-<8 hex digits>"},
     {"resume", "auto"},

@@ -24,12 +24,10 @@ Instruction instruction(Op op, Lane lane, What what = What::none) {
   return i;
 }
 
-// One bucket of ten tiles in f32: 28 bytes a parameter of an update.
+// In f32: 28 bytes a parameter of an update.
 parallel::Plan plan() {
   parallel::Plan p;
   p.scheduling.format = optim::plain_format(DType::f32);
-  p.layout.buckets.resize(1);
-  p.layout.buckets[0].tiles = 10;
   return p;
 }
 
@@ -85,6 +83,7 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
 
 TEST(Profile, AnUpdateTakesItsLandingToo) {
   parallel::List list = {instruction(Op::Step, Lane::optimizer), instruction(Op::Land, Lane::optimizer)};
+  list[0].tiles = {0, 10};
   Profile in_memory;
   in_memory.add(list, {{0, 1000}, {1000, 2000}}, plan());
   const double bytes = 28.0 * 10 * optim::kTileElems;

@@ -56,6 +56,9 @@ TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(mentions(said(), "optimizer state")) << said();
   ASSERT_TRUE(inside(kTraining + "--data /text.txt --nvme /tmp/scratch --out /run")) << said();
 
+  EXPECT_TRUE(inside(kTraining + "--data /text.txt --nvme /tmp/scratch --out /two --ranks 2")) << said();
+  EXPECT_EQ(place_.metrics("root/two").size(), 3u);
+
   const Finished here = place_.spillway({"train",
                                          "--model",
                                          "gpt2-tiny",

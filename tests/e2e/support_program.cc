@@ -42,10 +42,12 @@ pid_t Workplace::start(const std::vector<std::string>& args) const {
     ::dup2(file, descriptor);
   }
   prepare_();
-  std::vector<char*> argv = {const_cast<char*>(SPILLWAY_PROGRAM)};
+  std::vector<char*> argv;
+  for (const std::string& word : launcher_) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(const_cast<char*>(SPILLWAY_PROGRAM));
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
-  ::execv(SPILLWAY_PROGRAM, argv.data());
+  ::execv(argv[0], argv.data());
   ::_exit(127);
 }
 

@@ -34,6 +34,9 @@ class Workplace {
   /// Programs started from now on join this cgroup (a folder with cgroup.procs).
   void join_cgroup(const std::filesystem::path& cgroup) { cgroup_ = cgroup; }
 
+  /// Programs started from now on are started by this one: mpirun and its flags.
+  void start_by(std::vector<std::string> launcher) { launcher_ = std::move(launcher); }
+
   /// Programs started from now on do this first: limits and filters that exec keeps.
   void before_start(std::function<void()> prepare) { prepare_ = std::move(prepare); }
 
@@ -48,6 +51,7 @@ class Workplace {
   pid_t start(const std::vector<std::string>& args) const;
   Finished wait(pid_t pid) const;
   std::filesystem::path path_, cgroup_;
+  std::vector<std::string> launcher_;
   std::function<void()> prepare_ = [] {};
   mutable pid_t pid_ = -1;
 };

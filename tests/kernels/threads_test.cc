@@ -1,9 +1,12 @@
 // One law for all kernels with tasks: the same bits on 1, 2 and 3 threads.
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
+#include "kernels/conv.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/norm.h"
+#include "kernels/pool.h"
 #include "kernels/reduce.h"
 #include "kernels/rope.h"
 #include "tests/support/numbers.h"
@@ -55,6 +58,43 @@ TEST_P(SameBits, Norms) {
     kernels::norm_gradient(x, gamma, statistics, dy, true, dx, dgamma, dbeta,
                            bytes(kernels::norm_gradient_workspace_bytes(70, 100, dtype)));
     return std::vector<Tensor>{y, statistics, dx, dgamma, dbeta};
+  });
+}
+
+TEST_P(SameBits, Images) {
+  for (const kernels::ConvShape& c : {kernels::ConvShape{9, 6, 100, 2, {13, 11}, {3, 2, 1, 1}}, kernels::ConvShape{70, 3, 5, 1, 9, {5}}}) {
+    expect_same_bits([=, this] {
+      const kernels::Pair at = c.positions();
+      const Shape in{c.images, c.inputs, c.extent.h, c.extent.w}, out{c.images, c.outputs, at.h, at.w};
+      const Shape weight{c.outputs, c.inputs_of_group(), c.window.kernel.h, c.window.kernel.w};
+      const Tensor x = test::random(in, dtype, 1), w = test::random(weight, dtype, 2), dy = test::random(out, dtype, 3);
+      const Tensor y = empty(out, dtype), dx = empty(in, dtype), dw = empty(weight, wide), db = empty({c.outputs}, wide);
+      kernels::conv2d(c, x, w, w.reshape({w.elems()}).slice(0, 0, c.outputs), y, bytes(kernels::conv2d_workspace_bytes(c, dtype)));
+      kernels::conv2d_input_gradient(c, dy, w, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(c, dtype)));
+      kernels::conv2d_weight_gradient(c, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(c, dtype)));
+      kernels::sum_channels(dy, db);
+      return std::vector<Tensor>{y, dx, dw, db};
+    });
+  }
+}
+
+TEST_P(SameBits, PoolsAndBatchNorm) {
+  expect_same_bits([this] {
+    const Shape in{7, 33, 13, 11}, out{7, 33, 7, 6};
+    const Tensor x = test::random(in, dtype, 1), dy = test::random(out, dtype, 2), gamma = test::random({33}, dtype, 3);
+    const kernels::Window window{3, 2, 1};
+    const Tensor y = empty(out, dtype), index = empty(out, DType::int32), mean = empty(out, dtype), dx = empty(in, dtype),
+                 dmean = empty(in, dtype), normal = empty(in, dtype), dnormal = empty(in, dtype);
+    kernels::max_pool(x, window, y, index);
+    kernels::max_pool_gradient(dy, index, window, dx);
+    kernels::avg_pool(x, window, mean);
+    kernels::avg_pool_gradient(dy, window, dmean);
+    const Tensor statistics = empty({33, 2}, wide), running = zeros({33}, wide), spread = zeros({33}, wide), dgamma = empty({33}, wide),
+                 dbeta = empty({33}, wide);
+    kernels::batch_statistics(x, 1e-5, statistics, running, spread, 0.1);
+    kernels::batch_norm(x, gamma, gamma, statistics, normal);
+    kernels::batch_norm_gradient(x, gamma, statistics, dx, true, dnormal, dgamma, dbeta);
+    return std::vector<Tensor>{y, index, mean, dx, dmean, normal, dnormal, statistics, running, spread, dgamma, dbeta};
   });
 }
 

@@ -3,12 +3,15 @@
 // absolute); a parameter's gradient, which is f32, by the latter alone. Where an op rounds on the way, the case says so.
 #include "base/error.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
+#include "ops/conv.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
@@ -27,6 +30,8 @@ struct Case {
   double f32 = 4e-6;                           // error of the f32 arithmetic
   double on_the_way = 0;                       // of what else is rounded to bf16 inside
 };
+
+Tensor ones_of(i64 n) { return tensor_of<float>(std::vector<float>(static_cast<size_t>(n), 1), {n}); }
 
 struct Results {
   Tensor output;
@@ -105,6 +110,25 @@ TEST(Bf16, Linear) {
 TEST(Bf16, Norms) {
   check({{{3, 40, 33}}, {{33}, {33}}, 4e-5}, [](const auto& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); });
   check({{{3, 40, 33}}, {{33}}, 4e-5}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-6); });
+}
+
+// Sums of up to 9 * 130 = 1170 products span chunks.
+TEST(Bf16, Images) {
+  check({{{2, 5, 9, 7}}, {{3, 5, 3, 3}, {3}}, 2e-5}, [](const auto& in) { return ops::conv2d(in[0], in[1], in[2], {2, 1, 1, 1}); });
+  check({{{2, 130, 5, 6}}, {{4, 130, 3, 3}}, 4e-4}, [](const auto& in) { return ops::conv2d(in[0], in[1], {}, {1, 1, 1, 1}); });
+  check({{{2, 6, 5, 6}}, {{4, 3, 3, 3}}, 2e-5}, [](const auto& in) { return ops::conv2d(in[0], in[1], {}, {1, 1, 1, 2}); });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::max_pool2d(in[0], 3, 2, 1); });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::avg_pool2d(in[0], 3, 2, 1); });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {2, 3}); });
+  for (const bool training : {true, false}) {
+    ops::BatchNormOptions options;
+    options.training = training;
+    options.advance = false;
+    check({{{3, 4, 5, 7}}, {{4}, {4}}, 4e-5}, [&](const auto& in) {
+      const DType wide = wide_dtype(in[0].dtype());
+      return ops::batch_norm2d(in[0], in[1], in[2], test::as(wide, test::random({4}, DType::f32, 1)), test::as(wide, ones_of(4)), options);
+    });
+  }
 }
 
 TEST(Bf16, EmbeddingAddsInF32) {

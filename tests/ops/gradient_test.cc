@@ -2,11 +2,14 @@
 // about 1e-9 for these sizes: 1e-6 relative is asked for.
 #include "base/error.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
+#include "ops/conv.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/shape.h"
 #include "tests/support/numbers.h"
@@ -96,6 +99,86 @@ TEST(Gradient, OpsInAChain) {
     const Variable x = ops::gelu_tanh(ops::mul(in[0], in[1]));
     return ops::mean(ops::concat({x, ops::slice(ops::add(x, in[0]), 1, 1, 3)}, 1), 0, false);
   });
+}
+
+// Odd extents, unequal strides, dilation, groups, a kernel that reaches into the padding everywhere, strides beyond the kernel.
+TEST(Gradient, Conv2d) {
+  struct Form {
+    Shape x, w;
+    ops::ConvOptions options;
+  };
+  const Form forms[] = {{{2, 3, 5, 7}, {4, 3, 3, 2}, {{2, 1}, {1, 2}, 1, 1}},
+                        {{1, 4, 7, 6}, {6, 2, 3, 3}, {1, 2, 2, 2}},
+                        {{3, 2, 1, 1}, {3, 2, 3, 3}, {1, 1, 1, 1}},
+                        {{2, 4, 5, 4}, {4, 1, 3, 3}, {2, 1, 1, 4}},
+                        {{2, 3, 7, 5}, {2, 3, 1, 1}, {3, 0, 1, 1}},
+                        {{1, 2, 9, 8}, {2, 2, 2, 3}, {{3, 4}, {0, 1}, {3, 2}, 1}},
+                        {{2, 5, 4, 3}, {3, 5, 1, 1}, {1, 0, 1, 1}}};
+  for (const Form& f : forms) {
+    SCOPED_TRACE(to_string(f.x) + " by " + to_string(f.w));
+    check({random(f.x, 1), random(f.w, 2), random({f.w[0]}, 3)},
+          [&](const auto& in) { return ops::conv2d(in[0], in[1], in[2], f.options); });
+  }
+}
+
+TEST(Gradient, Pools) {
+  check({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], {3, 2}, {2, 1}, 1); });
+  check({random({1, 3, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], 2, 3); });
+  check({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::avg_pool2d(in[0], {3, 2}, {2, 1}, 1); });
+  check({random({1, 2, 7, 5}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {3, 4}); });
+  check({random({1, 2, 2, 3}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {5, 7}); });
+}
+
+TEST(Gradient, BatchNorm2d) {
+  for (const bool training : {true, false}) {
+    ops::BatchNormOptions options;
+    options.training = training;
+    for (const Shape& shape : {Shape{3, 2, 4, 5}, Shape{5, 3, 1, 1}, Shape{2, 3, 3, 17}}) {
+      const Tensor mean = random({shape[1]}, 7), variance = empty({shape[1]}, DType::f64);
+      for (double& v : variance.span<double>()) v = 1.5;
+      options.advance = false;
+      check({random(shape, 1), random({shape[1]}, 2), random({shape[1]}, 3)},
+            [&](const auto& in) { return ops::batch_norm2d(in[0], in[1], in[2], mean, variance, options); });
+    }
+  }
+}
+
+// A repeated forward must see the statistics where the first left them.
+TEST(BatchNorm, AdvancesItsStatisticsOnlyWhenAsked) {
+  const Tensor x = random({2, 3, 4, 4}, 1), ones = random({3}, 2), mean = zeros({3}, DType::f64), variance = zeros({3}, DType::f64);
+  ops::BatchNormOptions options;
+  const Tensor first = ops::batch_norm2d(x, ones, ones, mean, variance, options).value;
+  const Tensor after = test::as(DType::f64, mean);
+  EXPECT_NE(test::at(after, 0), 0);
+  options.advance = false;
+  const Tensor again = ops::batch_norm2d(x, ones, ones, mean, variance, options).value;
+  EXPECT_TRUE(test::same_bits(first, again));
+  EXPECT_TRUE(test::same_bits(mean, after));
+  options.advance = true;
+  ops::batch_norm2d(x, ones, ones, mean, variance, options);
+  EXPECT_FALSE(test::same_bits(mean, after)) << "planted: a forward that counts moves them";
+}
+
+TEST(MaxPool, PassesOnWhatIsNotANumberAndGivesTheFirstOfEquals) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> numbers{1, nan, 3, 3, 2, 0, 3, 3};
+  const Tensor x = tensor_of<double>(numbers, {1, 1, 2, 4});
+  autograd::Tape tape;
+  const Variable in = tape.input(x), y = ops::max_pool2d(in, 2, 2);
+  EXPECT_TRUE(std::isnan(test::at(y.value, 0)));
+  EXPECT_EQ(test::at(y.value, 1), 3);
+  tape.backward(y, tensor_of<double>(std::vector<double>{5, 7}, {1, 1, 1, 2}));
+  const Tensor dx = tape.take_gradient(in);
+  for (i64 i = 0; i < 8; ++i) EXPECT_EQ(test::at(dx, i), i == 1 ? 5 : i == 2 ? 7 : 0) << i;
+}
+
+TEST(Conv2d, RefusesWhatDoesNotFit) {
+  const Tensor x = random({1, 4, 5, 5}, 1);
+  EXPECT_THROW(ops::conv2d(x, random({2, 3, 3, 3}, 2), {}), Error) << "channels";
+  EXPECT_THROW(ops::conv2d(x, random({2, 4, 7, 3}, 2), {}), Error) << "a kernel larger than the image";
+  EXPECT_THROW(ops::conv2d(x, random({3, 2, 3, 3}, 2), {}, {1, 0, 1, 2}), Error) << "outputs that the groups do not divide";
+  EXPECT_THROW(ops::conv2d(x, random({2, 4, 3, 3}, 2), random({3}, 3)), Error) << "bias";
+  EXPECT_THROW(ops::max_pool2d(x, 2, 2, 2), Error) << "windows that lie in the padding";
 }
 
 // Attention by its definition, from other ops' parts: one head, plain loops.

@@ -3,12 +3,15 @@
 #include "device/arena.h"
 #include "device/memory_pool.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
+#include "ops/conv.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/pool.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
 #include "ops/swiglu.h"
@@ -62,18 +65,55 @@ void run(const Inputs& in) {
   loss.backward();
 }
 
+// As Inputs, of images: convolutions with strides, groups and a bias, both kinds of pooling, batch norm and a head.
+struct ImageInputs {
+  Tensor images, targets, first, second, gain, statistics, head;
+};
+
+ImageInputs make_images(Device device, DType dtype) {
+  static Arena unbounded;
+  const Stream stream{device, nullptr, device.is_meta() ? static_cast<Allocator*>(&unbounded) : &MemoryPool::heap()};
+  StreamScope scope(stream);
+  ImageInputs in;
+  in.images = empty({5, 3, 19, 17}, dtype), in.targets = empty({5}, DType::int32), in.first = empty({60, 3, 3, 3}, dtype);
+  in.second = empty({60, 30, 3, 3}, dtype), in.gain = empty({60}, dtype), in.statistics = empty({60}, wide_dtype(dtype));
+  in.head = empty({10, 60}, dtype);
+  if (device.is_meta()) return in;
+  for (i32 i = 0; i < 5; ++i) in.targets.data<i32>()[i] = i;
+  in.images = test::random(in.images.shape(), dtype, 1), in.first = test::random(in.first.shape(), dtype, 2, 0.1);
+  in.second = test::random(in.second.shape(), dtype, 3, 0.1), in.gain = test::random(in.gain.shape(), dtype, 4);
+  in.statistics = zeros(in.statistics.shape(), in.statistics.dtype()), in.head = test::random(in.head.shape(), dtype, 5, 0.1);
+  return in;
+}
+
+void run(const ImageInputs& in) {
+  test::Sink sink;
+  autograd::Tape tape(&sink);
+  const Variable first = tape.parameter(in.first, 0), second = tape.parameter(in.second, 1), gain = tape.parameter(in.gain, 2),
+                 head = tape.parameter(in.head, 3);
+  Variable x = ops::conv2d(in.images, first, gain, {1, 1, 1, 1});
+  x = ops::relu(ops::batch_norm2d(x, gain, gain, in.statistics, in.statistics, {}));
+  x = ops::max_pool2d(x, 3, 2, 1);
+  x = ops::add(x, ops::conv2d(x, second, {}, {1, 1, 1, 2}));
+  x = ops::avg_pool2d(ops::conv2d(x, second, gain, {2, 1, 1, 2}), 2, 2);
+  x = ops::reshape(ops::adaptive_avg_pool2d(x, 1), {5, 60});
+  ops::cross_entropy_sum(ops::linear(x, head, {}, WeightLayout::out_in), in.targets, 0.2).backward();
+}
+
 class Meta : public ::testing::TestWithParam<DType> {};
 
-TEST_P(Meta, NeedsTheSameArenaAsTheRealRun) {
+// `make` gives the inputs on a device; run() takes them.
+template <class Make>
+void expect_equal_arenas(Make make) {
   Arena dry;
   {
     const Stream stream{Device::meta(), nullptr, &dry};
-    const Inputs in = make_inputs(Device::meta(), GetParam());
+    const auto in = make(Device::meta());
     StreamScope scope(stream);
     run(in);
   }
   EXPECT_EQ(dry.used_bytes(), 0);
-  const Inputs in = make_inputs(Device::cpu(), GetParam());
+  const auto in = make(Device::cpu());
   for (int threads = 1; threads <= 3; ++threads) {
     Allocation slab = MemoryPool::heap().allocate(dry.peak_bytes(), "slab");
     Arena exact(slab.data(), dry.peak_bytes());
@@ -84,6 +124,14 @@ TEST_P(Meta, NeedsTheSameArenaAsTheRealRun) {
     EXPECT_EQ(exact.peak_bytes(), dry.peak_bytes()) << threads << " threads";
     EXPECT_EQ(exact.used_bytes(), 0);
   }
+}
+
+TEST_P(Meta, NeedsTheSameArenaAsTheRealRun) {
+  expect_equal_arenas([](Device device) { return make_inputs(device, GetParam()); });
+}
+
+TEST_P(Meta, ImagesToo) {
+  expect_equal_arenas([](Device device) { return make_images(device, GetParam()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16),

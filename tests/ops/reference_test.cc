@@ -1,12 +1,16 @@
 // Every op against the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
+#include <algorithm>
 #include <map>
 
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
+#include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
@@ -56,12 +60,19 @@ void run_case(const ReferenceFile& file, const std::string& name, const json& ab
     SCOPED_TRACE(prefix);
     autograd::Tape tape;
     Case c{about.at("attrs"), {}, {}};
-    for (const auto& [input, shape] : about.at("inputs").items()) c.in[input] = tape.input(file.get(prefix + "in/" + input));
+    const json& constants = about.at("no_grad_inputs");
+    for (const auto& [input, shape] : about.at("inputs").items()) {
+      const Tensor value = file.get(prefix + "in/" + input);
+      c.in[input] = std::count(constants.begin(), constants.end(), input) > 0 ? Variable(value) : tape.input(value);
+    }
     for (const auto& [input, shape] : about.at("int_inputs").items()) c.ints[input] = file.get(name + "/int/" + input);
     const Variable out = op(c);
     compare(out.value, file.get(prefix + "out"), tolerance, prefix + "out");
     tape.backward(out, as_dtype(file.get(prefix + "gout"), out.dtype()));
     for (const auto& [input, variable] : c.in) {
+      const std::string after = prefix + "aux/new_" + input;
+      if (file.has(after)) compare(variable.value, file.get(after), tolerance, after);
+      if (!variable.needs_gradient()) continue;
       compare(tape.take_gradient(variable), file.get(prefix + "grad/" + input), tolerance, prefix + "grad/" + input);
     }
     EXPECT_EQ(tape.saved_bytes(), 0);
@@ -222,6 +233,39 @@ TEST(Reference, CrossEntropy) {
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
   check(
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
+}
+
+TEST(Reference, Conv2d) {
+  check("conv2d", 6,
+        [](const Case& c) {
+          ops::ConvOptions options;
+          options.stride = c.attributes.at("stride").get<i64>();
+          options.padding = c.attributes.at("padding").get<i64>();
+          return ops::conv2d(c["x"], c["w"], c.in.count("b") ? c["b"] : Variable(), options);
+        },
+        {5e-5, 1e-6});
+}
+
+TEST(Reference, Pools) {
+  const auto at = [](const Case& c, const char* name) { return c.attributes.at(name).get<i64>(); };
+  check("max_pool2d", 4, [&](const Case& c) { return ops::max_pool2d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
+  check("avg_pool2d", 4, [&](const Case& c) { return ops::avg_pool2d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
+  check("adaptive_avg_pool2d", 3, [](const Case& c) {
+    const json& size = c.attributes.at("output_size");
+    return ops::adaptive_avg_pool2d(c["x"],
+                                    size.is_array() ? ops::Pair(size[0].get<i64>(), size[1].get<i64>()) : ops::Pair(size.get<i64>()));
+  });
+}
+
+// The running statistics are compared too: the data holds what training made of them.
+TEST(Reference, BatchNorm2d) {
+  check("batch_norm2d", 6, [](const Case& c) {
+    ops::BatchNormOptions options;
+    options.eps = c.attributes.at("eps");
+    options.training = c.attributes.at("training");
+    options.momentum = c.attributes.value("momentum", 0.1);
+    return ops::batch_norm2d(c["x"], c["w"], c["b"], c["running_mean"].value, c["running_var"].value, options);
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "models/model.h"
 #include "parallel/communicator_local.h"
+#include "parallel/rank_mesh.h"
 
 namespace spillway::test {
 
@@ -90,11 +91,12 @@ std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& pl
 void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
   for (size_t t = 0; t < offload::kTiers; ++t) sum.read[t] += more.read[t], sum.written[t] += more.written[t];
   sum.exchanged += more.exchanged;
+  sum.sent += more.sent;
 }
 
 }  // namespace
 
-parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o, int rank) {
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o, int rank, int pipeline_rank) {
   parallel::PlanRequest request;
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
@@ -110,6 +112,8 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.overlap = o.overlap;
   request.scheduling.order = o.order;
   request.scheduling.sharding = {o.zero_stage, rank, o.ranks};
+  request.scheduling.pipeline = o.pipeline;
+  request.scheduling.pipeline.rank = pipeline_rank;
   request.adaptive_overlap = o.adaptive;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
@@ -126,10 +130,10 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
 
 namespace {
 
-RunResult train_rank(const RunOptions& o, int rank_number, parallel::Communicator* data_ranks) {
+RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, const parallel::MeshEnds& ends) {
   const nn::Sequential model = models::build(o.model, o.dtype);
   for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
-  const parallel::PlanRequest request = plan_request(model, o, rank_number);
+  const parallel::PlanRequest request = plan_request(model, o, rank_number, pipeline_rank);
   RunResult result;
   result.plan = make_plan(request);
   if (o.change_plan) o.change_plan(result.plan);
@@ -139,7 +143,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, parallel::Communicato
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
   if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));
-  parallel::Resources resources{&device, &host, &threads, engine.get(), {}, "test", {}, data_ranks};
+  parallel::Resources resources{&device, &host, &threads, engine.get(), {}, "test", {}, ends.data_ranks.get(), ends.pipeline_ranks.get()};
   for (i64 i = 0; i < o.stripes; ++i) {
     resources.scratch.push_back({folder.path() / std::to_string(i), request.stripe_weights[static_cast<size_t>(i)]});
     fs::create_directory(resources.scratch.back().folder);
@@ -166,6 +170,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, parallel::Communicato
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
   }
   result.moved.exchanged = rank.exchanged_bytes();
+  result.moved.sent = rank.sent_bytes();
   if (o.at_end) o.at_end(rank);
   result.weights = read_values(model, result.plan, rank.state());
   result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
@@ -188,16 +193,18 @@ void merge(std::vector<std::vector<double>>& into, const std::vector<std::vector
 }  // namespace
 
 RunResult train(const RunOptions& o) {
-  if (o.ranks == 1) return train_rank(o, 0, nullptr);
-  auto ends = parallel::make_local_communicators(o.ranks);
-  std::vector<RunResult> results(static_cast<size_t>(o.ranks));
+  const parallel::Mesh mesh{o.ranks, o.pipeline.ranks};
+  if (mesh.size() == 1) return train_rank(o, 0, 0, {});
+  auto ends = parallel::make_local_communicators(mesh.size());
+  std::vector<RunResult> results(ends.size());
   std::vector<std::exception_ptr> errors(results.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < results.size(); ++r) {
     threads.emplace_back([&, r] {
       const std::unique_ptr<parallel::Communicator> end = std::move(ends[r]);
       try {
-        results[r] = train_rank(o, static_cast<int>(r), end.get());
+        const int world = static_cast<int>(r);
+        results[r] = train_rank(o, mesh.data_rank(world), mesh.pipeline_rank(world), split_mesh(*end, mesh));
       } catch (...) {
         errors[r] = std::current_exception();
       }
@@ -221,6 +228,7 @@ void expect_as_planned(const RunResult& got) {
   EXPECT_EQ(got.moved.read, got.planned.read);
   EXPECT_EQ(got.moved.written, got.planned.written);
   EXPECT_EQ(got.moved.exchanged, got.planned.exchanged);
+  EXPECT_EQ(got.moved.sent, got.planned.sent);
   EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
 }
 

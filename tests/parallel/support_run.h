@@ -32,6 +32,7 @@ struct RunOptions {
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
+  parallel::Pipeline pipeline;    // of as many ranks for each of them; `rank` is filled in
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
@@ -72,7 +73,7 @@ RunResult train(const RunOptions& options);
 void expect_same_run(const RunResult& got, const RunResult& want);
 
 /// What train() plans.
-parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options, int rank = 0);
+parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& options, int rank = 0, int pipeline_rank = 0);
 /// Of step `step`, counted from 0.
 parallel::StepSettings step_settings(const RunOptions& options, i64 step);
 

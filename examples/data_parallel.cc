@@ -1,0 +1,116 @@
+// Lesson: data parallel by hand, in the eager style. Every rank has the whole model and its own part of each batch; what they share is one
+// average of the gradients a step. The four things to remember are numbered. Usage: example_data_parallel [RANKS [TEXT]]; ranks are threads
+// here, and with another Communicator they are processes: nothing below changes.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/loader.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "models/weights.h"
+#include "nn/eager.h"
+#include "optim/adamw.h"
+#include "optim/schedule.h"
+#include "parallel/communicator_local.h"
+
+using namespace spillway;
+
+namespace {
+
+constexpr i64 kSteps = 40, kB = 4, kT = 64;
+
+// Bytes of a text as a token file; the example brings its own.
+std::string text_file(int argc, char** argv) {
+  if (argc > 2) return argv[2];
+  const std::string path = "/tmp/spillway_example_data_parallel.txt";
+  std::ofstream out(path);
+  for (int line = 0; line < 2000; ++line) out << line << " bottles of milk on the wall, take one down, " << line * line << " remain.\n";
+  return path;
+}
+
+std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
+
+struct Moments {
+  Tensor m, v;
+};
+
+class Trainer {
+ public:
+  Trainer(parallel::Communicator& ranks, const data::Loader& loader) : ranks_(ranks), loader_(loader), weights_(model_) {
+    // 1. All ranks begin with the same weights. These are drawn alike everywhere, but what rank 0 has is what counts.
+    models::fill(model_, models::ScratchWeights(1337));
+    for (const auto& p : model_.parameters) {
+      ranks_.broadcast(bytes_of(p->value()), 0).wait();
+      moments_.push_back({zeros(p->shape, p->dtype), zeros(p->shape, p->dtype)});
+    }
+  }
+
+  void run() {
+    // 2. More ranks make a larger batch, and that bears a larger learning rate, reached slowly.
+    const optim::Schedule schedule{.learning_rate = 5e-4 * ranks_.size(), .warmup_steps = kSteps / 4, .steps = kSteps};
+    for (i64 step = 0; step < kSteps; ++step) {
+      const double loss = one_step(step, optim::learning_rate(schedule, step));
+      if (ranks_.rank() == 0 && (step + 1) % 10 == 0)
+        std::printf("step %2lld  loss %.4f over %d ranks\n", static_cast<long long>(step + 1), loss, ranks_.size());
+    }
+  }
+
+ private:
+  double one_step(i64 step, double learning_rate) {
+    // 3. The loader knows rank and ranks: together they read each window once.
+    const StepBatch batch = loader_.step(step * loader_.windows_per_step());
+    double targets = static_cast<double>(batch.counted_targets);
+    total(targets);
+
+    autograd::Tape tape(&weights_);
+    nn::Context context;
+    context.batch = &batch.micro_batches[0];
+    context.tape = &tape;
+    context.loss_factor = 1 / targets;  // of the mean over all ranks: then gradients need only be added
+    const nn::Variable loss = nn::run(model_, context);
+    loss.backward();
+
+    const auto scalars = optim::make_adamw_scalars<float>({}, learning_rate, 0.1, step + 1, 1);
+    for (const auto& p : model_.parameters) {
+      // 4. The one meeting: after it every rank has the same gradient, and makes the same step.
+      const Tensor gradient = weights_.gradient(p->id);
+      ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
+      const Moments& moment = moments_[p->id];
+      optim::adamw_update<float>(p->value().span<float>(), moment.m.span<float>(), moment.v.span<float>(), gradient.span<float>(), scalars);
+    }
+    weights_.forget();
+    double sum = loss.value.item();
+    total(sum);
+    return sum / targets;
+  }
+
+  void total(double& value) {
+    ranks_.all_reduce(std::as_writable_bytes(std::span(&value, 1)), DType::f64, parallel::Reduction::sum).wait();
+  }
+
+  parallel::Communicator& ranks_;
+  const data::Loader& loader_;
+  const nn::Sequential model_ = models::build(models::preset("gpt2-tiny"), DType::f32);
+  nn::EagerParameters weights_;
+  std::vector<Moments> moments_;  // by parameter id
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  const auto sources = data::open_token_sources({text_file(argc, argv)}, 256);
+  auto ends = parallel::make_local_communicators(ranks);
+  std::vector<std::thread> threads;
+  for (auto& end : ends) {
+    threads.emplace_back([&sources, &end, ranks] {
+      const data::Loader loader(sources, {.sequence_length = kT, .micro_batch_size = kB, .rank = end->rank(), .ranks = ranks});
+      Trainer(*end, loader).run();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}

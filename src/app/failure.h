@@ -1,0 +1,17 @@
+// What an exception says to a user: the exit status and the text. Used where exceptions end, and where one rank tells the others.
+#pragma once
+#include <exception>
+#include <string>
+
+#include "base/error.h"
+
+namespace spillway::app {
+
+struct Failure {
+  ErrorCode code = ErrorCode::bug;
+  std::string text;
+};
+/// An Error's own; refused memory is Error(io), anything else a bug.
+Failure failure_of(const std::exception_ptr& exception);
+
+}  // namespace spillway::app

@@ -1,0 +1,18 @@
+// What selftest trains: one tiny model under ways to place and split it that must not change a bit. Cells of one family have the same
+// numbers; its first cell is the one the others are held against. Values; thread-safe.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace spillway::app {
+
+struct SelftestCell {
+  std::string family;              // "1 data-parallel rank"
+  std::string name;                // "everything on nvme"
+  std::vector<std::string> flags;  // of train, beside those all cells share
+};
+
+/// Every family's first cell before its others. `scratch`: a folder for what lies on nvme.
+std::vector<SelftestCell> selftest_cells(const std::string& scratch);
+
+}  // namespace spillway::app

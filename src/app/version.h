@@ -1,0 +1,8 @@
+// What this program calls itself.
+#pragma once
+
+namespace spillway::app {
+
+constexpr const char* kVersion = "0.1.0";
+
+}  // namespace spillway::app

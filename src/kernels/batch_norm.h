@@ -1,0 +1,22 @@
+// Batch normalisation of images x[N, C, ...] by channel, f32, f64 and bf16, contiguous; x, gamma, beta, y, dy and dx of one type,
+// statistics, running statistics, dgamma and dbeta in wide_dtype of it. A channel is one task, its sums fp64 over the planes' sums: an
+// order by shape alone. Ioffe and Szegedy, arXiv:1502.03167; PyTorch's formulas.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+/// statistics[C, 2]: mean and 1/sqrt(biased variance + eps) of the batch. Running ones, if defined, become
+/// (1 - momentum) old + momentum new, the variance unbiased. At least two elements a channel.
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
+                      double momentum);
+/// The same two numbers from the running ones.
+void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics);
+
+/// y = (x - mean) (factor gamma) + beta.
+void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y);
+/// Undefined gradients are not wanted. `of_batch`: the statistics depend on x, as in training.
+void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
+                         const Tensor& dgamma, const Tensor& dbeta);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,281 @@
+#include "kernels/batch_norm.h"
+
+#include "kernels/simd.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/batch_norm_cpu.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/dispatch.h"
+#include "kernels/vector_math_inl.h"
+
+namespace spillway::kernels {
+#ifndef SPILLWAY_BATCH_NORM_CHANNEL
+#define SPILLWAY_BATCH_NORM_CHANNEL
+// One channel: a plane in each image, `stride` elements apart.
+template <class T>
+struct NormChannel {
+  const T *x, *dy;
+  T* out;  // y or dx
+  i64 images, stride, plane;
+};
+struct Moments {
+  double mean, variance;  // biased
+};
+// Sums over the channel of dy, and of dy (x - mean) factor.
+struct GradientSums {
+  double dy, dy_x;
+};
+// out = (x - mean) scale + shift (forward), or (dy - shift - (x - mean) slope) scale (gradient).
+template <class W>
+struct Line {
+  W mean, scale, shift, slope;
+};
+#endif
+}  // namespace spillway::kernels
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels {
+namespace HWY_NAMESPACE {
+
+template <class T>
+struct Itself {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return x;
+  }
+};
+template <class T>
+struct SquareAround {
+  T mean;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V centred = hn::Sub(x, hn::Set(d, mean));
+    return hn::Mul(centred, centred);
+  }
+};
+template <class T>
+struct OnLine {
+  Line<T> line;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Add(hn::Mul(hn::Sub(x, hn::Set(d, line.mean)), hn::Set(d, line.scale)), hn::Set(d, line.shift));
+  }
+};
+template <class T>
+struct GradientOnLine {
+  Line<T> line;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V dy) const {
+    const V slope = hn::Mul(hn::Sub(x, hn::Set(d, line.mean)), hn::Set(d, line.slope));
+    return hn::Mul(hn::Sub(hn::Sub(dy, hn::Set(d, line.shift)), slope), hn::Set(d, line.scale));
+  }
+};
+
+template <class S>
+HWY_ATTR Moments moments(const NormChannel<S>& c) {
+  using T = Wide<S>;
+  const double count = static_cast<double>(c.images * c.plane);
+  double sum = 0, squares = 0;
+  for (i64 n = 0; n < c.images; ++n) sum += static_cast<double>(sum_row(c.x + n * c.stride, c.plane, T(0), Itself<T>()));
+  const T mean = static_cast<T>(sum / count);
+  for (i64 n = 0; n < c.images; ++n) {
+    squares += static_cast<double>(sum_row(c.x + n * c.stride, c.plane, mean, SquareAround<T>{mean}));
+  }
+  return {sum / count, squares / count};
+}
+
+template <class S>
+HWY_ATTR void normalise(const NormChannel<S>& c, Line<Wide<S>> line) {
+  for (i64 n = 0; n < c.images; ++n) map(c.x + n * c.stride, c.out + n * c.stride, c.plane, OnLine<Wide<S>>{line});
+}
+
+template <class S>
+HWY_ATTR GradientSums gradient_sums(const NormChannel<S>& c, Wide<S> mean, Wide<S> factor) {
+  using T = Wide<S>;
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = lanes_of<T>();
+  double dy_sum = 0, dy_x_sum = 0;
+  for (i64 n = 0; n < c.images; ++n) {
+    const S *x = c.x + n * c.stride, *dy = c.dy + n * c.stride;
+    auto sum = hn::Zero(d), sum_x = hn::Zero(d);
+    for (i64 i = 0; i < c.plane; i += lanes) {
+      const i64 used = std::min(lanes, c.plane - i);
+      const bool whole = used == lanes;
+      const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
+      const auto centred = hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, mean), hn::Set(d, mean));
+      sum = hn::Add(sum, gradient);
+      sum_x = hn::MulAdd(gradient, hn::Mul(centred, hn::Set(d, factor)), sum_x);
+    }
+    dy_sum += static_cast<double>(fold_sum<T>(sum));
+    dy_x_sum += static_cast<double>(fold_sum<T>(sum_x));
+  }
+  return {dy_sum, dy_x_sum};
+}
+
+template <class S>
+HWY_ATTR void input_gradient(const NormChannel<S>& c, Line<Wide<S>> line) {
+  for (i64 n = 0; n < c.images; ++n) {
+    map(c.x + n * c.stride, c.dy + n * c.stride, c.out + n * c.stride, c.plane, GradientOnLine<Wide<S>>{line});
+  }
+}
+
+Moments moments_f32(const NormChannel<float>& c) { return moments(c); }
+Moments moments_f64(const NormChannel<double>& c) { return moments(c); }
+Moments moments_bf16(const NormChannel<BFloat16>& c) { return moments(c); }
+void normalise_f32(const NormChannel<float>& c, Line<float> line) { normalise(c, line); }
+void normalise_f64(const NormChannel<double>& c, Line<double> line) { normalise(c, line); }
+void normalise_bf16(const NormChannel<BFloat16>& c, Line<float> line) { normalise(c, line); }
+GradientSums sums_f32(const NormChannel<float>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
+GradientSums sums_f64(const NormChannel<double>& c, double mean, double factor) { return gradient_sums(c, mean, factor); }
+GradientSums sums_bf16(const NormChannel<BFloat16>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
+void input_gradient_f32(const NormChannel<float>& c, Line<float> line) { input_gradient(c, line); }
+void input_gradient_f64(const NormChannel<double>& c, Line<double> line) { input_gradient(c, line); }
+void input_gradient_bf16(const NormChannel<BFloat16>& c, Line<float> line) { input_gradient(c, line); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spillway::kernels {
+namespace {
+
+HWY_EXPORT(moments_f32);
+HWY_EXPORT(moments_f64);
+HWY_EXPORT(moments_bf16);
+HWY_EXPORT(normalise_f32);
+HWY_EXPORT(normalise_f64);
+HWY_EXPORT(normalise_bf16);
+HWY_EXPORT(sums_f32);
+HWY_EXPORT(sums_f64);
+HWY_EXPORT(sums_bf16);
+HWY_EXPORT(input_gradient_f32);
+HWY_EXPORT(input_gradient_f64);
+HWY_EXPORT(input_gradient_bf16);
+
+Moments moments_of(const NormChannel<float>& c) { return HWY_DYNAMIC_DISPATCH(moments_f32)(c); }
+Moments moments_of(const NormChannel<double>& c) { return HWY_DYNAMIC_DISPATCH(moments_f64)(c); }
+Moments moments_of(const NormChannel<BFloat16>& c) { return HWY_DYNAMIC_DISPATCH(moments_bf16)(c); }
+void apply(const NormChannel<float>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(normalise_f32)(c, line); }
+void apply(const NormChannel<double>& c, Line<double> line) { HWY_DYNAMIC_DISPATCH(normalise_f64)(c, line); }
+void apply(const NormChannel<BFloat16>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(normalise_bf16)(c, line); }
+GradientSums sums_of(const NormChannel<float>& c, float m, float f) { return HWY_DYNAMIC_DISPATCH(sums_f32)(c, m, f); }
+GradientSums sums_of(const NormChannel<double>& c, double m, double f) { return HWY_DYNAMIC_DISPATCH(sums_f64)(c, m, f); }
+GradientSums sums_of(const NormChannel<BFloat16>& c, float m, float f) { return HWY_DYNAMIC_DISPATCH(sums_bf16)(c, m, f); }
+void apply_gradient(const NormChannel<float>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(input_gradient_f32)(c, line); }
+void apply_gradient(const NormChannel<double>& c, Line<double> line) { HWY_DYNAMIC_DISPATCH(input_gradient_f64)(c, line); }
+void apply_gradient(const NormChannel<BFloat16>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(input_gradient_bf16)(c, line); }
+
+i64 channels_of(const Tensor& x) { return x.size(1); }
+i64 plane_of(const Tensor& x) { return x.elems() / (x.size(0) * x.size(1)); }
+
+void check(const Tensor& x, const Tensor& statistics) {
+  require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0, "[batch_norm] expected x[N, C, ...], contiguous");
+  require(statistics.shape() == (Shape{x.size(1), 2}) && statistics.dtype() == wide_dtype(x.dtype()),
+          "[batch_norm] expected two statistics a channel");
+}
+
+void check(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other) {
+  check(x, statistics);
+  require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(), "[batch_norm] expected a gain with one element a channel");
+  require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(), "[batch_norm] expected views of one shape");
+}
+
+template <class T>
+NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
+  const i64 plane = plane_of(x), at = c * plane;
+  return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
+}
+
+template <class W>
+void advance(W& running, double now, double momentum) {
+  running = static_cast<W>((1 - momentum) * static_cast<double>(running) + momentum * now);
+}
+
+template <class W>
+W factor_of(double variance, double eps) {
+  return static_cast<W>(1 / std::sqrt(variance + eps));
+}
+
+}  // namespace
+
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
+                      double momentum) {
+  check(x, statistics);
+  const i64 count = x.size(0) * plane_of(x);
+  require(count > 1, "[batch_norm] expected more than one element a channel in training: a variance of one is none");
+  if (x.device().is_meta()) return;
+  for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    W *to = statistics.data<W>(), *mean = running_mean.defined() ? running_mean.data<W>() : nullptr,
+      *variance = running_variance.defined() ? running_variance.data<W>() : nullptr;
+    Stream::current().run(channels_of(x), [&](i64 c, int) {
+      const Moments now = moments_of(channel<T>(x, nullptr, nullptr, c));
+      to[2 * c] = static_cast<W>(now.mean);
+      to[2 * c + 1] = factor_of<W>(now.variance, eps);
+      if (mean) advance(mean[c], now.mean, momentum);
+      if (variance) advance(variance[c], now.variance * static_cast<double>(count) / static_cast<double>(count - 1), momentum);
+    });
+  });
+}
+
+void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics) {
+  require(statistics.elems() == 2 * running_mean.elems() && running_mean.shape() == running_variance.shape(),
+          "[batch_norm] expected two statistics a channel");
+  if (statistics.device().is_meta()) return;
+  for_dtype("batch_norm", statistics.dtype(), [&]<class W>(W) {
+    if constexpr (sizeof(W) > 2) {
+      for (i64 c = 0; c < running_mean.elems(); ++c) {
+        statistics.data<W>()[2 * c] = running_mean.data<W>()[c];
+        statistics.data<W>()[2 * c + 1] = factor_of<W>(static_cast<double>(running_variance.data<W>()[c]), eps);
+      }
+    }
+  });
+}
+
+void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
+  check(x, gamma, statistics, y);
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[batch_norm] expected a bias as the gain");
+  if (x.device().is_meta()) return;
+  for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const W* s = statistics.data<W>();
+    Stream::current().run(channels_of(x), [&](i64 c, int) {
+      const W scale = s[2 * c + 1] * widen(gamma.data<T>()[c]);
+      apply(channel<T>(x, nullptr, y.data<T>(), c), Line<W>{s[2 * c], scale, widen(beta.data<T>()[c]), 0});
+    });
+  });
+}
+
+void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
+                         const Tensor& dgamma, const Tensor& dbeta) {
+  check(x, gamma, statistics, dy);
+  if (x.device().is_meta()) return;
+  const double count = static_cast<double>(x.size(0) * plane_of(x));
+  for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const W* s = statistics.data<W>();
+    Stream::current().run(channels_of(x), [&](i64 c, int) {
+      const W mean = s[2 * c], factor = s[2 * c + 1];
+      const NormChannel<T> one = channel<T>(x, dy.data<T>(), dx.defined() ? dx.data<T>() : nullptr, c);
+      const GradientSums sums = sums_of(one, mean, factor);
+      if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
+      if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
+      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); fixed statistics leave the means out.
+      Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
+      if (of_batch) {
+        line.shift = static_cast<W>(sums.dy / count);
+        line.slope = factor * static_cast<W>(sums.dy_x / count);
+      }
+      if (one.out) apply_gradient(one, line);
+    });
+  });
+}
+
+}  // namespace spillway::kernels
+#endif

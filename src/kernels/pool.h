@@ -1,0 +1,21 @@
+// Pooling of images x[N, C, H, W] -> y[N, C, Ho, Wo], f32, f64 and bf16 (means summed in f32, rounded once), contiguous. An element
+// of a gradient is the sum over the windows that cover it in ascending order, rounded once; no two tasks write one plane.
+#pragma once
+#include "kernels/window.h"
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+/// The largest of each window (a NaN if it holds one) and in `index` (int32, y's shape) its place in the plane: the first of equals.
+void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index);
+void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx);
+
+/// The mean of each window; what lies in the padding counts as zero (PyTorch's count_include_pad).
+void avg_pool(const Tensor& x, const Window& window, const Tensor& y);
+void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx);
+
+/// Means over windows that cut the image as evenly as can be: rows floor(i H / Ho) to ceil((i + 1) H / Ho), columns alike.
+void adaptive_avg_pool(const Tensor& x, const Tensor& y);
+void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx);
+
+}  // namespace spillway::kernels

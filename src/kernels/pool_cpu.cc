@@ -1,0 +1,217 @@
+#include "kernels/pool.h"
+
+#include <algorithm>
+#include <functional>
+#include <type_traits>
+
+#include "kernels/dispatch.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr i64 kGrain = 1 << 14;  // elements of a task
+
+struct Range {
+  i64 begin, end;
+};
+
+// One axis of a window that slides by a stride.
+struct Sliding {
+  i64 extent, positions, kernel, stride, padding;
+  Range covered(i64 at) const {
+    const i64 first = at * stride - padding;
+    return {std::max<i64>(0, first), std::min(extent, first + kernel)};
+  }
+  Range covering(i64 element) const {
+    const i64 last = element + padding;
+    return {last < kernel ? 0 : (last - kernel) / stride + 1, std::min(positions, last / stride + 1)};
+  }
+  i64 counted(i64) const { return kernel; }
+};
+
+// One axis cut evenly.
+struct Adaptive {
+  i64 extent, positions;
+  Range covered(i64 at) const { return {at * extent / positions, ceil_div((at + 1) * extent, positions)}; }
+  Range covering(i64 element) const { return {element * positions / extent, ceil_div((element + 1) * positions, extent)}; }
+  i64 counted(i64 at) const { return covered(at).end - covered(at).begin; }
+};
+
+Sliding rows_of(const Window& v, i64 extent, i64 positions) { return {extent, positions, v.kernel.h, v.stride.h, v.padding.h}; }
+Sliding columns_of(const Window& v, i64 extent, i64 positions) { return {extent, positions, v.kernel.w, v.stride.w, v.padding.w}; }
+
+void check(const Tensor& x, const Tensor& y) {
+  require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
+          "[pool] expected x[N, C, H, W] and y[N, C, Ho, Wo]");
+  require(x.is_contiguous() && y.is_contiguous() && x.dtype() == y.dtype(), "[pool] expected contiguous views of one dtype");
+}
+
+void check(const Tensor& x, const Window& window, const Tensor& y) {
+  check(x, y);
+  require(window.dilation == Pair(1), "[pool] expected no dilation");
+  require(window.padding.h * 2 <= window.kernel.h && window.padding.w * 2 <= window.kernel.w,
+          "[pool] expected padding of at most half the kernel: a window must meet the image");
+  require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)), "[pool] the views do not fit the window");
+}
+
+// body(plane number) for each image and channel.
+void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
+  const i64 plane = x.size(2) * x.size(3);
+  Stream::current().for_ranges(x.elems() / plane, std::max<i64>(1, kGrain / plane), [&](i64 begin, i64 end) {
+    for (i64 p = begin; p < end; ++p) body(p);
+  });
+}
+
+template <class T>
+void max_plane(const T* x, const Sliding& h, const Sliding& w, T* y, i32* index) {
+  for (i64 i = 0; i < h.positions; ++i) {
+    const Range rows = h.covered(i);
+    for (i64 j = 0; j < w.positions; ++j) {
+      const Range columns = w.covered(j);
+      i64 best = rows.begin * w.extent + columns.begin;
+      Wide<T> most = widen(x[best]);
+      for (i64 row = rows.begin; row < rows.end; ++row) {
+        for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
+          const Wide<T> value = widen(x[at]);
+          const bool better = (value > most) | (value != value);  // without a branch: either is as likely
+          most = better ? value : most;
+          best = better ? at : best;
+        }
+      }
+      *y++ = x[best];
+      *index++ = static_cast<i32>(best);
+    }
+  }
+}
+
+// Sums in bf16 would be rounded at each window: there each element looks for its windows.
+template <class T>
+void gather_maxima(const T* dy, const i32* index, const Sliding& h, const Sliding& w, T* dx) {
+  for (i64 row = 0; row < h.extent; ++row) {
+    const Range rows = h.covering(row);
+    for (i64 column = 0; column < w.extent; ++column) {
+      const Range columns = w.covering(column);
+      const i64 here = row * w.extent + column;
+      Wide<T> sum = 0;
+      for (i64 i = rows.begin; i < rows.end; ++i) {
+        for (i64 at = i * w.positions + columns.begin; at < i * w.positions + columns.end; ++at) {
+          if (index[at] == here) sum += widen(dy[at]);
+        }
+      }
+      dx[here] = narrow<T>(sum);
+    }
+  }
+}
+
+template <class T>
+void max_plane_gradient(const T* dy, const i32* index, const Sliding& h, const Sliding& w, T* dx) {
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    std::fill(dx, dx + h.extent * w.extent, T(0));
+    for (i64 at = 0; at < h.positions * w.positions; ++at) dx[index[at]] += dy[at];
+  } else {
+    gather_maxima(dy, index, h, w, dx);
+  }
+}
+
+template <class T, class Axis>
+void mean_plane(const T* x, const Axis& h, const Axis& w, T* y) {
+  for (i64 i = 0; i < h.positions; ++i) {
+    const Range rows = h.covered(i);
+    for (i64 j = 0; j < w.positions; ++j) {
+      const Range columns = w.covered(j);
+      Wide<T> sum = 0;
+      for (i64 row = rows.begin; row < rows.end; ++row) {
+        for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) sum += widen(x[at]);
+      }
+      *y++ = narrow<T>(sum / static_cast<Wide<T>>(h.counted(i) * w.counted(j)));
+    }
+  }
+}
+
+template <class T, class Axis>
+void mean_plane_gradient(const T* dy, const Axis& h, const Axis& w, T* dx) {
+  for (i64 row = 0; row < h.extent; ++row) {
+    const Range rows = h.covering(row);
+    for (i64 column = 0; column < w.extent; ++column) {
+      const Range columns = w.covering(column);
+      Wide<T> sum = 0;
+      for (i64 i = rows.begin; i < rows.end; ++i) {
+        for (i64 j = columns.begin; j < columns.end; ++j) {
+          sum += widen(dy[i * w.positions + j]) / static_cast<Wide<T>>(h.counted(i) * w.counted(j));
+        }
+      }
+      *dx++ = narrow<T>(sum);
+    }
+  }
+}
+
+template <class Axis>
+void means(const Tensor& x, const Axis& h, const Axis& w, const Tensor& y) {
+  if (y.device().is_meta()) return;
+  for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    for_planes(x, [&](i64 p) { mean_plane(from + p * h.extent * w.extent, h, w, to + p * h.positions * w.positions); });
+  });
+}
+
+template <class Axis>
+void mean_gradients(const Tensor& dy, const Axis& h, const Axis& w, const Tensor& dx) {
+  if (dx.device().is_meta()) return;
+  for_dtype("avg_pool", dx.dtype(), [&]<class T>(T) {
+    const T* from = dy.data<T>();
+    T* to = dx.data<T>();
+    for_planes(dx, [&](i64 p) { mean_plane_gradient(from + p * h.positions * w.positions, h, w, to + p * h.extent * w.extent); });
+  });
+}
+
+}  // namespace
+
+void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index) {
+  check(x, window, y);
+  require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX, "[max_pool] expected an index as y");
+  if (y.device().is_meta()) return;
+  const Sliding h = rows_of(window, x.size(2), y.size(2)), w = columns_of(window, x.size(3), y.size(3));
+  i32* places = index.data<i32>();
+  for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const i64 plane = h.positions * w.positions;
+    for_planes(x, [&](i64 p) { max_plane(from + p * h.extent * w.extent, h, w, to + p * plane, places + p * plane); });
+  });
+}
+
+void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx) {
+  check(dx, window, dy);
+  if (dx.device().is_meta()) return;
+  const Sliding h = rows_of(window, dx.size(2), dy.size(2)), w = columns_of(window, dx.size(3), dy.size(3));
+  const i32* places = index.data<i32>();
+  for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
+    const T* from = dy.data<T>();
+    T* to = dx.data<T>();
+    const i64 plane = h.positions * w.positions;
+    for_planes(dx, [&](i64 p) { max_plane_gradient(from + p * plane, places + p * plane, h, w, to + p * h.extent * w.extent); });
+  });
+}
+
+void avg_pool(const Tensor& x, const Window& window, const Tensor& y) {
+  check(x, window, y);
+  means(x, rows_of(window, x.size(2), y.size(2)), columns_of(window, x.size(3), y.size(3)), y);
+}
+
+void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx) {
+  check(dx, window, dy);
+  mean_gradients(dy, rows_of(window, dx.size(2), dy.size(2)), columns_of(window, dx.size(3), dy.size(3)), dx);
+}
+
+void adaptive_avg_pool(const Tensor& x, const Tensor& y) {
+  check(x, y);
+  means(x, Adaptive{x.size(2), y.size(2)}, Adaptive{x.size(3), y.size(3)}, y);
+}
+
+void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx) {
+  check(dx, dy);
+  mean_gradients(dy, Adaptive{dx.size(2), dy.size(2)}, Adaptive{dx.size(3), dy.size(3)}, dx);
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,42 @@
+// What convolution and pooling have in common: a window that slides over the rows and columns of an image. Values; PyTorch's words.
+#pragma once
+#include <string>
+
+#include "base/error.h"
+#include "base/types.h"
+
+namespace spillway::kernels {
+
+/// Of rows (h) and columns (w); one number is for both.
+struct Pair {
+  i64 h, w;
+  constexpr Pair(i64 both) : h(both), w(both) {}  // NOLINT: as PyTorch reads a single number
+  constexpr Pair(i64 rows, i64 columns) : h(rows), w(columns) {}
+  bool operator==(const Pair&) const = default;
+};
+
+struct Window {
+  Pair kernel, stride = 1, padding = 0, dilation = 1;
+};
+
+/// How often it fits along one axis; not positive: never.
+constexpr i64 window_positions(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation) {
+  const i64 room = extent + 2 * padding - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+/// The positions over an image of these extents. Throws Error(bug) in the name of `op` when the window is none or never fits.
+inline Pair positions_of(const char* op, const Window& window, Pair extent) {
+  const auto legal = [](Pair least, Pair value) { return value.h >= least.h && value.w >= least.w; };
+  const bool sane = legal(1, window.kernel) && legal(1, window.stride) && legal(0, window.padding) && legal(1, window.dilation);
+  const Pair at = sane ? Pair(window_positions(extent.h, window.kernel.h, window.stride.h, window.padding.h, window.dilation.h),
+                              window_positions(extent.w, window.kernel.w, window.stride.w, window.padding.w, window.dilation.w))
+                       : Pair(0);
+  if (legal(1, at)) return at;
+  const auto text = [](Pair p) { return std::to_string(p.h) + "x" + std::to_string(p.w); };
+  throw Error(ErrorCode::bug, std::string("[") + op + "] expected a window that fits the image, got a kernel of " + text(window.kernel) +
+                                  ", stride " + text(window.stride) + ", padding " + text(window.padding) + ", dilation " +
+                                  text(window.dilation) + " over " + text(extent) + "; pad more or make the kernel smaller");
+}
+
+}  // namespace spillway::kernels

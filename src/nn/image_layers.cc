@@ -1,0 +1,60 @@
+#include "nn/image_layers.h"
+
+#include "base/error.h"
+#include "ops/batch_norm.h"
+#include "ops/shape.h"
+
+namespace spillway::nn {
+namespace {
+
+std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DType dtype, Initializer::Kind start) {
+  auto parameter = make_parameter(name, {channels}, wide_dtype(dtype), {start});
+  parameter->frozen = true;
+  return parameter;
+}
+
+// Checked before the parameters are made.
+i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
+  require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0, "[conv2d] expected channels that the groups divide");
+  return inputs / groups;
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& o)
+    : options_{o.stride, o.padding, o.dilation, o.groups} {
+  const i64 channels = inputs_of_group(inputs, outputs, o.groups);
+  const Initializer start = uniform_by_inputs(channels * kernel.h * kernel.w);
+  weight_ = make_parameter(name + ".weight", {outputs, channels, kernel.h, kernel.w}, dtype, start);
+  if (o.bias) bias_ = make_parameter(name + ".bias", {outputs}, dtype, start);
+}
+
+Variable Conv2d::operator()(const Variable& x, const Context& context) const {
+  return ops::conv2d(x, context.use(*weight_), bias_ ? context.use(*bias_) : Variable(), options_);
+}
+
+void Conv2d::list(ParameterList& parameters) const {
+  parameters.push_back({weight_});
+  if (bias_) parameters.push_back({bias_});
+}
+
+BatchNorm2d::BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps, double momentum)
+    : weight_(make_parameter(name + ".weight", {channels}, dtype, {Initializer::Kind::ones})),
+      bias_(make_parameter(name + ".bias", {channels}, dtype, {Initializer::Kind::zeros})),
+      running_mean_(statistic(name + ".running_mean", channels, dtype, Initializer::Kind::zeros)),
+      running_variance_(statistic(name + ".running_var", channels, dtype, Initializer::Kind::ones)),
+      eps_(eps),
+      momentum_(momentum) {}
+
+Variable BatchNorm2d::operator()(const Variable& x, const Context& context) const {
+  const ops::BatchNormOptions options{eps_, momentum_, context.mode == Mode::train, !context.recomputing};
+  return ops::batch_norm2d(x, context.use(*weight_), context.use(*bias_), running_mean_->value(), running_variance_->value(), options);
+}
+
+void BatchNorm2d::list(ParameterList& parameters) const {
+  for (const auto& parameter : {weight_, bias_, running_mean_, running_variance_}) parameters.push_back({parameter});
+}
+
+Variable flatten(const Variable& x) { return ops::reshape(x, {x.shape()[0], x.value.elems() / x.shape()[0]}); }
+
+}  // namespace spillway::nn

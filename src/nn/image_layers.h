@@ -1,0 +1,60 @@
+// Layers of image models, as layers.h: each holds its parameters, lists them in the order it reads them, and computes through ops/. Names
+// and initial values are PyTorch's. Images are [N, C, H, W].
+#pragma once
+#include "nn/layers.h"
+#include "ops/conv.h"
+#include "ops/pool.h"
+
+namespace spillway::nn {
+
+using ops::Pair;
+
+/// Weight and bias start uniform within 1/sqrt(C / groups kh kw).
+class Conv2d {
+ public:
+  struct Options {
+    Pair stride = 1, padding = 0, dilation = 1;
+    i64 groups = 1;
+    bool bias = true;
+  };
+  Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
+  Variable operator()(const Variable& x, const Context& context) const;
+  void list(ParameterList& parameters) const;
+
+ private:
+  std::shared_ptr<Parameter> weight_, bias_;  // bias_ null: none
+  ops::ConvOptions options_;
+};
+
+/// In Mode::train by the statistics of the micro-batch, which also move the running ones, once for each: not when a forward is recomputed.
+/// In other modes by the running ones. These are parameters that are never trained (frozen), in wide_dtype, which forward() writes.
+class BatchNorm2d {
+ public:
+  BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps = 1e-5, double momentum = 0.1);
+  Variable operator()(const Variable& x, const Context& context) const;
+  void list(ParameterList& parameters) const;
+
+ private:
+  std::shared_ptr<Parameter> weight_, bias_, running_mean_, running_variance_;
+  double eps_, momentum_;
+};
+
+struct MaxPool2d {
+  Pair kernel, stride, padding = 0;
+  Variable operator()(const Variable& x, const Context&) const { return ops::max_pool2d(x, kernel, stride, padding); }
+};
+
+struct AvgPool2d {
+  Pair kernel, stride, padding = 0;
+  Variable operator()(const Variable& x, const Context&) const { return ops::avg_pool2d(x, kernel, stride, padding); }
+};
+
+struct AdaptiveAvgPool2d {
+  Pair size;
+  Variable operator()(const Variable& x, const Context&) const { return ops::adaptive_avg_pool2d(x, size); }
+};
+
+/// [N, C, H, W] as [N, C H W].
+Variable flatten(const Variable& x);
+
+}  // namespace spillway::nn

@@ -1,0 +1,64 @@
+// The slurm command: the script it prints, which bash must read and which must carry the flags to train unchanged.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/app/support_app.h"
+
+namespace spillway::app {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Outcome slurm(const Words& more) {
+  Words words = {"slurm", "--model", "gpt2-tiny", "--data", "x.txt"};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_app(words);
+}
+
+bool has(const std::string& text, const std::string& piece) { return text.find(piece) != std::string::npos; }
+
+TEST(SlurmCommand, AsksForWhatWasGiven) {
+  const Outcome outcome = slurm({"--nodes", "2", "--gpus", "4", "--time", "1-12:00:00", "--mem", "64GiB", "--account", "def-me",
+                                 "--partition", "gpu", "--module", "openmpi/4.1", "--module", "cuda", "--threads", "6"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* piece : {"#!/bin/bash\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks-per-node=4\n", "#SBATCH --gpus-per-node=4\n",
+                            "#SBATCH --cpus-per-task=6\n", "#SBATCH --mem=65536M\n", "#SBATCH --time=36:00:00\n",
+                            "#SBATCH --account=def-me\n", "#SBATCH --partition=gpu\n", "#SBATCH --signal=USR1@300\n", "#SBATCH --requeue\n",
+                            "module load openmpi/4.1\n", "module load cuda\n", "scontrol requeue \"$SLURM_JOB_ID\""}) {
+    EXPECT_TRUE(has(outcome.out, piece)) << piece << " in:\n" << outcome.out;
+  }
+  EXPECT_FALSE(has(outcome.out, "--ranks"));
+}
+
+// The script with a srun that prints its arguments, one a line.
+TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
+  TemporaryFolder folder;
+  const std::string odd = "a b'c\"d$e`f\\g";
+  const Outcome outcome = slurm({"--ranks", "2", "--nodes", "2", "--out", odd, "--nvme", "$SLURM_TMPDIR/x:2GiB", "--validation-data",
+                                 "v 1.txt", "--validation-data", "v2.txt", "--decay-all", "--time", "10m"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome.out, "#SBATCH --ntasks-per-node=1\n") && has(outcome.out, "#SBATCH --signal=USR1@200\n")) << outcome.out;
+  const std::string script = folder.write("job.sh", outcome.out), seen = (folder.path() / "seen").string();
+  folder.write("srun", "#!/bin/bash\nprintf '%s\\n' \"$@\" >" + seen + "\nexit 75\n");
+  folder.write("scontrol", "#!/bin/bash\necho \"$@\" >>" + seen + "\n");
+  const std::string run = "chmod +x " + folder.path().string() +
+                          "/s* && SLURM_JOB_ID=17 SLURM_TMPDIR=/scratch PATH=" + folder.path().string() + ":$PATH bash " + script;
+  EXPECT_EQ(WEXITSTATUS(std::system(run.c_str())), 75);
+  const std::string got = *read_whole(seen);
+  EXPECT_TRUE(has(got, "--kill-on-bad-exit=0\n"));
+  EXPECT_TRUE(has(got, "\ntrain\n--data\nx.txt\n--decay-all\n--model\ngpt2-tiny\n--nvme\n/scratch/x:2GiB\n--out\n" + odd +
+                           "\n--validation-data\nv 1.txt\n--validation-data\nv2.txt\nrequeue 17\n"))
+      << got;
+}
+
+TEST(SlurmCommand, RefusesWhatCannotBeAJob) {
+  EXPECT_TRUE(has(slurm({"--nodes", "2", "--gpus", "4", "--ranks", "6"}).err, "[--ranks] expected 8, one for each GPU"));
+  EXPECT_TRUE(has(slurm({"--nodes", "2", "--ranks", "3"}).err, "[--ranks] expected a multiple of --nodes 2, got 3"));
+  EXPECT_TRUE(has(run_app({"slurm", "--model", "gpt2-tiny"}).err, "[--data] expected"));
+  EXPECT_TRUE(has(slurm({"--learning-rat", "1"}).err, "learning-rate"));
+  EXPECT_EQ(slurm({"--steps", "0"}).status, 2);
+}
+
+}  // namespace
+}  // namespace spillway::app

@@ -1,0 +1,102 @@
+#include "tests/app/support_ranks.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "app/failure.h"
+#include "app/saves.h"
+#include "app/train.h"
+#include "parallel/communicator_local.h"
+
+namespace spillway::app {
+namespace {
+
+// As entry.cc does it.
+Outcome train_rank(const TrainConfig& config, std::unique_ptr<parallel::Communicator> end) {
+  std::ostringstream out, err;
+  int status = 0;
+  {
+    Console console(out, err);
+    try {
+      status = run_train(config, console, Peers(std::move(end), "here"));
+    } catch (...) {
+      const Failure failure = failure_of(std::current_exception());
+      err << failure.text << "\n";
+      status = static_cast<int>(failure.code);
+    }
+  }
+  return {status, out.str(), err.str()};
+}
+
+using OnRank = std::function<void(size_t rank, std::unique_ptr<parallel::Communicator> end)>;
+void on_ranks(int ranks, const OnRank& body) {
+  std::vector<std::unique_ptr<parallel::Communicator>> ends(static_cast<size_t>(ranks));
+  if (ranks > 1) ends = parallel::make_local_communicators(ranks);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < ends.size(); ++r) threads.emplace_back([&, r] { body(r, std::move(ends[r])); });
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+  std::vector<TrainConfig> configs;
+  for (size_t r = 0; r < outcomes.size(); ++r) {
+    std::vector<std::string> all = args;
+    if (r < of_rank.size()) all.insert(all.end(), of_rank[r].begin(), of_rank[r].end());
+    configs.push_back(std::get<TrainConfig>(settings_of(Command::train, all)));
+  }
+  on_ranks(ranks, [&](size_t r, std::unique_ptr<parallel::Communicator> end) { outcomes[r] = train_rank(configs[r], std::move(end)); });
+  return outcomes;
+}
+
+void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
+                const std::filesystem::path& onto) {
+  auto config = std::get<TrainConfig>(settings_of(Command::train, args));
+  config.ranks = ranks;
+  const i64 batches = config.micro_batches(ranks), rows = config.micro_batch_size, T = *config.sequence_length;
+  on_ranks(ranks, [&](size_t, std::unique_ptr<parallel::Communicator> end) {
+    const Peers peers(std::move(end), "here");
+    Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place());
+    if (peers.first()) session.plan(wishes_of(config), true, batches, rows, T);
+    const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
+    if (!peers.first()) session.adopt(choice, batches, rows, T, false);
+    parallel::MeshEnds ends;
+    if (peers.communicator()) ends = split_mesh(*peers.communicator(), session.mesh());
+    session.open(nullptr, &ends);
+    load_checkpoint(checkpoint_path(run, step), session.model(), session.rank());
+    std::ostream nowhere(nullptr);
+    Console console(nowhere, nowhere);
+    RunFolder folder(onto, peers.first());
+    Saves saves(session, folder, console, peers, 1);
+    saves.begin(read_progress(checkpoint_path(run, step)), parallel::Snapshot::kPatient, true);
+    saves.finish(true);
+  });
+}
+
+std::vector<std::string> numbers_in(const std::filesystem::path& run) {
+  std::ifstream file(run / "metrics.jsonl");
+  std::vector<std::string> all;
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    all.push_back(fmt::format("{} {} {} {}", row["step"].dump(), row["loss"].dump(), row["grad_norm"].dump(),
+                              row.value("validation_loss", nlohmann::json()).dump()));
+  }
+  return all;
+}
+
+std::string state_in(const std::filesystem::path& run, int step) {
+  std::stringstream bytes;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    std::ifstream file(run / "checkpoints" / fmt::format("step-{:08}", step) / name, std::ios::binary);
+    bytes << file.rdbuf();
+  }
+  return bytes.str();
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,22 @@
+// Training on several ranks that are threads of the test, each with a console of its own.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tests/app/support_app.h"
+
+namespace spillway::app {
+
+/// `spillway train args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank = {});
+
+/// Loads a run's checkpoint onto so many ranks, placed as args say, and saves it into the run `onto` without a step.
+void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
+                const std::filesystem::path& onto);
+
+/// A run's loss, norm and validation loss of each step, as text with all their bits.
+std::vector<std::string> numbers_in(const std::filesystem::path& run);
+/// The files of a run's checkpoint that hold its state, as bytes.
+std::string state_in(const std::filesystem::path& run, int step);
+
+}  // namespace spillway::app

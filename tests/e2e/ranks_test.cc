@@ -1,0 +1,172 @@
+// Several ranks as a user starts them, by mpirun: the same bits as ranks that are threads, resumed on other numbers of ranks, stopped and
+// killed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "app/console.h"
+#include "app/given.h"
+#include "app/train.h"
+#include "parallel/communicator_local.h"
+#include "support_program.h"
+
+namespace spillway::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RanksOfMpi : testing::Test {
+  Workplace at;
+  RanksOfMpi() {
+    at.write_text("text.txt", 60000);
+    // As root, on fewer cores than ranks.
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
+      ::setenv(name, "1", 1);
+    ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // MPI's own
+  }
+  void SetUp() override {
+    if (std::string(SPILLWAY_MPIEXEC).empty()) GTEST_SKIP() << "built without MPI";
+  }
+  void ranks(int count) {
+    if (count == 1) return at.start_by({});
+    at.start_by({SPILLWAY_MPIEXEC, "-n", std::to_string(count)});
+  }
+  static Args flags(const std::string& out, int steps, const Args& more) {
+    Args all = small_run(out, steps, "64MiB", {"--lr-schedule", "constant", "--nvme", "scratch"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  static Args everything_on_nvme(const std::string& stage) {
+    return {"--zero-stage", stage, "--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme"};
+  }
+  std::string state(const std::string& out, int step) const {
+    const std::string number = std::to_string(step), folder = out + "/checkpoints/step-" + std::string(8 - number.size(), '0') + number;
+    return at.read(folder + "/model.safetensors") + at.read(folder + "/optimizer.safetensors");
+  }
+  // The processes of the ranks, in order of their numbers.
+  std::vector<pid_t> rank_pids() const {
+    const std::string pid = std::to_string(at.pid());
+    std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
+    return {std::istream_iterator<pid_t>(children), {}};
+  }
+};
+
+// On ranks that are threads of this process.
+void train_on_threads(int count, const fs::path& folder, const Args& args) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  auto ends = parallel::make_local_communicators(count);
+  std::vector<std::thread> threads;
+  std::ostringstream said;
+  for (auto& end : ends) {
+    threads.emplace_back([&, end = std::move(end)]() mutable {
+      const Args flags(args.begin() + 1, args.end());
+      const auto settings = app::make_settings(app::Command::train, app::parse_flags(app::Command::train, flags));
+      app::Console console(said, said);
+      EXPECT_EQ(app::run_train(std::get<app::TrainConfig>(settings), console, app::Peers(std::move(end), "here")), 0);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  fs::current_path(before);
+}
+
+using RanksOfMpiRelease = RanksOfMpi;
+TEST_F(RanksOfMpiRelease, GiveTheBitsOfThreadsAtEveryStage) {
+  const Args batch = {"--gradient-accumulation-steps", "2", "--validation-fraction", "0.01"};
+  Args plain = batch;
+  plain.insert(plain.end(), {"--zero-stage", "0"});
+  train_on_threads(2, at.path(), flags("threads", 5, plain));
+  ASSERT_EQ(at.metrics("threads").size(), 5u);
+  ASSERT_GT(state("threads", 5).size(), 1'000'000u);
+  ranks(2);
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const std::string out = std::string("stage") + stage;
+    Args args = batch;
+    const Args placed = stage == std::string("3") ? everything_on_nvme("3") : Args{"--zero-stage", stage};
+    args.insert(args.end(), placed.begin(), placed.end());
+    const Finished f = at.spillway(flags(out, 5, args));
+    ASSERT_EQ(f.status, 0) << f.err;
+    EXPECT_EQ(numbers_of(at.metrics(out)), numbers_of(at.metrics("threads"))) << out;
+    EXPECT_TRUE(state(out, 5) == state("threads", 5)) << out;
+  }
+}
+
+TEST_F(RanksOfMpi, ARunGoesOnWithOtherNumbersOfRanks) {
+  Args on_nvme = everything_on_nvme("3");
+  on_nvme.insert(on_nvme.end(), {"--global-batch-size", "12"});
+  ranks(4);
+  const Finished four = at.spillway(flags("run", 3, on_nvme));
+  ASSERT_EQ(four.status, 0) << four.err;
+  ranks(1);
+  const Finished one = at.spillway(flags("run", 5, {"--global-batch-size", "12", "--place-parameters", "host"}));
+  EXPECT_TRUE(one.status == 0 && mentions(one.err, "continues at step 3 of 5")) << one.err;
+  ranks(3);
+  const Finished three = at.spillway(flags("run", 7, {"--gradient-accumulation-steps", "5", "--zero-stage", "1"}));
+  EXPECT_TRUE(three.status == 0 && mentions(three.err, "continues at step 5 of 7")) << three.err;
+  EXPECT_EQ(at.metrics("run").size(), 7u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(at / "scratch"), {}), 0) << "nothing stays behind";
+}
+
+// One rank is told; all save at the same step.
+TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
+  ranks(2);
+  int told = 0;
+  const auto tell = [&] {
+    if (at.metrics("run").size() >= 3 && !told++) ::kill(rank_pids().back(), SIGUSR1);
+    return false;
+  };
+  const Finished f = at.spillway_until(flags("run", 100'000, {"--zero-stage", "2", "--warmup-steps", "1"}), tell, SIGKILL);
+  EXPECT_EQ(f.status, 75) << f.err;
+  EXPECT_TRUE(mentions(f.err, "stopped by SIGUSR1 of rank 1 on host")) << f.err;
+  const auto steps = static_cast<int>(at.metrics("run").size());
+  EXPECT_GT(state("run", steps).size(), 1'000'000u);
+}
+
+// A rank dies at a random instant, again and again: what goes on from nvme ends with the bits of an undisturbed run.
+struct KilledRanks : RanksOfMpi {
+  // So many deaths of each run.
+  void kill_each(int deaths) {
+    constexpr int kSteps = 30;
+    std::mt19937 random(7);
+    ranks(2);
+    const auto run = [&](const std::string& out, const std::string& overlap) {
+      Args args = everything_on_nvme("2");
+      args.insert(args.end(), {"--optimizer-overlap", overlap});
+      return flags(out, kSteps, args);
+    };
+    const Finished straight = at.spillway(run("straight", "none"));
+    ASSERT_EQ(straight.status, 0) << straight.err;
+    for (const char* overlap : {"none", "forward", "backward"}) {
+      const std::string out = std::string("killed-") + overlap;
+      for (int death = 0; death < deaths; ++death) {
+        const size_t seen = at.metrics(out).size() + 2 + random() % 5, rank = random() % 2;
+        int killed = 0;
+        const auto kill_one = [&] {
+          const std::vector<pid_t> pids = rank_pids();
+          if (at.metrics(out).size() >= seen && pids.size() == 2 && !killed++) ::kill(pids[rank], SIGKILL);
+          return false;
+        };
+        const Finished f = at.spillway_until(run(out, overlap), kill_one, SIGKILL);
+        EXPECT_TRUE(killed && f.status != 0) << f.err;
+        EXPECT_EQ(mentions(f.err, "from the state on nvme"), death > 0) << f.err;
+      }
+      const Finished last = at.spillway(run(out, overlap));
+      EXPECT_TRUE(last.status == 0 && mentions(last.err, "from the state on nvme")) << last.err;
+      EXPECT_EQ(numbers_of(at.metrics(out)), numbers_of(at.metrics("straight")));
+      EXPECT_TRUE(state(out, kSteps) == state("straight", kSteps)) << out;
+    }
+  }
+};
+using KilledRanksRelease = KilledRanks;
+TEST_F(KilledRanksRelease, CostNoMoreThanAStep) { kill_each(1); }
+using SoakKilledRanks = KilledRanks;
+TEST_F(SoakKilledRanks, CostNoMoreThanAStep) { kill_each(4); }
+
+}  // namespace
+}  // namespace spillway::test

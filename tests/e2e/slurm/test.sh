@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# train.sh under cluster.sh, in a folder that is gone afterwards: test.sh PROGRAM.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$here/cluster.sh" "$folder/cluster" "$here/train.sh" "$1" "$folder"

@@ -1,0 +1,183 @@
+// The image models against reference runs of PyTorch: logits in evaluation mode, loss and gradients of the first step, running statistics,
+// and some steps of SGD with momentum. tests/data/image-models.md says what is in them.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "models/cifar_net.h"
+#include "models/resnet.h"
+#include "models/weights.h"
+#include "tests/models/support_reference.h"
+#include "tests/support/fixtures.h"
+#include "tests/support/numbers.h"
+
+namespace spillway {
+namespace {
+
+using test::as_doubles;
+using test::worst_excess;
+
+struct Case {
+  const char* name;
+  DType dtype;
+  std::function<nn::Sequential(DType)> build;
+  i64 steps, batches;
+  double rate, decay;
+};
+
+// The model with the folder's weights, and PyTorch's SGD (momentum 0.9) on them.
+class Eager {
+ public:
+  explicit Eager(const Case& c) : case_(c), model(c.build(c.dtype)), weights(model), images_(c.name, DType::f32) {
+    models::fill(model, models::FolderWeights(model, test::data(c.name)));
+    for (const auto& p : model.parameters) velocity_.push_back(zeros(p->shape, p->dtype));
+  }
+
+  MicroBatch batch(i64 step) const {
+    const i64 n = step % case_.batches;
+    const std::vector<double> all = images_.values("images");
+    const size_t elems = all.size() / static_cast<size_t>(case_.batches);
+    const std::vector<double> some(all.begin() + n * static_cast<i64>(elems), all.begin() + (n + 1) * static_cast<i64>(elems));
+    MicroBatch result;
+    result.images_NCHW = test::as(case_.dtype, tensor_of<double>(some, {8, 3, 32, 32}));
+    result.targets_BT = images_.ids("labels", n, 1).reshape({8});
+    return result;
+  }
+
+  double backward(const MicroBatch& batch, bool recomputing = false) {
+    autograd::Tape tape(&weights);
+    nn::Context context;
+    context.batch = &batch;
+    context.tape = &tape;
+    context.loss_factor = 1.0 / 8;
+    context.recomputing = recomputing;
+    const nn::Variable loss = nn::run(model, context);
+    loss.backward();
+    return loss.value.item() / 8;
+  }
+
+  std::vector<double> logits() const {
+    const MicroBatch first = batch(0);
+    nn::Context context;
+    context.mode = nn::Mode::generate;
+    context.batch = &first;
+    return as_doubles(nn::run(model, context).value);
+  }
+
+  void step() {
+    for (const auto& p : model.parameters) {
+      if (p->frozen) continue;
+      const Tensor gradient = weights.gradient(p->id);
+      p->dtype == DType::f64 ? step_of<double>(*p, gradient) : step_of<float>(*p, gradient);
+    }
+    weights.forget();
+  }
+
+ private:
+  template <class T>
+  void step_of(const nn::Parameter& p, const Tensor& gradient) {
+    T *w = p.value().data<T>(), *v = velocity_[p.id].data<T>();
+    for (i64 i = 0; i < p.elems(); ++i) {
+      v[i] = static_cast<T>(0.9) * v[i] + (gradient.data<T>()[i] + static_cast<T>(case_.decay) * w[i]);
+      w[i] -= static_cast<T>(case_.rate) * v[i];
+    }
+  }
+
+  Case case_;
+
+ public:
+  nn::Sequential model;
+  nn::EagerParameters weights;
+
+ private:
+  test::Reference images_;
+  std::vector<Tensor> velocity_;
+};
+
+class ImageModel : public ::testing::TestWithParam<Case> {
+ protected:
+  // Every tensor `prefix`name that the reference has; how many those are.
+  int compare(const std::string& prefix, const std::function<Tensor(const nn::Parameter&)>& got, double absolute) const {
+    int compared = 0;
+    for (const auto& p : eager.model.parameters) {
+      if (!reference.has(prefix + p->name)) continue;
+      EXPECT_LE(worst_excess(as_doubles(got(*p)), reference.values(prefix + p->name), absolute, 1e-5), 0) << prefix << p->name;
+      ++compared;
+    }
+    return compared;
+  }
+  static Tensor value(const nn::Parameter& p) { return p.value(); }
+
+  const bool f64 = GetParam().dtype == DType::f64;
+  test::Reference reference{GetParam().name, GetParam().dtype};
+  Eager eager{GetParam()};
+};
+
+TEST_P(ImageModel, LearnsAsTheReference) {
+  const double close = f64 ? 1e-9 : 1e-5;
+  EXPECT_LE(worst_excess(eager.logits(), reference.values("eval_before/logits"), close, 0), 0);
+  const std::vector<double> losses = reference.values("train/loss");
+  ASSERT_EQ(static_cast<i64>(losses.size()), GetParam().steps);
+  for (i64 step = 0; step < GetParam().steps; ++step) {
+    EXPECT_NEAR(eager.backward(eager.batch(step)), losses[static_cast<size_t>(step)], f64 ? 1e-9 : 2e-5) << "step " << step;
+    if (step == 0) {
+      const int gradients = compare(
+          "grad/", [&](const nn::Parameter& p) { return eager.weights.gradient(p.id); }, f64 ? 1e-10 : 2e-6);
+      const bool kept = !f64 || reference.has("grad/conv1.weight");
+      EXPECT_EQ(gradients > 0, kept);
+      compare("after_1/", value, close);
+    }
+    eager.step();
+  }
+  compare("train/final/", value, f64 ? 1e-8 : 5e-5);
+  EXPECT_LE(worst_excess(eager.logits(), reference.values("eval_after/logits"), f64 ? 1e-8 : 2e-4, 0), 0);
+}
+
+// What a plan may do: run a block's forward again for its backward.
+TEST_P(ImageModel, ARecomputedForwardLeavesTheRunningStatistics) {
+  const MicroBatch batch = eager.batch(0);
+  const double first = eager.backward(batch);
+  std::vector<std::vector<double>> before;
+  for (const auto& p : eager.model.parameters) before.push_back(as_doubles(p->value()));
+  EXPECT_EQ(eager.backward(batch, true), first);
+  for (const auto& p : eager.model.parameters) EXPECT_EQ(as_doubles(p->value()), before[p->id]) << p->name;
+  eager.backward(batch);  // planted: one that counts moves them
+  bool moved = false;
+  for (const auto& p : eager.model.parameters) moved = moved || as_doubles(p->value()) != before[p->id];
+  EXPECT_EQ(moved, GetParam().name == std::string("resnet-tiny"));
+}
+
+nn::Sequential tiny(DType dtype) { return models::build_resnet({{8, 16, 32}, 1, 10, false}, dtype); }
+
+INSTANTIATE_TEST_SUITE_P(Models, ImageModel,
+                         ::testing::Values(Case{"cifarnet", DType::f32, models::build_cifar_net, 5, 1, 0.001, 0},
+                                           Case{"cifarnet", DType::f64, models::build_cifar_net, 5, 1, 0.001, 0},
+                                           Case{"resnet-tiny", DType::f32, tiny, 3, 3, 0.1, 5e-4},
+                                           Case{"resnet-tiny", DType::f64, tiny, 3, 3, 0.1, 5e-4}),
+                         [](const auto& entry) {
+                           std::string name = std::string(entry.param.name) + "_" + std::string(to_string(entry.param.dtype));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+i64 trained_elems(const nn::Sequential& model) {
+  i64 elems = 0;
+  for (const auto& p : model.parameters) elems += p->frozen ? 0 : p->elems();
+  return elems;
+}
+
+// torchvision's resnet18 has 11,689,512 parameters; ResNet-20 with convolutions in two shortcuts 272,474 (He et al.: 0.27 M).
+TEST(ResNet, HasThePublishedSizes) {
+  EXPECT_EQ(trained_elems(models::build_resnet(models::resnet18(), DType::f32)), 11689512);
+  EXPECT_EQ(trained_elems(models::build_resnet(models::resnet20(), DType::f32)), 272474);
+  EXPECT_EQ(trained_elems(models::build_cifar_net(DType::f32)), 62006);
+}
+
+TEST(ResNet, InBf16GivesWideLogitsNearThoseOfF32) {
+  const Case narrow{"resnet-tiny", DType::bf16, tiny, 3, 3, 0, 0}, wide{"resnet-tiny", DType::f32, tiny, 3, 3, 0, 0};
+  // Eight roundings of 2^-8 of numbers about 1 on the way.
+  EXPECT_LE(worst_excess(Eager(narrow).logits(), Eager(wide).logits(), 8 * 0x1p-8, 0.05), 0);
+}
+
+}  // namespace
+}  // namespace spillway
