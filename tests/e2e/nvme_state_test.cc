@@ -114,8 +114,10 @@ TEST_F(NvmeState, AfterABitThatFlipsTheRunGoesOnFromItsCheckpoint) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   Args args = on_nvme("run", "none");
   *std::find(args.begin(), args.end(), "100000") = "4";
+  // A save goes on in the background: the checkpoint is there some steps after its own.
+  const fs::path checkpoint = at / "run/checkpoints/step-00000004";
   const Finished killed = at.spillway_until(
-      args, [&] { return at.metrics("run").size() >= 6; }, SIGKILL);
+      args, [&] { return at.metrics("run").size() >= 6 && fs::exists(checkpoint); }, SIGKILL);
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   flip_bits();
   const Finished f = at.spillway(args);
