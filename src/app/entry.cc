@@ -8,9 +8,11 @@
 #include "app/given.h"
 #include "app/help.h"
 #include "app/rank_report.h"
+#include "app/rank_threads.h"
 #include "app/signals.h"
 #include "app/suggest.h"
 #include "app/supervise.h"
+#include "app/train.h"
 #include "app/version.h"
 #include "base/error.h"
 
@@ -25,15 +27,23 @@ struct Dispatch {
 
   int operator()(const TrainConfig& given) const {
     const Launcher launcher = detect_launcher(host);
-    if (launcher.name.empty() && given.ranks > 1) {
-      Supervision supervision{static_cast<int>(given.ranks), {"train"}, static_cast<double>(given.timeout_s)};
+    const auto ranks = static_cast<int>(given.ranks);
+    const bool starts_ranks = launcher.name.empty() && ranks > 1;
+    if (starts_ranks && given.communicator != "local") {
+      Supervision supervision{ranks, {"train"}, static_cast<double>(given.timeout_s)};
       supervision.args.insert(supervision.args.end(), args.begin(), args.end());
       return supervise(supervision, console, host);
     }
     install_stop_handlers();
-    TrainConfig config = given;
-    take_share_of_node(config, launcher, host);
-    return run_train(config, console);
+    const auto shared = [&](const Launcher& as) {
+      TrainConfig config = given;
+      take_share_of_node(config, as, host);
+      return config;
+    };
+    if (!starts_ranks) return run_train(shared(launcher), console);
+    return run_rank_threads({.ranks = ranks, .timeout_s = static_cast<double>(given.timeout_s)}, console, [&](int rank, auto end) {
+      return run_train(shared(own_launcher(rank, ranks)), console, Peers(std::move(end)));
+    });
   }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
   int operator()(const GenerateConfig& config) const { return run_generate(config, console); }

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "app/failure.h"
+#include "app/pipeline_wish.h"
+#include "app/rank_threads.h"
 #include "app/saves.h"
 #include "app/train.h"
-#include "parallel/communicator_local.h"
 
 namespace spillway::app {
 namespace {
@@ -21,6 +21,7 @@ Outcome train_rank(const TrainConfig& config, std::unique_ptr<parallel::Communic
   int status = 0;
   {
     Console console(out, err);
+    console.set_json(config.json);
     try {
       status = run_train(config, console, Peers(std::move(end), "here"));
     } catch (...) {
@@ -32,18 +33,16 @@ Outcome train_rank(const TrainConfig& config, std::unique_ptr<parallel::Communic
   return {status, out.str(), err.str()};
 }
 
-using OnRank = std::function<void(size_t rank, std::unique_ptr<parallel::Communicator> end)>;
-void on_ranks(int ranks, const OnRank& body) {
-  std::vector<std::unique_ptr<parallel::Communicator>> ends(static_cast<size_t>(ranks));
-  if (ranks > 1) ends = parallel::make_local_communicators(ranks);
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < ends.size(); ++r) threads.emplace_back([&, r] { body(r, std::move(ends[r])); });
-  for (std::thread& t : threads) t.join();
+void on_ranks(int ranks, const RankBody& body) {
+  std::ostream nowhere(nullptr);
+  Console silent(nowhere, nowhere);
+  run_rank_threads({.ranks = ranks}, silent, body);
 }
 
 }  // namespace
 
-std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank) {
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank,
+                              const WrapEnd& wrap) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   std::vector<TrainConfig> configs;
   for (size_t r = 0; r < outcomes.size(); ++r) {
@@ -51,7 +50,11 @@ std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, c
     if (r < of_rank.size()) all.insert(all.end(), of_rank[r].begin(), of_rank[r].end());
     configs.push_back(std::get<TrainConfig>(settings_of(Command::train, all)));
   }
-  on_ranks(ranks, [&](size_t r, std::unique_ptr<parallel::Communicator> end) { outcomes[r] = train_rank(configs[r], std::move(end)); });
+  on_ranks(ranks, [&](int rank, std::unique_ptr<parallel::Communicator> end) {
+    const auto r = static_cast<size_t>(rank);
+    outcomes[r] = train_rank(configs[r], wrap ? wrap(rank, std::move(end)) : std::move(end));
+    return 0;
+  });
   return outcomes;
 }
 
@@ -59,10 +62,10 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
                 const std::filesystem::path& onto) {
   auto config = std::get<TrainConfig>(settings_of(Command::train, args));
   config.ranks = ranks;
-  const i64 batches = config.micro_batches(ranks), rows = config.micro_batch_size, T = *config.sequence_length;
-  on_ranks(ranks, [&](size_t, std::unique_ptr<parallel::Communicator> end) {
+  const i64 batches = config.micro_batches(config.data_ranks()), rows = config.micro_batch_size, T = *config.sequence_length;
+  on_ranks(ranks, [&](int, std::unique_ptr<parallel::Communicator> end) {
     const Peers peers(std::move(end), "here");
-    Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place());
+    Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place(), pipeline_of(config));
     if (peers.first()) session.plan(wishes_of(config), true, batches, rows, T);
     const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
     if (!peers.first()) session.adopt(choice, batches, rows, T, false);
@@ -76,6 +79,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
     Saves saves(session, folder, console, peers, 1);
     saves.begin(read_progress(checkpoint_path(run, step)), parallel::Snapshot::kPatient, true);
     saves.finish(true);
+    return 0;
   });
 }
 
