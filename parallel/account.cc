@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/meetings.h"
+
 namespace spillway::parallel {
 namespace {
 
@@ -21,7 +23,7 @@ Resource own_resource(const Instruction& i) {
     case Op::Backward:
       return Resource::compute;
     default:
-      return Resource::memory;
+      return meeting_of(i.op) == Meeting::none ? Resource::memory : Resource::ranks;
   }
 }
 
@@ -104,7 +106,7 @@ class Accounting {
 }  // namespace
 
 std::string_view to_string(Resource resource) {
-  constexpr std::string_view kNames[] = {"compute", "memory", "disk", "data"};
+  constexpr std::string_view kNames[] = {"compute", "memory", "disk", "data", "ranks"};
   return kNames[static_cast<size_t>(resource)];
 }
 

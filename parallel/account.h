@@ -9,8 +9,9 @@
 namespace spillway::parallel {
 
 /// What an instruction spends its time on. On the CPU backend what moves between host and device goes through memory, the optimizer too.
-enum class Resource : u8 { compute, memory, disk, data };
-constexpr int kResources = 4;
+/// ranks: meeting others, from when this rank has come until all have, and what is exchanged.
+enum class Resource : u8 { compute, memory, disk, data, ranks };
+constexpr int kResources = 5;
 std::string_view to_string(Resource resource);
 
 struct Account {

@@ -69,6 +69,9 @@ std::string help_for(Resource resource, const Levers& levers) {
       return "more tokens a step, by --micro-batch-size or --gradient-accumulation-steps, so that the optimizer runs less often";
     case Resource::data:
       return "token files (spillway tokenize) instead of text";
+    case Resource::ranks:
+      return "more --gradient-accumulation-steps, so that ranks meet less often; a lower --zero-stage where there is memory; where a rank "
+             "is slower than the others (slowest_rank in metrics.jsonl), what holds it up";
   }
   return "";
 }
@@ -94,7 +97,7 @@ void Audit::step(const StepSample& s) {
 
 std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   std::vector<AuditRow> rows = {{"step", mean(predicted_s_), mean(seconds_)}};
-  for (const char* phase : {"forward", "backward", "reduce", "optimizer", "fetch", "evict"}) {
+  for (const char* phase : {"forward", "backward", "reduce", "exchange", "optimizer", "fetch", "evict"}) {
     const AuditRow row{phase, mean(at(predicted_, phase)) / 1e3, mean(at(phases_, phase)) / 1e3};
     if (row.predicted > 0 || row.measured > 0) rows.push_back(row);
   }

@@ -7,6 +7,7 @@
 #include "app/calibration.h"
 #include "app/config.h"
 #include "offload/io_engine.h"
+#include "parallel/communicator.h"
 
 namespace spillway::app {
 
@@ -18,11 +19,13 @@ struct BenchSize {
   i64 matmul_tokens = 512, matmul_width = 768;
   i64 parameters = 50'000'000;  // 16 bytes each
   i64 disk_bytes = kGiB;
-  double disk_fill_s = 3;  // a slow disk's file is what it took by then
+  double disk_fill_s = 3;          // a slow disk's file is what it took by then
+  i64 exchange_bytes = 64 * kMiB;  // of the whole that ranks sum or gather; each has room for two
 };
 /// Smaller arrays where the memory granted is tight.
 BenchSize fitting(BenchSize size, i64 granted_bytes);
 
+double median(std::vector<double> values);
 /// Median seconds of one run of each loop.
 std::vector<double> median_seconds(const std::vector<std::function<void()>>& loops, const BenchSize& size);
 
@@ -34,5 +37,8 @@ std::vector<BenchRow> bench_matmul(const BenchSize& size);
 std::vector<BenchRow> bench_adam(const BenchSize& size);
 /// disk.read, disk.write, disk.mixed by `engine`, on a file that is gone from the folder as soon as it is open
 std::vector<BenchRow> bench_disk(const BenchSize& size, const ScratchPath& path, offload::IoEngine& engine);
+/// communicator.reduce-scatter, communicator.all-gather: bytes that all ranks together read and write; the ceiling is a copy of as many by
+/// a thread a rank, all at once. All ranks call it, and get rows of their own clocks.
+std::vector<BenchRow> bench_communicator(const BenchSize& size, parallel::Communicator& ranks);
 
 }  // namespace spillway::app

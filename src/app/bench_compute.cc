@@ -24,11 +24,6 @@ double seconds_of(const std::function<void()>& loop, int runs) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / runs;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<i64>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 BenchRow row(const char* name, double value, const char* unit, std::optional<double> ceiling = {}) {
   return {.name = name, .path = "", .value = value, .unit = unit, .ceiling = ceiling, .threads = Stream::current().thread_count()};
 }
@@ -110,9 +105,15 @@ class Adam {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<i64>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
 BenchSize fitting(BenchSize size, i64 granted_bytes) {
   size.memory_bytes = std::clamp<i64>(granted_bytes / 4 / kMiB * kMiB, kMiB, size.memory_bytes);
   size.parameters = std::clamp<i64>(granted_bytes / 2 / 16, optim::kTileElems, size.parameters);
+  size.exchange_bytes = std::clamp<i64>(granted_bytes / 4 / kBenchRanks / kMiB * kMiB, kMiB, size.exchange_bytes);
   return size;
 }
 

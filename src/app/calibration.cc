@@ -29,6 +29,7 @@ struct Known {
   double low, high;
   double Calibration::*field;     // of the node
   double DiskRates::*disk_field;  // of a path
+  bool of_ranks = false;
 };
 constexpr double kSlowest = 1e5, kFastest = 1e15;
 constexpr Known kKnown[] = {
@@ -37,6 +38,8 @@ constexpr Known kKnown[] = {
     {"matmul.f32", "FLOP/s", kSlowest, 1e18, &Calibration::matmul_flops_f32, nullptr},
     {"matmul.bf16", "FLOP/s", kSlowest, 1e18, &Calibration::matmul_flops_bf16, nullptr},
     {"cpu-adam.f32", "ns/parameter", 1e-6, 1e6, &Calibration::adam_ns_per_parameter, nullptr},
+    {"communicator.reduce-scatter", "bytes/s", kSlowest, kFastest, &Calibration::reduce_scatter_bytes_per_s, nullptr, true},
+    {"communicator.all-gather", "bytes/s", kSlowest, kFastest, &Calibration::all_gather_bytes_per_s, nullptr, true},
     {"disk.read", "bytes/s", kSlowest, kFastest, nullptr, &DiskRates::read_bytes_per_s},
     {"disk.write", "bytes/s", kSlowest, kFastest, nullptr, &DiskRates::write_bytes_per_s},
     {"disk.mixed", "bytes/s", kSlowest, kFastest, nullptr, &DiskRates::mixed_bytes_per_s},
@@ -114,6 +117,7 @@ void take(Calibration& c, const Json& row) {
     disk_of(c, text_at(row, "path")).*k->disk_field = number_at(row, "value");
   } else {
     c.*k->field = number_at(row, "value");
+    c.ranks_measured |= k->of_ranks;
     const double threads = number_at(row, "threads");
     if (threads >= 1 && threads <= kMostThreads) c.threads = static_cast<int>(threads);
   }

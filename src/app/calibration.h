@@ -12,6 +12,8 @@
 
 namespace spillway::app {
 
+constexpr int kBenchRanks = 2;  // that bench starts on this node for `communicator`
+
 /// A scratch path as bench saw it: sequential 1 MiB transfers at the engine's queue depth. The constants are an ordinary NVMe drive.
 struct DiskRates {
   std::string path;                   // absolute; empty: not measured
@@ -30,9 +32,13 @@ struct Calibration {
   double matmul_flops_bf16 = 100e9;
   double adam_ns_per_parameter = 1.4;  // f32 in place: 28 bytes a parameter
   int threads = 0;                     // the above were measured with; 0: they were not
-  std::vector<DiskRates> disks;        // measured paths
-  bool measured = false;               // anything is
-  std::string warning;                 // one line; empty when the file was good, or is not there
+  // Read and written by all ranks of a node together: for a sum N ranks read N wholes and write one, what is gathered N write whole.
+  double reduce_scatter_bytes_per_s = 6e9;
+  double all_gather_bytes_per_s = 6e9;
+  bool ranks_measured = false;
+  std::vector<DiskRates> disks;  // measured paths
+  bool measured = false;         // anything is
+  std::string warning;           // one line; empty when the file was good, or is not there
 
   /// Of the path itself, else of a measured path on the same filesystem, else the constants.
   DiskRates disk(const std::filesystem::path& path) const;
@@ -45,7 +51,7 @@ struct BenchRow {
   double value = 0;
   std::string unit;               // "bytes/s", "FLOP/s", "ns/parameter"
   std::optional<double> ceiling;  // in the same unit
-  int threads = 0;
+  int threads = 0;                // 0: their number is none of its matter
   /// Of what the ceiling allows, 1 at the ceiling; for a time that is ceiling / value.
   std::optional<double> share() const;
 };

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/given.h"
+#include "app/join.h"
 #include "app/launcher.h"
 #include "app/pipeline_wish.h"
 #include "app/text.h"
@@ -108,6 +109,10 @@ void check_launcher(const TrainConfig& config, const Host& host) {
   if (config.communicator == "local" && (!launcher.name.empty() || says_how))
     refuse("[--communicator] expected no launcher and no --rendezvous with local, whose ranks are threads of one process, got " + got +
            ": leave --communicator out");
+  if (config.communicator == "mpi" && launcher.name == "srun" && launcher.ranks > 1 && !came_with_mpi(launcher, host))
+    refuse(
+        "[--communicator] expected srun to bring MPI for mpi, got neither PMIX_RANK nor PMI_RANK from it: srun --mpi=pmix where "
+        "srun --mpi=list names it, mpirun inside the job, or leave --communicator out: ranks then meet without MPI");
   if (launcher.bare_slurm_tasks > 1) {
     refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
            " tasks, got a bare start: use srun");
@@ -163,7 +168,9 @@ void check(TokenizeConfig& config, const Host&) {
 void check(InspectConfig&, const Host&) {}
 void check(StatusConfig&, const Host&) {}
 void check(DoctorConfig&, const Host&) {}
-void check(BenchConfig&, const Host&) {}
+void check(BenchConfig&, const Host& host) {
+  if (detect_launcher(host).name != "spillway") check_one_process("bench", host);
+}
 void check(SelftestConfig&, const Host&) {}
 
 // The node that prints the script is not one that trains: nothing is asked of it.

@@ -1,4 +1,5 @@
-// spillway bench: measures this node, prints a table, and keeps the figures for plan and train.
+// spillway bench: measures this node, prints a table, and keeps the figures for plan and train. The communicator is measured by the ranks
+// that entry.cc starts for it; the first of them then goes on with the rest, alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +7,8 @@
 #include "app/bench.h"
 #include "app/commands.h"
 #include "app/grant.h"
+#include "app/join.h"
+#include "app/peers.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/memory_pool.h"
@@ -15,6 +18,8 @@
 namespace spillway::app {
 namespace {
 
+constexpr double kMeeting_s = 60;
+
 std::string shown(double value, const std::string& unit) {
   if (unit.starts_with("ns/")) return fmt::format("{:.3f} {}", value, unit);
   return value < 999.5e6 ? fmt::format("{:.0f} M{}", value / 1e6, unit == "bytes/s" ? "B/s" : unit)
@@ -22,27 +27,22 @@ std::string shown(double value, const std::string& unit) {
 }
 
 std::string table(const std::vector<BenchRow>& rows) {
-  std::string text = fmt::format("{:<14}{:>22}{:>22}{:>8}\n", "name", "value", "ceiling", "share");
+  std::string text = fmt::format("{:<28}{:>22}{:>22}{:>8}\n", "name", "value", "ceiling", "share");
   for (const BenchRow& row : rows) {
     text +=
-        fmt::format("{:<14}{:>22}{:>22}{:>8}{}\n", row.name, shown(row.value, row.unit), row.ceiling ? shown(*row.ceiling, row.unit) : "-",
+        fmt::format("{:<28}{:>22}{:>22}{:>8}{}\n", row.name, shown(row.value, row.unit), row.ceiling ? shown(*row.ceiling, row.unit) : "-",
                     row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-", row.path.empty() ? "" : "  " + row.path);
   }
   return text;
 }
 
 // Explicit wishes without a path are refused; of "everything" the disk is left out.
-std::vector<ScratchPath> paths(const BenchConfig& config, Console& console, const Host& host) {
+std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   std::vector<ScratchPath> all = config.nvme;
   if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
   if (!all.empty()) return all;
   if (!config.what.empty()) throw Error(ErrorCode::usage, "[bench] expected --nvme PATH for disk, got none and no $SLURM_TMPDIR");
-  console.log("disk: left out, for there is no --nvme PATH and no $SLURM_TMPDIR");
   return {};
-}
-
-bool wanted(const BenchConfig& config, const char* name) {
-  return config.what.empty() || std::ranges::find(config.what, name) != config.what.end();
 }
 
 void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges::move(more, std::back_inserter(rows)); }
@@ -50,6 +50,7 @@ void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges:
 std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& size, const std::vector<ScratchPath>& disks,
                                     Console& console) {
   std::vector<BenchRow> rows;
+  if (config.wants("disk") && disks.empty()) console.log("disk: left out, for there is no --nvme PATH and no $SLURM_TMPDIR");
   if (disks.empty()) return rows;
   const offload::ChosenEngine engine = offload::make_io_engine(config.io_engine);
   console.log("disk: " + engine.why);
@@ -62,21 +63,34 @@ std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& 
   return rows;
 }
 
+// Of the first rank; nothing of the others.
+std::vector<BenchRow> measure_communicator(const BenchSize& size, const Launcher& launcher, Console& console, const Host& host) {
+  const Peers peers(join_ranks(launcher, kMeeting_s, "auto", host));
+  if (peers.first()) console.progress(fmt::format("bench: communicator, {} ranks", peers.ranks()));
+  std::vector<BenchRow> rows;
+  peers.together([&] { rows = bench_communicator(size, *peers.communicator()); });
+  return peers.first() ? rows : std::vector<BenchRow>();
+}
+
 }  // namespace
 
 int run_bench(const BenchConfig& config, Console& console, const Host& host) {
-  const std::vector<ScratchPath> disks = wanted(config, "disk") ? paths(config, console, host) : std::vector<ScratchPath>();
+  const std::vector<ScratchPath> disks = config.wants("disk") ? paths(config, host) : std::vector<ScratchPath>();
   const i64 granted = memory_grant(host).bytes;
   const BenchSize size = fitting({}, granted);
+  std::vector<BenchRow> rows;
+  if (const Launcher launcher = detect_launcher(host); config.wants("communicator")) {
+    rows = measure_communicator(size, launcher, console, host);
+    if (launcher.rank > 0) return 0;
+  }
   ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).cores)));
   MemoryPool pool("bench", granted, "free memory on this node");
   const Stream stream{Device::cpu(), &threads, &pool};
   const StreamScope scope(stream);
-  std::vector<BenchRow> rows;
   const std::pair<const char*, std::vector<BenchRow> (*)(const BenchSize&)> loops[] = {
       {"memory", bench_memory}, {"matmul", bench_matmul}, {"cpu-adam", bench_adam}};
   for (const auto& [name, measure] : loops) {
-    if (!wanted(config, name)) continue;
+    if (!config.wants(name)) continue;
     console.progress(fmt::format("bench: {}, {} thread{}", name, threads.threads(), threads.threads() == 1 ? "" : "s"));
     add(rows, measure(size));
   }

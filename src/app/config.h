@@ -2,6 +2,7 @@
 // JSON; defaults stand here and nowhere else. An empty optional means "nobody said": the planner or the trainer decides, writes its
 // decision into the field, and to_json() then shows it. Values; thread-safe.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -204,6 +205,7 @@ struct DoctorConfig : NodeConfig {
 struct BenchConfig : NodeConfig {
   std::vector<std::string> what;  // empty: all that can be measured
   std::optional<i64> threads;
+  bool wants(const std::string& one) const { return what.empty() || std::ranges::find(what, one) != what.end(); }
 };
 
 struct SelftestConfig : CommonConfig {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "app/grant.h"
-
 namespace spillway::app {
 namespace {
 
@@ -34,12 +32,10 @@ std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, i
   return {cores.begin() + begin, cores.begin() + end};
 }
 
-void take_share_of_node(TrainConfig& config, const Launcher& launcher, const Host& host) {
-  const bool divides = launcher.shares_cores() && launcher.local_ranks > 1;
-  if (divides && !config.threads) config.threads = std::max(1, core_grant(host).cores / launcher.local_ranks);
-  const bool binds = config.bind == "cores" || (config.bind == "auto" && divides);
+void bind_to_share(const std::string& bind, const Launcher& launcher) {
+  if (launcher.local_ranks == 1 || !(bind == "cores" || (bind == "auto" && launcher.shares_cores()))) return;
   const std::vector<int> cores = allowed_cores();
-  if (binds && launcher.local_ranks > 1 && !cores.empty()) bind_to(share_of_cores(cores, launcher.local_rank, launcher.local_ranks));
+  if (!cores.empty()) bind_to(share_of_cores(cores, launcher.local_rank, launcher.local_ranks));
 }
 
 }  // namespace spillway::app

@@ -44,10 +44,11 @@ class Costing {
       case Op::AddTied:
         return {.cpu_s = 3 * gradient_bytes(i) * rates_.unit.sweep_s, .cores = cores};
       case Op::Gather:
+        return {.cpu_s = gather_s(i)};
       case Op::Exchange:
-        return {.cpu_s = static_cast<double>(i.exchanged_bytes) / rates_.exchange_bytes_per_s, .cores = 1};
+        return {.cpu_s = sum_s(i) + (plan_.scheduling.sharding.splits_state() ? 0 : gather_s(i))};
       default:
-        return {.cpu_s = copy_s(i) + checksum_s(i) + static_cast<double>(i.sent_bytes) / rates_.exchange_bytes_per_s,
+        return {.cpu_s = copy_s(i) + checksum_s(i) + message_s(i),
                 .cores = i.lane == parallel::Lane::compute ? cores : 1,
                 .read_s = read_s(i),
                 .write_s = write_s(i),
@@ -69,6 +70,13 @@ class Costing {
   double checksum_s(const Instruction& i) const {
     return (at(i.read_bytes, Tier::nvme) + at(i.written_bytes, Tier::nvme)) * rates_.unit.checksum_s;
   }
+  double ranks() const { return plan_.scheduling.sharding.ranks; }
+  double gather_s(const Instruction& i) const { return ranks() * static_cast<double>(i.exchanged_bytes) / rates_.all_gather_bytes_per_s; }
+  double sum_s(const Instruction& i) const {
+    return (ranks() + 1) * static_cast<double>(i.exchanged_bytes) / rates_.reduce_scatter_bytes_per_s;
+  }
+  // Read on one rank, written on another, as what is gathered.
+  double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
   double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
   double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
 
@@ -138,6 +146,8 @@ double Rates::disk_s(double read_bytes, double written_bytes) const {
 Rates make_rates(const Calibration& c, DType weight, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) {
   Rates rates;
   rates.flops = kBlockEfficiency * (weight == DType::bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32);
+  rates.reduce_scatter_bytes_per_s = c.reduce_scatter_bytes_per_s;
+  rates.all_gather_bytes_per_s = c.all_gather_bytes_per_s;
   if (disks.empty()) return rates;
   rates.disk_read_bytes_per_s = striped_rate(shares, disks, &DiskRates::read_bytes_per_s);
   rates.disk_write_bytes_per_s = striped_rate(shares, disks, &DiskRates::write_bytes_per_s);

@@ -20,7 +20,8 @@ struct Rates {
   /// Two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
-  double exchange_bytes_per_s = 2e9;  // of what crosses the ranks of a node
+  /// Read and written by all ranks of a node together (calibration.h).
+  double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   parallel::Machine machine;
 
   BlockSeconds block(size_t index, double forward_flops) const;

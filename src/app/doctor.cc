@@ -137,6 +137,9 @@ Finding look_at_calibration(const Host& host) {
   add("f32 {:.0f} GFLOP/s", &Calibration::matmul_flops_f32, 1e9);
   add("bf16 {:.0f} GFLOP/s", &Calibration::matmul_flops_bf16, 1e9);
   add("cpu-adam {:.2f} ns/parameter", &Calibration::adam_ns_per_parameter, 1);
+  if (c.ranks_measured)
+    all.push_back(fmt::format("{} ranks sum at {:.1f} and gather at {:.1f} GB/s", kBenchRanks, c.reduce_scatter_bytes_per_s / 1e9,
+                              c.all_gather_bytes_per_s / 1e9));
   if (c.threads > 0) all.push_back(fmt::format("on {} thread{}", c.threads, c.threads == 1 ? "" : "s"));
   for (const DiskRates& disk : c.disks)
     all.push_back(fmt::format("{} reads {:.2f} writes {:.2f} GB/s", disk.path, disk.read_bytes_per_s / 1e9, disk.write_bytes_per_s / 1e9));

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "app/calibration.h"
 #include "app/commands.h"
 #include "app/cores.h"
 #include "app/failure.h"
@@ -23,27 +24,23 @@ namespace {
 struct Dispatch {
   Console& console;
   const Host& host;
-  const std::vector<std::string>& args;  // the command's
+  const std::vector<std::string> words;  // the command's name and its flags
 
   int operator()(const TrainConfig& given) const {
     const Launcher launcher = detect_launcher(host);
     const auto ranks = static_cast<int>(given.ranks);
+    const auto timeout_s = static_cast<double>(given.timeout_s);
     const bool starts_ranks = launcher.name.empty() && ranks > 1;
-    if (starts_ranks && given.communicator != "local") {
-      Supervision supervision{ranks, {"train"}, static_cast<double>(given.timeout_s)};
-      supervision.args.insert(supervision.args.end(), args.begin(), args.end());
-      return supervise(supervision, console, host);
-    }
+    if (starts_ranks && given.communicator != "local") return start_ranks(ranks, timeout_s);
     install_stop_handlers();
-    const auto shared = [&](const Launcher& as) {
-      TrainConfig config = given;
-      take_share_of_node(config, as, host);
-      return config;
-    };
-    if (!starts_ranks) return run_train(shared(launcher), console);
-    return run_rank_threads({.ranks = ranks, .timeout_s = static_cast<double>(given.timeout_s)}, console, [&](int rank, auto end) {
-      return run_train(shared(own_launcher(rank, ranks)), console, Peers(std::move(end)));
-    });
+    if (starts_ranks) {
+      return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
+        bind_to_share(given.bind, own_launcher(rank, ranks));
+        return run_train(given, console, Peers(std::move(end)));
+      });
+    }
+    bind_to_share(given.bind, launcher);
+    return run_train(given, console);
   }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
   int operator()(const GenerateConfig& config) const { return run_generate(config, console); }
@@ -55,8 +52,16 @@ struct Dispatch {
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
   int operator()(const EvaluateConfig& config) const { return run_evaluate(config, console); }
-  int operator()(const BenchConfig& config) const { return run_bench(config, console, host); }
+  int operator()(const BenchConfig& config) const {
+    if (config.wants("communicator") && detect_launcher(host).ranks == 1) return start_ranks(kBenchRanks, Supervision().timeout_s);
+    return run_bench(config, console, host);
+  }
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
+
+ private:
+  int start_ranks(int ranks, double timeout_s) const {
+    return supervise({.ranks = ranks, .args = words, .timeout_s = timeout_s}, console, host);
+  }
 };
 
 int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host) {
@@ -79,7 +84,9 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
         console.set_json(common.json);
       },
       settings);
-  return std::visit(Dispatch{console, host, args}, settings);
+  std::vector<std::string> words{std::string(info(command).name)};
+  words.insert(words.end(), args.begin(), args.end());
+  return std::visit(Dispatch{console, host, words}, settings);
 }
 
 const CommandInfo& find_command(const std::string& name) {

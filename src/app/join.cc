@@ -40,11 +40,6 @@ std::string place_of_srun(const Host& host) {
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }
 
-// A bare srun brings no MPI, and none is needed.
-bool came_with_mpi(const Launcher& launcher, const Host& host) {
-  return launcher.name == "Open MPI" || launcher.name == "PMI" || host.env("PMIX_RANK") || host.env("PMI_RANK");
-}
-
 // torchrun starts all ranks anew under the same name, and so does Slurm a job that it queues again.
 std::string run_token(const Host& host) {
   if (const auto own = host.env("SPILLWAY_TOKEN")) return *own;
@@ -55,6 +50,10 @@ std::string run_token(const Host& host) {
 }
 
 }  // namespace
+
+bool came_with_mpi(const Launcher& launcher, const Host& host) {
+  return launcher.name == "Open MPI" || launcher.name == "PMI" || host.env("PMIX_RANK") || host.env("PMI_RANK");
+}
 
 std::string meeting_place(const Launcher& launcher, const std::string& rendezvous, const Host& host) {
   if (rendezvous != "auto" && rendezvous != "env") return rendezvous;

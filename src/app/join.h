@@ -7,6 +7,9 @@
 
 namespace spillway::app {
 
+/// A bare srun brings no MPI, and none is needed.
+bool came_with_mpi(const Launcher& launcher, const Host& host);
+
 /// Where the ranks of this launcher meet without MPI, by --rendezvous and the environment; empty: MPI brings them together. Error(usage).
 std::string meeting_place(const Launcher& launcher, const std::string& rendezvous, const Host& host = {});
 

@@ -35,7 +35,7 @@ std::vector<char*> environment_of_our_own() {
 }  // namespace
 
 std::string own_program() {
-  if (const char* wrapper = std::getenv("SPILLWAY_PROGRAM")) return wrapper;
+  if (const char* wrapper = std::getenv("SPILLWAY_PROGRAM"); wrapper != nullptr && *wrapper != '\0') return wrapper;
   std::error_code unknown;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
   return unknown ? "spillway" : path.string();

@@ -18,6 +18,15 @@ const char* phase_of(parallel::Op op) {
       return "fetch";
     case parallel::Op::Evict:
       return "evict";
+    case parallel::Op::Gather:
+    case parallel::Op::Exchange:
+    case parallel::Op::SendActivation:
+    case parallel::Op::SendGradient:
+    case parallel::Op::SendTied:
+    case parallel::Op::ReceiveActivation:
+    case parallel::Op::ReceiveGradient:
+    case parallel::Op::ReceiveTied:
+      return "exchange";
     case parallel::Op::Load:
       return "data";
     case parallel::Op::Step:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "app/choice.h"
 #include "app/disk_limit.h"
@@ -22,12 +23,18 @@ namespace {
 
 bool wants_nvme(const PlacementWish& wish) { return wish.uses(Tier::nvme); }
 
-// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run of this id, on so many ranks, left behind.
-i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const std::string& run_id) {
-  i64 bytes = info.free_bytes - info.total_bytes / 20;
-  for (const offload::Orphan& o : offload::list_orphans(path.path)) {
+// By a dead run of this id, on however many ranks.
+i64 left_behind(const std::string& path, const std::string& run_id) {
+  i64 bytes = 0;
+  for (const offload::Orphan& o : offload::list_orphans(path)) {
     if (o.name == "spillway-" + run_id || o.name.starts_with("spillway-" + run_id + "-rank")) bytes += o.bytes;
   }
+  return bytes;
+}
+
+// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run left behind.
+i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const std::string& run_id) {
+  const i64 bytes = info.free_bytes - info.total_bytes / 20 + left_behind(path.path, run_id);
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
 }
 
@@ -180,6 +187,9 @@ void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
   ThreadPool threads(threads_);
   rates_.unit = time_units(format_, threads);
   rates_.blocks = time_blocks(request, threads, budgets_.bytes[0], rates_.flops, probe_bytes_);
+  if (place_.ranks > 1 && !calibration.ranks_measured)
+    rates_from_ += fmt::format("; exchanges are reckoned at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
+                               rates_.all_gather_bytes_per_s / 1e9);
   if (rates_.blocks.empty()) rates_from_ += "; blocks are too large to be timed and estimated instead";
 }
 
@@ -224,10 +234,12 @@ std::string Session::prediction_text() {
   const StepCost& cost = predicted(plan.train, plan.train.commit);
   const parallel::TierBytes moved = plan.moved_per_step();
   const auto busy = [&](parallel::Lane lane) { return format_duration(cost.account.busy_s[static_cast<size_t>(lane)]); };
-  std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {})", format_duration(cost.seconds),
+  const auto exchange_ms = cost.phase_ms.find("exchange");
+  std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {}{})", format_duration(cost.seconds),
                                  to_string(cost.account.bound_by()), busy(parallel::Lane::compute),
                                  format_duration(rates_.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]))),
-                                 busy(parallel::Lane::optimizer));
+                                 busy(parallel::Lane::optimizer),
+                                 exchange_ms == cost.phase_ms.end() ? "" : ", exchange " + format_duration(exchange_ms->second / 1e3));
   if (plan.train_when_clipping) {
     const StepCost& clipping = predicted(*plan.train_when_clipping, plan.train_when_clipping->commit);
     text += fmt::format(", {} while clipping is not rare", format_duration(clipping.seconds));
@@ -241,6 +253,18 @@ std::string Session::prediction_text() {
         "; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, less above",
         100 * kSmallShare, small);
   return text + rates_from_;
+}
+
+i64 Session::scratch_bytes_beside(const std::string& folder) const {
+  const auto whole = static_cast<double>(chosen_->plan.total[2] * place_.local_ranks);
+  i64 bytes = 0;
+  for (size_t p = 0; p < scratch_paths_.size() && whole > 0; ++p) {
+    const std::string& path = scratch_paths_[p].path;
+    if (!on_one_filesystem({{path, {}}, {folder, {}}})) continue;
+    const double share = static_cast<double>(shares_.weights[p]) / std::accumulate(shares_.weights.begin(), shares_.weights.end(), 0.0);
+    bytes += std::max<i64>(0, static_cast<i64>(whole * share) - left_behind(path, run_id_));
+  }
+  return bytes;
 }
 
 void Session::print_plan(Console& console) const {

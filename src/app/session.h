@@ -47,6 +47,9 @@ class Session {
   void check_meetings() const;
   /// Table and choices, for the log.
   void print_plan(Console& console) const;
+  /// What open() will still take of the filesystem under `folder`, for all ranks of this node; without what a dead run of this id left
+  /// there.
+  i64 scratch_bytes_beside(const std::string& folder) const;
   /// Takes the memory and the scratch files, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
   /// `ends`: of several ranks.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);

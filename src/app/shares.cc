@@ -32,18 +32,6 @@ std::pair<std::vector<u32>, double> scaled(const std::vector<double>& rates, u32
   return {weights, worst};
 }
 
-bool on_one_filesystem(const std::vector<ScratchPath>& paths) {
-  std::vector<dev_t> devices;
-  for (const ScratchPath& path : paths) {
-    const fs::path whole = fs::absolute(path.path).lexically_normal();
-    struct stat info {};
-    // A folder that is still to be made lies where its parent does.
-    if (::stat(whole.c_str(), &info) != 0 && ::stat(whole.parent_path().c_str(), &info) != 0) return false;
-    devices.push_back(info.st_dev);
-  }
-  return std::ranges::adjacent_find(devices, std::ranges::not_equal_to()) == devices.end();
-}
-
 std::string listed(const std::vector<double>& rates) {
   std::vector<std::string> texts;
   for (const double rate : rates) texts.push_back(fmt::format("{:.2f}", rate / 1e9));
@@ -62,6 +50,17 @@ std::vector<u32> weights_of(const std::vector<double>& bytes_per_s) {
     if (worst <= kTolerance) return weights;
   }
   return scaled(bytes_per_s, kMostWeight).first;
+}
+
+bool on_one_filesystem(const std::vector<ScratchPath>& paths) {
+  std::vector<dev_t> devices;
+  for (const ScratchPath& path : paths) {
+    const fs::path whole = fs::absolute(path.path).lexically_normal();
+    struct stat info {};
+    if (::stat(whole.c_str(), &info) != 0 && ::stat(whole.parent_path().c_str(), &info) != 0) return false;
+    devices.push_back(info.st_dev);
+  }
+  return std::ranges::adjacent_find(devices, std::ranges::not_equal_to()) == devices.end();
 }
 
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration) {

@@ -25,6 +25,9 @@ std::vector<u32> weights_of(const std::vector<double>& bytes_per_s);
 /// one filesystem; else equal until measured.
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration);
 
+/// Those that are still to be made lie where their parent does.
+bool on_one_filesystem(const std::vector<ScratchPath>& paths);
+
 /// In proportion to what each moves of mixed reads and writes; `who` "measured" it.
 Shares shares_by(const std::vector<DiskRates>& disks, const std::string& who);
 

@@ -15,6 +15,7 @@
 #include <random>
 
 #include "app/cgroup.h"
+#include "app/own_program.h"
 #include "app/peers.h"
 #include "app/rank_report.h"
 #include "base/units.h"
@@ -31,11 +32,6 @@ Clock::duration seconds(double s) { return std::chrono::duration_cast<Clock::dur
 std::string signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("signal {} (SIG{})", signal, name);
-}
-
-std::string program() {
-  const char* given = std::getenv("SPILLWAY_PROGRAM");
-  return given != nullptr && *given != '\0' ? given : "/proc/self/exe";
 }
 
 // The signals that are waited for, not handled, while this lives.
@@ -124,7 +120,7 @@ class Supervisor {
     set("SPILLWAY_REPORT", reports_.variable());
     fcntl(reports_.descriptor(), F_SETFD, 0);
     if (rank > 0) dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-    const std::string path = program();
+    const std::string path = own_program();
     std::vector<std::string> words{path};
     words.insert(words.end(), given_.args.begin(), given_.args.end());
     std::vector<char*> pointers;

@@ -26,14 +26,16 @@ void check_disk(const TrainConfig& config, const Session& session) {
   while (!fs::exists(at)) at = at.parent_path();
   const i64 each = checkpoint_bytes(session.model(), session.format());
   const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
-  const i64 free_bytes = static_cast<i64>(fs::space(at).available);
+  const i64 tier_bytes = session.scratch_bytes_beside(at.string());
+  const i64 free_bytes = static_cast<i64>(fs::space(at).available) - tier_bytes;
   const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
   if (free_bytes >= wanted) return;
   throw Error(
       ErrorCode::refused,
-      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free: free some, give another --out, or a "
+      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free{}: free some, give another --out, or a "
                   "smaller --keep",
-                  more, format_bytes(each), at.string(), format_bytes(free_bytes)));
+                  more, format_bytes(each), at.string(), format_bytes(std::max<i64>(0, free_bytes)),
+                  tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
 }
 
 std::string run_id(const std::string& out) {

@@ -11,6 +11,7 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "offload/system_calls.h"
+#include "parallel/communicator_local.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app {
@@ -26,7 +27,8 @@ BenchSize small() {
           .matmul_width = 64,
           .parameters = 1 << 16,
           .disk_bytes = 24 * kMiB,
-          .disk_fill_s = 60};
+          .disk_fill_s = 60,
+          .exchange_bytes = kMiB + 4};
 }
 
 class BenchTest : public testing::Test {
@@ -80,6 +82,26 @@ TEST_F(BenchTest, RowsOfTheLoops) {
   }
 }
 
+// Ranks that are threads, a whole that does not divide evenly.
+TEST_F(BenchTest, RowsOfTheCommunicator) {
+  std::vector<std::vector<BenchRow>> rows(3);
+  std::vector<std::thread> ranks;
+  auto ends = parallel::make_local_communicators(3);
+  for (size_t r = 0; r < ends.size(); ++r) ranks.emplace_back([&, r] { rows[r] = bench_communicator(small(), *ends[r]); });
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& of_rank : rows) {
+    ASSERT_EQ(of_rank.size(), 2u);
+    EXPECT_EQ(of_rank[0].name, "communicator.reduce-scatter");
+    EXPECT_EQ(of_rank[1].name, "communicator.all-gather");
+    for (const BenchRow& row : of_rank) {
+      EXPECT_GT(row.value, 1e5) << row.name;
+      EXPECT_LT(row.value, 1e15) << row.name;
+      EXPECT_GT(row.share(), 0.0) << row.name;
+      EXPECT_EQ(row.unit, "bytes/s");
+    }
+  }
+}
+
 TEST_F(BenchTest, DiskMovesWhatItCountsAndLeavesNothing) {
   for (const auto kind : {offload::IoEngineKind::automatic, offload::IoEngineKind::pread}) {
     CountingSystem system;
@@ -119,6 +141,7 @@ TEST(Bench, FitsTheMemoryGranted) {
   const BenchSize tight = fitting({}, 256 * kMiB);
   EXPECT_LE(2 * tight.memory_bytes, 256 * kMiB);
   EXPECT_LE(16 * tight.parameters, 256 * kMiB);
+  EXPECT_LE(4 * tight.exchange_bytes, 256 * kMiB);
   EXPECT_GE(fitting({}, 0).memory_bytes, kMiB);
 }
 
@@ -150,17 +173,17 @@ TEST_F(BenchCommand, DiskNeedsAPath) {
   EXPECT_FALSE(fs::exists(calibration_file(host())));
 }
 
-class SoakBench : public BenchCommand {};
+TEST_F(BenchCommand, ALinkIsADevices) {
+  const Outcome outcome = run_app({"bench", "link"}, host());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("memory.copy"), std::string::npos) << outcome.err;
+}
 
-TEST_F(SoakBench, WithoutAWordAllThatNeedsNoPath) {
-  fake_.file("/proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n");
-  const Outcome outcome = run_app({"bench", "--json"}, host());
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("disk: left out"), std::string::npos) << outcome.err;
-  const auto json = nlohmann::json::parse(outcome.out);
-  std::string names;
-  for (const auto& row : json["rows"]) names += row["name"].get<std::string>() + " ";
-  EXPECT_EQ(names, "memory.axpy memory.copy matmul.f32 matmul.bf16 cpu-adam.f32 ");
+TEST_F(BenchCommand, StartsItsRanksItself) {
+  fake_.env("RANK", "1").env("WORLD_SIZE", "4").env("LOCAL_RANK", "1");
+  const Outcome outcome = run_app({"bench", "communicator"}, host());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("torchrun started"), std::string::npos) << outcome.err;
 }
 
 TEST_F(BenchCommand, JsonIsWhatTheFileHolds) {

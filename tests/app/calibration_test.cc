@@ -59,6 +59,18 @@ TEST_F(CalibrationTest, WhatIsSavedComesBackAndIsMerged) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
 
+TEST_F(CalibrationTest, RanksAreMeasuredApart) {
+  EXPECT_FALSE(load_calibration(host()).ranks_measured);
+  save_bench_rows({{.name = "memory.copy", .path = "", .value = 3e10, .unit = "bytes/s", .ceiling = {}, .threads = 5},
+                   {.name = "communicator.all-gather", .path = "", .value = 7e9, .unit = "bytes/s", .ceiling = 8e9}},
+                  host());
+  const Calibration c = load_calibration(host());
+  EXPECT_TRUE(c.ranks_measured);
+  EXPECT_EQ(c.all_gather_bytes_per_s, 7e9);
+  EXPECT_EQ(c.reduce_scatter_bytes_per_s, Calibration().reduce_scatter_bytes_per_s);
+  EXPECT_EQ(c.threads, 5);
+}
+
 TEST_F(CalibrationTest, APathTakesTheRatesOfItsFilesystem) {
   const fs::path measured = folder_.path() / "a", other = folder_.path() / "b" / "to be made";
   fs::create_directories(measured);

@@ -175,7 +175,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
                   {{"tokenize", "--train-vocab", "500", "--data", "x", "--out", "y"}, {"not built yet"}},
                   {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] not built yet", "--device-memory"}},
-                  {{"bench", "link"}, {"not built yet: \"link\"", "memory, matmul, cpu-adam and disk"}}});
+                  {{"bench", "link"}, {"not built yet: \"link\"", "memory.copy of `memory`"}}});
 }
 
 TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
@@ -199,6 +199,10 @@ TEST(CommandLine, WaysOfRanksToEachOther) {
        {{"slurm", "--model", "gpt2-tiny", "--data", "x", "--ranks", "2", "--communicator", "local"}, {"[--communicator]", "srun starts"}}});
   expect_refused({{train({"--communicator", "local"}), {"[--communicator]", "ranks that Open MPI starts"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
+  // A srun that brings no MPI.
+  FakeHost srun;
+  srun.env("SLURM_STEP_NUM_TASKS", "2").env("SLURM_PROCID", "0").env("SLURM_STEP_TASKS_PER_NODE", "2");
+  expect_refused({{train({"--communicator", "mpi"}), {"[--communicator] expected srun to bring MPI", "--mpi=pmix"}}}, srun.host());
   const TrainConfig config = train_config({"--timeout", "2m", "--rendezvous", "tcp:[::1]:29500", "--bind", "none"});
   EXPECT_EQ(config.timeout_s, 120);
   EXPECT_EQ(config.rendezvous, "tcp:[::1]:29500");

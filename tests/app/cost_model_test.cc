@@ -49,6 +49,30 @@ TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   EXPECT_EQ(break_even_tokens(plan(Tier::host, Tier::device), model_, rates), 0);
 }
 
+// N wholes are read and one written for a sum, N written for what is gathered; slow enough, that is what bounds a step.
+TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-6, .backward = 1e-6, .backward_more = 1e-6});
+  rates.machine.cores = 8;  // what goes on beside takes none of theirs
+  rates.reduce_scatter_bytes_per_s = 3e7, rates.all_gather_bytes_per_s = 2e7;
+  for (const int stage : {0, 3}) {
+    request_.scheduling.sharding = {stage, 1, 3};
+    const parallel::Plan of_three = plan(Tier::device, Tier::device);
+    double expected_s = 0;
+    for (const parallel::List* list : {&of_three.train.head, &of_three.train.commit}) {
+      for (const parallel::Instruction& i : *list) {
+        const auto whole = static_cast<double>(i.exchanged_bytes);
+        if (i.op == parallel::Op::Exchange) expected_s += 4 * whole / 3e7 + (stage == 0 ? 3 * whole / 2e7 : 0);
+        if (i.op == parallel::Op::Gather) expected_s += 3 * whole / 2e7;
+      }
+    }
+    const StepCost cost = predict(of_three, of_three.train.head, of_three.train.commit, model_, rates);
+    EXPECT_GT(expected_s, 0);
+    EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, 1e-3) << stage;
+    EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
+  }
+}
+
 // Whatever comes from nvme is wanted ahead of its use, weights or not.
 TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   PlanWishes wishes;

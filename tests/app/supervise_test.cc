@@ -2,6 +2,7 @@
 #include "app/supervise.h"
 
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -184,20 +185,29 @@ TEST(Cores, AreDealtInOrder) {
   EXPECT_EQ(share_of_cores({4, 5}, 0, 3), (std::vector<int>{4}));
 }
 
-TEST(Cores, RankTakesItsPartOfTheGrant) {
-  FakeHost fake;
-  fake.file("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
-  TrainConfig config;
-  config.bind = "none";
-  take_share_of_node(config, {.name = "spillway", .ranks = 3, .local_ranks = 3}, fake.host());
-  EXPECT_EQ(config.threads, 2);
-  TrainConfig given;
-  given.threads = 5, given.bind = "none";
-  take_share_of_node(given, {.name = "torchrun", .ranks = 3, .local_ranks = 3}, fake.host());
-  EXPECT_EQ(given.threads, 5);
-  TrainConfig bound;  // by srun: its cores are its own
-  take_share_of_node(bound, {.name = "srun", .ranks = 3, .local_ranks = 3}, fake.host());
-  EXPECT_EQ(bound.threads, std::nullopt);
+// On a thread of its own, whose cores nobody else has.
+std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher) {
+  std::vector<int> cores;
+  std::thread([&] {
+    bind_to_share(bind, launcher);
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    }
+  }).join();
+  return cores;
+}
+
+TEST(Cores, RankIsBoundToItsShareUnlessItsLauncherBinds) {
+  const Launcher own{.name = "spillway", .ranks = 3, .rank = 1, .local_ranks = 3, .local_rank = 1};
+  Launcher srun = own, alone = own;
+  srun.name = "srun", alone.local_ranks = 1;
+  const std::vector<int> all = bound_cores("none", own), mine = share_of_cores(all, 1, 3);
+  EXPECT_EQ(bound_cores("auto", own), mine);
+  EXPECT_EQ(bound_cores("auto", srun), all);
+  EXPECT_EQ(bound_cores("cores", srun), mine);
+  EXPECT_EQ(bound_cores("cores", alone), all);
 }
 
 TEST(MeetingPlace, FollowsTheLauncher) {

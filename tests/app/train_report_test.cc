@@ -98,13 +98,13 @@ TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
     EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in:\n" << outcome.out;
   const Json last = last_metrics();
   double chain_ms = 0;
-  for (const char* resource : {"compute", "memory", "disk", "data"})
+  for (const char* resource : {"compute", "memory", "disk", "data", "ranks"})
     chain_ms += last["phase_ms"]["bound_" + std::string(resource)].get<double>();
   const double lists_ms = last["phase_ms"]["head"].get<double>() + last["phase_ms"]["tail"].get<double>();
   EXPECT_NEAR(chain_ms, lists_ms, 1e-6 * lists_ms);
   EXPECT_LE(lists_ms, last["step_ms"].get<double>());
   const std::string bound = last["bound_by"];
-  for (const char* resource : {"compute", "memory", "disk", "data"})
+  for (const char* resource : {"compute", "memory", "disk", "data", "ranks"})
     EXPECT_LE(last["phase_ms"]["bound_" + std::string(resource)], last["phase_ms"]["bound_" + bound]) << bound;
   EXPECT_GT(last["phase_ms"]["disk"], 0);
   EXPECT_GE(last["phase_ms"]["disk_read"].get<double>() + last["phase_ms"]["disk_write"].get<double>(), last["phase_ms"]["disk"]);

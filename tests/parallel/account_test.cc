@@ -64,6 +64,17 @@ TEST(Account, CopiesInMemoryAreMemory) {
   EXPECT_EQ(a.bound_by(), Resource::memory);
 }
 
+// Computing goes on when the others have come and the sum is there: the whole exchange is theirs, a message's wait too.
+TEST(Account, WaitingForOtherRanksIsTheirs) {
+  const List list = {on(Op::Backward, Lane::compute), on(Op::Exchange, Lane::store, {0}), on(Op::Reduce, Lane::compute, {1}),
+                     on(Op::ReceiveGradient, Lane::receive), on(Op::Backward, Lane::compute, {3})};
+  const Account a = account(list, std::vector<Timing>{{0, 1e6}, {1e6, 3e6}, {3e6, 3.5e6}, {0, 5e6}, {5e6, 6e6}});
+  EXPECT_DOUBLE_EQ(at(a, Resource::ranks), 5);
+  EXPECT_DOUBLE_EQ(at(a, Resource::compute), 1);
+  EXPECT_EQ(a.bound_by(), Resource::ranks);
+  EXPECT_EQ(to_string(a.bound_by()), "ranks");
+}
+
 TEST(Account, OfNothing) {
   const Account a = account({}, {});
   EXPECT_EQ(a.seconds, 0);

@@ -1,0 +1,52 @@
+// bench with ranks that it starts itself: rows in one piece, kept for the plan, whose exchanges they then are.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "support_program.h"
+
+namespace spillway::test {
+namespace {
+
+struct Bench : testing::Test {
+  Workplace at;
+  Bench() {
+    at.write_text("text.txt", 20000);
+    at.before_start([] { ::setenv("XDG_CACHE_HOME", "cache", 1); });
+  }
+  std::string names(const Finished& f) const {
+    std::string all;
+    const auto json = nlohmann::json::parse(f.out);
+    for (const auto& row : json["rows"]) all += row["name"].get<std::string>() + " ";
+    return all;
+  }
+  Finished train(const std::string& out) const {
+    return at.spillway(small_run(out, 1, "64MiB", {"--ranks", "2", "--zero-stage", "1", "--place-parameters", "device"}));
+  }
+};
+
+using BenchRelease = Bench;
+TEST_F(BenchRelease, CommunicatorBetweenTwoRanks) {
+  const Finished before = train("before");
+  EXPECT_TRUE(before.status == 0 && mentions(before.err, "constant")) << before.err;
+  const Finished f = at.spillway({"bench", "communicator", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(names(f), "communicator.reduce-scatter communicator.all-gather ");
+  for (const auto& row : nlohmann::json::parse(f.out)["rows"]) EXPECT_GT(row["share"], 0) << row;
+  EXPECT_TRUE(mentions(f.err, "kept in")) << f.err;
+  const Finished after = train("after");
+  EXPECT_TRUE(after.status == 0 && !mentions(after.err, "until `spillway bench communicator`")) << after.err;
+  EXPECT_EQ(numbers_of(at.metrics("after")), numbers_of(at.metrics("before")));
+}
+
+struct SoakBench : Bench {};
+TEST_F(SoakBench, WithoutAWordAllThatNeedsNoPath) {
+  const Finished f = at.spillway({"bench", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(mentions(f.err, "disk: left out")) << f.err;
+  EXPECT_EQ(names(f), "communicator.reduce-scatter communicator.all-gather memory.axpy memory.copy matmul.f32 matmul.bf16 cpu-adam.f32 ");
+}
+
+}  // namespace
+}  // namespace spillway::test
