@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests and the quickstart need, where apt and root (or sudo without a password) are at hand. Anywhere else it
-# names what is missing in one line and exits with 3. With nothing missing it does nothing, at once.
+# names what is missing in one line and exits with 3. With nothing missing it does nothing, at once. --tests: also what a few tests start,
+# Slurm among it; where that cannot be installed they skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -62,6 +63,15 @@ can_install() {
   [ "$(id -u)" -eq 0 ] && return 0
   sudo -n true 2>/dev/null && as_root=(sudo -n)
 }
+
+# Their services are for the tests alone to start.
+if [ "${1-}" = --tests ] && can_install; then
+  packages+=(
+    "iproute2           command ip"
+    "munge              command munge"
+    "slurm-wlm          command sbatch"
+  )
+fi
 
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }
 

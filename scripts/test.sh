@@ -12,7 +12,7 @@ case "${1-}" in
   *) echo "usage: scripts/test.sh [--soak]" >&2; exit 2 ;;
 esac
 
-scripts/setup.sh
+scripts/setup.sh --tests
 source scripts/steps.sh
 build release
 build asan

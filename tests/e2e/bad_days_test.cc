@@ -179,6 +179,19 @@ TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   ::umount((at / "small").c_str());
 }
 
+// Each would fit without the other.
+TEST_F(BadDays, CheckpointsHaveNoRoomBesideTheTierOnTheSameDisk) {
+  fs::create_directory(at / "small");
+  if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=42m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const Finished both = at.spillway(on_nvme("small/run", "none", "small"));
+  EXPECT_EQ(both.status, 3) << both.err;
+  EXPECT_TRUE(mentions(both.err, "[checkpoint] expected room for 3 checkpoints") && mentions(both.err, "of this run's nvme tier"))
+      << both.err;
+  EXPECT_TRUE(fs::is_empty(at / "small")) << "nothing was touched";
+  EXPECT_EQ(at.spillway(on_nvme("small/run", "none")).status, 0);
+  ::umount((at / "small").c_str());
+}
+
 TEST_F(BadDays, ALimitOnFileSizesRefusesTheStore) {
   at.before_start([] {
     const rlimit limit{1 << 20, 1 << 20};

@@ -79,17 +79,19 @@ struct OwnRanks : testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  // Sends `signal` to a rank at some instant; whether it got there before the end.
-  void disturb(int signal, std::mt19937& random, int& disturbed, const std::string& says) {
+  // Sends `signal` to a rank at some instant; counts it if it got there before the end. Who is stopped is waited for, who is dead is not.
+  void disturb(int signal, const Args& flags, std::mt19937& random, int& disturbed, const std::string& says) {
     const double instant_s = std::uniform_real_distribution(0.0, 0.8)(random);
-    const size_t victim = random() % 2;
+    const size_t count = std::stoul(flags.at(1)), victim = random() % count;
     const auto begin = Clock::now();
     bool sent = false;
+    Args run = flags;
+    run.insert(run.end(), {"--timeout", signal == SIGSTOP ? "4s" : "60s"});
     const Finished end = at.spillway_until(
-        training("run", {"--ranks", "2", "--timeout", "1s"}),
+        training("run", run),
         [&] {
           const std::vector<pid_t> ranks = children_of(at.pid());
-          if (seconds_since(begin) < instant_s || ranks.size() != 2) return false;
+          if (seconds_since(begin) < instant_s || ranks.size() != count) return false;
           return sent = kill(ranks[victim], signal) == 0;
         },
         0);
@@ -105,17 +107,17 @@ struct OwnRanks : testing::Test {
     ++disturbed;
   }
 
-  void disturb_often(int signal, int times, const std::string& says) {
+  void disturb_often(int signal, int times, const Args& flags, const std::string& says) {
     std::mt19937 random(static_cast<unsigned>(signal + times));
-    ASSERT_EQ(at.spillway(training("undisturbed", {"--ranks", "2"})).status, 0);
+    ASSERT_EQ(at.spillway(training("undisturbed", flags)).status, 0);
     int disturbed = 0;
     for (int tries = 0; disturbed < times && tries < 20 * times; ++tries) {
       if (fs::exists(at / "run" / "checkpoints" / "step-00000120")) fs::remove_all(at / "run");
-      disturb(signal, random, disturbed, says);
+      disturb(signal, flags, random, disturbed, says);
       ASSERT_FALSE(HasFailure());
     }
     EXPECT_EQ(disturbed, times);
-    const Finished end = at.spillway(training("run", {"--ranks", "2"}));
+    const Finished end = at.spillway(training("run", flags));
     ASSERT_EQ(end.status, 0) << end.err;
     EXPECT_EQ(weights("run"), weights("undisturbed"));
     EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("undisturbed")));
@@ -155,24 +157,40 @@ TEST_F(OwnRanks, ErrorOfAllIsSaidOnce) {
   EXPECT_EQ(end.err.find("missing.txt"), end.err.rfind("missing.txt")) << end.err;
 }
 
-TEST_F(OwnRanks, SignalToTheWholeSavesAndTheSameCommandGoesOn) {
-  ASSERT_EQ(at.spillway(training("undisturbed", {"--ranks", "2"})).status, 0);
-  for (const int signal : {SIGTERM, SIGINT}) {
+// To the whole, or to one rank. They cannot end but by the signal, and the numbers do not know how many steps are to come.
+TEST_F(OwnRanks, SignalSavesAndTheSameCommandGoesOn) {
+  const Args endless = {"--ranks", "2", "--lr-schedule", "constant", "--warmup-steps", "7"};
+  for (const auto& [signal, to_one] : {std::pair(SIGTERM, false), {SIGINT, false}, {SIGUSR1, true}}) {
     const auto lines = at.metrics("run").size();
-    const Finished end = at.spillway_until(
-        training("run", {"--ranks", "2"}), [&] { return at.metrics("run").size() > lines + 3; }, signal);
+    bool told = false;
+    const auto trains = [&] {
+      if (at.metrics("run").size() <= lines + 3) return false;
+      if (!to_one) return true;
+      if (!told) kill(children_of(at.pid()).back(), SIGUSR1);
+      told = true;
+      return false;
+    };
+    const Finished end = at.spillway_until(training("run", endless, 1'000'000), trains, signal);
     EXPECT_EQ(end.status, 75) << end.err;
   }
-  ASSERT_EQ(at.spillway(training("run", {"--ranks", "2"})).status, 0);
+  const int steps = static_cast<int>(at.metrics("run").size()) + 3;
+  const Finished end = at.spillway(training("run", endless, steps));
+  ASSERT_EQ(end.status, 0) << end.err;
+  ASSERT_EQ(at.spillway(training("undisturbed", endless, steps)).status, 0);
   EXPECT_EQ(weights("run"), weights("undisturbed"));
+  EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("undisturbed")));
 }
 
-TEST_F(OwnRanks, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 2, "(SIGKILL)"); }
-TEST_F(OwnRanks, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 2, "was stopped (SIGSTOP)"); }
+const Args kTwoRanks = {"--ranks", "2"};
+TEST_F(OwnRanks, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 2, kTwoRanks, "(SIGKILL)"); }
+TEST_F(OwnRanks, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 2, kTwoRanks, "was stopped (SIGSTOP)"); }
 
+const Args kTwoPipelines = {
+    "--ranks", "4",   "--pipeline-stages", "2", "--gradient-accumulation-steps", "2", "--zero-stage", "3", "--place-optimizer", "nvme",
+    "--nvme",  "nvme"};
 struct SoakOwnRanks : OwnRanks {};
-TEST_F(SoakOwnRanks, KilledTwentyTimes) { disturb_often(SIGKILL, 20, "(SIGKILL)"); }
-TEST_F(SoakOwnRanks, StoppedTwentyTimes) { disturb_often(SIGSTOP, 20, "was stopped (SIGSTOP)"); }
+TEST_F(SoakOwnRanks, KilledTwentyTimes) { disturb_often(SIGKILL, 20, kTwoPipelines, "(SIGKILL)"); }
+TEST_F(SoakOwnRanks, StoppedTwentyTimes) { disturb_often(SIGSTOP, 20, kTwoPipelines, "was stopped (SIGSTOP)"); }
 
 // Nothing is shared but files; by the variables and by --rendezvous.
 TEST_F(OwnRanks, TwoNodesOverTcp) {
@@ -182,9 +200,9 @@ TEST_F(OwnRanks, TwoNodesOverTcp) {
     const std::string line = in_one_line(training(out, more, kSteps));
     const std::string program = SPILLWAY_PROGRAM;
     const int status =
-        shell(SPILLWAY_SOURCE_DIR "/tests/e2e/two_nodes.sh " + program + " . " + line.substr(program.size()) + " > said.txt");
+        shell(SPILLWAY_SOURCE_DIR "/tests/e2e/two_nodes.sh " + program + " . 1 " + line.substr(program.size()) + " > said.txt");
     if (status == 77) GTEST_SKIP() << at.read("said.txt");
-    ASSERT_EQ(status, 0) << out << ": " << at.read("node0.txt") << at.read("node1.txt");
+    ASSERT_EQ(status, 0) << out << ": " << at.read("rank0.txt") << at.read("rank1.txt");
     EXPECT_EQ(numbers_of(at.metrics(out)), numbers_of(at.metrics("own"))) << out;
     EXPECT_EQ(weights(out), weights("own")) << out;
   }

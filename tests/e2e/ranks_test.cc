@@ -13,6 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kEndless = 1'000'000;  // steps, of a run that ends when it is told or killed: the numbers of its steps do not know of it
+
 struct RanksOfMpi : testing::Test {
   Workplace at;
   RanksOfMpi() {
@@ -31,7 +33,7 @@ struct RanksOfMpi : testing::Test {
     at.start_by({SPILLWAY_MPIEXEC, "-n", std::to_string(count)});
   }
   static Args flags(const std::string& out, int steps, const Args& more) {
-    Args all = small_run(out, steps, "64MiB", {"--lr-schedule", "constant", "--nvme", "scratch"});
+    Args all = small_run(out, steps, "64MiB", {"--lr-schedule", "constant", "--warmup-steps", "7", "--nvme", "scratch"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -88,7 +90,7 @@ TEST_F(RanksOfMpi, ARunGoesOnWithOtherNumbersOfRanks) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at / "scratch"), {}), 0) << "nothing stays behind";
 }
 
-// One rank is told; all save at the same step.
+// One rank is told; all save at the same step, from which the run goes on as if nothing had been.
 TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   ranks(2);
   int told = 0;
@@ -96,27 +98,30 @@ TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
     if (at.metrics("run").size() >= 3 && !told++) ::kill(rank_pids().back(), SIGUSR1);
     return false;
   };
-  const Finished f = at.spillway_until(flags("run", 100'000, {"--zero-stage", "2", "--warmup-steps", "1"}), tell, SIGKILL);
+  const Finished f = at.spillway_until(flags("run", kEndless, {"--zero-stage", "2"}), tell, SIGKILL);
   EXPECT_EQ(f.status, 75) << f.err;
   EXPECT_TRUE(mentions(f.err, "stopped by SIGUSR1 of rank 1 on host")) << f.err;
   const auto steps = static_cast<int>(at.metrics("run").size());
-  EXPECT_GT(state("run", steps).size(), 1'000'000u);
+  for (const char* out : {"run", "straight"}) {
+    const Finished end = at.spillway(flags(out, steps + 2, {"--zero-stage", "2"}));
+    ASSERT_EQ(end.status, 0) << end.err;
+  }
+  EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("straight")));
+  EXPECT_GT(state("run", steps + 2).size(), 1'000'000u);
+  EXPECT_TRUE(state("run", steps + 2) == state("straight", steps + 2));
 }
 
 // A rank dies at a random instant, again and again: what goes on from nvme ends with the bits of an undisturbed run.
 struct KilledRanks : RanksOfMpi {
   // So many deaths of each run.
   void kill_each(int deaths) {
-    constexpr int kSteps = 30;
     std::mt19937 random(7);
     ranks(2);
-    const auto run = [&](const std::string& out, const std::string& overlap) {
+    const auto run = [&](const std::string& out, const std::string& overlap, int steps) {
       Args args = everything_on_nvme("2");
       args.insert(args.end(), {"--optimizer-overlap", overlap});
-      return flags(out, kSteps, args);
+      return flags(out, steps, args);
     };
-    const Finished straight = at.spillway(run("straight", "none"));
-    ASSERT_EQ(straight.status, 0) << straight.err;
     for (const char* overlap : {"none", "forward", "backward"}) {
       const std::string out = std::string("killed-") + overlap;
       for (int death = 0; death < deaths; ++death) {
@@ -127,14 +132,18 @@ struct KilledRanks : RanksOfMpi {
           if (at.metrics(out).size() >= seen && pids.size() == 2 && !killed++) ::kill(pids[rank], SIGKILL);
           return false;
         };
-        const Finished f = at.spillway_until(run(out, overlap), kill_one, SIGKILL);
+        const Finished f = at.spillway_until(run(out, overlap, kEndless), kill_one, SIGKILL);
         EXPECT_TRUE(killed && f.status != 0) << f.err;
         EXPECT_EQ(mentions(f.err, "from the state on nvme"), death > 0) << f.err;
       }
-      const Finished last = at.spillway(run(out, overlap));
+      const int steps = static_cast<int>(at.metrics(out).size()) + 3;
+      const Finished last = at.spillway(run(out, overlap, steps));
       EXPECT_TRUE(last.status == 0 && mentions(last.err, "from the state on nvme")) << last.err;
-      EXPECT_EQ(numbers_of(at.metrics(out)), numbers_of(at.metrics("straight")));
-      EXPECT_TRUE(state(out, kSteps) == state("straight", kSteps)) << out;
+      const std::string straight = "straight-" + out;
+      const Finished undisturbed = at.spillway(run(straight, "none", steps));
+      ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+      EXPECT_EQ(numbers_of(at.metrics(out)), numbers_of(at.metrics(straight)));
+      EXPECT_TRUE(state(out, steps) == state(straight, steps)) << out;
     }
   }
 };

@@ -1,10 +1,10 @@
 #!/bin/bash
-# two_nodes.sh PROGRAM FOLDER ARGUMENT...: rank 0 and rank 1 of `PROGRAM ARGUMENT...` in two network namespaces, joined by a pair of virtual
-# interfaces: two nodes that share nothing but files. Their output is in FOLDER/node0.txt and FOLDER/node1.txt; the exit status is the larger
-# of the two. 77, and a line saying why: this machine has no two namespaces for us.
+# two_nodes.sh PROGRAM FOLDER RANKS ARGUMENT...: so many ranks of `PROGRAM ARGUMENT...` in each of two network namespaces, joined by a pair
+# of virtual interfaces: two nodes that share nothing but files. What rank R says is in FOLDER/rankR.txt; the exit status is the largest of
+# all. 77, and a line saying why: this machine has no two namespaces for us.
 set -u
-program=$1 folder=$2
-shift 2
+program=$1 folder=$2 ranks=$3
+shift 3
 names=("spillway-$$-0" "spillway-$$-1")
 
 skip() {
@@ -26,13 +26,15 @@ for node in 0 1; do
   ip -n "${names[$node]}" link set lo up
 done
 
-for node in 0 1; do
-  RANK=$node WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.213.7.1 MASTER_PORT=29511 \
-    ip netns exec "${names[$node]}" "$program" "$@" > "$folder/node$node.txt" 2>&1 &
-  ranks[$node]=$!
+for ((rank = 0; rank < 2 * ranks; ++rank)); do
+  RANK=$rank WORLD_SIZE=$((2 * ranks)) LOCAL_RANK=$((rank % ranks)) LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=10.213.7.1 MASTER_PORT=29511 \
+    ip netns exec "${names[rank / ranks]}" "$program" "$@" > "$folder/rank$rank.txt" 2>&1 &
+  started[$rank]=$!
 done
-wait "${ranks[0]}"
-first=$?
-wait "${ranks[1]}"
-second=$?
-exit $((first > second ? first : second))
+worst=0
+for process in "${started[@]}"; do
+  wait "$process"
+  status=$?
+  worst=$((status > worst ? status : worst))
+done
+exit $worst

@@ -15,7 +15,12 @@ folder=$(mkdir -p "$1" && cd "$1" && pwd); shift
 mkdir -p "$folder"/{state,spool,scratch,log}
 export SLURM_CONF=$folder/slurm.conf
 host=$(hostname -s)
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+# Below what the system and other tests give out: it stays free until the daemon takes it.
+free_port() {
+  local port
+  while port=$((12000 + RANDOM % 8000)); (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+  echo $port
+}
 
 cat >"$folder/task_prolog.sh" <<END
 #!/bin/sh
@@ -24,12 +29,15 @@ echo export SLURM_TMPDIR=$folder/scratch/\$SLURM_JOB_ID
 END
 chmod +x "$folder/task_prolog.sh"
 
+# cred_expire: so long a job that is queued again waits, and so long a daemon on a busy machine may take to start one. FirstJobId: ranks meet
+# by their job's number, and another Slurm of this machine may be running.
 cat >"$SLURM_CONF" <<END
 ClusterName=spillway
 SlurmctldHost=$host(127.0.0.1)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$folder/munge.socket,cred_expire=5
+AuthInfo=socket=$folder/munge.socket,cred_expire=10
+MessageTimeout=100
 CryptoType=crypto/munge
 SlurmctldPort=$(free_port)
 SlurmdPort=$(free_port)
@@ -47,6 +55,7 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 ReturnToService=2
+FirstJobId=$((10000 + RANDOM * 10 + RANDOM % 10))
 JobRequeue=1
 KillWait=10
 MpiDefault=none
@@ -65,11 +74,15 @@ trap end EXIT
 (umask 077 && dd if=/dev/urandom of="$folder/munge.key" bs=128 count=1 status=none)
 munged --foreground --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" --pid-file="$folder/munge.pid" \
   --log-file="$folder/log/munged" --seed-file="$folder/munge.seed" 2>"$folder/log/munged.err" & pids+=($!)
-for _ in $(seq 50); do [ -S "$folder/munge.socket" ] && break; sleep 0.1; done
+until_true() {  # what has not come after minutes hangs
+  local end=$((SECONDS + 240))
+  until "$@"; do [ $SECONDS -lt $end ] || return 1; sleep 0.1; done
+}
+node_is_idle() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
+until_true [ -S "$folder/munge.socket" ] || { echo "cluster.sh: munged did not come up"; cat "$folder"/log/munged*; exit 1; }
 slurmctld -D -c 2>"$folder/log/slurmctld.err" & pids+=($!)
 slurmd -D -N "$host" 2>"$folder/log/slurmd.err" & pids+=($!)
-for _ in $(seq 100); do [ "$(sinfo -h -o %T 2>/dev/null)" = idle ] && break; sleep 0.1; done
-if [ "$(sinfo -h -o %T)" != idle ]; then echo "cluster.sh: the node did not come up"; tail -n 20 "$folder"/log/*; exit 1; fi
+until_true node_is_idle || { echo "cluster.sh: the node did not come up"; tail -n 20 "$folder"/log/*; exit 1; }
 status=0
 "$@" || status=$?
 exit $status
