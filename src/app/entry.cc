@@ -7,6 +7,7 @@
 #include "app/failure.h"
 #include "app/given.h"
 #include "app/help.h"
+#include "app/join.h"
 #include "app/rank_report.h"
 #include "app/signals.h"
 #include "app/suggest.h"
@@ -23,20 +24,24 @@ struct Dispatch {
   const Host& host;
   const std::vector<std::string>& args;  // the command's
 
-  int operator()(const TrainConfig& given) const {
+  /// One rank of a command that may have several, or (where no launcher has) the one who starts them all.
+  template <class Config>
+  int on_ranks(Command command, const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const Launcher launcher = detect_launcher(host);
     if (launcher.name.empty() && given.ranks > 1) {
-      Supervision supervision{static_cast<int>(given.ranks), {"train"}, static_cast<double>(given.timeout_s)};
+      Supervision supervision{static_cast<int>(given.ranks), {std::string(info(command).name)}, static_cast<double>(given.timeout_s)};
       supervision.args.insert(supervision.args.end(), args.begin(), args.end());
       return supervise(supervision, console, host);
     }
-    install_stop_handlers();
-    TrainConfig config = given;
+    if (command == Command::train) install_stop_handlers();
+    Config config = given;
     take_share_of_node(config, launcher, host);
-    return run_train(config, console);
+    return body(config, console, Peers(join_ranks(launcher, static_cast<double>(config.timeout_s), config.rendezvous, host)));
   }
+
+  int operator()(const TrainConfig& config) const { return on_ranks(Command::train, config, run_train); }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
-  int operator()(const GenerateConfig& config) const { return run_generate(config, console); }
+  int operator()(const GenerateConfig& config) const { return on_ranks(Command::generate, config, run_generate); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
@@ -44,7 +49,7 @@ struct Dispatch {
   int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
-  int operator()(const EvaluateConfig& config) const { return run_evaluate(config, console); }
+  int operator()(const EvaluateConfig& config) const { return on_ranks(Command::evaluate, config, run_evaluate); }
   int operator()(const BenchConfig& config) const { return run_bench(config, console, host); }
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 };

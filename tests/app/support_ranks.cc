@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "app/commands.h"
 #include "app/failure.h"
 #include "app/saves.h"
 #include "app/train.h"
@@ -15,14 +16,20 @@
 namespace spillway::app {
 namespace {
 
+int run_command(const Settings& settings, Console& console, const Peers& peers) {
+  if (const auto* generate = std::get_if<GenerateConfig>(&settings)) return run_generate(*generate, console, peers);
+  if (const auto* evaluate = std::get_if<EvaluateConfig>(&settings)) return run_evaluate(*evaluate, console, peers);
+  return run_train(std::get<TrainConfig>(settings), console, peers);
+}
+
 // As entry.cc does it.
-Outcome train_rank(const TrainConfig& config, std::unique_ptr<parallel::Communicator> end) {
+Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicator> end) {
   std::ostringstream out, err;
   int status = 0;
   {
     Console console(out, err);
     try {
-      status = run_train(config, console, Peers(std::move(end), "here"));
+      status = run_command(settings, console, Peers(std::move(end), "here"));
     } catch (...) {
       const Failure failure = failure_of(std::current_exception());
       err << failure.text << "\n";
@@ -43,29 +50,34 @@ void on_ranks(int ranks, const OnRank& body) {
 
 }  // namespace
 
-std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank) {
+std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
+                            const std::vector<std::vector<std::string>>& of_rank) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
-  std::vector<TrainConfig> configs;
+  std::vector<Settings> settings;
   for (size_t r = 0; r < outcomes.size(); ++r) {
     std::vector<std::string> all = args;
     if (r < of_rank.size()) all.insert(all.end(), of_rank[r].begin(), of_rank[r].end());
-    configs.push_back(std::get<TrainConfig>(settings_of(Command::train, all)));
+    settings.push_back(settings_of(command, all));
   }
-  on_ranks(ranks, [&](size_t r, std::unique_ptr<parallel::Communicator> end) { outcomes[r] = train_rank(configs[r], std::move(end)); });
+  on_ranks(ranks, [&](size_t r, std::unique_ptr<parallel::Communicator> end) { outcomes[r] = run_rank(settings[r], std::move(end)); });
   return outcomes;
+}
+
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank) {
+  return run_on(ranks, Command::train, args, of_rank);
 }
 
 void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
                 const std::filesystem::path& onto) {
   auto config = std::get<TrainConfig>(settings_of(Command::train, args));
   config.ranks = ranks;
-  const i64 batches = config.micro_batches(ranks), rows = config.micro_batch_size, T = *config.sequence_length;
+  const Workload work = work_of(config);
   on_ranks(ranks, [&](size_t, std::unique_ptr<parallel::Communicator> end) {
     const Peers peers(std::move(end), "here");
     Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place());
-    if (peers.first()) session.plan(wishes_of(config), true, batches, rows, T);
+    if (peers.first()) session.plan(wishes_of(config), work);
     const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
-    if (!peers.first()) session.adopt(choice, batches, rows, T, false);
+    if (!peers.first()) session.adopt(choice, work);
     parallel::MeshEnds ends;
     if (peers.communicator()) ends = split_mesh(*peers.communicator(), session.mesh());
     session.open(nullptr, &ends);

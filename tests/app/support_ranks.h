@@ -1,4 +1,4 @@
-// Training on several ranks that are threads of the test, each with a console of its own.
+// Commands on several ranks that are threads of the test, each with a console of its own.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,9 @@
 
 namespace spillway::app {
 
-/// `spillway train args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+/// `spillway train|generate|evaluate args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
+                            const std::vector<std::vector<std::string>>& of_rank = {});
 std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank = {});
 
 /// Loads a run's checkpoint onto so many ranks, placed as args say, and saves it into the run `onto` without a step.

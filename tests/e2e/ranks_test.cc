@@ -9,9 +9,9 @@
 #include <sstream>
 #include <thread>
 
+#include "app/commands.h"
 #include "app/console.h"
 #include "app/given.h"
-#include "app/train.h"
 #include "parallel/communicator_local.h"
 #include "support_program.h"
 
