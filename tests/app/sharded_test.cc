@@ -75,10 +75,10 @@ TEST_F(Sharded, EvaluateGivesTheBitsOfOneRank) {
 
 TEST_F(Sharded, GenerateGivesTheTextOfOneRank) {
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
-    const Args base = trained(model) + kRoom + Args{"--prompt", "in the beginning", "--max-tokens", "24"};
+    const Args base = trained(model) + kRoom + Args{"--prompt", "in the beginning", "--max-tokens", "12"};
     for (const Args& sampling : {Args{"--temperature", "0"}, Args{"--temperature", "1.5", "--seed", "7"}}) {
       const std::string want = said(run_on(1, Command::generate, base + sampling));
-      EXPECT_GT(want.size(), 30u) << want;
+      EXPECT_GT(want.size(), 25u) << want;
       for (const Cell& cell : kCells) EXPECT_EQ(said(run_on(cell.ranks, Command::generate, base + sampling + cell.flags)), want);
     }
   }

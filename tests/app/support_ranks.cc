@@ -28,6 +28,7 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   int status = 0;
   {
     Console console(out, err);
+    std::visit([&](const CommonConfig& common) { console.set_json(common.json); }, settings);
     try {
       status = run_command(settings, console, Peers(std::move(end), "here"));
     } catch (...) {
