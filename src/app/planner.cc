@@ -98,8 +98,7 @@ bool same_places(const PlanRequest& a, const PlanRequest& b) {
 }
 
 double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  return plan.training ? predict(plan, plan.train.head, plan.train.commit, model, rates).seconds
-                       : predict(plan, plan.forward.head, {}, model, rates).seconds;
+  return predict(plan, {}, model, rates).seconds;
 }
 
 PlanRequest request_of(PlanRequest base, const Plan& plan) {

@@ -91,20 +91,20 @@ void Session::find_budgets(const ResourceConfig& config) {
   scratch_paths_ = paths;
 }
 
-parallel::PlanRequest Session::request(const Workload& work) const {
+parallel::PlanRequest Session::request() const {
   parallel::PlanRequest request;
   request.model = &model_;
-  request.layout = parallel::make_layout(model_, {.decay_all = work.decay_all});
-  request.scheduling.micro_batches = work.micro_batches;
+  request.layout = parallel::make_layout(model_, {.decay_all = work_.decay_all});
+  request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = round_gradients_;
   request.scheduling.sharding = {0, mesh_.data_rank(place_.rank), mesh_.data};
   request.scheduling.pipeline = pipeline_;
   request.scheduling.pipeline.rank = mesh_.pipeline_rank(place_.rank);
-  request.micro_batch_size = work.micro_batch_size;
-  request.sequence_length = work.sequence_length;
-  request.training = work.mode == nn::Mode::train;
-  if (!request.training) request.without_training = work.mode;
+  request.micro_batch_size = work_.micro_batch_size;
+  request.sequence_length = work_.sequence_length;
+  request.training = work_.mode == nn::Mode::train;
+  if (!request.training) request.without_training = work_.mode;
   return request;
 }
 
@@ -116,7 +116,7 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
   work_ = work;
-  parallel::PlanRequest request = this->request(work);
+  parallel::PlanRequest request = this->request();
   const bool may_spill =
       nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
   find_rates(request, may_spill);
@@ -130,21 +130,15 @@ std::string Session::choice() const { return to_text(chosen_->plan, shares_); }
 
 void Session::adopt(const std::string& choice, const Workload& work) {
   work_ = work;
-  parallel::PlanRequest request = this->request(work);
+  parallel::PlanRequest request = this->request();
   apply_choice(choice, request, shares_);
   chosen_ = ChosenPlan{make_plan(request), {}};
   require_room(chosen_->plan, budgets_);
 }
 
 void Session::check_meetings() const {
-  const parallel::Plan& mine = chosen_->plan;
-  parallel::PlanRequest request = this->request(work_);
-  Shares shares = shares_;
-  apply_choice(choice(), request, shares);
   std::vector<parallel::Program> programs;
-  for (int p = 0; p < mesh_.pipeline; ++p) {
-    request.scheduling.pipeline.rank = p;
-    const parallel::Plan plan = p == mine.scheduling.pipeline.rank ? mine : make_plan(request);
+  for (const parallel::Plan& plan : stage_plans()) {
     parallel::Scheduling scheduling = plan.scheduling;
     scheduling.overlap = plan.train.overlap;
     for (scheduling.sharding.rank = 0; scheduling.sharding.rank < mesh_.data; ++scheduling.sharding.rank)
@@ -154,6 +148,20 @@ void Session::check_meetings() const {
   std::vector<const parallel::Program*> all;
   for (const parallel::Program& program : programs) all.push_back(&program);
   parallel::check_together(all, mesh_);
+}
+
+// Of this data-parallel rank, by pipeline rank.
+std::vector<parallel::Plan> Session::stage_plans() const {
+  const parallel::Plan& mine = chosen_->plan;
+  parallel::PlanRequest request = this->request();
+  Shares shares = shares_;
+  apply_choice(choice(), request, shares);
+  std::vector<parallel::Plan> plans;
+  for (int p = 0; p < mesh_.pipeline; ++p) {
+    request.scheduling.pipeline.rank = p;
+    plans.push_back(p == mine.scheduling.pipeline.rank ? mine : make_plan(request));
+  }
+  return plans;
 }
 
 // A step is timed where it will run; the disks are looked at for a moment, and their limits read.
@@ -195,10 +203,19 @@ DiskRates Session::disk_rates(const Calibration& calibration, const std::string&
   return known;
 }
 
-const StepCost& Session::predicted(const parallel::List& head, const parallel::List& tail) {
-  const auto [at, isnew] = predicted_.try_emplace({&head, &tail});
-  if (isnew) at->second = predict(chosen_->plan, head, tail, model_, rates_);
-  return at->second;
+const StepCost& Session::predicted(const parallel::Program& program, const parallel::List& tail) {
+  const auto [at, isnew] = predicted_.try_emplace(&tail);
+  if (!isnew) return at->second;
+  StepLists lists{.when_clipping = &program != &chosen_->plan.train};
+  for (const auto list : {&parallel::Program::commit, &parallel::Program::redo, &parallel::Program::skip}) {
+    if (&(program.*list) == &tail) lists.tail = list;
+  }
+  return at->second = predict_step(lists);
+}
+
+StepCost Session::predict_step(const StepLists& lists) const {
+  if (mesh_.pipeline == 1) return predict(chosen_->plan, lists, model_, rates_);
+  return predict_together(stage_plans(), static_cast<size_t>(mesh_.pipeline_rank(place_.rank)), lists, model_, rates_);
 }
 
 i64 Session::predicted_process_bytes() const {
@@ -208,7 +225,7 @@ i64 Session::predicted_process_bytes() const {
 
 std::string Session::prediction_text() {
   const parallel::Plan& plan = chosen_->plan;
-  const StepCost& cost = predicted(plan.train.head, plan.train.commit);
+  const StepCost& cost = predicted(plan.train, plan.train.commit);
   const parallel::TierBytes moved = plan.moved_per_step();
   const auto busy = [&](parallel::Lane lane) { return format_duration(cost.account.busy_s[static_cast<size_t>(lane)]); };
   std::string text = fmt::format("predicted: {} a step, bound by {} (compute {}, disk {}, optimizer {})", format_duration(cost.seconds),
@@ -216,7 +233,7 @@ std::string Session::prediction_text() {
                                  format_duration(rates_.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]))),
                                  busy(parallel::Lane::optimizer));
   if (plan.train_when_clipping) {
-    const StepCost& clipping = predicted(plan.train_when_clipping->head, plan.train_when_clipping->commit);
+    const StepCost& clipping = predicted(*plan.train_when_clipping, plan.train_when_clipping->commit);
     text += fmt::format(", {} while clipping is not rare", format_duration(clipping.seconds));
   }
   text += fmt::format("; the process about {}", format_bytes(predicted_process_bytes()));

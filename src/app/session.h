@@ -77,8 +77,8 @@ class Session {
   const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
   const std::vector<u32>& stripe_weights() const { return shares_.weights; }
   const TierBudgets& budgets() const { return budgets_; }
-  /// By simulation, of a step of the training plan that runs this head and this tail, both the plan's.
-  const StepCost& predicted(const parallel::List& head, const parallel::List& tail);
+  /// By simulation, of a step of the training plan that runs this Program of it and ends with this list of the Program's.
+  const StepCost& predicted(const parallel::Program& program, const parallel::List& tail);
   const Rates& rates() const { return rates_; }
   /// Memory of the whole process at its most.
   i64 predicted_process_bytes() const;
@@ -92,9 +92,11 @@ class Session {
   void find_budgets(const ResourceConfig& config);
   /// Of a rank's folder on each scratch path.
   std::string folder_id(int rank) const { return run_id_ + (place_.ranks > 1 ? "-rank" + std::to_string(rank) : ""); }
-  parallel::PlanRequest request(const Workload& work) const;
+  parallel::PlanRequest request() const;
   void find_rates(const parallel::PlanRequest& request, bool nvme);
   DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
+  StepCost predict_step(const StepLists& lists) const;
+  std::vector<parallel::Plan> stage_plans() const;
   std::string prediction_text();
   void drop_other_ranks(const std::string& path);
   ResourceConfig config_;
@@ -115,7 +117,7 @@ class Session {
   Rates rates_;
   Workload work_;
   std::optional<ChosenPlan> chosen_;
-  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> predicted_;
+  std::map<const parallel::List*, StepCost> predicted_;  // by how the step ended
   std::string rates_from_;                   // what the prediction should be believed less for
   i64 process_bytes_ = 0, probe_bytes_ = 0;  // before anything of the plan is held; and what timing took
   std::unique_ptr<ThreadPool> pool_;
