@@ -58,7 +58,8 @@ void check_prompt(const std::vector<i32>& tokens, i64 vocabulary) {
   if (tokens.empty()) throw Error(ErrorCode::usage, "[generate] expected a prompt of at least one token: give --prompt TEXT");
   const auto beyond = std::ranges::find_if(tokens, [&](i32 id) { return id >= vocabulary; });
   if (beyond != tokens.end())
-    throw Error(ErrorCode::usage, fmt::format("[generate] the prompt's byte {} is beyond the model's vocabulary of {}", *beyond, vocabulary));
+    throw Error(ErrorCode::usage,
+                fmt::format("[generate] the prompt's byte {} is beyond the model's vocabulary of {}", *beyond, vocabulary));
 }
 
 void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling,

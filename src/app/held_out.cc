@@ -8,8 +8,8 @@ i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size) {
   return ceil_div(loader.validation_windows(), micro_batch_size);
 }
 
-HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
-                          const std::function<void(const HeldOutLoss&)>& so_far) {
+HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader,
+                          i64 micro_batches, const std::function<void(const HeldOutLoss&)>& so_far) {
   const StreamScope scope(rank.input_stream());
   HeldOutLoss loss;
   for (i64 round = 0; loss.micro_batches < micro_batches; ++round) {

@@ -20,7 +20,8 @@ struct HeldOutLoss {
 i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size);
 
 /// The first `micro_batches` of them. All ranks together; `so_far` hears of every round.
-HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
-                          const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {});
+HeldOutLoss held_out_loss(
+    parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
+    const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {});
 
 }  // namespace spillway::app

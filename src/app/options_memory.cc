@@ -142,8 +142,8 @@ std::vector<Option> ranks() {
   schedule.default_text = "1f1b; with one stage what is faster";
   Option split = rank_option("pipeline-split", "blocks of each stage", text(&TrainConfig::pipeline_split), kTrain);
   split.metavar = "N,N,..";
-  Option stages =
-      rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks", integer(&RanksConfig::pipeline_stages), kForward);
+  Option stages = rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks",
+                              integer(&RanksConfig::pipeline_stages), kForward);
   stages.range = Range{.low = 1, .high = 65535};
   Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks), kTrain);
   chunks.range = Range{.low = 1, .high = 65535};

@@ -97,9 +97,7 @@ bool same_places(const PlanRequest& a, const PlanRequest& b) {
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
 }
 
-double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  return predict(plan, {}, model, rates).seconds;
-}
+double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
 
 PlanRequest request_of(PlanRequest base, const Plan& plan) {
   base.placement = plan.placement;

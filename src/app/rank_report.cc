@@ -53,7 +53,7 @@ std::string RankReports::variable() const {
   return std::to_string(descriptor()) + ":" + std::to_string(memory_.bytes().size() / sizeof(Page));
 }
 
-RankPhase RankReports::phase(int rank) const { 
+RankPhase RankReports::phase(int rank) const {
   constexpr int kLast = static_cast<int>(kPhases.size()) - 1;
   return static_cast<RankPhase>(std::clamp(page(memory_, rank).phase.load(), 0, kLast));
 }

@@ -1,5 +1,5 @@
-// What train, plan, generate and evaluate share: the model named by the flags, the budgets of this node, the plan that fits, and then the resources
-// and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
+// What train, plan, generate and evaluate share: the model named by the flags, the budgets of this node, the plan that fits, and then the
+// resources and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,8 +16,8 @@
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
 #include "offload/system_calls.h"
-#include "parallel/rank_mesh.h"
 #include "parallel/rank.h"
+#include "parallel/rank_mesh.h"
 
 namespace spillway::app {
 
@@ -118,8 +118,8 @@ class Session {
   Workload work_;
   std::optional<ChosenPlan> chosen_;
   std::map<const parallel::List*, StepCost> predicted_;  // by how the step ended
-  std::string rates_from_;                   // what the prediction should be believed less for
-  i64 process_bytes_ = 0, probe_bytes_ = 0;  // before anything of the plan is held; and what timing took
+  std::string rates_from_;                               // what the prediction should be believed less for
+  i64 process_bytes_ = 0, probe_bytes_ = 0;              // before anything of the plan is held; and what timing took
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
   std::unique_ptr<DiskMeter> meter_;  // outlives the engine

@@ -32,10 +32,10 @@ struct Sharded : testing::Test {
   // A run of this model, of a few steps.
   Args trained(const std::string& model, const Args& more = {}, int ranks = 1) const {
     const std::string out = at("run-" + model);
-    const std::vector<Outcome> ran = train_on(
-        ranks, Args{"--model",   model, "--data",          at("text.txt"), "--sequence-length", "16", "--steps", "2",     "--learning-rate",
-                    "1e-2",      "--out", out,             "--threads",    "1",                 "--device-memory", "64MiB", "--host-memory",
-                    "64MiB"} + more);
+    const std::vector<Outcome> ran =
+        train_on(ranks, Args{"--model", model, "--data", at("text.txt"), "--sequence-length", "16", "--steps", "2", "--learning-rate",
+                             "1e-2", "--out", out, "--threads", "1", "--device-memory", "64MiB", "--host-memory", "64MiB"} +
+                            more);
     EXPECT_EQ(ran[0].status, 0) << ran[0].err;
     return {"--model", out, "--threads", "1", "--host-memory", "64MiB", "--nvme", at("scratch")};
   }

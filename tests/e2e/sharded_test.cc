@@ -31,7 +31,9 @@ struct Sharded : testing::Test {
   static Args evaluate(const Args& more) {
     return with({"evaluate", "--model", "run", "--data", "held.txt", "--sequence-length", "16", "--json"}, more);
   }
-  static Args generate(const Args& more) { return with({"generate", "--model", "run", "--prompt", "the river", "--max-tokens", "16"}, more); }
+  static Args generate(const Args& more) {
+    return with({"generate", "--model", "run", "--prompt", "the river", "--max-tokens", "16"}, more);
+  }
 };
 
 const Args kOnNvme = {"--ranks", "2", "--zero-stage", "3", "--place-parameters", "nvme", "--nvme", "scratch"};
@@ -90,7 +92,8 @@ using ShardedRelease = Sharded;
 TEST_F(ShardedRelease, ExportHoldsNoTensor) {
   constexpr int kVocabulary = 1 << 18, kWidth = 128;
   std::filesystem::create_directory(at / "model");
-  at.write("model/config.json", R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 128, "n_positions": 8, "vocab_size": 262144})");
+  at.write("model/config.json",
+           R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 128, "n_positions": 8, "vocab_size": 262144})");
   nlohmann::ordered_json header;
   i64 end = 0;
   const auto add = [&](const std::string& name, const std::vector<i64>& shape) {
