@@ -123,7 +123,7 @@ TEST_F(ShardedRelease, ExportHoldsNoTensor) {
     ::setrlimit(RLIMIT_AS, &limit);
   });
   const Finished exported = at.spillway({"export", "model", "--out", "out", "--dtype", "bf16"});
-  EXPECT_EQ(exported.status, 0) << exported.err;
+  ASSERT_EQ(exported.status, 0) << exported.err;
   EXPECT_GT(std::filesystem::file_size(at / "out/model.safetensors"), static_cast<size_t>(end / 2));
 }
 
