@@ -7,7 +7,8 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr double kLongestTimeout_s = 1e8;  // years; more would overflow the clock
+constexpr double kLongestTimeout_s = 1e8;                   // years; more would overflow the clock
+constexpr Clock::duration kLate = std::chrono::seconds(1);  // no machine is so busy
 
 Clock::duration timeout_of(const LocalOptions& options) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(options.timeout_s, kLongestTimeout_s)));
@@ -43,22 +44,27 @@ void LocalWorld::watch(const std::shared_ptr<LocalGroup>& group) {
 // Looking twice in a time-out is exact: what begins to wait after a look is known at the next one, before its time is over.
 void LocalWorld::watch_all() {
   std::unique_lock lock(mutex_);
+  Clock::time_point next = Clock::now();
   while (!stop_) {
     lock.unlock();
-    const Clock::time_point next = check_groups();
+    const Clock::time_point now = Clock::now();
+    // Who was stopped himself, and all ranks with him, cannot tell who is late.
+    if (now > next + std::max(timeout_ / 4, kLate)) {
+      for (int r = 0; r < size(); ++r) heard_from(r);
+    }
+    next = check_groups(now);
     lock.lock();
     wake_.wait_until(lock, next, [&] { return stop_; });
   }
 }
 
-Clock::time_point LocalWorld::check_groups() {
+Clock::time_point LocalWorld::check_groups(Clock::time_point now) {
   std::vector<std::weak_ptr<LocalGroup>> groups;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(groups_, [](const auto& group) { return group.expired(); });
     groups = groups_;
   }
-  const Clock::time_point now = Clock::now();
   Clock::time_point next = now + timeout_ / 2;
   for (const auto& weak : groups) {
     if (const auto group = weak.lock()) next = std::min(next, group->check(now));

@@ -32,7 +32,7 @@ class LocalWorld {
 
  private:
   void watch_all();
-  Clock::time_point check_groups();
+  Clock::time_point check_groups(Clock::time_point now);
 
   const Clock::duration timeout_;
   Movers movers_;

@@ -17,7 +17,7 @@ void Rank::gather(const Instruction& i) {
   std::span<const std::byte> mine = bytes(i.in);
   if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
   data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
-  exchanged_bytes_ += i.exchanged_bytes;
+  exchanged_bytes_ += std::ssize(all);
   if (!stepped) fill_group(i.group, all.data());
 }
 
@@ -32,7 +32,7 @@ void Rank::exchange(const Instruction& i) {
     const auto mine = all.subspan(static_cast<size_t>(i.tiles.begin * tile_bytes), static_cast<size_t>(i.tiles.count() * tile_bytes));
     data_ranks_->reduce_scatter(all, mine, dtype, sharding().parts(group, kTileElems)).wait();
   }
-  exchanged_bytes_ += i.exchanged_bytes;
+  exchanged_bytes_ += std::ssize(all);
 }
 
 // Every rank gets every rank's loss and tile sums, and adds them in one order.

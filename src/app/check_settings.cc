@@ -107,11 +107,15 @@ void check_launcher(const RanksConfig& config, const Host& host) {
   }
   const bool has_place = config.rendezvous != "auto" && config.rendezvous != "env";
   if (has_place) parallel::MeetingPlace(config.rendezvous);
-  const bool own = launcher.shares_cores() || (launcher.name.empty() && config.ranks > 1) || config.rendezvous != "auto";
+  const bool says_how = config.rendezvous != "auto";
+  const std::string got =
+      says_how ? "--rendezvous " + config.rendezvous : "ranks that " + (launcher.name.empty() ? "spillway" : launcher.name) + " starts";
+  const bool own = launcher.shares_cores() || (launcher.name.empty() && config.ranks > 1) || says_how;
   if (config.communicator == "mpi" && own)
-    refuse("[--communicator] expected mpirun or srun to start the ranks of mpi, and no --rendezvous, got " +
-           (has_place ? "--rendezvous " + config.rendezvous
-                      : "ranks that " + (launcher.name.empty() ? "spillway" : launcher.name) + " starts") +
+    refuse("[--communicator] expected mpirun or srun to start the ranks of mpi, and no --rendezvous, got " + got +
+           ": leave --communicator out");
+  if (config.communicator == "local" && (!launcher.name.empty() || says_how))
+    refuse("[--communicator] expected no launcher and no --rendezvous with local, whose ranks are threads of one process, got " + got +
            ": leave --communicator out");
 }
 
@@ -173,6 +177,8 @@ void check(SlurmConfig& config, const Host&) {
     refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
   }
   config.ranks = ranks;
+  if (config.communicator == "local" && ranks > 1)
+    refuse("[--communicator] expected auto or mpi, for srun starts the ranks, got local, whose ranks are threads of one process");
 }
 
 void check(ScheduleConfig& config, const Host&) {

@@ -1,4 +1,4 @@
-// A rank's share of its node's cores. For the main thread, before it starts others, which inherit it.
+// A rank's share of its node's cores. For a rank's first thread, before it starts others, which inherit it.
 #pragma once
 #include <vector>
 

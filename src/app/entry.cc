@@ -9,6 +9,7 @@
 #include "app/help.h"
 #include "app/join.h"
 #include "app/rank_report.h"
+#include "app/rank_threads.h"
 #include "app/signals.h"
 #include "app/suggest.h"
 #include "app/supervise.h"
@@ -28,15 +29,23 @@ struct Dispatch {
   template <class Config>
   int on_ranks(Command command, const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const Launcher launcher = detect_launcher(host);
-    if (launcher.name.empty() && given.ranks > 1) {
-      Supervision supervision{static_cast<int>(given.ranks), {std::string(info(command).name)}, static_cast<double>(given.timeout_s)};
+    const auto ranks = static_cast<int>(given.ranks);
+    const auto timeout_s = static_cast<double>(given.timeout_s);
+    const bool starts_ranks = launcher.name.empty() && ranks > 1;
+    if (starts_ranks && given.communicator != "local") {
+      Supervision supervision{ranks, {std::string(info(command).name)}, timeout_s};
       supervision.args.insert(supervision.args.end(), args.begin(), args.end());
       return supervise(supervision, console, host);
     }
     if (command == Command::train) install_stop_handlers();
-    Config config = given;
-    take_share_of_node(config, launcher, host);
-    return body(config, console, Peers(join_ranks(launcher, static_cast<double>(config.timeout_s), config.rendezvous, host)));
+    const auto run = [&](const Launcher& as, std::unique_ptr<parallel::Communicator> end) {
+      Config config = given;
+      take_share_of_node(config, as, host);
+      return body(config, console, Peers(std::move(end)));
+    };
+    if (!starts_ranks) return run(launcher, join_ranks(launcher, timeout_s, given.rendezvous, host));
+    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console,
+                            [&](int rank, auto end) { return run(own_launcher(rank, ranks), std::move(end)); });
   }
 
   int operator()(const TrainConfig& config) const { return on_ranks(Command::train, config, run_train); }

@@ -17,5 +17,7 @@ struct Launcher {
   bool shares_cores() const { return name == "spillway" || name == "torchrun"; }
 };
 Launcher detect_launcher(const Host& host);
+/// A rank of this node's that spillway itself starts.
+Launcher own_launcher(int rank, int ranks);
 
 }  // namespace spillway::app

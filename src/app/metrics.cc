@@ -93,6 +93,7 @@ std::string to_json(const Summary& s) {
   for (const AuditRow& a : s.audit)
     row["audit"].push_back({{"what", a.what}, {"predicted", a.predicted}, {"measured", a.measured}, {"unit", a.bytes ? "bytes" : "s"}});
   if (!s.audit.empty()) row["bound_by"] = to_string(s.bound_by);
+  row["unplanned_bytes"] = s.unplanned_bytes;
   return row.dump();
 }
 

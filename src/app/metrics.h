@@ -42,6 +42,7 @@ struct Summary {
   std::vector<ProfileRow> profile;  // empty: none wanted
   std::vector<AuditRow> audit;      // empty: no step was taken
   parallel::Resource bound_by = parallel::Resource::compute;
+  i64 unplanned_bytes = 0;  // that steps of all ranks moved beside their plans, too many or too few
 };
 std::string to_json(const Summary& summary);
 

@@ -34,8 +34,12 @@ Peers::Peers(std::unique_ptr<parallel::Communicator> all, std::string host) : al
   if (all_) place_ = {all_->rank(), all_->size()};
   hosts_ = gather(host);
   place_.local_ranks = static_cast<int>(std::ranges::count(hosts_, host));
-  const std::string cores = host + " " + cores_text();
-  place_.core_sharers = static_cast<int>(std::ranges::count(gather(cores), cores));
+  const auto sharers = [&](const std::string& of_host) {
+    const std::string what = host + " " + of_host;
+    return static_cast<int>(std::ranges::count(gather(what), what));
+  };
+  place_.core_sharers = sharers(cores_text());
+  place_.process_ranks = sharers(std::to_string(::getpid()));
   place_.local_rank = static_cast<int>(std::count(hosts_.begin(), hosts_.begin() + place_.rank, host));
 }
 

@@ -19,9 +19,10 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Which of how many ranks, of all and of those on this host; and how many of those may run on the same cores, this one among them.
+/// Which of how many ranks, of all and of those on this host; and how many of those may run on the same cores, and are threads of the same
+/// process, this one among them.
 struct RankPlace {
-  int rank = 0, ranks = 1, local_rank = 0, local_ranks = 1, core_sharers = 1;
+  int rank = 0, ranks = 1, local_rank = 0, local_ranks = 1, core_sharers = 1, process_ranks = 1;
 };
 
 class Peers {

@@ -21,6 +21,11 @@ Flags ranks(int count, int stage, Flags flags) {
   return flags;
 }
 
+Flags as_threads(Flags flags) {
+  flags.insert(flags.end(), {"--communicator", "local"});
+  return flags;
+}
+
 }  // namespace
 
 std::vector<SelftestCell> selftest_cells(const std::string& scratch) {
@@ -46,6 +51,7 @@ std::vector<SelftestCell> selftest_cells(const std::string& scratch) {
       {two, "ZeRO 1, on the device", ranks(2, 1, device)},
       {two, "ZeRO 2, optimizer in host memory", ranks(2, 2, placed("device", "device", "host", {}))},
       {two, "ZeRO 3, on the device", ranks(2, 3, device)},
+      {two, "ZeRO 3, on the device, ranks as threads", as_threads(ranks(2, 3, device))},
       {two, "ZeRO 3, everything on nvme", ranks(2, 3, placed("nvme", "nvme", "nvme", nvme))},
       {two, "two stages, 1f1b, ZeRO 3", ranks(4, 3, stages("1f1b", device))},
       {two, "two stages, vertical, ZeRO 2, everything on nvme", ranks(4, 2, stages("vertical", placed("nvme", "nvme", "nvme", nvme)))},

@@ -220,7 +220,7 @@ StepCost Session::predict_step(const StepLists& lists) const {
 
 i64 Session::predicted_process_bytes() const {
   const parallel::Plan& plan = chosen_->plan;
-  return process_bytes_ + std::max(probe_bytes_, plan.total[0] + plan.total[1]);
+  return process_bytes_ + std::max(probe_bytes_, place_.process_ranks * (plan.total[0] + plan.total[1]));
 }
 
 std::string Session::prediction_text() {

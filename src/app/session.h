@@ -80,7 +80,7 @@ class Session {
   /// By simulation, of a step of the training plan that runs this Program of it and ends with this list of the Program's.
   const StepCost& predicted(const parallel::Program& program, const parallel::List& tail);
   const Rates& rates() const { return rates_; }
-  /// Memory of the whole process at its most.
+  /// Memory of the whole process at its most; ranks that share it are taken to have this one's plan.
   i64 predicted_process_bytes() const;
   /// Since open().
   DiskUse disk_use() { return meter_ ? meter_->use() : DiskUse(); }

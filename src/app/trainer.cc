@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <numeric>
 
@@ -31,6 +32,7 @@ parallel::TierBytes traffic_now(parallel::Rank& rank) {
     now.written[t] = rank.state().traffic().written_bytes[t];
   }
   now.exchanged = rank.exchanged_bytes();
+  now.sent = rank.sent_bytes();
   return now;
 }
 
@@ -40,7 +42,25 @@ parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBy
     later.written[t] -= earlier.written[t];
   }
   later.exchanged -= earlier.exchanged;
+  later.sent -= earlier.sent;
   return later;
+}
+
+void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    sum.read[t] += more.read[t];
+    sum.written[t] += more.written[t];
+  }
+  sum.exchanged += more.exchanged;
+  sum.sent += more.sent;
+}
+
+// Whichever way they went, and whether too many or too few.
+i64 bytes_beside(const parallel::TierBytes& planned, const parallel::TierBytes& moved) {
+  const parallel::TierBytes off = difference(moved, planned);
+  i64 bytes = std::abs(off.exchanged) + std::abs(off.sent);
+  for (size_t t = 0; t < offload::kTiers; ++t) bytes += std::abs(off.read[t]) + std::abs(off.written[t]);
+  return bytes;
 }
 
 // Of the last step, where ranks meet: a rank that is ahead of the others waits there.
@@ -152,10 +172,7 @@ Trainer::StepReport Trainer::step() {
   report.moved = difference(traffic_now(rank), before);
   report.seconds = step_seconds_ = seconds_since(begin);
   account(report, disk_before);
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    moved_.read[t] += report.moved.read[t];
-    moved_.written[t] += report.moved.written[t];
-  }
+  add(moved_, report.moved);
   progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
@@ -184,11 +201,9 @@ void Trainer::account(StepReport& r, const DiskUse& before) {
   add_phases(r.phases, tail, rank.tail_timings(), "tail");
   add_lanes(r.phases, r.account);
   if (session_.chosen().uses(Tier::nvme)) add_disk(r.phases, r.disk);
-  parallel::TierBytes planned = parallel::moved_bytes(head), in_tail = parallel::moved_bytes(tail);
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    planned.read[t] += in_tail.read[t];
-    planned.written[t] += in_tail.written[t];
-  }
+  parallel::TierBytes planned = parallel::moved_bytes(head);
+  add(planned, parallel::moved_bytes(tail));
+  add(planned_, planned);
   audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
 }
 
@@ -220,11 +235,7 @@ bool Trainer::validates_now() const {
 void Trainer::settle() {
   const parallel::TierBytes before = traffic_now(session_.rank());
   session_.rank().settle();
-  const parallel::TierBytes moved = difference(traffic_now(session_.rank()), before);
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    moved_.read[t] += moved.read[t];
-    moved_.written[t] += moved.written[t];
-  }
+  add(moved_, difference(traffic_now(session_.rank()), before));
 }
 
 double Trainer::validate() {
@@ -348,15 +359,23 @@ MemoryAudit Trainer::memory_audit() {
           process_memory().peak_bytes};
 }
 
+i64 Trainer::unplanned_bytes() const {
+  double sum = 0;
+  for (const auto& rank : peers_.gather(std::vector{static_cast<double>(bytes_beside(planned_, moved_))})) sum += rank[0];
+  return static_cast<i64>(sum);
+}
+
 void Trainer::finish(const StepReport& last) {
   settle();
+  const i64 unplanned = unplanned_bytes();
   parallel::Rank& rank = session_.rank();
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();
   if (console_.json()) {
-    return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
-                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
-                                           audit_.empty() ? std::vector<AuditRow>() : audit_.rows(memory_audit()), audit_.bound_by()}));
+    return console_.result(
+        to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
+                        profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
+                        audit_.empty() ? std::vector<AuditRow>() : audit_.rows(memory_audit()), audit_.bound_by(), unplanned}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);

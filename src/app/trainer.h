@@ -47,6 +47,8 @@ class Trainer {
   void account(StepReport& report, const DiskUse& before);
   const StepCost& predicted();
   MemoryAudit memory_audit();
+  /// By the steps of all ranks, who call this together: moved beside their plans, too many or too few.
+  i64 unplanned_bytes() const;
   double learning_rate() const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
@@ -98,7 +100,7 @@ class Trainer {
   double step_seconds_ = 0;  // of the last step
   Saves saves_;
   Audit audit_;
-  parallel::TierBytes moved_;  // by the steps of this process
+  parallel::TierBytes moved_, planned_;  // by this rank's steps
 };
 
 }  // namespace spillway::app

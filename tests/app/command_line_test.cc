@@ -157,8 +157,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--optimizer", "sgd"}, "adamw works"},
       {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
       {{"--gradient-reduction", "micro-batch"}, "step works"},
-      {{"--communicator", "nccl"}, "mpi"},
-      {{"--communicator", "local"}, "auto and mpi work"},
+      {{"--communicator", "nccl"}, "auto, local and mpi work"},
       {{"--device", "cuda"}, "cpu works"},
       {{"--device", "cuda:2"}, "cpu works"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
@@ -190,12 +189,17 @@ TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
 }
 
 TEST(CommandLine, WaysOfRanksToEachOther) {
-  expect_refused({{train({"--ranks", "0"}), {"[--ranks]", "in [1, 65536]"}},
-                  {train({"--ranks", "1025"}), {"[--ranks] expected at most 1024 processes on one node"}},
-                  {train({"--timeout", "0s"}), {"[--timeout]", "at least 1"}},
-                  {train({"--rendezvous", "n1:29500"}), {"[rendezvous] expected tcp:HOST:PORT", "\"n1:29500\""}},
-                  {train({"--communicator", "mpi", "--ranks", "2"}), {"[--communicator]", "spillway starts"}},
-                  {train({"--communicator", "mpi", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}}});
+  expect_refused(
+      {{train({"--ranks", "0"}), {"[--ranks]", "in [1, 65536]"}},
+       {train({"--ranks", "1025"}), {"[--ranks] expected at most 1024 processes on one node"}},
+       {train({"--timeout", "0s"}), {"[--timeout]", "at least 1"}},
+       {train({"--rendezvous", "n1:29500"}), {"[rendezvous] expected tcp:HOST:PORT", "\"n1:29500\""}},
+       {train({"--communicator", "mpi", "--ranks", "2"}), {"[--communicator]", "spillway starts"}},
+       {train({"--communicator", "mpi", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}},
+       {train({"--communicator", "local", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}},
+       {{"slurm", "--model", "gpt2-tiny", "--data", "x", "--ranks", "2", "--communicator", "local"}, {"[--communicator]", "srun starts"}}});
+  expect_refused({{train({"--communicator", "local"}), {"[--communicator]", "ranks that Open MPI starts"}}},
+                 FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
   const TrainConfig config = train_config({"--timeout", "2m", "--rendezvous", "tcp:[::1]:29500", "--bind", "none"});
   EXPECT_EQ(config.timeout_s, 120);
   EXPECT_EQ(config.rendezvous, "tcp:[::1]:29500");

@@ -197,6 +197,42 @@ TEST_F(RanksRelease, AStateIsTheSameOnOtherRanksAndTiers) {
   }
 }
 
+// One run goes from ranks to ranks, tiers and stages. After each load the state is that of its checkpoint to the bit; the next loss, a sum
+// of the same terms in another order, is within its bound of the loss that the ranks before would have had.
+TEST_F(RanksRelease, ARunGoesOnAnywhereWithItsBits) {
+  struct Hop {
+    int ranks;
+    Args placed;
+  };
+  const std::vector<Hop> hops = {
+      {4, places("nvme", "nvme", "nvme") + Args{"--zero-stage", "3"}},
+      {1, places("host", "host", "host")},
+      {4, places("host", "device", "nvme") + Args{"--pipeline-stages", "2", "--pipeline-schedule", "1f1b", "--zero-stage", "2"}},
+      {3, places("device", "device", "device") + Args{"--zero-stage", "1"}}};
+  constexpr int kBatch = 12, kSteps = 3;
+  for (const Args& kind : {Args{"--precision", "fp32"}, Args{"--precision", "bf16", "--master-weights", "split"}}) {
+    const Args all = kind + Args{"--global-batch-size", std::to_string(kBatch)};
+    const std::string run = kind[1];
+    const auto go_on = [&](const std::string& out, size_t hop, int steps) {
+      expect_all_well(train_on(hops[hop].ranks, train(out, steps, all + hops[hop].placed)));
+    };
+    go_on(run, 0, kSteps);
+    for (size_t hop = 1; hop < hops.size(); ++hop) {
+      const int step = kSteps + static_cast<int>(hop) - 1;
+      const std::string again = run + "-again" + std::to_string(hop), before = run + "-before" + std::to_string(hop);
+      save_again(at(run), step, hops[hop].ranks, train(again, step, all + hops[hop].placed), at(again));
+      ASSERT_GT(state_in(at(run), step).size(), 1'000'000u);
+      EXPECT_TRUE(state_in(at(again), step) == state_in(at(run), step)) << again;
+      fs::copy(at(run), at(before), fs::copy_options::recursive);
+      go_on(before, hop - 1, step + 1);
+      go_on(run, hop, step + 1);
+      const double loss = metrics(run).back()["loss"], same = metrics(before).back()["loss"];
+      EXPECT_LE(std::abs(loss - same), 2 * kBatch * 16 * std::exp2(-53) * same) << again;
+    }
+    EXPECT_EQ(metrics(run).size(), kSteps + hops.size() - 1);
+  }
+}
+
 // The global batch stays; the accumulation follows from the ranks.
 TEST_F(Ranks, ARunGoesOnWithOtherNumbersOfRanks) {
   const Args batch = {"--gradient-accumulation-steps", "3"};

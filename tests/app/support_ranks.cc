@@ -5,13 +5,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "app/commands.h"
 #include "app/failure.h"
+#include "app/pipeline_wish.h"
+#include "app/rank_threads.h"
 #include "app/saves.h"
 #include "app/train.h"
-#include "parallel/communicator_local.h"
 
 namespace spillway::app {
 namespace {
@@ -40,19 +40,16 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   return {status, out.str(), err.str()};
 }
 
-using OnRank = std::function<void(size_t rank, std::unique_ptr<parallel::Communicator> end)>;
-void on_ranks(int ranks, const OnRank& body) {
-  std::vector<std::unique_ptr<parallel::Communicator>> ends(static_cast<size_t>(ranks));
-  if (ranks > 1) ends = parallel::make_local_communicators(ranks);
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < ends.size(); ++r) threads.emplace_back([&, r] { body(r, std::move(ends[r])); });
-  for (std::thread& t : threads) t.join();
+void on_ranks(int ranks, const RankBody& body) {
+  std::ostream nowhere(nullptr);
+  Console silent(nowhere, nowhere);
+  run_rank_threads({.ranks = ranks}, silent, body);
 }
 
 }  // namespace
 
 std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
-                            const std::vector<std::vector<std::string>>& of_rank) {
+                            const std::vector<std::vector<std::string>>& of_rank, const WrapEnd& wrap) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   std::vector<Settings> settings;
   for (size_t r = 0; r < outcomes.size(); ++r) {
@@ -60,12 +57,17 @@ std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::s
     if (r < of_rank.size()) all.insert(all.end(), of_rank[r].begin(), of_rank[r].end());
     settings.push_back(settings_of(command, all));
   }
-  on_ranks(ranks, [&](size_t r, std::unique_ptr<parallel::Communicator> end) { outcomes[r] = run_rank(settings[r], std::move(end)); });
+  on_ranks(ranks, [&](int rank, std::unique_ptr<parallel::Communicator> end) {
+    const auto r = static_cast<size_t>(rank);
+    outcomes[r] = run_rank(settings[r], wrap ? wrap(rank, std::move(end)) : std::move(end));
+    return 0;
+  });
   return outcomes;
 }
 
-std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank) {
-  return run_on(ranks, Command::train, args, of_rank);
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank,
+                              const WrapEnd& wrap) {
+  return run_on(ranks, Command::train, args, of_rank, wrap);
 }
 
 void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
@@ -73,9 +75,9 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
   auto config = std::get<TrainConfig>(settings_of(Command::train, args));
   config.ranks = ranks;
   const Workload work = work_of(config);
-  on_ranks(ranks, [&](size_t, std::unique_ptr<parallel::Communicator> end) {
+  on_ranks(ranks, [&](int, std::unique_ptr<parallel::Communicator> end) {
     const Peers peers(std::move(end), "here");
-    Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place());
+    Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place(), pipeline_of(config));
     if (peers.first()) session.plan(wishes_of(config), work);
     const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
     if (!peers.first()) session.adopt(choice, work);
@@ -89,6 +91,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
     Saves saves(session, folder, console, peers, 1);
     saves.begin(read_progress(checkpoint_path(run, step)), parallel::Snapshot::kPatient, true);
     saves.finish(true);
+    return 0;
   });
 }
 

@@ -3,16 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <chrono>
 #include <fstream>
 #include <random>
-#include <sstream>
-#include <thread>
 
-#include "app/commands.h"
-#include "app/console.h"
-#include "app/given.h"
-#include "parallel/communicator_local.h"
 #include "support_program.h"
 
 namespace spillway::test {
@@ -57,31 +50,13 @@ struct RanksOfMpi : testing::Test {
   }
 };
 
-// On ranks that are threads of this process.
-void train_on_threads(int count, const fs::path& folder, const Args& args) {
-  const fs::path before = fs::current_path();
-  fs::current_path(folder);
-  auto ends = parallel::make_local_communicators(count);
-  std::vector<std::thread> threads;
-  std::ostringstream said;
-  for (auto& end : ends) {
-    threads.emplace_back([&, end = std::move(end)]() mutable {
-      const Args flags(args.begin() + 1, args.end());
-      const auto settings = app::make_settings(app::Command::train, app::parse_flags(app::Command::train, flags));
-      app::Console console(said, said);
-      EXPECT_EQ(app::run_train(std::get<app::TrainConfig>(settings), console, app::Peers(std::move(end), "here")), 0);
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  fs::current_path(before);
-}
-
 using RanksOfMpiRelease = RanksOfMpi;
 TEST_F(RanksOfMpiRelease, GiveTheBitsOfThreadsAtEveryStage) {
   const Args batch = {"--gradient-accumulation-steps", "2", "--validation-fraction", "0.01"};
   Args plain = batch;
-  plain.insert(plain.end(), {"--zero-stage", "0"});
-  train_on_threads(2, at.path(), flags("threads", 5, plain));
+  plain.insert(plain.end(), {"--zero-stage", "0", "--ranks", "2", "--communicator", "local"});
+  const Finished threads = at.spillway(flags("threads", 5, plain));
+  ASSERT_EQ(threads.status, 0) << threads.err;
   ASSERT_EQ(at.metrics("threads").size(), 5u);
   ASSERT_GT(state("threads", 5).size(), 1'000'000u);
   ranks(2);

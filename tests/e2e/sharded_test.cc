@@ -43,7 +43,7 @@ TEST_F(Sharded, OwnRanksSayWhatOneSays) {
   const Finished one = at.spillway(evaluate({})), text = at.spillway(generate({}));
   ASSERT_EQ(one.status + text.status, 0) << one.err << text.err;
   EXPECT_EQ(nlohmann::json::parse(one.out)["loss"], nlohmann::json::parse(at.metrics("run").back())["validation_loss"]);
-  for (const Args& ranks : {Args{"--ranks", "2"}, kOnNvme}) {
+  for (const Args& ranks : {Args{"--ranks", "2"}, Args{"--ranks", "2", "--communicator", "local"}, kOnNvme}) {
     const Finished loss = at.spillway(evaluate(ranks)), same = at.spillway(generate(ranks));
     EXPECT_EQ(loss.status + same.status, 0) << loss.err << same.err;
     EXPECT_EQ(loss.out, one.out);

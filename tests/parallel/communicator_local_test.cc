@@ -1,6 +1,9 @@
 #include "parallel/communicator_local.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <thread>
@@ -52,6 +55,30 @@ TEST(LocalCommunicator, GroupsOfOneProcessAreIndependent) {
     });
   }
   for (std::thread& group : groups) group.join();
+}
+
+// This process. Its child wakes it, as often as it takes.
+void stop_for(double seconds) {
+  const auto time = [](double s) { return timespec{static_cast<time_t>(s), static_cast<long>(std::fmod(s, 1) * 1e9)}; };
+  const timespec whole = time(seconds), tenth = time(0.1);
+  const pid_t self = getpid(), child = fork();
+  if (child == 0) {
+    for (nanosleep(&whole, nullptr); kill(self, SIGCONT) == 0;) nanosleep(&tenth, nullptr);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// As by a terminal's Ctrl-Z, for longer than the time-out, while rank 0 waits: nobody was late.
+TEST(LocalCommunicator, AllStoppedTogetherGoOn) {
+  run_threads(2, 1, [](auto& end) {
+    end->barrier().wait();
+    const Event waits = end->rank() == 0 ? end->barrier() : Event::done();
+    if (end->rank() == 1) stop_for(2.5);
+    (end->rank() == 0 ? waits : end->barrier()).wait();
+  });
 }
 
 }  // namespace

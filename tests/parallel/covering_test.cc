@@ -163,7 +163,7 @@ TEST(SoakMatrix, APartOfTheFullProduct) {
     wrong += !what.empty();
     if (++cells % 100 == 0) std::cout << cells << " cells, " << (end - n) << " to look at, " << wrong << " wrong" << std::endl;
   }
-  std::cout << cells << " cells of part " << part << " of " << parts << ", " << wrong << " wrong\n";
+  std::cout << cells << " cells of part " << part << " of " << parts << ", " << all << " in all, " << wrong << " wrong\n";
   EXPECT_GT(cells, 0);
 }
 
