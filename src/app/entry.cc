@@ -1,5 +1,7 @@
 #include "app/entry.h"
 
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "app/calibration.h"
@@ -8,12 +10,12 @@
 #include "app/failure.h"
 #include "app/given.h"
 #include "app/help.h"
+#include "app/join.h"
 #include "app/rank_report.h"
 #include "app/rank_threads.h"
 #include "app/signals.h"
 #include "app/suggest.h"
 #include "app/supervise.h"
-#include "app/train.h"
 #include "app/version.h"
 #include "base/error.h"
 
@@ -26,24 +28,27 @@ struct Dispatch {
   const Host& host;
   const std::vector<std::string> words;  // the command's name and its flags
 
-  int operator()(const TrainConfig& given) const {
+  /// One rank of a command that may have several, or (where no launcher has) the one who starts them all.
+  template <class Config>
+  int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const Launcher launcher = detect_launcher(host);
     const auto ranks = static_cast<int>(given.ranks);
     const auto timeout_s = static_cast<double>(given.timeout_s);
     const bool starts_ranks = launcher.name.empty() && ranks > 1;
     if (starts_ranks && given.communicator != "local") return start_ranks(ranks, timeout_s);
-    install_stop_handlers();
-    if (starts_ranks) {
-      return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
-        bind_to_share(given.bind, own_launcher(rank, ranks));
-        return run_train(given, console, Peers(std::move(end)));
-      });
-    }
-    bind_to_share(given.bind, launcher);
-    return run_train(given, console);
+    if (std::is_same_v<Config, TrainConfig>) install_stop_handlers();
+    const auto run = [&](const Launcher& as, std::unique_ptr<parallel::Communicator> end) {
+      bind_to_share(given.bind, as);
+      return body(given, console, Peers(std::move(end)));
+    };
+    if (!starts_ranks) return run(launcher, join_ranks(launcher, timeout_s, given.rendezvous, host));
+    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console,
+                            [&](int rank, auto end) { return run(own_launcher(rank, ranks), std::move(end)); });
   }
+
+  int operator()(const TrainConfig& config) const { return on_ranks(config, run_train); }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
-  int operator()(const GenerateConfig& config) const { return run_generate(config, console); }
+  int operator()(const GenerateConfig& config) const { return on_ranks(config, run_generate); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
@@ -51,7 +56,7 @@ struct Dispatch {
   int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
-  int operator()(const EvaluateConfig& config) const { return run_evaluate(config, console); }
+  int operator()(const EvaluateConfig& config) const { return on_ranks(config, run_evaluate); }
   int operator()(const BenchConfig& config) const {
     if (config.wants("communicator") && detect_launcher(host).ranks == 1) return start_ranks(kBenchRanks, Supervision().timeout_s);
     return run_bench(config, console, host);
