@@ -99,10 +99,13 @@ TEST_F(RanksOfMpi, ARunGoesOnWithOtherNumbersOfRanks) {
   ranks(1);
   const Finished one = at.spillway(flags("run", 5, {"--global-batch-size", "12", "--place-parameters", "host"}));
   EXPECT_TRUE(one.status == 0 && mentions(one.err, "continues at step 3 of 5")) << one.err;
+  ranks(4);
+  const Finished pipelines = at.spillway(flags("run", 6, {"--pipeline-stages", "2", "--zero-stage", "2"}));
+  EXPECT_TRUE(pipelines.status == 0 && mentions(pipelines.err, "continues at step 5 of 6")) << pipelines.err;
   ranks(3);
-  const Finished three = at.spillway(flags("run", 7, {"--gradient-accumulation-steps", "5", "--zero-stage", "1"}));
-  EXPECT_TRUE(three.status == 0 && mentions(three.err, "continues at step 5 of 7")) << three.err;
-  EXPECT_EQ(at.metrics("run").size(), 7u);
+  const Finished three = at.spillway(flags("run", 8, {"--gradient-accumulation-steps", "5", "--zero-stage", "1"}));
+  EXPECT_TRUE(three.status == 0 && mentions(three.err, "continues at step 6 of 8")) << three.err;
+  EXPECT_EQ(at.metrics("run").size(), 8u);
   EXPECT_EQ(std::distance(fs::directory_iterator(at / "scratch"), {}), 0) << "nothing stays behind";
 }
 
