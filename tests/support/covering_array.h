@@ -102,6 +102,10 @@ class CoveringArray {
         const int found = possible_(row) ? gain(row, factor) : -1;
         if (found > most) most = found, best = value;
       }
+      // Where none gains anything the first will do, which is the cheapest.
+      if (most == 0) {
+        for (best = 0; value = best, !possible_(row);) ++best;
+      }
       value = best;
     }
     return row;
