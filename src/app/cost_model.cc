@@ -1,6 +1,8 @@
 #include "app/cost_model.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "app/phases.h"
 #include "app/shares.h"
@@ -45,7 +47,7 @@ class Costing {
       case Op::Exchange:
         return {.cpu_s = static_cast<double>(i.exchanged_bytes) / rates_.exchange_bytes_per_s, .cores = 1};
       default:
-        return {.cpu_s = copy_s(i) + checksum_s(i),
+        return {.cpu_s = copy_s(i) + checksum_s(i) + static_cast<double>(i.sent_bytes) / rates_.exchange_bytes_per_s,
                 .cores = i.lane == parallel::Lane::compute ? cores : 1,
                 .read_s = read_s(i),
                 .write_s = write_s(i),
@@ -84,6 +86,31 @@ class Costing {
   const bool beside_;
   std::vector<BlockSeconds> blocks_;
 };
+
+using Works = std::function<parallel::Work(int rank, const Instruction&)>;
+using Simulation = std::function<std::vector<parallel::Timing>(std::span<const parallel::List* const> world, const Works& work)>;
+
+// A step of plan `mine`, when `simulation` tells the times of its lists.
+StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
+                   const Rates& rates, const Simulation& simulation) {
+  StepCost cost;
+  for (const bool in_head : {true, false}) {
+    std::vector<Costing> costing;
+    std::vector<const parallel::List*> world;
+    for (const parallel::Plan* plan : plans) {
+      const parallel::Program& program = lists.program(*plan);
+      costing.emplace_back(*plan, model, rates, in_head);
+      world.push_back(in_head ? &program.head : &(program.*lists.tail));
+    }
+    const std::vector<parallel::Timing> timings =
+        simulation(world, [&](int rank, const Instruction& i) { return costing[static_cast<size_t>(rank)](i); });
+    cost.account += parallel::account(*world[mine], timings);
+    add_phases(cost.phase_ms, *world[mine], timings, in_head ? "head" : "tail");
+  }
+  cost.seconds = cost.account.seconds;
+  add_lanes(cost.phase_ms, cost.account);
+  return cost;
+}
 
 // Tokens on whose computing a machine of these rates spends `moving_s`.
 double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
@@ -130,18 +157,21 @@ double forward_flops(const parallel::Layout& layout, const nn::Sequential& model
   return 2 * elems * tokens;
 }
 
-StepCost predict(const parallel::Plan& plan, const parallel::List& head, const parallel::List& tail, const nn::Sequential& model,
-                 const Rates& rates) {
-  StepCost cost;
-  for (const parallel::List* list : {&head, &tail}) {
-    const Costing costing(plan, model, rates, list == &head);
-    const std::vector<parallel::Timing> timings = parallel::simulate(*list, costing, rates.machine);
-    cost.account += parallel::account(*list, timings);
-    add_phases(cost.phase_ms, *list, timings, list == &head ? "head" : "tail");
-  }
-  cost.seconds = cost.account.seconds;
-  add_lanes(cost.phase_ms, cost.account);
-  return cost;
+StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates) {
+  const parallel::Plan* const alone = &plan;
+  return predicted(std::span(&alone, 1), 0, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {
+    return simulate(*world[0], [&](const Instruction& i) { return work(0, i); }, rates.machine);
+  });
+}
+
+StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
+                          const Rates& rates) {
+  std::vector<const parallel::Plan*> plans;
+  for (const parallel::Plan& stage : stages) plans.push_back(&stage);
+  const parallel::Mesh mesh{1, static_cast<int>(stages.size())};
+  return predicted(plans, mine, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {
+    return std::move(simulate_together(world, mesh, work, rates.machine)[mine]);
+  });
 }
 
 double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {

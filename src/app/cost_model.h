@@ -3,6 +3,7 @@
 // Values; thread-safe.
 #pragma once
 #include <map>
+#include <span>
 #include <string>
 
 #include "app/calibration.h"
@@ -40,9 +41,19 @@ struct StepCost {
   std::map<std::string, double> phase_ms;  // as measured steps have them (metrics.h)
 };
 
-/// By simulating the head and the tail, one of the plan's.
-StepCost predict(const parallel::Plan& plan, const parallel::List& head, const parallel::List& tail, const nn::Sequential& model,
-                 const Rates& rates);
+/// The lists that make up a step: which of a plan's two Programs, and how it ended. Every stage of a pipeline runs the same.
+struct StepLists {
+  bool when_clipping = false;
+  parallel::List parallel::Program::* tail = &parallel::Program::commit;
+
+  const parallel::Program& program(const parallel::Plan& plan) const { return when_clipping ? *plan.train_when_clipping : plan.train; }
+};
+
+/// By simulating them. Whatever other ranks send is there in time.
+StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates);
+/// Of stage `mine` of a pipeline whose ranks wait for each other, each on a machine of its own with these rates.
+StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
+                          const Rates& rates);
 
 /// Tokens a step must have so that moving the model's bytes to and from nvme hides behind computing: the tokens that are computed in that
 /// time (with all parameters trained t_nvme [s per parameter] * FLOP/s / 6).

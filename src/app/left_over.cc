@@ -102,7 +102,7 @@ class Filling {
 bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
 
 double step_seconds(const PlanRequest& request, const Plan& plan, const Rates& rates) {
-  return predict(plan, plan.train.head, plan.train.commit, *request.model, rates).seconds;
+  return predict(plan, {}, *request.model, rates).seconds;
 }
 
 // The largest count in [0, most] of which `good` holds, as it does of all below.

@@ -98,7 +98,7 @@ bool same_places(const PlanRequest& a, const PlanRequest& b) {
 }
 
 double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  return plan.training ? predict(plan, plan.train.head, plan.train.commit, model, rates).seconds : 0;
+  return plan.training ? predict(plan, {}, model, rates).seconds : 0;
 }
 
 PlanRequest request_of(PlanRequest base, const Plan& plan) {

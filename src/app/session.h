@@ -70,8 +70,8 @@ class Session {
   const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
   const std::vector<u32>& stripe_weights() const { return shares_.weights; }
   const TierBudgets& budgets() const { return budgets_; }
-  /// By simulation, of a step of the training plan that runs this head and this tail, both the plan's.
-  const StepCost& predicted(const parallel::List& head, const parallel::List& tail);
+  /// By simulation, of a step of the training plan that runs this Program of it and ends with this list of the Program's.
+  const StepCost& predicted(const parallel::Program& program, const parallel::List& tail);
   const Rates& rates() const { return rates_; }
   /// Memory of the whole process at its most; ranks that share it are taken to have this one's plan.
   i64 predicted_process_bytes() const;
@@ -88,6 +88,8 @@ class Session {
   parallel::PlanRequest request(bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) const;
   void find_rates(const parallel::PlanRequest& request, bool nvme);
   DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
+  StepCost predict_step(const StepLists& lists) const;
+  std::vector<parallel::Plan> stage_plans() const;
   std::string prediction_text();
   void drop_other_ranks(const std::string& path);
   ResourceConfig config_;
@@ -107,7 +109,7 @@ class Session {
   TierBudgets budgets_;
   Rates rates_;
   std::optional<ChosenPlan> chosen_;
-  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> predicted_;
+  std::map<const parallel::List*, StepCost> predicted_;  // by how the step ended
   std::string rates_from_;                   // what the prediction should be believed less for
   i64 process_bytes_ = 0, probe_bytes_ = 0;  // before anything of the plan is held; and what timing took
   std::unique_ptr<ThreadPool> pool_;

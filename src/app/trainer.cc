@@ -187,7 +187,7 @@ Trainer::StepReport Trainer::step() {
 
 const StepCost& Trainer::predicted() {
   const parallel::Rank& rank = session_.rank();
-  return session_.predicted(rank.last_program().head, *rank.last_tail());
+  return session_.predicted(rank.last_program(), *rank.last_tail());
 }
 
 void Trainer::account(StepReport& r, const DiskUse& before) {

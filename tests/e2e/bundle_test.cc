@@ -59,6 +59,9 @@ TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(inside(kTraining + "--data /text.txt --nvme /tmp/scratch --out /two --ranks 2")) << said();
   EXPECT_EQ(place_.metrics("root/two").size(), 3u);
 
+  EXPECT_TRUE(inside("selftest")) << said();
+  EXPECT_TRUE(mentions(said(), "zb-v")) << said();
+
   const Finished here = place_.spillway({"train",
                                          "--model",
                                          "gpt2-tiny",
