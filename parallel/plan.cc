@@ -164,7 +164,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
 }
 
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
-  i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : nn::Mode::generate);
+  i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max({peak, dry_run(r, train, nn::Mode::train), dry_run(r, forward, nn::Mode::generate)});
   return round_up(peak, kPage);
 }

@@ -19,7 +19,8 @@ struct PlanRequest {
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
-  bool training = true;  // false: weights only (generate, evaluate)
+  bool training = true;                            // false: weights only
+  nn::Mode without_training = nn::Mode::generate;  // or evaluate: what runs then
   /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
   bool adaptive_overlap = false;
   std::vector<u32> stripe_weights{1};  // of the nvme paths

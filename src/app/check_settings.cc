@@ -85,7 +85,16 @@ void check(TrainConfig& config, const Host& host) {
       host);
 }
 
-void check_launcher(const TrainConfig& config, const Host& host) {
+// A batch script that starts one process beside its srun steps means it; training it would be a mistake.
+void check_bare_start(const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.bare_slurm_tasks > 1) {
+    refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
+           " tasks, got a bare start: use srun");
+  }
+}
+
+void check_launcher(const RanksConfig& config, const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (!launcher.name.empty() && config.ranks != 1 && config.ranks != launcher.ranks) {
     refuse("[--ranks] expected as many as " + launcher.name + " started, " + std::to_string(launcher.ranks) + ", got " +
@@ -108,10 +117,6 @@ void check_launcher(const TrainConfig& config, const Host& host) {
   if (config.communicator == "local" && (!launcher.name.empty() || says_how))
     refuse("[--communicator] expected no launcher and no --rendezvous with local, whose ranks are threads of one process, got " + got +
            ": leave --communicator out");
-  if (launcher.bare_slurm_tasks > 1) {
-    refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
-           " tasks, got a bare start: use srun");
-  }
 }
 
 // A run keeps its newest checkpoints; which of them validated best nobody records yet.
@@ -122,31 +127,25 @@ void check_checkpoint(const ResourceConfig& config) {
   }
 }
 
-void check_one_process(const char* command, const Host& host) {
-  const Launcher launcher = detect_launcher(host);
-  if (launcher.ranks == 1) return;
-  refuse(std::string("[") + command + "] expected one process, got " + std::to_string(launcher.ranks) + ", which " + launcher.name +
-         " started: several ranks are for train; start this one alone");
-}
-
-void check(GenerateConfig& config, const Host& host) {
-  check_one_process("generate", host);
+// What generate and evaluate share.
+void check_forward(RanksConfig& config, const Host& host) {
+  check_launcher(config, host);
+  if (config.ranks > 1) check_stages(config);
   check_checkpoint(config);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.place_activations);
   find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
 }
 
-void check(EvaluateConfig& config, const Host& host) {
-  check_one_process("evaluate", host);
-  check_checkpoint(config);
-  if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.place_activations);
-  find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
-}
+void check(GenerateConfig& config, const Host& host) { check_forward(config, host); }
+void check(EvaluateConfig& config, const Host& host) { check_forward(config, host); }
 
 void check(ExportConfig& config, const Host& host) {
-  check_one_process("export", host);
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.ranks > 1) {
+    refuse("[export] expected one process, got " + std::to_string(launcher.ranks) + ", which " + launcher.name +
+           " started: it reads checkpoints of any number of ranks; start it alone");
+  }
   check_checkpoint(config);
   find_nvme(config, false, host);
 }
@@ -193,6 +192,7 @@ void check_settings(Settings& settings, const Host& host) {
   if (auto* train = std::get_if<TrainConfig>(&settings)) {
     if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
     check_launcher(*train, host);
+    check_bare_start(host);
   }
   if (auto* plan = std::get_if<PlanConfig>(&settings)) return check(static_cast<TrainConfig&>(*plan), host);
   std::visit([&](auto& config) { check(config, host); }, settings);

@@ -3,14 +3,17 @@
 #include "app/config.h"
 #include "app/console.h"
 #include "app/host.h"
+#include "app/peers.h"
 
 namespace spillway::app {
 
-int run_train(const TrainConfig& config, Console& console);
-int run_plan(const PlanConfig& config, Console& console);
-int run_generate(const GenerateConfig& config, Console& console);
-int run_evaluate(const EvaluateConfig& config, Console& console);
+/// As one of several ranks: all of them call it. The first one alone speaks, and what all fail with it alone throws: the others return the
+/// status.
+int run_train(const TrainConfig& config, Console& console, const Peers& peers);
+int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
+int run_evaluate(const EvaluateConfig& config, Console& console, const Peers& peers);
 int run_export(const ExportConfig& config, Console& console);
+int run_plan(const PlanConfig& config, Console& console);
 
 int run_tokenize(const TokenizeConfig& config, Console& console);
 int run_inspect(const InspectConfig& config, Console& console);

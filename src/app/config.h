@@ -88,7 +88,20 @@ struct ResourceConfig : CommonConfig {
   optim::Isa isa = optim::Isa::best;
 };
 
-struct TrainConfig : ResourceConfig {
+/// What commands take that run on several ranks.
+struct RanksConfig : ResourceConfig {
+  std::string zero_stage = "auto";
+  i64 ranks = 1;
+  i64 pipeline_stages = 1;
+  std::string communicator = "auto", rendezvous = "auto";
+  i64 timeout_s = 60;  // for a peer
+  std::string bind = "auto";
+
+  /// Ranks that see other data, each a pipeline of several ranks or one alone.
+  i64 data_ranks() const { return ranks / pipeline_stages; }
+};
+
+struct TrainConfig : RanksConfig {
   bool from_scratch = false;
   std::vector<std::string> data, validation_data;
   double validation_fraction = 0;
@@ -120,14 +133,8 @@ struct TrainConfig : ResourceConfig {
   PlacementWish place_gradients, place_optimizer;
   OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
   Recompute recompute = Recompute::automatic;
-  std::string zero_stage = "auto";
-  i64 ranks = 1;
-  i64 pipeline_stages = 1;
   std::string pipeline_schedule = "auto", pipeline_split = "auto";
   std::optional<i64> pipeline_chunks;  // empty: the schedule's own
-  std::string communicator = "auto", rendezvous = "auto";
-  i64 timeout_s = 60;  // for a peer
-  std::string bind = "auto";
   Durability durability = Durability::checkpoint;
 
   std::string out;  // default: default_out()
@@ -150,15 +157,13 @@ struct TrainConfig : ResourceConfig {
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
   /// Windows of one optimizer step on all ranks.
   i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_size * data_ranks(); }
-  /// Ranks that see other data, each a pipeline of several ranks or one alone.
-  i64 data_ranks() const { return ranks / pipeline_stages; }
 };
 
 struct PlanConfig : TrainConfig {
   bool program = false;  // print the instruction list
 };
 
-struct GenerateConfig : ResourceConfig {
+struct GenerateConfig : RanksConfig {
   std::string prompt;
   double temperature = 0.8;  // 0: greedy
   i64 top_k = 0;             // 0: all
@@ -166,7 +171,7 @@ struct GenerateConfig : ResourceConfig {
   i64 max_tokens = 128;
 };
 
-struct EvaluateConfig : ResourceConfig {
+struct EvaluateConfig : RanksConfig {
   std::vector<std::string> data;
   std::optional<i64> sequence_length;  // empty: the model's
   i64 micro_batch_size = 1;

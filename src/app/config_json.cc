@@ -126,16 +126,17 @@ GivenMap read_config_file(Command command, const std::string& path) {
   return read_config_text(command, *text, path);
 }
 
-std::string to_json(const TrainConfig& config) {
-  const Settings settings = without_alternatives(config);
+std::string to_json(Command command, const Settings& settings) {
   Json object = Json::object();
-  for (const Option* option : options_of(Command::train)) {
+  for (const Option* option : options_of(command)) {
     if (!option->built || !option->field.get) continue;
     Json value = value_of(*option, settings);
     object[option->key()] = is_unsaid(value) ? Json() : std::move(value);
   }
   return object.dump(2) + "\n";
 }
+
+std::string to_json(const TrainConfig& config) { return to_json(Command::train, without_alternatives(config)); }
 
 std::vector<NumberKey> number_keys(const TrainConfig& config) {
   const Settings settings = config;

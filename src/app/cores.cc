@@ -34,7 +34,7 @@ std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, i
   return {cores.begin() + begin, cores.begin() + end};
 }
 
-void take_share_of_node(TrainConfig& config, const Launcher& launcher, const Host& host) {
+void take_share_of_node(RanksConfig& config, const Launcher& launcher, const Host& host) {
   const bool divides = launcher.shares_cores() && launcher.local_ranks > 1;
   if (divides && !config.threads) config.threads = std::max(1, core_grant(host).cores / launcher.local_ranks);
   const bool binds = config.bind == "cores" || (config.bind == "auto" && divides);

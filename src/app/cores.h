@@ -12,6 +12,6 @@ std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, i
 
 /// Binds this thread to its rank's share where --bind or the launcher wants that, and gives the rank as many threads as are its part of the
 /// grant unless --threads says how many. mpirun and srun bind themselves.
-void take_share_of_node(TrainConfig& config, const Launcher& launcher, const Host& host);
+void take_share_of_node(RanksConfig& config, const Launcher& launcher, const Host& host);
 
 }  // namespace spillway::app

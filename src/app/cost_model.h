@@ -41,12 +41,15 @@ struct StepCost {
   std::map<std::string, double> phase_ms;  // as measured steps have them (metrics.h)
 };
 
-/// The lists that make up a step: which of a plan's two Programs, and how it ended. Every stage of a pipeline runs the same.
+/// The lists that make up a step: which of a plan's two Programs (without training there is one, forward), and how it ended. Every stage of
+/// a pipeline runs the same.
 struct StepLists {
   bool when_clipping = false;
   parallel::List parallel::Program::* tail = &parallel::Program::commit;
 
-  const parallel::Program& program(const parallel::Plan& plan) const { return when_clipping ? *plan.train_when_clipping : plan.train; }
+  const parallel::Program& program(const parallel::Plan& plan) const {
+    return !plan.training ? plan.forward : when_clipping ? *plan.train_when_clipping : plan.train;
+  }
 };
 
 /// By simulating them. Whatever other ranks send is there in time.

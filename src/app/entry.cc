@@ -7,12 +7,12 @@
 #include "app/failure.h"
 #include "app/given.h"
 #include "app/help.h"
+#include "app/join.h"
 #include "app/rank_report.h"
 #include "app/rank_threads.h"
 #include "app/signals.h"
 #include "app/suggest.h"
 #include "app/supervise.h"
-#include "app/train.h"
 #include "app/version.h"
 #include "base/error.h"
 
@@ -25,28 +25,32 @@ struct Dispatch {
   const Host& host;
   const std::vector<std::string>& args;  // the command's
 
-  int operator()(const TrainConfig& given) const {
+  /// One rank of a command that may have several, or (where no launcher has) the one who starts them all.
+  template <class Config>
+  int on_ranks(Command command, const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const Launcher launcher = detect_launcher(host);
     const auto ranks = static_cast<int>(given.ranks);
+    const auto timeout_s = static_cast<double>(given.timeout_s);
     const bool starts_ranks = launcher.name.empty() && ranks > 1;
     if (starts_ranks && given.communicator != "local") {
-      Supervision supervision{ranks, {"train"}, static_cast<double>(given.timeout_s)};
+      Supervision supervision{ranks, {std::string(info(command).name)}, timeout_s};
       supervision.args.insert(supervision.args.end(), args.begin(), args.end());
       return supervise(supervision, console, host);
     }
-    install_stop_handlers();
-    const auto shared = [&](const Launcher& as) {
-      TrainConfig config = given;
+    if (command == Command::train) install_stop_handlers();
+    const auto run = [&](const Launcher& as, std::unique_ptr<parallel::Communicator> end) {
+      Config config = given;
       take_share_of_node(config, as, host);
-      return config;
+      return body(config, console, Peers(std::move(end)));
     };
-    if (!starts_ranks) return run_train(shared(launcher), console);
-    return run_rank_threads({.ranks = ranks, .timeout_s = static_cast<double>(given.timeout_s)}, console, [&](int rank, auto end) {
-      return run_train(shared(own_launcher(rank, ranks)), console, Peers(std::move(end)));
-    });
+    if (!starts_ranks) return run(launcher, join_ranks(launcher, timeout_s, given.rendezvous, host));
+    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console,
+                            [&](int rank, auto end) { return run(own_launcher(rank, ranks), std::move(end)); });
   }
+
+  int operator()(const TrainConfig& config) const { return on_ranks(Command::train, config, run_train); }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
-  int operator()(const GenerateConfig& config) const { return run_generate(config, console); }
+  int operator()(const GenerateConfig& config) const { return on_ranks(Command::generate, config, run_generate); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
@@ -54,7 +58,7 @@ struct Dispatch {
   int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
-  int operator()(const EvaluateConfig& config) const { return run_evaluate(config, console); }
+  int operator()(const EvaluateConfig& config) const { return on_ranks(Command::evaluate, config, run_evaluate); }
   int operator()(const BenchConfig& config) const { return run_bench(config, console, host); }
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 };

@@ -1,43 +1,22 @@
-// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, under the same budgets and placements as training.
+// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, under the same budgets and placements as training. Data-
+// parallel ranks share the windows; the result is the same bits on any number of ranks.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
-#include "app/session.h"
+#include "app/held_out.h"
+#include "app/inference.h"
+#include "app/rank_report.h"
+#include "app/run_on_ranks.h"
 #include "base/error.h"
-#include "data/loader.h"
-#include "models/weights.h"
 
 namespace spillway::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Evaluation {
-  double loss = 0;  // mean over all targets
-  i64 tokens = 0;
-};
-
-// Every window that fills, in the order of the files.
-Evaluation evaluate(parallel::Rank& rank, const data::Loader& loader, Console& console) {
-  double sum = 0;
-  Evaluation result;
-  const StreamScope scope(rank.input_stream());
-  for (i64 i = 0; i < loader.validation_micro_batches(); ++i) {
-    const MicroBatch batch = loader.validation(i);
-    sum += rank.evaluate(batch);
-    result.tokens += batch.counted_targets;
-    console.progress(fmt::format("{} of {} micro-batches, loss {:.4f}", i + 1, loader.validation_micro_batches(),
-                                 sum / static_cast<double>(result.tokens)));
-  }
-  console.end_progress();
-  result.loss = sum / static_cast<double>(result.tokens);
-  return result;
-}
 
 i64 sequence_length(const EvaluateConfig& config, const ModelSource& source) {
   const i64 T = config.sequence_length.value_or(source.config.positions);
@@ -58,35 +37,46 @@ void check_tokenizer(const EvaluateConfig& config, const ModelSource& source) {
   }
 }
 
+std::string result_text(const HeldOutLoss& loss, bool json) {
+  const double perplexity = std::exp(loss.mean());
+  if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"perplexity", perplexity}, {"tokens", loss.targets}}.dump();
+  return fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", loss.mean(), perplexity, loss.targets);
+}
+
+int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers) {
+  std::optional<Inference> model;
+  std::vector<std::unique_ptr<data::TokenSource>> sources;
+  std::optional<data::Loader> loader;
+  Workload work{.mode = nn::Mode::evaluate, .micro_batch_size = config.micro_batch_size};
+  peers.together([&] {
+    model.emplace(Command::evaluate, config, peers);
+    check_tokenizer(config, model->source());
+    work.sequence_length = sequence_length(config, model->source());
+    sources = data::open_token_sources(config.data, model->source().config.vocabulary);
+    loader.emplace(sources, data::LoaderOptions{.sequence_length = work.sequence_length,
+                                                .micro_batch_size = work.micro_batch_size,
+                                                .rank = model->mesh().data_rank(peers.rank()),
+                                                .ranks = model->mesh().data,
+                                                .validation_fraction = 1});
+  });
+  model->open(config, {{"windows of --data", std::to_string(loader->validation_windows())}}, work, console);
+  report_phase(RankPhase::evaluating);
+  const i64 all = held_out_micro_batches(*loader, work.micro_batch_size);
+  const auto show = [&](const HeldOutLoss& so_far) {
+    console.progress(fmt::format("{} of {} micro-batches, loss {:.4f}", so_far.micro_batches, all, so_far.mean()));
+  };
+  const HeldOutLoss loss = held_out_loss(model->rank(), model->mesh(), peers, *loader, all, show);
+  console.end_progress();
+  console.result(result_text(loss, console.json()));
+  return 0;
+}
+
 }  // namespace
 
-int run_evaluate(const EvaluateConfig& config, Console& console) {
-  ModelSource source = find_trained_model(config.model, config.checkpoint);
-  if (!source.has_weights) {
-    throw Error(
-        ErrorCode::usage,
-        fmt::format("[evaluate] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors", config.model));
-  }
-  check_tokenizer(config, source);
-  const i64 T = sequence_length(config, source);
-  const auto sources = data::open_token_sources(config.data, source.config.vocabulary);
-  const data::Loader loader(sources, {.sequence_length = T, .micro_batch_size = config.micro_batch_size, .validation_fraction = 1});
-  Session session(config, std::move(source), fmt::format("evaluate-{}", ::getpid()));
-  const PlanWishes wishes{.parameters = config.place_parameters,
-                          .gradients = PlacementWish::whole(Tier::device),
-                          .optimizer = PlacementWish::whole(Tier::device),
-                          .prefetch = config.prefetch};
-  session.plan(wishes, false, 1, config.micro_batch_size, T);
-  session.open();
-  const models::FolderWeights weights(session.model(), *session.source().folder);
-  session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
-  const Evaluation result = evaluate(session.rank(), loader, console);
-  if (console.json()) {
-    console.result(nlohmann::ordered_json{{"loss", result.loss}, {"perplexity", std::exp(result.loss)}, {"tokens", result.tokens}}.dump());
-  } else {
-    console.result(fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", result.loss, std::exp(result.loss), result.tokens));
-  }
-  return 0;
+int run_evaluate(const EvaluateConfig& given, Console& console, const Peers& peers) {
+  EvaluateConfig config = given;
+  config.ranks = peers.ranks();
+  return run_on_ranks(peers, console, [&](Console& own) { return evaluate(config, own, peers); });
 }
 
 }  // namespace spillway::app

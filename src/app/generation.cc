@@ -1,5 +1,7 @@
 #include "app/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -52,9 +54,17 @@ i32 sample_token(const std::vector<double>& logits, const Sampling& s, i64 posit
   return list.back().second;
 }
 
+void check_prompt(const std::vector<i32>& tokens, i64 vocabulary) {
+  if (tokens.empty()) throw Error(ErrorCode::usage, "[generate] expected a prompt of at least one token: give --prompt TEXT");
+  const auto beyond = std::ranges::find_if(tokens, [&](i32 id) { return id >= vocabulary; });
+  if (beyond != tokens.end())
+    throw Error(ErrorCode::usage,
+                fmt::format("[generate] the prompt's byte {} is beyond the model's vocabulary of {}", *beyond, vocabulary));
+}
+
 void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling,
                      const std::function<bool(i32)>& emit) {
-  if (tokens.empty()) throw Error(ErrorCode::usage, "[generate] expected a prompt of at least one token: give --prompt TEXT");
+  require(!tokens.empty(), "[generate] a prompt of at least one token");
   const i64 T = rank.plan().sequence_length;
   const StreamScope scope(rank.input_stream());
   for (i64 n = 0; n < max_tokens; ++n) {

@@ -19,8 +19,11 @@ struct Sampling {
 /// Index drawn from `logits` for the `position`-th token.
 i32 sample_token(const std::vector<double>& logits, const Sampling& sampling, i64 position);
 
-/// Continues `tokens` by up to `max_tokens`; windows are the plan's sequence length (older tokens fall out). `emit` sees each new token and
-/// returns false to stop. Throws Error(usage) on an empty prompt.
+/// Throws Error(usage) on an empty prompt, and on one with ids at or above the vocabulary.
+void check_prompt(const std::vector<i32>& tokens, i64 vocabulary);
+
+/// Continues `tokens`, at least one, by up to `max_tokens`; windows are the plan's sequence length (older tokens fall out). `emit` sees
+/// each new token and returns false to stop. All ranks call it together, with the same arguments, and get the same tokens.
 void generate_tokens(parallel::Rank& rank, std::vector<i32> tokens, i64 max_tokens, const Sampling& sampling,
                      const std::function<bool(i32)>& emit);
 

@@ -35,6 +35,9 @@ std::vector<std::string> train_words(const GivenMap& given);
 /// given twice, excluded by another, required but missing (unless `partial`).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
+/// Every option of the command with its value, as JSON, a key a line; unset ones are null, or "auto" where the flag knows the word.
+std::string to_json(Command command, const Settings& settings);
+
 /// What concerns several options, or the node: batches that do not divide, options that need another, what this version does not build,
 /// nvme without a path ($SLURM_TMPDIR is filled in), launchers of several ranks. Throws Error(usage).
 void check_settings(Settings& settings, const Host& host);

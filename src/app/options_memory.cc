@@ -115,19 +115,19 @@ std::vector<Option> speed() {
       {.name = "bind",
        .group = kSpeed,
        .help = "a rank's threads to its share of the node's cores: auto is cores where spillway or torchrun started several, else none",
-       .field = word(&TrainConfig::bind, {"auto", "none", "cores"}),
-       .commands = kTrain,
+       .field = word(&RanksConfig::bind, {"auto", "none", "cores"}),
+       .commands = kForward,
        .instead = "cores and none work",
        .later = {"numa"}},
   };
 }
 
-Option rank_option(const char* name, const char* help, Field field, std::vector<std::string> later = {}) {
+Option rank_option(const char* name, const char* help, Field field, unsigned commands, std::vector<std::string> later = {}) {
   return {.name = name,
           .group = kRanks,
           .help = help,
           .field = std::move(field),
-          .commands = kTrain,
+          .commands = commands,
           .instead = "one stage works",
           .later = std::move(later)};
 }
@@ -137,33 +137,37 @@ std::vector<Option> ranks() {
       rank_option("pipeline-schedule",
                   "in which order stages take micro-batches: gpipe, 1f1b, interleaved, zb-h1, zb-v, vertical (all micro-batches of a block "
                   "before the next block), or a CSV file; with one stage 1f1b is one micro-batch after the other",
-                  text(&TrainConfig::pipeline_schedule));
+                  text(&TrainConfig::pipeline_schedule), kTrain);
   schedule.metavar = "NAME|X.csv";
   schedule.default_text = "1f1b; with one stage what is faster";
-  Option split = rank_option("pipeline-split", "blocks of each stage", text(&TrainConfig::pipeline_split));
+  Option split = rank_option("pipeline-split", "blocks of each stage", text(&TrainConfig::pipeline_split), kTrain);
   split.metavar = "N,N,..";
-  Option stages =
-      rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks", integer(&TrainConfig::pipeline_stages));
+  Option stages = rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks",
+                              integer(&RanksConfig::pipeline_stages), kForward);
   stages.range = Range{.low = 1, .high = 65535};
-  Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks));
+  Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks), kTrain);
   chunks.range = Range{.low = 1, .high = 65535};
   chunks.default_text = "2 for interleaved and zb-v, else 1";
   Option communicator = rank_option("communicator", "how ranks talk; local: as threads of one process, which spillway starts",
-                                    word(&TrainConfig::communicator, {"auto", "local", "mpi"}), {"nccl"});
+                                    word(&RanksConfig::communicator, {"auto", "local", "mpi"}), kForward, {"nccl"});
   communicator.instead = "auto, local and mpi work";
-  Option ranks = rank_option("ranks", "processes on this node, which spillway starts where no launcher has", integer(&TrainConfig::ranks));
+  Option ranks =
+      rank_option("ranks", "processes on this node, which spillway starts where no launcher has", integer(&RanksConfig::ranks), kForward);
   ranks.default_text = "1, or the launcher's";
   ranks.range = Range{.low = 1, .high = 65536};
   Option rendezvous =
       rank_option("rendezvous", "how ranks of different nodes meet: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT, file:PATH",
-                  text(&TrainConfig::rendezvous));
+                  text(&RanksConfig::rendezvous), kForward);
   rendezvous.metavar = "HOW";
-  Option timeout = rank_option("timeout", "how long to wait for a peer", duration(&TrainConfig::timeout_s));
+  Option timeout = rank_option("timeout", "how long to wait for a peer", duration(&RanksConfig::timeout_s), kForward);
   timeout.default_text = "60s";
   timeout.range = at_least(1);
   return {
       ranks,
-      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&TrainConfig::zero_stage, {"auto", "0", "1", "2", "3"})),
+      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}),
+                  kTrain),
+      rank_option("zero-stage", "what is sharded over data-parallel ranks: 0 nothing, 3 the weights",
+                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}), on(Command::generate, Command::evaluate)),
       stages,
       schedule,
       split,

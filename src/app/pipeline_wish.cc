@@ -27,7 +27,7 @@ void read_table(parallel::Pipeline& pipeline, const TrainConfig& config) {
 
 }  // namespace
 
-void check_stages(const TrainConfig& config) {
+void check_stages(const RanksConfig& config) {
   if (config.ranks % config.pipeline_stages == 0) return;
   const i64 nearest = std::max(config.pipeline_stages, config.ranks / config.pipeline_stages * config.pipeline_stages);
   refuse(fmt::format("[--pipeline-stages] expected as many ranks for each of {} stages, got {} rank{}: give --ranks {}",

@@ -9,7 +9,7 @@ namespace spillway::app {
 /// cannot go together; Error(data) from a CSV file.
 parallel::Pipeline pipeline_of(const TrainConfig& config);
 /// Each stage has as many ranks. Throws Error(usage) naming the nearest legal number.
-void check_stages(const TrainConfig& config);
+void check_stages(const RanksConfig& config);
 /// The blocks travel breadth first: all micro-batches of a block before the next.
 inline bool is_vertical(const TrainConfig& config) { return config.pipeline_schedule == "vertical"; }
 

@@ -61,8 +61,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.freeze};
   Session session(config, std::move(source), "plan", state, {.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks},
                   pipeline_of(config));
-  session.plan(wishes_of(config), true, config.micro_batches(config.data_ranks()), config.micro_batch_size, *config.sequence_length,
-               config.decay_all);
+  session.plan(wishes_of(config), work_of(config));
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {
     console.result(plan_json(plan, session.budgets()));

@@ -97,9 +97,7 @@ bool same_places(const PlanRequest& a, const PlanRequest& b) {
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
 }
 
-double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
-  return plan.training ? predict(plan, {}, model, rates).seconds : 0;
-}
+double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
 
 PlanRequest request_of(PlanRequest base, const Plan& plan) {
   base.placement = plan.placement;
@@ -151,14 +149,24 @@ ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& 
 
 // Nothing of it moves, and nothing is computed twice: to split more would only cost traffic.
 bool at_rest(const Plan& plan) {
-  const TierBytes moved = plan.moved_per_step();
+  const TierBytes moved = plan.training ? plan.moved_per_step() : moved_bytes(plan.forward.head);
   const auto nothing = [](const auto& bytes) { return bytes[1] + bytes[2] == 0; };
   const bool again = std::ranges::any_of(plan.placement.activations, [](const auto& policy) { return policy.recompute; });
   return nothing(moved.read) && nothing(moved.written) && !again;
 }
 
+// Without training there is nothing to split but weights.
+std::vector<int> stages(const PlanRequest& base, const PlanWishes& wishes) {
+  if (wishes.zero_stage) return {*wishes.zero_stage};
+  if (base.scheduling.sharding.ranks == 1) return {0};
+  return base.training ? std::vector{0, 1, 2, 3} : std::vector{0, 3};
+}
+
 std::string stage_text(const Plan& plan, const std::string& others) {
   const parallel::Sharding& s = plan.scheduling.sharding;
+  if (!plan.training)
+    return fmt::format("ZeRO stage {} over {} ranks: each holds {} weights{}", s.stage, s.ranks, s.stage == 3 ? "its part of the" : "all",
+                       others);
   constexpr std::array<const char*, 4> kHolds = {"each holds everything", "each holds its part of the optimizer state",
                                                  "each holds its part of gradients and optimizer state",
                                                  "each holds its part of weights, gradients and optimizer state"};
@@ -169,12 +177,12 @@ std::string stage_text(const Plan& plan, const std::string& others) {
 
 // The lowest stage is the one with least traffic; a higher one must be worth it.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
-  const int ranks = base.scheduling.sharding.ranks, first = wishes.zero_stage.value_or(0);
-  const int last = wishes.zero_stage ? first : ranks > 1 ? 3 : 0;
+  const std::vector<int> all = stages(base, wishes);
   std::optional<ChosenPlan> best;
   double best_s = 0;
   std::string others;
-  for (int stage = first; stage <= last && !(best && at_rest(best->plan)); ++stage) {
+  for (const int stage : all) {
+    if (best && at_rest(best->plan)) break;
     parallel::PlanRequest request = base;
     request.scheduling.sharding.stage = stage;
     try {
@@ -185,11 +193,11 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
       best = std::move(chosen);
       best_s = seconds;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::refused || (stage == last && !best)) throw;
+      if (error.code() != ErrorCode::refused || (stage == all.back() && !best)) throw;
       others += fmt::format("; stage {} does not fit", stage);
     }
   }
-  if (ranks > 1) best->why.insert(best->why.begin(), stage_text(best->plan, others));
+  if (base.scheduling.sharding.ranks > 1) best->why.insert(best->why.begin(), stage_text(best->plan, others));
   return std::move(*best);
 }
 

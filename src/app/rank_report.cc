@@ -10,6 +10,7 @@
 namespace spillway::app {
 namespace {
 
+constexpr std::array kPhases = {"starting", "meeting the other ranks", "preparing", "training", "evaluating", "generating"};
 constexpr size_t kLongestText = (64 << 10) - 64;
 
 // Zero is a rank that has said nothing.
@@ -44,10 +45,7 @@ Page* own_page() {
 
 }  // namespace
 
-const char* to_string(RankPhase phase) {
-  constexpr std::array kNames = {"starting", "meeting the other ranks", "preparing", "training"};
-  return kNames[static_cast<size_t>(phase)];
-}
+const char* to_string(RankPhase phase) { return kPhases[static_cast<size_t>(phase)]; }
 
 RankReports::RankReports(int ranks) : memory_(parallel::SharedMemory::make(ranks * i64{sizeof(Page)})) {}
 
@@ -55,7 +53,10 @@ std::string RankReports::variable() const {
   return std::to_string(descriptor()) + ":" + std::to_string(memory_.bytes().size() / sizeof(Page));
 }
 
-RankPhase RankReports::phase(int rank) const { return static_cast<RankPhase>(std::clamp(page(memory_, rank).phase.load(), 0, 3)); }
+RankPhase RankReports::phase(int rank) const {
+  constexpr int kLast = static_cast<int>(kPhases.size()) - 1;
+  return static_cast<RankPhase>(std::clamp(page(memory_, rank).phase.load(), 0, kLast));
+}
 
 i64 RankReports::step(int rank) const { return page(memory_, rank).step.load(); }
 

@@ -9,7 +9,7 @@
 
 namespace spillway::app {
 
-enum class RankPhase : int { starting, meeting, preparing, training };
+enum class RankPhase : int { starting, meeting, preparing, training, evaluating, generating };
 const char* to_string(RankPhase phase);
 
 /// The supervisor's end.

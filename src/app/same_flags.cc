@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "device_memory", "host_memory", "nvme",
                                                         "io_engine", "quiet", "json",          "rendezvous"};
 
-std::string told_text(const TrainConfig& config, const Facts& facts) {
-  Json told = Json::parse(to_json(config));
+std::string told_text(const std::string& flags, const Facts& facts) {
+  Json told = Json::parse(flags);
   for (const std::string_view key : kOfOneNode) told.erase(std::string(key));
   for (const NumberKey& fact : facts) told[fact.key] = fact.value;
   return told.dump();
@@ -34,8 +34,8 @@ NumberKey this_program() {
   return {"program", fmt::format("{} ({:08x})", kVersion, offload::crc32c(std::as_bytes(std::span(file))))};
 }
 
-void check_same_flags(const Peers& peers, const TrainConfig& config, const Facts& facts) {
-  const std::vector<std::string> all = peers.gather(told_text(config, facts));
+void check_same_flags(const Peers& peers, const std::string& flags, const Facts& facts) {
+  const std::vector<std::string> all = peers.gather(told_text(flags, facts));
   if (std::ranges::all_of(all, [&](const std::string& text) { return text == all.front(); })) return;
   std::vector<Json> told;
   for (const std::string& text : all) told.push_back(Json::parse(text));

@@ -11,8 +11,8 @@ using Facts = std::vector<NumberKey>;
 /// The version and the file of this program.
 NumberKey this_program();
 
-/// Throws AgreedError(usage) on all ranks, naming the first key that differs, its values and the ranks. What concerns one node alone may
-/// differ: memory, scratch paths, threads.
-void check_same_flags(const Peers& peers, const TrainConfig& config, const Facts& facts);
+/// `flags`: to_json() of this rank's. Throws AgreedError(usage) on all ranks, naming the first key that differs, its values and the ranks.
+/// What concerns one node alone may differ: memory, scratch paths, threads.
+void check_same_flags(const Peers& peers, const std::string& flags, const Facts& facts);
 
 }  // namespace spillway::app

@@ -91,43 +91,46 @@ void Session::find_budgets(const ResourceConfig& config) {
   scratch_paths_ = paths;
 }
 
-parallel::PlanRequest Session::request(bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) const {
+parallel::PlanRequest Session::request() const {
   parallel::PlanRequest request;
   request.model = &model_;
-  request.layout = parallel::make_layout(model_, {.decay_all = decay_all});
-  request.scheduling.micro_batches = micro_batches;
+  request.layout = parallel::make_layout(model_, {.decay_all = work_.decay_all});
+  request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = round_gradients_;
   request.scheduling.sharding = {0, mesh_.data_rank(place_.rank), mesh_.data};
   request.scheduling.pipeline = pipeline_;
   request.scheduling.pipeline.rank = mesh_.pipeline_rank(place_.rank);
-  request.micro_batch_size = micro_batch_size;
-  request.sequence_length = sequence_length;
-  request.training = training;
+  request.micro_batch_size = work_.micro_batch_size;
+  request.sequence_length = work_.sequence_length;
+  request.training = work_.mode == nn::Mode::train;
+  if (!request.training) request.without_training = work_.mode;
   return request;
 }
 
-void Session::plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
+void Session::plan(const PlanWishes& wishes, const Workload& work) {
   const bool nvme =
       wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
   if (nvme && scratch_paths_.empty()) {
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
-  parallel::PlanRequest request = this->request(training, micro_batches, micro_batch_size, sequence_length, decay_all);
+  work_ = work;
+  parallel::PlanRequest request = this->request();
   const bool may_spill =
       nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
   find_rates(request, may_spill);
   if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
   deal_blocks(request, wishes, rates_);
   chosen_ = choose_stage_plans(request, wishes, budgets_, rates_);
-  if (training) chosen_->why.push_back(prediction_text());
+  if (request.training) chosen_->why.push_back(prediction_text());
 }
 
 std::string Session::choice() const { return to_text(chosen_->plan, shares_); }
 
-void Session::adopt(const std::string& choice, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) {
-  parallel::PlanRequest request = this->request(true, micro_batches, micro_batch_size, sequence_length, decay_all);
+void Session::adopt(const std::string& choice, const Workload& work) {
+  work_ = work;
+  parallel::PlanRequest request = this->request();
   apply_choice(choice, request, shares_);
   chosen_ = ChosenPlan{make_plan(request), {}};
   require_room(chosen_->plan, budgets_);
@@ -139,7 +142,8 @@ void Session::check_meetings() const {
     parallel::Scheduling scheduling = plan.scheduling;
     scheduling.overlap = plan.train.overlap;
     for (scheduling.sharding.rank = 0; scheduling.sharding.rank < mesh_.data; ++scheduling.sharding.rank)
-      programs.push_back(generate_training(plan.layout, plan.placement, scheduling));
+      programs.push_back(plan.training ? generate_training(plan.layout, plan.placement, scheduling)
+                                       : generate_forward(plan.layout, plan.placement, scheduling));
   }
   std::vector<const parallel::Program*> all;
   for (const parallel::Program& program : programs) all.push_back(&program);
@@ -149,7 +153,7 @@ void Session::check_meetings() const {
 // Of this data-parallel rank, by pipeline rank.
 std::vector<parallel::Plan> Session::stage_plans() const {
   const parallel::Plan& mine = chosen_->plan;
-  parallel::PlanRequest request = this->request(true, mine.scheduling.micro_batches, mine.micro_batch_size, mine.sequence_length, false);
+  parallel::PlanRequest request = this->request();
   Shares shares = shares_;
   apply_choice(choice(), request, shares);
   std::vector<parallel::Plan> plans;

@@ -1,5 +1,5 @@
-// What train, plan and generate share: the model named by the flags, the budgets of this node, the plan that fits, and then the resources
-// and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
+// What train, plan, generate and evaluate share: the model named by the flags, the budgets of this node, the plan that fits, and then the
+// resources and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,6 +30,13 @@ struct StateWishes {
   offload::Durability durability = offload::Durability::checkpoint;
 };
 
+/// What a rank computes at a time.
+struct Workload {
+  nn::Mode mode = nn::Mode::train;
+  i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
+  bool decay_all = false;
+};
+
 class Session {
  public:
   /// `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a dead one left.
@@ -39,10 +46,10 @@ class Session {
   /// What all ranks' plans must fit into, when another one has less.
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
   /// Chooses the plan. Error(refused) when nothing fits.
-  void plan(const PlanWishes& wishes, bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all = false);
+  void plan(const PlanWishes& wishes, const Workload& work);
   /// What was chosen, for the other ranks; and on them, instead of plan(), this rank's own plan of it.
   std::string choice() const;
-  void adopt(const std::string& choice, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all);
+  void adopt(const std::string& choice, const Workload& work);
   /// All ranks' Programs of this plan meet. Error(bug).
   void check_meetings() const;
   /// Table and choices, for the log.
@@ -85,7 +92,7 @@ class Session {
   void find_budgets(const ResourceConfig& config);
   /// Of a rank's folder on each scratch path.
   std::string folder_id(int rank) const { return run_id_ + (place_.ranks > 1 ? "-rank" + std::to_string(rank) : ""); }
-  parallel::PlanRequest request(bool training, i64 micro_batches, i64 micro_batch_size, i64 sequence_length, bool decay_all) const;
+  parallel::PlanRequest request() const;
   void find_rates(const parallel::PlanRequest& request, bool nvme);
   DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
   StepCost predict_step(const StepLists& lists) const;
@@ -108,10 +115,11 @@ class Session {
   Shares shares_;
   TierBudgets budgets_;
   Rates rates_;
+  Workload work_;
   std::optional<ChosenPlan> chosen_;
   std::map<const parallel::List*, StepCost> predicted_;  // by how the step ended
-  std::string rates_from_;                   // what the prediction should be believed less for
-  i64 process_bytes_ = 0, probe_bytes_ = 0;  // before anything of the plan is held; and what timing took
+  std::string rates_from_;                               // what the prediction should be believed less for
+  i64 process_bytes_ = 0, probe_bytes_ = 0;              // before anything of the plan is held; and what timing took
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
   std::unique_ptr<DiskMeter> meter_;  // outlives the engine

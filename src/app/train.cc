@@ -4,10 +4,9 @@
 #include <filesystem>
 
 #include "app/commands.h"
-#include "app/failure.h"
 #include "app/freeze.h"
-#include "app/join.h"
 #include "app/pipeline_wish.h"
+#include "app/run_on_ranks.h"
 #include "app/same_flags.h"
 #include "app/start.h"
 #include "app/train.h"
@@ -95,6 +94,13 @@ PlanWishes wishes_of(const TrainConfig& config) {
   return wishes;
 }
 
+Workload work_of(const TrainConfig& config) {
+  return {.micro_batches = config.micro_batches(config.data_ranks()),
+          .micro_batch_size = config.micro_batch_size,
+          .sequence_length = *config.sequence_length,
+          .decay_all = config.decay_all};
+}
+
 namespace {
 
 // One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
@@ -107,7 +113,7 @@ class Training {
 
   int run() {
     peers_.together([&] { read_all(); });
-    check_same_flags(peers_, config_, facts());
+    check_same_flags(peers_, to_json(config_), facts());
     if (start_ && progress_.step >= *config_.steps) {
       console_.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step, *config_.steps));
       return 0;
@@ -148,34 +154,18 @@ class Training {
             {"checkpoint in --out", start_ ? std::to_string(progress_.step) : "none"}};
   }
 
-  // The first rank's, for the smallest budgets.
   void choose_plan() {
     const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients, config_.freeze, durability_of(config_)};
     peers_.together(
         [&] { session_.emplace(config_, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
-    std::vector<i64> most;
-    for (const i64 bytes : session_->budgets().bytes) most.push_back(-bytes);
-    most = peers_.most(most);
-    session_->limit({-most[0], -most[1], -most[2]});
-    const i64 micro_batches = config_.micro_batches(config_.data_ranks());
-    std::string choice;
-    peers_.together([&] {
-      if (!peers_.first()) return;
-      session_->plan(wishes_of(config_), true, micro_batches, config_.micro_batch_size, *config_.sequence_length, config_.decay_all);
-      choice = session_->choice();
-    });
-    choice = peers_.from_first(choice);
-    peers_.together([&] {
-      if (!peers_.first()) session_->adopt(choice, micro_batches, config_.micro_batch_size, *config_.sequence_length, config_.decay_all);
-      session_->check_meetings();
-    });
+    plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
+    if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }
 
   void take_all() {
     if (peers_.first()) check_disk(config_, *session_);
     folder_.emplace(config_.out, peers_.first());
     if (peers_.first()) data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
-    if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
     session_->open(config_.trace ? &watch_ : nullptr, &ends_);
   }
 
@@ -240,23 +230,7 @@ class Training {
 }  // namespace
 
 int run_train(const TrainConfig& config, Console& console, const Peers& peers) {
-  std::ostream nowhere(nullptr);
-  Console silent(nowhere, nowhere);
-  try {
-    return Training(config, peers.first() ? console : silent, peers).run();
-  } catch (const AgreedError& error) {
-    if (peers.first()) throw;
-    return error.exit_status();
-  } catch (...) {
-    if (peers.ranks() == 1) throw;
-    const Failure failure = failure_of(std::current_exception());
-    peers.abort(failure.text);
-    throw Error(failure.code, peers.name(peers.rank()) + ": " + failure.text);
-  }
-}
-
-int run_train(const TrainConfig& config, Console& console) {
-  return run_train(config, console, Peers(join_ranks(detect_launcher(Host{}), static_cast<double>(config.timeout_s), config.rendezvous)));
+  return run_on_ranks(peers, console, [&](Console& own) { return Training(config, own, peers).run(); });
 }
 
 }  // namespace spillway::app

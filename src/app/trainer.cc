@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "app/generation.h"
+#include "app/held_out.h"
 #include "app/host.h"
 #include "app/metrics.h"
 #include "app/process_memory.h"
@@ -237,31 +238,11 @@ void Trainer::settle() {
   add(moved_, difference(traffic_now(session_.rank()), before));
 }
 
-// Micro-batch j is data-parallel rank j % R's. Their losses are added in order of j, so the number of ranks changes no bit; what a rank has
-// beyond the last one to count is evaluated, for all meet in it, and left out.
 double Trainer::validate() {
   settle();
-  const parallel::Mesh& mesh = session_.mesh();
-  const i64 all = ceil_div(data_.held_out->validation_windows(), config_.micro_batch_size);
+  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_size);
   const i64 counted = std::min(all, config_.validation_steps.value_or(all));
-  std::vector<double> mine;
-  {
-    const StreamScope scope(session_.rank().input_stream());
-    for (i64 i = 0; i < ceil_div(counted, mesh.data); ++i) {
-      const MicroBatch batch = data_.held_out->validation(i);
-      mine.push_back(session_.rank().evaluate(batch));
-      mine.push_back(static_cast<double>(batch.counted_targets));
-    }
-  }
-  const std::vector<std::vector<double>> ranks = peers_.gather(mine);
-  double sum = 0, targets = 0;
-  for (i64 j = 0; j < counted; ++j) {
-    const std::vector<double>& of = ranks[static_cast<size_t>(mesh.world_rank(static_cast<int>(j % mesh.data), 0))];
-    const auto at = static_cast<size_t>(2 * (j / mesh.data));
-    sum += of[at];
-    targets += of[at + 1];
-  }
-  return sum / targets;
+  return held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted).mean();
 }
 
 void Trainer::write_metrics(const StepReport& r) {

@@ -179,9 +179,10 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
 }
 
 TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
-  expect_refused({{{"generate", "--model", "x", "--prompt", "a"}, {"[generate] expected one process, got 4, which Open MPI started"}},
-                  {{"export", "x", "--out", "y"}, {"[export] expected one process, got 4"}}},
-                 FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
+  expect_refused(
+      {{{"export", "x", "--out", "y"}, {"[export] expected one process, got 4, which Open MPI started"}},
+       {{"generate", "--model", "x", "--prompt", "a", "--ranks", "3"}, {"[--ranks] expected as many as Open MPI started, 4, got 3"}}},
+      FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
   expect_refused({{train({}), {"use srun"}}, {train({"--ranks", "4"}), {"use srun"}}}, FakeHost().env("SLURM_NTASKS", "4").host());
   expect_refused({{train({"--ranks", "3"}), {"[--ranks] expected as many as Open MPI started, 4, got 3"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());

@@ -274,6 +274,7 @@ TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   expect(train_on(3, train("run", 2, {"--data", at("nothing.txt")})), 4, "[data] ");
   expect(train_on(2, train("run", 2, {}), {{}, {"--nvme", "/proc/nowhere"}}), 2, "rank 1 on host here: [");
   expect(train_on(2, train("run", 2, {"--device-memory", "1MiB"})), 3, "rank 0 on host here: [plan] it does not fit");
+  expect(train_on(2, train("run", 2, {"--keep", "1000000000"})), 3, "rank 0 on host here: [checkpoint] expected room");
   EXPECT_FALSE(fs::exists(at("run")));
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/commands.h"
 #include "app/failure.h"
 #include "app/pipeline_wish.h"
 #include "app/rank_threads.h"
@@ -15,15 +16,21 @@
 namespace spillway::app {
 namespace {
 
+int run_command(const Settings& settings, Console& console, const Peers& peers) {
+  if (const auto* generate = std::get_if<GenerateConfig>(&settings)) return run_generate(*generate, console, peers);
+  if (const auto* evaluate = std::get_if<EvaluateConfig>(&settings)) return run_evaluate(*evaluate, console, peers);
+  return run_train(std::get<TrainConfig>(settings), console, peers);
+}
+
 // As entry.cc does it.
-Outcome train_rank(const TrainConfig& config, std::unique_ptr<parallel::Communicator> end) {
+Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicator> end) {
   std::ostringstream out, err;
   int status = 0;
   {
     Console console(out, err);
-    console.set_json(config.json);
+    std::visit([&](const CommonConfig& common) { console.set_json(common.json); }, settings);
     try {
-      status = run_train(config, console, Peers(std::move(end), "here"));
+      status = run_command(settings, console, Peers(std::move(end), "here"));
     } catch (...) {
       const Failure failure = failure_of(std::current_exception());
       err << failure.text << "\n";
@@ -41,34 +48,39 @@ void on_ranks(int ranks, const RankBody& body) {
 
 }  // namespace
 
-std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank,
-                              const WrapEnd& wrap) {
+std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
+                            const std::vector<std::vector<std::string>>& of_rank, const WrapEnd& wrap) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
-  std::vector<TrainConfig> configs;
+  std::vector<Settings> settings;
   for (size_t r = 0; r < outcomes.size(); ++r) {
     std::vector<std::string> all = args;
     if (r < of_rank.size()) all.insert(all.end(), of_rank[r].begin(), of_rank[r].end());
-    configs.push_back(std::get<TrainConfig>(settings_of(Command::train, all)));
+    settings.push_back(settings_of(command, all));
   }
   on_ranks(ranks, [&](int rank, std::unique_ptr<parallel::Communicator> end) {
     const auto r = static_cast<size_t>(rank);
-    outcomes[r] = train_rank(configs[r], wrap ? wrap(rank, std::move(end)) : std::move(end));
+    outcomes[r] = run_rank(settings[r], wrap ? wrap(rank, std::move(end)) : std::move(end));
     return 0;
   });
   return outcomes;
+}
+
+std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank,
+                              const WrapEnd& wrap) {
+  return run_on(ranks, Command::train, args, of_rank, wrap);
 }
 
 void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
                 const std::filesystem::path& onto) {
   auto config = std::get<TrainConfig>(settings_of(Command::train, args));
   config.ranks = ranks;
-  const i64 batches = config.micro_batches(config.data_ranks()), rows = config.micro_batch_size, T = *config.sequence_length;
+  const Workload work = work_of(config);
   on_ranks(ranks, [&](int, std::unique_ptr<parallel::Communicator> end) {
     const Peers peers(std::move(end), "here");
     Session session(config, find_model(config.model), "again", {.master = config.master_weights}, peers.place(), pipeline_of(config));
-    if (peers.first()) session.plan(wishes_of(config), true, batches, rows, T);
+    if (peers.first()) session.plan(wishes_of(config), work);
     const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
-    if (!peers.first()) session.adopt(choice, batches, rows, T, false);
+    if (!peers.first()) session.adopt(choice, work);
     parallel::MeshEnds ends;
     if (peers.communicator()) ends = split_mesh(*peers.communicator(), session.mesh());
     session.open(nullptr, &ends);

@@ -1,4 +1,4 @@
-// Training on several ranks that are threads of the test, each with a console of its own.
+// Commands on several ranks that are threads of the test, each with a console of its own.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +13,9 @@ namespace spillway::app {
 /// Puts something between a rank and its end of the group.
 using WrapEnd = std::function<std::unique_ptr<parallel::Communicator>(int rank, std::unique_ptr<parallel::Communicator> end)>;
 
-/// `spillway train args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+/// `spillway train|generate|evaluate args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
+                            const std::vector<std::vector<std::string>>& of_rank = {}, const WrapEnd& wrap = {});
 std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank = {},
                               const WrapEnd& wrap = {});
 

@@ -72,6 +72,22 @@ TEST_F(RanksOfMpiRelease, GiveTheBitsOfThreadsAtEveryStage) {
   }
 }
 
+TEST_F(RanksOfMpi, EvaluateAndGenerateSayWhatOneRankSays) {
+  ranks(1);
+  ASSERT_EQ(at.spillway(flags("run", 2, {})).status, 0);
+  const Args placed = {"--model", "run", "--device-memory", "64MiB", "--threads", "1", "--zero-stage", "3", "--quiet"};
+  for (Args args : {Args{"evaluate", "--data", "text.txt", "--sequence-length", "256", "--json"},
+                    Args{"generate", "--prompt", "the river", "--max-tokens", "8"}}) {
+    args.insert(args.end(), placed.begin(), placed.end());
+    ranks(1);
+    const Finished one = at.spillway(args);
+    ranks(2);
+    const Finished two = at.spillway(args);
+    EXPECT_EQ(one.status + two.status, 0) << one.err << two.err;
+    EXPECT_EQ(two.out, one.out);
+  }
+}
+
 TEST_F(RanksOfMpi, ARunGoesOnWithOtherNumbersOfRanks) {
   Args on_nvme = everything_on_nvme("3");
   on_nvme.insert(on_nvme.end(), {"--global-batch-size", "12"});

@@ -1,0 +1,27 @@
+// The loss of a model on held-out windows, the same bits on any number of ranks: micro-batch j is data-parallel rank j % R's, and their
+// losses are added in order of j. What a rank has beyond the last one to count is evaluated, for all meet in it, and left out.
+#pragma once
+#include <functional>
+
+#include "app/peers.h"
+#include "data/loader.h"
+#include "parallel/rank.h"
+#include "parallel/rank_mesh.h"
+
+namespace spillway::app {
+
+struct HeldOutLoss {
+  double sum = 0;
+  i64 targets = 0, micro_batches = 0;
+  double mean() const { return sum / static_cast<double>(targets); }
+};
+
+/// Of all ranks together.
+i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size);
+
+/// The first `micro_batches` of them. All ranks together; `so_far` hears of every round.
+HeldOutLoss held_out_loss(
+    parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
+    const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {});
+
+}  // namespace spillway::app
