@@ -21,6 +21,8 @@ Resource own_resource(const Instruction& i) {
       return Resource::data;
     case Op::Forward:
     case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
       return Resource::compute;
     default:
       return meeting_of(i.op) == Meeting::none ? Resource::memory : Resource::ranks;

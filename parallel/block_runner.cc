@@ -41,7 +41,7 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   if (input.defined())
     live.input = i.block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
   nn::Context c = context(i.micro_batch, live.tape.get());
-  c.recomputing = i.op == Op::Backward;
+  c.recomputing = i.op != Op::Forward;
   live.output = model_.blocks[i.block]->forward(live.input, c);
   live.input.value = {};  // the tape holds what backward needs
 }
@@ -115,24 +115,36 @@ Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory
 }
 
 void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const BlockMemory& memory) {
+  if (i.op == Op::BackwardWeight) return backward_weight(i, sink);
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
-  Live live = std::move(at->second);
-  live_.erase(at);
+  Live& live = at->second;
   if (i.spill.bytes > 0) live.door->restore(memory.spill);
   if (i.recompute) {
     record(live, take_kept_input(live), i);
     live.output.value = {};
   }
   sink_.to = &sink;
-  live.tape->backward(live.output, take_output_gradient(i, memory));
-  if (i.block <= first_trained_block_) return;
-  Tensor dx = live.tape->take_gradient(live.input);
-  if (i.out.bytes > 0) {
-    hand_on(dx, memory.out);
-  } else {
-    gradient_[i.micro_batch] = std::move(dx);
+  Tensor dy = take_output_gradient(i, memory);
+  i.op == Op::Backward ? live.tape->backward(live.output, std::move(dy)) : live.tape->backward_input(live.output, std::move(dy));
+  if (i.block > first_trained_block_) {
+    Tensor dx = live.tape->take_gradient(live.input);
+    if (i.out.bytes > 0) {
+      hand_on(dx, memory.out);
+    } else {
+      gradient_[i.micro_batch] = std::move(dx);
+    }
   }
+  if (!live.tape->has_weight_part()) live_.erase(at);
+}
+
+void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& sink) {
+  const auto at = live_.find({i.micro_batch, i.block});
+  require(at != live_.end() && at->second.tape && at->second.tape->has_weight_part(),
+          "[block runner] BackwardWeight of a block without its BackwardInput");
+  sink_.to = &sink;
+  at->second.tape->backward_weight();
+  live_.erase(at);
 }
 
 Tensor BlockRunner::take_output(u16 micro_batch) {

@@ -1,5 +1,6 @@
-// Computes blocks, one tape a (block, micro-batch): what Forward and Backward of a Program mean. The same code runs on the meta device to
-// learn the bytes of activations before step 1. Used by one thread (the compute lane); memory comes from the stream in force.
+// Computes blocks, one tape a (block, micro-batch): what Forward, Backward and its two parts mean in a Program. The same code runs on the
+// meta device to learn the bytes of activations before step 1. Used by one thread (the compute lane); memory comes from the stream in
+// force.
 #pragma once
 #include <map>
 #include <memory>
@@ -35,7 +36,7 @@ class BlockRunner {
   /// What the coming blocks read: `batches` must outlive them.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0);
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
-  /// Parameter gradients go to `sink`.
+  /// A Backward, a BackwardInput or the BackwardWeight after it. Parameter gradients go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
 
   /// What a block that was run forward keeps and could spill; 0 before the first trained one.
@@ -58,6 +59,7 @@ class BlockRunner {
   using Key = std::pair<u16, u16>;  // micro-batch, block
   nn::Context context(u16 micro_batch, autograd::Tape* tape) const;
   void record(Live& live, Tensor input, const Instruction& i);
+  void backward_weight(const Instruction& i, autograd::GradientSink& sink);
   Tensor take_input(const Instruction& i, const BlockMemory& memory);
   Tensor take_output_gradient(const Instruction& i, const BlockMemory& memory);
   Tensor received(u16 block, const std::byte* from) const;

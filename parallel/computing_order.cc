@@ -13,6 +13,10 @@ Schedule one_forward(Schedule schedule) {
   return schedule;
 }
 
+Op backward_op(ActionKind kind) {
+  return kind == ActionKind::backward ? Op::Backward : kind == ActionKind::backward_input ? Op::BackwardInput : Op::BackwardWeight;
+}
+
 // What the action makes for a block of another stage, if there is one that wants it.
 std::optional<Message> product_of(const Action& a, const Stages& stages, const Layout& layout) {
   const u16 first = stages.first(a.stage), end = stages.end(a.stage);
@@ -30,26 +34,29 @@ ComputingOrder::ComputingOrder(const Layout& layout, const Scheduling& schedulin
   if (!training) stages.schedule = one_forward(std::move(stages.schedule));
   const ScheduleTimes times = simulate_schedule(stages.schedule);
   const ScheduleRow& row = stages.schedule.rows[layout.rank];
-  for (size_t a = 0; a < row.size(); ++a) add(stages, row[a], times.actions[layout.rank][a].end, layout.first_trained_block);
+  for (size_t a = 0; a < row.size(); ++a) add(layout, stages, row[a], times.actions[layout.rank][a].end);
   place_messages(layout, stages, times);
 }
 
-void ComputingOrder::add(const Stages& stages, const Action& action, double end_time, u16 first_trained_block) {
+void ComputingOrder::add(const Layout& layout, const Stages& stages, const Action& action, double end_time) {
   const u16 first = stages.first(action.stage), end = stages.end(action.stage);
   if (action.kind == ActionKind::forward) {
-    for (u16 b = first; b < end; ++b) add_run(false, b, action.micro_batch);
-  } else if (action.kind != ActionKind::backward_weight) {  // weight gradients are made with those of the input
-    for (u16 b = end; b-- > std::max(first, first_trained_block);) add_run(true, b, action.micro_batch);
+    for (u16 b = first; b < end; ++b) add_run({Op::Forward, b, action.micro_batch});
+  } else {
+    const Op op = backward_op(action.kind);
+    for (u16 b = end; b-- > std::max(first, layout.first_trained_block);) {
+      if (op != Op::BackwardWeight || layout.trains(b)) add_run({op, b, action.micro_batch});
+    }
   }
   ends_.resize(order_.size(), end_time);
 }
 
-void ComputingOrder::add_run(bool backward, u16 block, u16 micro_batch) {
+void ComputingOrder::add_run(const Compute& c) {
   const Compute* last = order_.empty() ? nullptr : &order_.back();
-  const bool same_run = last && last->backward == backward && last->block == block && last->micro_batch + 1 == micro_batch;
+  const bool same_run = last && last->op == c.op && last->block == c.block && last->micro_batch + 1 == c.micro_batch;
   if (!same_run) run_begin_.push_back(size());
   run_of_.push_back(run_begin_.size() - 1);
-  order_.push_back({backward, block, micro_batch});
+  order_.push_back(c);
 }
 
 // An action's product is there when the action ends. Its receiver waits for it after whatever of its own has ended before, and so for no
@@ -86,8 +93,8 @@ i64 ComputingOrder::live(u16 block) const {
   std::set<u16> now;
   i64 most = 0;
   for (const Compute& c : order_) {
-    if (c.block != block) continue;
-    if (c.backward) {
+    if (c.block != block || c.op == Op::BackwardWeight) continue;
+    if (makes_input_gradient(c.op)) {
       now.erase(c.micro_batch);
     } else {
       now.insert(c.micro_batch);

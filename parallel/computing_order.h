@@ -1,18 +1,18 @@
-// In which order a rank computes: which block on which micro-batch, forward or backward, before memory and moving are planned. It is the
-// rank's row of the pipeline schedule. Blocks are passed in runs, the micro-batches that go through a block one after another; what a run
-// needs is fetched `prefetch` runs ahead. A value.
+// In which order a rank computes: which block on which micro-batch, forward or (a part of) backward, before memory and moving are planned.
+// It is the rank's row of the pipeline schedule. Blocks are passed in runs, the micro-batches that go through a block one after another;
+// what a run needs is fetched `prefetch` runs ahead. A value.
 #pragma once
 #include <map>
 #include <vector>
 
-#include "parallel/placement.h"
+#include "parallel/program.h"
 #include "parallel/schedule_simulate.h"
 
 namespace spillway::parallel {
 
 /// One computing instruction before memory is planned.
 struct Compute {
-  bool backward = false;
+  Op op = Op::Forward;
   u16 block = 0, micro_batch = 0;
 };
 
@@ -39,7 +39,7 @@ class ComputingOrder {
   }
   /// The next micro-batch passes the same block at once.
   bool goes_on(i64 position) const;
-  /// Places that micro-batch m % live(block) can have while it has passed the block forward and not yet backward.
+  /// Places that micro-batch m % live(block) can have while it has passed the block forward and its input's gradient is still to come.
   i64 live(u16 block) const;
   /// Messages that are received before this position is computed. All ranks send and receive in one order, that of the schedule's times:
   /// the first message that is not yet through is then always the next one of both its ranks, so that no ranks wait for each other in a
@@ -47,8 +47,8 @@ class ComputingOrder {
   const std::vector<Message>& received_at(i64 position) const { return received_at_[static_cast<size_t>(position)]; }
 
  private:
-  void add(const Stages& stages, const Action& action, double end_time, u16 first_trained_block);
-  void add_run(bool backward, u16 block, u16 micro_batch);
+  void add(const Layout& layout, const Stages& stages, const Action& action, double end_time);
+  void add_run(const Compute& c);
   void place_messages(const Layout& layout, const Stages& stages, const ScheduleTimes& times);
 
   const size_t prefetch_;

@@ -53,13 +53,12 @@ class Generator {
 
   void compute(i64 position) {
     const Compute& c = order_[position];
-    Instruction i{
-        .op = c.backward ? Op::Backward : Op::Forward, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
-    i.recompute = activations_.policy(c.block).recompute;
+    Instruction i{.op = c.op, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
+    i.recompute = c.op != Op::BackwardWeight && activations_.policy(c.block).recompute;
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       i.weights.push_back(head_.reads_weights(c) ? weights_.slot(g.group, i.after) : Slot());
-      if (c.backward) i.gradients.push_back(gradients_.slot(g, i.after));
+      if (makes_weight_gradients(c.op)) i.gradients.push_back(gradients_.slot(g, i.after));
     }
     i.spill = activations_.slot(c, i.after);
     i.in = messages_.input(c, i.after);
@@ -68,7 +67,7 @@ class Generator {
     activations_.computed(c, id);
     messages_.computed(c, id);
     last_compute_ = id;
-    if (c.backward && !order_.goes_on(position)) gradients_finished(c, id);
+    if (makes_weight_gradients(c.op) && !order_.goes_on(position)) gradients_finished(c, id);
   }
 
   // Where ranks sum gradients they do so while the next block computes: what comes after the sum is one block late.
@@ -77,10 +76,13 @@ class Generator {
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       if (head_.frozen(g.group)) continue;
       gradients_.computed(g, last, backward);
-      if (last && g.use == 0 && !shared(groups()[g.group])) summed_.push_back({g.group, c.block, backward});
+      if (last && all_uses_finished(g.group) && !shared(groups()[g.group])) summed_.push_back({g.group, c.block, backward});
     }
     if (last) settle_gradients(c.block);
   }
+
+  // Weight parts of tied blocks may come in any order.
+  bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
   // Of all blocks but `under_way`, whose sums have just been asked for; on one rank of that one too.
   void settle_gradients(u16 under_way) {
@@ -272,7 +274,7 @@ class Generator {
     }
   }
 
-  // A group whose gradient is finished once it is summed over the ranks, with the Backward of this block.
+  // A group whose gradient is finished once it is summed over the ranks, with the backward of this block.
   struct Summed {
     u16 group, block;
     u32 backward;
@@ -289,6 +291,7 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
+  std::map<u16, size_t> finished_uses_;  // of a group, on this rank
   std::deque<Summed> summed_;
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;  // groups stepped inside backward, and their last Steps
   std::vector<u32> spread_by_;

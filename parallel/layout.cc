@@ -26,6 +26,10 @@ void cut_into_buckets(Layout& layout, Group& group, i64 max_elems) {
 
 }  // namespace
 
+bool Layout::trains(u16 block) const {
+  return std::ranges::any_of(blocks[block], [&](const GroupUse& g) { return !groups[g.group].frozen; });
+}
+
 const Segment& Layout::segment(u32 parameter) const {
   const auto& [group, index] = parameter_segment.at(parameter);
   return groups[group].segments[index];
@@ -64,6 +68,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   };
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
+    layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
     std::array<int, 2> own{-1, -1};  // the groups of what this block alone uses, trained and frozen, made on first need
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;

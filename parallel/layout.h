@@ -57,6 +57,7 @@ struct Layout {
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // by block
   std::vector<bool> backward_reads_weights;               // by block, as its module says
+  std::vector<bool> weight_gradients_read_weights;        // likewise, of a BackwardWeight
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
   u16 first_trained_block = 0;                            // blocks before it have no backward
   u16 rank = 0;                                           // the pipeline rank whose layout it is
@@ -68,6 +69,8 @@ struct Layout {
   bool owns(const Group& group) const { return here(group.owner_block); }
   /// The block's output goes to another pipeline rank.
   bool crosses(u16 block) const { return block + 1u < rank_of.size() && rank_of[block] != rank_of[block + 1u]; }
+  /// It has parameters that are trained.
+  bool trains(u16 block) const;
   const Segment& segment(u32 parameter) const;
   i64 elems() const;  // over all groups, gaps and padding counted
   i64 trained_elems() const;

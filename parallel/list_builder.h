@@ -22,9 +22,10 @@ struct ListBuilder {
   /// The tiles of a reduced gradient that this rank goes on with.
   TileRange stepped(u16 group) const { return scheduling.sharding.stepped(layout.groups[group]); }
   bool alone() const { return scheduling.sharding.ranks == 1; }
-  /// A Backward that runs its Forward again reads what that reads.
+  /// A backward that runs its Forward again reads what that reads.
   bool reads_weights(const Compute& c) const {
-    return !c.backward || layout.backward_reads_weights[c.block] || placement.activations[c.block].recompute;
+    if (c.op == Op::BackwardWeight) return layout.weight_gradients_read_weights[c.block];
+    return c.op == Op::Forward || layout.backward_reads_weights[c.block] || placement.activations[c.block].recompute;
   }
   i64 weight_bytes(u16 group) const { return layout.groups[group].elems * size_of(scheduling.format.weight); }
   i64 weight_tile_bytes() const { return scheduling.format.weight_tile_bytes(); }

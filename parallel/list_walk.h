@@ -1,6 +1,7 @@
 // What every check of a list stands on, from its first instruction to its last: which instruction is done before which, as far as lanes and
 // `after` say, what each slot holds, and who may still be using it. Refuses memory used without order. One thread.
 #pragma once
+#include <algorithm>
 #include <string>
 
 #include "parallel/program.h"
@@ -8,7 +9,7 @@
 namespace spillway::parallel {
 
 class ListWalk {
- protected:
+ public:
   enum class Access { read, write, give_up };
 
   // What a slot holds, as far as the list up to some instruction says. `of` is a group and a use of it; for activations, outputs and their
@@ -34,9 +35,15 @@ class ListWalk {
   /// Reads what the slot holds and writes the same again.
   void rewrite(u32 i, const Slot& slot);
 
-  const List& list_;
-  std::vector<std::pair<Slot, Content>> holds_;
-  std::array<i64, kLanes> last_in_lane_{};
+  const List& list() const { return list_; }
+  const std::vector<std::pair<Slot, Content>>& holds() const { return holds_; }
+  bool holds(const Content& content) const {
+    return std::ranges::any_of(holds_, [&](const auto& held) { return held.second == content; });
+  }
+  /// From before the list.
+  void found(const Slot& slot, Content content) { holds_.emplace_back(slot, content); }
+  /// The lane's last instruction so far; -1: none.
+  i64 last_in(Lane lane) const { return last_in_lane_[static_cast<size_t>(lane)]; }
 
  private:
   struct Use {
@@ -44,6 +51,9 @@ class ListWalk {
     Slot slot;
     Access access;
   };
+  const List& list_;
+  std::vector<std::pair<Slot, Content>> holds_;
+  std::array<i64, kLanes> last_in_lane_{};
   const std::array<i64, kSlabs> slab_bytes_;
   std::vector<std::array<u32, kLanes>> clock_;  // of each instruction: how many of each lane are done before it starts
   std::vector<u32> place_;                      // of each, in its lane

@@ -5,15 +5,17 @@
 namespace spillway::parallel {
 
 std::optional<Message> MessageMoves::read_by(const Compute& c) const {
-  const u16 of = c.backward ? c.block : static_cast<u16>(c.block - 1);
-  const bool first = !c.backward && c.block == 0;
-  return first || !list_.layout.crosses(of) ? std::nullopt : std::optional(Message{c.backward, of, c.micro_batch});
+  if (c.op == Op::BackwardWeight || (c.op == Op::Forward && c.block == 0)) return std::nullopt;
+  const bool gradient = c.op != Op::Forward;
+  const u16 of = gradient ? c.block : static_cast<u16>(c.block - 1);
+  return list_.layout.crosses(of) ? std::optional(Message{gradient, of, c.micro_batch}) : std::nullopt;
 }
 
 std::optional<Message> MessageMoves::made_by(const Compute& c) const {
-  const u16 of = c.backward ? static_cast<u16>(c.block - 1) : c.block;
-  const bool none = c.backward && c.block <= list_.layout.first_trained_block;
-  return none || !list_.layout.crosses(of) ? std::nullopt : std::optional(Message{c.backward, of, c.micro_batch});
+  const bool gradient = c.op != Op::Forward;
+  if (c.op == Op::BackwardWeight || (gradient && c.block <= list_.layout.first_trained_block)) return std::nullopt;
+  const u16 of = gradient ? static_cast<u16>(c.block - 1) : c.block;
+  return list_.layout.crosses(of) ? std::optional(Message{gradient, of, c.micro_batch}) : std::nullopt;
 }
 
 // An output goes to the rank of the block behind, its gradient comes from there.

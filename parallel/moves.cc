@@ -103,7 +103,7 @@ Slot WeightMoves::slot(u16 group, std::vector<u32>& after) const {
 
 void GradientMoves::fetch_due(i64 position) {
   order_.for_due(position, [&](const Compute& c) {
-    if (!c.backward || c.micro_batch == 0) return;
+    if (!makes_weight_gradients(c.op) || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
       const Key key{g.group, g.use};
       const bool due = list_.placement.gradients[g.group] == Tier::nvme || &c == &order_[position];
@@ -252,21 +252,22 @@ ActivationPolicy ActivationMoves::policy(u16 block) const {
 }
 
 Slot ActivationMoves::slot(const Compute& c, std::vector<u32>& after) {
-  if (!spills(c.block)) return {};
+  if (!spills(c.block) || c.op == Op::BackwardWeight) return {};
   const Key key{c.block, c.micro_batch};
-  if (c.backward) {
-    wait_for(fetched_, key, after);
-  } else {
+  if (c.op == Op::Forward) {
     slots_[key] = slab_.take(list_.scheduling.spilled_bytes.at(c.block), after);
+  } else {
+    wait_for(fetched_, key, after);
   }
   return slots_.at(key);
 }
 
 void ActivationMoves::computed(const Compute& c, u32 done) {
-  if (!spills(c.block) || (!c.backward && policy(c.block).tier == Tier::host)) return;
+  const bool stays = c.op == Op::Forward && policy(c.block).tier == Tier::host;
+  if (!spills(c.block) || stays || c.op == Op::BackwardWeight) return;
   const Key key{c.block, c.micro_batch};
   const Slot slot = slots_.at(key);
-  if (!c.backward) {
+  if (c.op == Op::Forward) {
     Instruction evict{.op = Op::Evict, .lane = Lane::store, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
     evict.in = slot;
     evict.after = {done};
@@ -279,7 +280,7 @@ void ActivationMoves::computed(const Compute& c, u32 done) {
 void ActivationMoves::fetch_due(i64 position) {
   order_.for_due(position, [&](const Compute& c) {
     const Key key{c.block, c.micro_batch};
-    if (!c.backward || slots_.count(key) || !evicted_.count(key)) return;
+    if (!makes_input_gradient(c.op) || slots_.count(key) || !evicted_.count(key)) return;
     Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
     fetch.after.push_back(evicted_.at(key));
     fetch.out = slots_[key] = slab_.take(list_.scheduling.spilled_bytes.at(c.block), fetch.after);

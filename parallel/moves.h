@@ -43,16 +43,16 @@ class GradientMoves {
  public:
   GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// The accumulators of a later micro-batch come back ahead of their Backward, at the earliest after they left.
+  /// The accumulators of a later micro-batch come back ahead of the backward that adds to them, at the earliest after they left.
   void fetch_due(i64 position);
-  /// Where a Backward writes, none when it lies on the device; adds to `after` what it waits for.
+  /// Where weight gradients are written, none when it lies on the device; adds to `after` what it waits for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
-  /// After a block's Backward on a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the `last` one
-  /// it is summed over the ranks.
+  /// After a block's weight gradients of a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the
+  /// `last` one it is summed over the ranks.
   void computed(const GroupUse& use, bool last, u32 backward);
   /// Of a weight that another pipeline rank owns: the sums of this rank's uses go there.
   void give(u16 group);
-  /// After the last Backward of all its uses and their sums over the ranks: tied uses, here or from other pipeline ranks, which waited in
+  /// After the last gradients of all its uses and their sums over the ranks: tied uses, here or from other pipeline ranks, which waited in
   /// their slots, are added and the sum reduced, then what moves goes to its tier, unless it stays for its Steps. To memory the Reduce
   /// itself brings it. Returns the instruction after which the gradient rests.
   u32 finished(u16 group, u32 backward);
@@ -89,9 +89,10 @@ class ActivationMoves {
   /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is. Blocks without a backward
   /// keep nothing.
   ActivationPolicy policy(u16 block) const;
-  /// Where a Forward puts, or a Backward finds, what the block keeps; none when that stays on the device.
+  /// Where a Forward puts, or a backward finds, what the block keeps; none when that stays on the device, as what a BackwardWeight needs
+  /// does.
   Slot slot(const Compute& c, std::vector<u32>& after);
-  /// After a Forward what goes on to nvme is evicted; after a Backward its slot is free.
+  /// After a Forward what goes on to nvme is evicted; after a backward (its first part) its slot is free.
   void computed(const Compute& c, u32 done);
 
  private:

@@ -51,9 +51,9 @@ i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   runner.begin(batches, mode, {}, 1);
   for (const Instruction& i : list) {
     if (i.op == Op::Forward) runner.forward(i);
-    if (i.op != Op::Backward) continue;
+    if (!computes_block(i.op) || i.op == Op::Forward) continue;
     for (const GroupUse& use : r.layout.blocks[i.block]) {
-      if (!r.layout.groups[use.group].frozen) accumulator.place(use, nullptr, i.first);
+      if (makes_weight_gradients(i.op) && !r.layout.groups[use.group].frozen) accumulator.place(use, nullptr, i.first);
     }
     runner.backward(i, accumulator);
     accumulator.finish();

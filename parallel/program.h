@@ -12,10 +12,12 @@
 namespace spillway::parallel {
 
 enum class Op : u8 {
-  Load,      // the step's micro-batches from the loader
-  Fetch,     // weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
-  Forward,   // block, micro-batch
-  Backward,  // block, micro-batch: input and weight gradients
+  Load,            // the step's micro-batches from the loader
+  Fetch,           // weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
+  Forward,         // block, micro-batch
+  Backward,        // block, micro-batch: the gradients of its input and of its weights
+  BackwardInput,   // the same in two parts (zero-bubble schedules): the first, which the block before waits for,
+  BackwardWeight,  // and the second, which nobody does
   Gather,    // weights of a group from all data-parallel ranks: the parts at rest into a slot, or those just stepped into what rests whole
   Release,   // the weights' slot is free
   Exchange,  // a finished accumulator summed over the data-parallel ranks in their order; where gradients are split, each its own part
@@ -45,6 +47,12 @@ std::string_view to_string(Op op);
 std::string_view to_string(Lane lane);
 std::string_view to_string(What what);
 
+/// Takes the gradient of a block's output and makes that of its input.
+constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
+/// Stores or adds to the gradients of a block's weights.
+constexpr bool makes_weight_gradients(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
+constexpr bool computes_block(Op op) { return op == Op::Forward || makes_input_gradient(op) || makes_weight_gradients(op); }
+
 /// moving: on the device, for weights and gradients on their way. spill: in host memory, for activations between forward and backward or on
 /// their way to nvme.
 enum class Slab : u8 { moving, spill };
@@ -70,14 +78,15 @@ struct Instruction {
   u8 use = 0;
   u16 peer = kNone;        // pipeline rank a message goes to or comes from
   TileRange tiles;         // of the group: what is moved, reduced or stepped
-  bool first = false;      // Backward: this micro-batch stores the gradient, later ones add
-  bool recompute = false;  // Forward keeps only its input; Backward runs it again
-  /// Step: `in` is where the group's gradient lies, none when it rests in its tier. Forward, Backward: `in` is where the block's input or
-  /// its output's gradient has come to from another rank, `out` where what goes to another one is put; none where it stays on the rank.
+  bool first = false;      // Backward, BackwardWeight: this micro-batch stores the gradient, later ones add
+  bool recompute = false;  // Forward keeps only its input; Backward or BackwardInput runs it again
+  /// Step: `in` is where the group's gradient lies, none when it rests in its tier. Forward, Backward, BackwardInput: `in` is where the
+  /// block's input or its output's gradient has come to from another rank, `out` where what goes to another one is put; none where it stays
+  /// on the rank.
   Slot in, out;
-  Slot spill;                   // Forward: what the block keeps goes there; Backward: it lies there
-  std::vector<Slot> weights;    // Forward, Backward: the slot of each of the block's groups, as in Layout::blocks (bytes 0: resident)
-  std::vector<Slot> gradients;  // Backward: likewise
+  Slot spill;                   // Forward: what the block keeps goes there; Backward, BackwardInput: it lies there
+  std::vector<Slot> weights;    // of what computes a block: the slot of each of its groups, as in Layout::blocks (bytes 0: resident)
+  std::vector<Slot> gradients;  // Backward, BackwardWeight: likewise
   std::vector<u32> after;       // instructions of the same list
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // what it moves, by tier
   i64 exchanged_bytes = 0;                                         // Gather, Exchange: of the whole that crosses the ranks

@@ -145,6 +145,8 @@ void Rank::compute(const Instruction& i) {
       return count_host(i);
     }
     case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
       return backward(i);
     case Op::Release:
       return drop_group(i.group);
@@ -205,7 +207,7 @@ std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
 void Rank::backward(const Instruction& i) {
   const StreamScope scope(stream_);
   const auto& uses = plan_.layout.blocks[i.block];
-  for (size_t g = 0; g < uses.size(); ++g) {
+  for (size_t g = 0; makes_weight_gradients(i.op) && g < uses.size(); ++g) {
     if (!plan_.layout.groups[uses[g].group].frozen) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
   }
   runner_.backward(i, accumulator_, memory(i));

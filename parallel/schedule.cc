@@ -13,6 +13,11 @@ std::string to_string(const Action& action) {
   return fmt::format("{}{}{}", action.stage, letter(action.kind), action.micro_batch);
 }
 
+bool Schedule::splits_backward() const {
+  const auto split = [](const Action& a) { return a.kind == ActionKind::backward_weight; };
+  return std::ranges::any_of(rows, [&](const ScheduleRow& row) { return std::ranges::any_of(row, split); });
+}
+
 i32 Schedule::chunks() const {
   const std::vector<i32> chunks = chunk_of();
   return chunks.empty() ? 0 : *std::ranges::max_element(chunks) + 1;

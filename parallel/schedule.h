@@ -41,6 +41,8 @@ struct Schedule {
 
   i32 ranks() const { return static_cast<i32>(rows.size()); }
   i32 stages() const { return static_cast<i32>(rank_of.size()); }
+  /// Some backward comes in two parts, I and W.
+  bool splits_backward() const;
   /// The most stages one rank holds.
   i32 chunks() const;
   /// Of each stage: how many stages of its rank come before it.

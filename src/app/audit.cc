@@ -97,7 +97,7 @@ void Audit::step(const StepSample& s) {
 
 std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   std::vector<AuditRow> rows = {{"step", mean(predicted_s_), mean(seconds_)}};
-  for (const char* phase : {"forward", "backward", "reduce", "exchange", "optimizer", "fetch", "evict"}) {
+  for (const char* phase : {"forward", "backward", "backward_weight", "reduce", "exchange", "optimizer", "fetch", "evict"}) {
     const AuditRow row{phase, mean(at(predicted_, phase)) / 1e3, mean(at(phases_, phase)) / 1e3};
     if (row.predicted > 0 || row.measured > 0) rows.push_back(row);
   }

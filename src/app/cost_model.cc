@@ -36,6 +36,8 @@ class Costing {
       case Op::Forward:
         return {.cpu_s = blocks_[i.block].forward + copy_s(i), .cores = cores};
       case Op::Backward:
+      case Op::BackwardInput:
+      case Op::BackwardWeight:
         return {.cpu_s = backward_s(i) + copy_s(i), .cores = cores};
       case Op::Step:
         return step(i);
@@ -59,7 +61,9 @@ class Costing {
  private:
   double backward_s(const Instruction& i) const {
     const BlockSeconds& block = blocks_[i.block];
-    return (i.recompute ? block.forward : 0) + (i.first ? block.backward : block.backward_more);
+    const double whole_s = i.first ? block.backward : block.backward_more, again_s = i.recompute ? block.forward : 0;
+    if (i.op == Op::BackwardInput) return again_s + block.backward_input;
+    return i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : again_s + whole_s;
   }
   // Of those it names: this rank's part, of several.
   static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
@@ -134,7 +138,8 @@ double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Seque
 
 BlockSeconds Rates::block(size_t index, double forward_flops) const {
   if (!blocks.empty()) return blocks[index];
-  return {forward_flops / flops, 2 * forward_flops / flops, 2 * forward_flops / flops};
+  const double forward_s = forward_flops / flops;
+  return {forward_s, 2 * forward_s, 2 * forward_s, forward_s};
 }
 
 double Rates::disk_s(double read_bytes, double written_bytes) const {
@@ -192,7 +197,7 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = i.op == Op::Forward || i.op == Op::Backward;  // activations
+    const bool by_tokens = computes_block(i.op);  // activations
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

@@ -10,7 +10,10 @@ const char* phase_of(parallel::Op op) {
     case parallel::Op::Forward:
       return "forward";
     case parallel::Op::Backward:
+    case parallel::Op::BackwardInput:
       return "backward";
+    case parallel::Op::BackwardWeight:
+      return "backward_weight";
     case parallel::Op::AddTied:
     case parallel::Op::Reduce:
       return "reduce";

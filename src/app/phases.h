@@ -11,8 +11,8 @@ namespace spillway::app {
 
 using Phases = std::map<std::string, double>;  // milliseconds
 
-/// Busy time by what it was spent on: forward, backward, reduce, exchange (with other ranks, waiting for them too), fetch, evict, data,
-/// optimizer; and the list's as a whole under `whole`.
+/// Busy time by what it was spent on: forward, backward, backward_weight (where that is a part of its own), reduce, exchange (with other
+/// ranks, waiting for them too), fetch, evict, data, optimizer; and the list's as a whole under `whole`.
 void add_phases(Phases& phases, const parallel::List& list, std::span<const parallel::Timing> timings, const char* whole);
 /// lane_compute …, how long each lane was busy; wait_load …, how long the compute lane stood still for it; bound_compute …, what the
 /// step's longest chain of waiting went to.

@@ -9,9 +9,10 @@
 
 namespace spillway::app {
 
-/// Of one micro-batch. `more`: the gradient is added to what the accumulator holds.
+/// Of one micro-batch. `more`: the gradient is added to what the accumulator holds. `input`: what of these the first part takes of a
+/// backward in two, timed where the schedule has such.
 struct BlockSeconds {
-  double forward = 0, backward = 0, backward_more = 0;
+  double forward = 0, backward = 0, backward_more = 0, backward_input = 0;
 };
 
 struct UnitSeconds {

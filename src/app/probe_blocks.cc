@@ -62,7 +62,12 @@ i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sys
 class Chain {
  public:
   Chain(const PlanRequest& r, const Kinds& kinds, i64 rows)
-      : r_(r), kinds_(kinds), rows_(rows), runner_(*r.model), accumulator_(r.layout, r.scheduling.format.gradient) {}
+      : r_(r),
+        kinds_(kinds),
+        rows_(rows),
+        in_parts_(make_stages(r.layout, r.scheduling).schedule.splits_backward()),
+        runner_(*r.model),
+        accumulator_(r.layout, r.scheduling.format.gradient) {}
   ~Chain() {
     for (const parallel::Segment* s : segments()) {
       if (storage(*s).resident()) storage(*s).drop();
@@ -96,24 +101,32 @@ class Chain {
       seconds[k].forward = parallel::microseconds_of([&] { runner_.forward(i); }) / 1e6;
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
-      const Instruction i{.op = Op::Backward, .block = kinds_.first[k], .micro_batch = 0, .first = first};
-      for (const parallel::GroupUse& use : r_.layout.blocks[i.block]) {
-        if (r_.layout.groups[use.group].frozen) continue;
-        const auto memory = gradients_.find(use.group);
-        accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), first);
-      }
-      if (k + 1 < seconds.size()) forget(i.block);  // the last block's backward follows its forward
-      (first ? seconds[k].backward : seconds[k].backward_more) = parallel::microseconds_of([&] {
-                                                                   runner_.backward(i, accumulator_);
-                                                                   accumulator_.finish();
-                                                                 }) /
-                                                                 1e6;
+      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // the last block's backward follows its forward
+      backward(kinds_.first[k], first, seconds[k]);
     }
     batches_.clear();
     return seconds;
   }
 
  private:
+  void backward(u16 block, bool first, BlockSeconds& seconds) {
+    double& whole = first ? seconds.backward : seconds.backward_more;
+    if (in_parts_) whole = seconds.backward_input = time_backward({.op = Op::BackwardInput, .block = block, .micro_batch = 0});
+    if (in_parts_ && !r_.layout.trains(block)) return;
+    whole += time_backward({.op = in_parts_ ? Op::BackwardWeight : Op::Backward, .block = block, .micro_batch = 0, .first = first});
+  }
+  double time_backward(const Instruction& i) {
+    for (const parallel::GroupUse& use : r_.layout.blocks[i.block]) {
+      if (r_.layout.groups[use.group].frozen || !makes_weight_gradients(i.op)) continue;
+      const auto memory = gradients_.find(use.group);
+      accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), i.first);
+    }
+    return parallel::microseconds_of([&] {
+             runner_.backward(i, accumulator_);
+             accumulator_.finish();
+           }) /
+           1e6;
+  }
   // What the block will touch, of a model that is larger than the caches.
   void forget(u16 block) const {
     app::forget(slab_);
@@ -159,6 +172,7 @@ class Chain {
   const PlanRequest& r_;
   const Kinds& kinds_;
   const i64 rows_;
+  const bool in_parts_;              // backward, as the schedule has it
   std::span<const std::byte> slab_;  // empty: the model stays in the caches
   std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
@@ -199,7 +213,7 @@ double median(std::vector<double> all) {
 std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& passes, size_t kinds) {
   std::vector<BlockSeconds> all(kinds);
   for (size_t k = 0; k < kinds; ++k) {
-    for (const auto part : {&BlockSeconds::forward, &BlockSeconds::backward, &BlockSeconds::backward_more}) {
+    for (const auto part : {&BlockSeconds::forward, &BlockSeconds::backward, &BlockSeconds::backward_more, &BlockSeconds::backward_input}) {
       std::vector<double> seconds;
       for (const auto& pass : passes) {
         if (pass[k].*part > 0) seconds.push_back(pass[k].*part);
@@ -265,7 +279,7 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads,
   const double scale = static_cast<double>(r.micro_batch_size) / static_cast<double>(rows);
   for (size_t kind : kinds.of_block) {
     const BlockSeconds& t = timed[kind];
-    all.push_back({scale * t.forward, scale * t.backward, scale * t.backward_more});
+    all.push_back({scale * t.forward, scale * t.backward, scale * t.backward_more, scale * t.backward_input});
   }
   return all;
 }

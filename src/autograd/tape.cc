@@ -1,5 +1,7 @@
 #include "autograd/tape.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/accumulate.h"
 #include "kernels/dispatch.h"
@@ -23,10 +25,19 @@ void Variable::backward() const {
   tape->backward(*this);
 }
 
-bool Backward::needs(int input) const { return tape_.nodes_[static_cast<size_t>(node_)].inputs.at(static_cast<size_t>(input)) >= 0; }
+i32 Backward::wanted(int input) const {
+  const i32 id = inputs_.at(static_cast<size_t>(input));
+  if (id < 0 || part_ == Part::whole) return id;
+  const bool parameter = tape_.slots_[static_cast<size_t>(id)].parameter >= 0;
+  return parameter == (part_ == Part::weight) ? id : -1;
+}
+
+bool Backward::needs(int input) const { return wanted(input) >= 0; }
+
+bool Backward::again() const { return part_ == Part::weight && tape_.has_inputs(inputs_, false); }
 
 Tensor Backward::target(int input) {
-  const i32 id = tape_.nodes_[static_cast<size_t>(node_)].inputs.at(static_cast<size_t>(input));
+  const i32 id = wanted(input);
   require(id >= 0, "[backward] a target was asked for an input that needs no gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   if (!slot.gradient.defined()) {
@@ -38,7 +49,8 @@ Tensor Backward::target(int input) {
 }
 
 void Backward::pass(int input, Tensor gradient) {
-  const i32 id = tape_.nodes_[static_cast<size_t>(node_)].inputs.at(static_cast<size_t>(input));
+  const i32 id = wanted(input);
+  require(id >= 0, "[backward] a gradient was passed to an input that needs none");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
           "[backward] a passed gradient must be contiguous and of the input's shape");
@@ -113,8 +125,9 @@ void Tape::contributed(i32 id) {
   sink_->done(static_cast<u32>(slot.parameter), slot.use);
 }
 
-void Tape::backward(const Variable& y, Tensor dy) {
+void Tape::seed(const Variable& y, Tensor dy) {
   require(y.tape == this && y.slot >= 0, "[tape] backward of a variable that is not on this tape");
+  require(deferred_.empty(), "[tape] backward while backward_weight() of the one before is still to come");
   if (!dy.defined()) {
     require(y.value.elems() == 1, "[tape] backward without a gradient wants a variable of one element");
     dy = one(y.value);
@@ -123,26 +136,68 @@ void Tape::backward(const Variable& y, Tensor dy) {
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] the gradient must be contiguous and of the variable's shape and dtype");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
+}
+
+Tape::Node Tape::take_last() {
+  Node node = std::move(nodes_.back());
+  nodes_.pop_back();
+  node.gradient = std::exchange(slots_[static_cast<size_t>(node.output)].gradient, Tensor());
+  return node;
+}
+
+bool Tape::has_inputs(const std::vector<i32>& inputs, bool parameters) const {
+  return std::ranges::any_of(inputs, [&](i32 id) { return id >= 0 && (slots_[static_cast<size_t>(id)].parameter >= 0) == parameters; });
+}
+
+void Tape::run(const Node& node, Backward::Part part) {
+  if (!node.gradient.defined()) return;
+  Backward step(*this, part, node.inputs, node.gradient);
+  node.backward(step);
+  step.finish();
+}
+
+void Tape::release(const Node& node) {
+  for (i32 ticket : node.tickets) {
+    Saved& saved = saved_[static_cast<size_t>(ticket)];
+    if (saved.at_door) door_->unpack(saved.packed);
+    saved_bytes_ -= saved.counted_bytes;
+    saved = {};
+  }
+  for (i32 slot : node.inputs) {
+    if (slot >= 0) contributed(slot);
+  }
+}
+
+void Tape::backward(const Variable& y, Tensor dy) {
+  seed(y, std::move(dy));
   while (!nodes_.empty()) {
-    const i32 id = static_cast<i32>(nodes_.size()) - 1;
-    Tensor gradient = std::exchange(slots_[static_cast<size_t>(nodes_.back().output)].gradient, Tensor());
-    if (gradient.defined()) {
-      Backward step(*this, id, std::move(gradient));
-      nodes_.back().backward(step);
-      step.finish();
-    }
-    const Node node = std::move(nodes_.back());
-    nodes_.pop_back();
-    for (i32 ticket : node.tickets) {
-      Saved& saved = saved_[static_cast<size_t>(ticket)];
-      if (saved.at_door) door_->unpack(saved.packed);
-      saved_bytes_ -= saved.counted_bytes;
-      saved = {};
-    }
-    for (i32 slot : node.inputs) {
-      if (slot >= 0) contributed(slot);
+    const Node node = take_last();
+    run(node, Backward::Part::whole);
+    release(node);
+  }
+  saved_.clear();
+}
+
+void Tape::backward_input(const Variable& y, Tensor dy) {
+  seed(y, std::move(dy));
+  while (!nodes_.empty()) {
+    Node node = take_last();
+    if (has_inputs(node.inputs, false)) run(node, Backward::Part::input);
+    if (node.gradient.defined() && has_inputs(node.inputs, true)) {
+      deferred_.push_back(std::move(node));
+    } else {
+      release(node);
     }
   }
+}
+
+void Tape::backward_weight() {
+  for (Node& waiting : deferred_) {
+    const Node node = std::exchange(waiting, {});
+    run(node, Backward::Part::weight);
+    release(node);
+  }
+  deferred_.clear();
   saved_.clear();
 }
 
@@ -182,7 +237,7 @@ Variable Recorder::output(Tensor value, BackwardFunction backward) {
   for (i32 input : inputs_) {
     if (input >= 0) ++tape_->slots_[static_cast<size_t>(input)].pending;
   }
-  tape_->nodes_.push_back({std::move(inputs_), slot, std::move(tickets_), std::move(backward)});
+  tape_->nodes_.push_back({std::move(inputs_), slot, std::move(tickets_), std::move(backward), {}});
   return {std::move(value), tape_, slot};
 }
 

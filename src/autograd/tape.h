@@ -1,7 +1,8 @@
-// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse. Several tapes may be alive
-// at once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
+// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse, at once or in two parts:
+// the inputs' gradients, which somebody waits for, and later those of the parameters (Qi et al., Zero Bubble Pipeline Parallelism, 2023).
+// Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
 //   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor: whatever it needs from forward goes through save(), which
-//      is the door where activations spill, and is freed as soon as the op's backward has run.
+//      is the door where activations spill, and is freed as soon as the op's backward has run, its last part if there are two.
 //   2. A parameter's gradient goes to the GradientSink, whole, in wide_dtype of the parameter, exactly once for each (parameter, use);
 //      other gradients have the type of what they are gradients of. Gradients of several uses are added in reverse order of use.
 //   3. A gradient tensor is written in place only while nobody else holds it.
@@ -64,7 +65,10 @@ class Backward {
  public:
   /// Gradient of the op's output: contiguous, its shape.
   const Tensor& gradient() const { return gradient_; }
+  /// In this part: of a backward in two, an op of both has a call for each.
   bool needs(int input) const;
+  /// The input part has run this op before.
+  bool again() const;
   /// Where to write the gradient of input `input`, whole; contiguous, its shape; of its type, of a parameter wide_dtype of it. Only if
   /// needs(input).
   Tensor target(int input);
@@ -75,11 +79,16 @@ class Backward {
 
  private:
   friend class Tape;
-  Backward(Tape& tape, i32 node, Tensor gradient) : tape_(tape), node_(node), gradient_(std::move(gradient)) {}
+  enum class Part : u8 { whole, input, weight };
+  Backward(Tape& tape, Part part, const std::vector<i32>& inputs, const Tensor& gradient)
+      : tape_(tape), part_(part), inputs_(inputs), gradient_(gradient) {}
+  /// The input's slot, -1 if it gets no gradient in this part.
+  i32 wanted(int input) const;
   void finish();
   Tape& tape_;
-  i32 node_;
-  Tensor gradient_;
+  const Part part_;
+  const std::vector<i32>& inputs_;
+  const Tensor& gradient_;
   std::vector<std::pair<i32, Tensor>> addends_;  // slot -> a further gradient to add to the one it has
 };
 
@@ -101,6 +110,13 @@ class Tape {
   /// Runs all recorded ops in reverse from `y`. `dy` undefined means 1 (one-element y). The tape is empty of ops afterwards; gradients of
   /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape.
   void backward(const Variable& y, Tensor dy = {});
+  /// The same bits in two calls: this one gives the input() leaves their gradients and keeps what the parameters' need, of each op that has
+  /// one its output's gradient and its saved tensors;
+  void backward_input(const Variable& y, Tensor dy = {});
+  /// and this one, once and at any later time, hands these over. Nothing is recorded on the tape between the two.
+  void backward_weight();
+  /// backward_weight() has something to do.
+  bool has_weight_part() const { return !deferred_.empty(); }
   /// Undefined if nothing flowed to x.
   Tensor take_gradient(const Variable& x);
 
@@ -121,9 +137,10 @@ class Tape {
   };
   struct Node {
     std::vector<i32> inputs;  // slots, -1: constant
-    i32 output;
+    i32 output = -1;
     std::vector<i32> tickets;
     BackwardFunction backward;
+    Tensor gradient;  // of the output, once it is whole
   };
   struct Saved {
     Tensor tensor;
@@ -132,6 +149,11 @@ class Tape {
     i64 counted_bytes = 0;
   };
   i32 new_slot(const Tensor& value);
+  void seed(const Variable& y, Tensor dy);
+  Node take_last();
+  bool has_inputs(const std::vector<i32>& inputs, bool parameters) const;
+  void run(const Node& node, Backward::Part part);
+  void release(const Node& node);
   void contributed(i32 slot);
   Tensor new_gradient(Slot& slot);
 
@@ -139,6 +161,7 @@ class Tape {
   SavedTensorDoor* door_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
+  std::vector<Node> deferred_;  // to backward_weight(), in its order
   std::vector<Saved> saved_;
   std::map<std::pair<u32, u8>, i32> parameters_;
   i64 saved_bytes_ = 0;

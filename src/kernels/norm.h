@@ -13,7 +13,8 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
 
 /// Bytes norm_gradient wants.
 i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype);
-/// Undefined gradients are not wanted; dgamma and dbeta are written whole. `centred`: layer norm, else RMS (no dbeta).
+/// Undefined gradients are not wanted; dgamma and dbeta are written whole. `centred`: layer norm, else RMS (no dbeta). gamma is read for dx
+/// alone.
 void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
                    const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace);
 

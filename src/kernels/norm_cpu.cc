@@ -27,7 +27,7 @@ struct NormRows {
 };
 template <class T>
 struct NormGradientRows {
-  const T *x, *gamma, *dy;
+  const T *x, *gamma, *dy;  // gamma: for dx alone
   const Wide<T>* statistics;
   T* dx;
   Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole
@@ -105,9 +105,11 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
     const bool whole = used == lanes;
     const auto h = hn::Mul(hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
     const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
-    const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
-    sum_g = hn::Add(sum_g, g);
-    sum_gh = hn::MulAdd(g, h, sum_gh);
+    if (dx) {
+      const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+      sum_g = hn::Add(sum_g, g);
+      sum_gh = hn::MulAdd(g, h, sum_gh);
+    }
     // The chunk's sums are padded to whole vectors.
     if (r.gamma_sums) hn::StoreU(hn::MulAdd(gradient, h, hn::LoadU(d, r.gamma_sums + i)), d, r.gamma_sums + i);
     if (r.beta_sums) hn::StoreU(hn::Add(gradient, hn::LoadU(d, r.beta_sums + i)), d, r.beta_sums + i);
@@ -224,7 +226,7 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
     using W = Wide<T>;
     W *gamma_sums = reinterpret_cast<W*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;
     const NormGradientRows<T> all{x.data<T>(),
-                                  gamma.data<T>(),
+                                  dx.defined() ? gamma.data<T>() : nullptr,
                                   dy.data<T>(),
                                   statistics.data<W>(),
                                   data_or_null<T>(dx),

@@ -125,6 +125,7 @@ class Gpt2Block final : public nn::Module {
   }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(norm1_, attention_, norm2_, mlp_); }
+  bool weight_gradients_read_parameters() const override { return false; }
 
  private:
   nn::LayerNorm norm1_;

@@ -109,6 +109,7 @@ class LlamaBlock final : public nn::Module {
   }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(norm1_, attention_, norm2_, mlp_); }
+  bool weight_gradients_read_parameters() const override { return false; }
 
  private:
   nn::RmsNorm norm1_;

@@ -49,6 +49,9 @@ class Module {
   virtual std::vector<ParameterUse> parameters() const = 0;
   /// False where its backward needs none of their values: an embedding's spreads the gradient over the rows that were looked up.
   virtual bool backward_reads_parameters() const { return true; }
+  /// False where the gradients of the parameters alone (a backward's second part) need none: a product's is made of its input and of its
+  /// output's gradient.
+  virtual bool weight_gradients_read_parameters() const { return backward_reads_parameters(); }
 };
 
 /// Blocks in order, and all parameters by id (in order of first use).

@@ -104,13 +104,16 @@ void head_losses(const Head& head, const Tensor& logits, const Tensor& statistic
   kernels::sum_in_order(losses, 1, total);
 }
 
-void head_gradients(const Head& head, const Tensor& logits, const Tensor& statistics, double factor, const Tensor& dx, const Tensor& dw) {
+// `converted`: the whole logits in `logits` are their gradient already.
+void head_gradients(const Head& head, const Tensor& logits, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
+                    const Tensor& dw) {
   for (i64 begin = 0; begin < head.rows; begin += head.chunk) {
     const i64 end = std::min(head.rows, begin + head.chunk);
     const Tensor some = logits.slice(0, 0, end - begin);
     if (!head.whole()) head.logits(begin, end, some);
     const Tensor dlogits = head.gradients_in(some);
-    kernels::cross_entropy_gradient(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), factor, dlogits);
+    if (!converted)
+      kernels::cross_entropy_gradient(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), factor, dlogits);
     head.gradients(begin, end, dlogits, dx, dw);
   }
 }
@@ -127,13 +130,15 @@ Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor
   head_losses(head, logits, statistics, total);
   Recorder r({x, w});
   const auto kept_x = r.save(x), kept_w = r.save(w), kept_targets = r.save(targets), kept_statistics = r.save(statistics);
-  // Only this op ever sees the whole logits, so backward may turn them into their gradient in place.
+  // Only this op ever sees the whole logits, so backward may turn them into their gradient in place, where a later part finds it. Logits
+  // that were cut are computed again by each part.
   const SavedTensor kept_logits = head.whole() ? r.save(logits) : SavedTensor();
   return r.output(total, [=](Backward& b) {
     const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), chunk_bytes);
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.needs(1) ? b.target(1) : Tensor();
     const Tensor buffer = again.whole() ? b.saved(kept_logits) : again.logits_buffer();
-    head_gradients(again, buffer, b.saved(kept_statistics), gradient_factor * b.gradient().item(), dx, dw);
+    const bool converted = again.whole() && b.again();
+    head_gradients(again, buffer, b.saved(kept_statistics), gradient_factor * b.gradient().item(), converted, dx, dw);
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "app/candidates.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -105,6 +107,23 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
       EXPECT_GE(c.bytes[2], plan.store.data_bytes - request_.scheduling.micro_batches * 2 * 4 * request_.layout.elems());
     }
   }
+}
+
+// What the input part takes and what is left for the weight part, each by the number of its instructions.
+TEST_F(CostModel, PricesABackwardInParts) {
+  request_.scheduling.micro_batches = 4;
+  request_.scheduling.pipeline = {.rank = 1, .ranks = 2, .kind = parallel::ScheduleKind::zb_h1};
+  const parallel::Plan in_parts = plan(Tier::device, Tier::device);
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1, .backward = 5, .backward_more = 6, .backward_input = 2});
+  std::map<std::string, double> ms = predict(in_parts, {}, model_, rates).phase_ms;
+  const auto blocks = static_cast<double>(std::ranges::count(in_parts.layout.rank_of, 1));
+  EXPECT_NEAR(ms["forward"], 1e3 * blocks * 4, 1);
+  EXPECT_NEAR(ms["backward"], 1e3 * blocks * 4 * 2, 1);
+  EXPECT_NEAR(ms["backward_weight"], 1e3 * blocks * ((5 - 2) + 3 * (6 - 2)), 1);
+  ThreadPool threads(1);
+  i64 peak = 0;
+  for (const BlockSeconds& b : time_blocks(request_, threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
 }
 
 // As many rows are timed as there is memory for; with none for one row there is no answer.

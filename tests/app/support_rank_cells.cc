@@ -178,6 +178,8 @@ RankCells::Trained RankCells::train(const Row& cell, const Words& more, std::str
   if (wrong.empty() && (trained.numbers.size() != kSteps || trained.state.size() < 1'000'000)) wrong = "not all of it was trained or saved";
   for (const auto& row : metrics(out)) {
     if (wrong.empty() && row["exchanged_bytes"].get<i64>() == 0) wrong = "nothing crossed the data-parallel ranks";
+    const bool in_parts = value(cell, kPipeline).starts_with("zb-");
+    if (wrong.empty() && row["phase_ms"].contains("backward_weight") != in_parts) wrong = "weight gradients were not made when they should";
   }
   const i64 unplanned = wrong.empty() ? nlohmann::json::parse(first.out).at("unplanned_bytes").get<i64>() : 0;
   if (unplanned != 0) wrong = std::to_string(unplanned) + " bytes moved otherwise than planned";

@@ -164,6 +164,87 @@ TEST(Tape, RefusesAGradientOfAnotherShape) {
   EXPECT_THROW(tape.backward(times(x, x), values({1})), Error);
 }
 
+// Of (x w)^2 + 7 x the weight part needs the x that w meets and the gradient of their product, and nothing else.
+TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
+  Sink sink;
+  Tape tape(&sink);
+  const Variable x = tape.input(values({1, 2})), w = tape.parameter(values({3, 5}), 0);
+  const Variable product = times(x, w);  // keeps x; the parameter counts for nothing
+  const Variable y = sum2(times(product, product), times(x, values({7, 7})));
+  EXPECT_EQ(tape.saved_bytes(), 16 * 5);
+  tape.backward_input(y, values({1, 1}));
+  EXPECT_EQ(tape.saved_bytes(), 16) << "x alone";
+  EXPECT_TRUE(tape.has_weight_part());
+  EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{2 * 3 * 3 + 7, 2 * 10 * 5 + 7}));
+  EXPECT_TRUE(sink.gradients.empty());
+  EXPECT_THROW(tape.backward(y, values({1, 1})), Error) << "the weight part is still to come";
+  tape.backward_weight();
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{2 * 3 * 1, 2 * 10 * 2}));
+  EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{0, 0}, 1}}));
+  EXPECT_EQ(tape.saved_bytes(), 0);
+  EXPECT_FALSE(tape.has_weight_part());
+}
+
+// The gradient of x + x w is handed on to x, which is added to, and kept for w: that one must not change.
+TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
+  Sink sink;
+  Tape tape(&sink);
+  const Variable x = tape.input(values({2})), w = tape.parameter(values({3}), 0), v = tape.parameter(values({5}), 1);
+  const Variable y = sum2(sum2(x, v), times(x, w));
+  tape.backward_input(y, values({1}));
+  EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{4}));
+  tape.backward_weight();
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{2}));
+  EXPECT_EQ(numbers(sink.gradients.at({1, 0})), (Doubles{1}));
+}
+
+// The last op's part first, and then the others': in another order the 1 is lost.
+TEST(TapeInParts, UsesAreAddedInReverseOrderAndHandedOverOnce) {
+  for (const bool in_parts : {false, true}) {
+    Sink sink;
+    Tape tape(&sink);
+    const Variable w = tape.parameter(values({3}), 0);
+    const Variable small = times(tape.input(values({1})), w), unused = times(small, w);  // nothing flows through the latter
+    const Variable large = times(tape.input(values({1e17})), w), minus_large = times(tape.input(values({-1e17})), w);
+    const Variable y = sum2(sum2(sum2(small, large), minus_large), tape.parameter(values({0.5}), 0, 1));
+    in_parts ? tape.backward_input(y, values({1})) : tape.backward(y, values({1}));
+    if (in_parts) tape.backward_weight();
+    EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{0, 0}, 1}, {{0, 1}, 1}}));
+    EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{1}));
+    EXPECT_EQ(numbers(sink.gradients.at({0, 1})), (Doubles{1}));
+    (void)unused;
+  }
+}
+
+TEST(TapeInParts, OpsAreToldWhichPartItIs) {
+  Sink sink;
+  Tape tape(&sink);
+  std::vector<std::tuple<bool, bool, bool>> calls;
+  const auto op = [&](const Variable& a, const Variable& b) {
+    Recorder r({a, b});
+    return r.output(a.value, [&](Backward& step) {
+      calls.emplace_back(step.needs(0), step.needs(1), step.again());
+      for (const int i : {0, 1}) {
+        if (step.needs(i)) {
+          step.pass(i, step.gradient());
+        } else {
+          EXPECT_THROW(step.target(i), Error);
+        }
+      }
+    });
+  };
+  const Variable x = tape.input(values({1})), w = tape.parameter(values({2}), 0);
+  const Variable first = op(x, w), second = op(w, w), y = op(first, second);
+  tape.backward_input(y, values({1}));
+  tape.backward_weight();
+  EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
+                       {true, true, false},   // no parameter's: once
+                       {true, false, false},  // x w for x; w w waits
+                       {true, true, false},   // w w
+                       {false, true, true},   // x w for w
+                   }));
+}
+
 // Stores elsewhere what ops save, so that the tape holds nothing.
 struct Door final : autograd::SavedTensorDoor {
   std::map<u64, Tensor> rest;

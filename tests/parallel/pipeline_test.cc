@@ -146,6 +146,11 @@ TEST(PipelineVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
       if (spilled) o.parameters = o.gradients = o.optimizer = Tier::nvme, o.overlap = OptimizerOverlap::forward, o.order = Order::vertical;
       expect_same_run(train(o), want);
     }
+    RunOptions in_parts = reference;
+    in_parts.pipeline = {.ranks = 2, .kind = ScheduleKind::zb_h1};
+    in_parts.parameters = Tier::host;
+    in_parts.recompute = true;
+    expect_same_run(train(in_parts), want);
   }
 }
 

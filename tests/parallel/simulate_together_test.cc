@@ -52,7 +52,7 @@ TEST_P(Simulated, TakesWhatTheScheduleTakes) {
   const i64 chunks = parallel::default_chunks(kind);
   const auto blocks_a_stage = static_cast<double>(6 / (ranks * chunks));
   const auto work = [](int, const Instruction& i) {
-    return i.op == Op::Forward ? Work{.cpu_s = 1} : i.op == Op::Backward ? Work{.cpu_s = 2} : Work{};
+    return i.op == Op::Backward ? Work{.cpu_s = 2} : computes_block(i.op) ? Work{.cpu_s = 1} : Work{};
   };
   const parallel::ScheduleTimes times =
       simulate_schedule(parallel::generate_schedule(kind, {ranks, 5, chunks}), {.stages = {{.forward = 1, .backward = 2}}});
@@ -61,7 +61,7 @@ TEST_P(Simulated, TakesWhatTheScheduleTakes) {
 
 // A message takes its sender's time and holds up who waits for it.
 TEST_P(Simulated, MessagesTakeTime) {
-  const auto computing = [](const Instruction& i) { return i.op == Op::Forward || i.op == Op::Backward ? Work{.cpu_s = 1} : Work{}; };
+  const auto computing = [](const Instruction& i) { return computes_block(i.op) ? Work{.cpu_s = 1} : Work{}; };
   const double free = makespan([&](int, const Instruction& i) { return computing(i); });
   const double slow = makespan([&](int, const Instruction& i) {
     return i.sent_bytes > 0 && i.micro_batch != parallel::kNone ? Work{.cpu_s = 0.25, .cores = 0} : computing(i);
@@ -70,10 +70,11 @@ TEST_P(Simulated, MessagesTakeTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, Simulated,
-                         testing::Combine(testing::Values(ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward),
+                         testing::Combine(testing::Values(ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::zb_h1),
                                           testing::Values(2, 3, 6), testing::Values(1, 2)));
 INSTANTIATE_TEST_SUITE_P(Interleaved, Simulated,
-                         testing::Combine(testing::Values(ScheduleKind::interleaved), testing::Values(3), testing::Values(1)));
+                         testing::Combine(testing::Values(ScheduleKind::interleaved, ScheduleKind::zb_v), testing::Values(3),
+                                          testing::Values(1)));
 
 }  // namespace
 }  // namespace spillway::test
