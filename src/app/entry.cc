@@ -1,6 +1,5 @@
 #include "app/entry.h"
 
-#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -37,13 +36,14 @@ struct Dispatch {
     const bool starts_ranks = launcher.name.empty() && ranks > 1;
     if (starts_ranks && given.communicator != "local") return start_ranks(ranks, timeout_s);
     if (std::is_same_v<Config, TrainConfig>) install_stop_handlers();
-    const auto run = [&](const Launcher& as, std::unique_ptr<parallel::Communicator> end) {
-      bind_to_share(given.bind, as);
-      return body(given, console, Peers(std::move(end)));
-    };
-    if (!starts_ranks) return run(launcher, join_ranks(launcher, timeout_s, given.rendezvous, host));
-    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console,
-                            [&](int rank, auto end) { return run(own_launcher(rank, ranks), std::move(end)); });
+    if (starts_ranks) {
+      return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
+        bind_to_share(given.bind, own_launcher(rank, ranks));
+        return body(given, console, Peers(std::move(end)));
+      });
+    }
+    bind_to_share(given.bind, launcher);  // before it starts other threads
+    return body(given, console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
   }
 
   int operator()(const TrainConfig& config) const { return on_ranks(config, run_train); }

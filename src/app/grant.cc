@@ -32,7 +32,7 @@ i64 meminfo_bytes(const Host& host, const std::string& key) {
 }
 
 int allowed_cpus(const Host& host) {
-  std::istringstream lines(host.read("/proc/self/status").value_or(""));
+  std::istringstream lines(host.read("/proc/thread-self/status").value_or(""));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("Cpus_allowed_list:")) continue;
     std::istringstream ranges(line.substr(line.find(':') + 1));

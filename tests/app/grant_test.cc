@@ -80,7 +80,7 @@ TEST(MemoryGrant, NeverBelowZeroAndNeverGuessed) {
 TEST(CoreGrant, TheLeastDecides) {
   EXPECT_EQ(core_grant(FakeHost().host()).cores, 8);
   FakeHost fake;
-  fake.file("/proc/self/status", "Cpus_allowed_list:\t0-1,4,6-7\n");
+  fake.file("/proc/thread-self/status", "Cpus_allowed_list:\t0-1,4,6-7\n");
   EXPECT_EQ(core_grant(fake.host()).cores, 5);
   fake.file("/proc/self/cgroup", "0::/job\n").file("/sys/fs/cgroup/job/cpu.max", "250000 100000\n");
   EXPECT_EQ(core_grant(fake.host()).cores, 2);

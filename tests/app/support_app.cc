@@ -35,7 +35,7 @@ std::string TemporaryFolder::write(const std::string& name, const std::string& t
 
 FakeHost::FakeHost() {
   file("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree:         1000 kB\nMemAvailable:   12582912 kB\n");
-  file("/proc/self/status", "Name:\ttest\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");
+  file("/proc/thread-self/status", "Name:\ttest\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");
 }
 
 FakeHost& FakeHost::file(const std::string& name, const std::string& text) {
