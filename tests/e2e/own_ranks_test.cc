@@ -124,8 +124,10 @@ struct OwnRanks : testing::Test {
   }
 };
 
+using OwnRanksRelease = OwnRanks;
+
 // Every way to start them gives the same bits.
-TEST_F(OwnRanks, StartedByThemselvesByHandAndByFile) {
+TEST_F(OwnRanksRelease, StartedByThemselvesByHandAndByFile) {
   const Finished own = at.spillway(training("own", {"--ranks", "2"}));
   ASSERT_EQ(own.status, 0) << own.err;
   const auto by_hand = [&](const std::string& out, const std::string& variables, const Args& more) {
@@ -182,8 +184,8 @@ TEST_F(OwnRanks, SignalSavesAndTheSameCommandGoesOn) {
 }
 
 const Args kTwoRanks = {"--ranks", "2"};
-TEST_F(OwnRanks, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 2, kTwoRanks, "(SIGKILL)"); }
-TEST_F(OwnRanks, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 2, kTwoRanks, "was stopped (SIGSTOP)"); }
+TEST_F(OwnRanksRelease, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 2, kTwoRanks, "(SIGKILL)"); }
+TEST_F(OwnRanksRelease, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 2, kTwoRanks, "was stopped (SIGSTOP)"); }
 
 const Args kTwoPipelines = {
     "--ranks", "4",   "--pipeline-stages", "2", "--gradient-accumulation-steps", "2", "--zero-stage", "3", "--place-optimizer", "nvme",
@@ -193,7 +195,7 @@ TEST_F(SoakOwnRanks, KilledTwentyTimes) { disturb_often(SIGKILL, 20, kTwoPipelin
 TEST_F(SoakOwnRanks, StoppedTwentyTimes) { disturb_often(SIGSTOP, 20, kTwoPipelines, "was stopped (SIGSTOP)"); }
 
 // Nothing is shared but files; by the variables and by --rendezvous.
-TEST_F(OwnRanks, TwoNodesOverTcp) {
+TEST_F(OwnRanksRelease, TwoNodesOverTcp) {
   constexpr int kSteps = 40;
   ASSERT_EQ(at.spillway(training("own", {"--ranks", "2"}, kSteps)).status, 0);
   for (const auto& [out, more] : {std::pair("variables", Args{}), std::pair("tcp", Args{"--rendezvous", "tcp:10.213.7.1:29512"})}) {
