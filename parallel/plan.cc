@@ -263,13 +263,7 @@ bool Plan::recoverable() const {
 
 TierBytes Plan::moved_per_step() const {
   TierBytes sum = moved_bytes(train.head);
-  const TierBytes tail = moved_bytes(train.commit);
-  for (size_t t = 0; t < sum.read.size(); ++t) {
-    sum.read[t] += tail.read[t];
-    sum.written[t] += tail.written[t];
-  }
-  sum.exchanged += tail.exchanged;
-  return sum;
+  return sum += moved_bytes(train.commit);
 }
 
 std::vector<i64> spillable_bytes(const PlanRequest& r) {

@@ -68,16 +68,21 @@ std::string to_text(const List& list) {
   return text;
 }
 
+TierBytes& TierBytes::operator+=(const TierBytes& more) {
+  for (size_t t = 0; t < read.size(); ++t) read[t] += more.read[t], written[t] += more.written[t];
+  exchanged += more.exchanged, sent += more.sent;
+  return *this;
+}
+
+TierBytes& TierBytes::operator-=(const TierBytes& less) {
+  for (size_t t = 0; t < read.size(); ++t) read[t] -= less.read[t], written[t] -= less.written[t];
+  exchanged -= less.exchanged, sent -= less.sent;
+  return *this;
+}
+
 TierBytes moved_bytes(const List& list) {
   TierBytes sum;
-  for (const Instruction& i : list) {
-    for (size_t t = 0; t < offload::kTiers; ++t) {
-      sum.read[t] += i.read_bytes[t];
-      sum.written[t] += i.written_bytes[t];
-    }
-    sum.exchanged += i.exchanged_bytes;
-    sum.sent += i.sent_bytes;
-  }
+  for (const Instruction& i : list) sum += {i.read_bytes, i.written_bytes, i.exchanged_bytes, i.sent_bytes};
   return sum;
 }
 

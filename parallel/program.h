@@ -112,6 +112,9 @@ struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
   i64 exchanged = 0;  // between data-parallel ranks
   i64 sent = 0;       // to other pipeline ranks
+
+  TierBytes& operator+=(const TierBytes& more);
+  TierBytes& operator-=(const TierBytes& less);
 };
 TierBytes moved_bytes(const List& list);
 

@@ -27,13 +27,6 @@ void add(Phases& sum, const Phases& more) {
   for (const auto& [name, ms] : more) sum[name] += ms;
 }
 
-void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    sum.read[t] += more.read[t];
-    sum.written[t] += more.written[t];
-  }
-}
-
 std::string shown(const AuditRow& row, double value) { return row.bytes ? format_bytes(static_cast<i64>(value)) : format_duration(value); }
 
 std::string gigabytes_per_s(double bytes_per_s) { return fmt::format("{:.2f} GB/s", bytes_per_s / 1e9); }
@@ -89,8 +82,8 @@ void Audit::step(const StepSample& s) {
   account_ += s.account;
   add(phases_, s.phases);
   disk_ += s.disk;
-  add(moved_, s.moved);
-  add(planned_, s.planned);
+  moved_ += s.moved;
+  planned_ += s.planned;
   predicted_s_ += s.predicted->seconds;
   add(predicted_, s.predicted->phase_ms);
 }

@@ -25,7 +25,7 @@ namespace {
 constexpr i64 kMostNonfinite = 20;    // steps in a row
 constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
 
-parallel::TierBytes traffic_now(parallel::Rank& rank) {
+parallel::TierBytes traffic_since(const parallel::TierBytes& before, parallel::Rank& rank) {
   parallel::TierBytes now;
   for (size_t t = 0; t < offload::kTiers; ++t) {
     now.read[t] = rank.state().traffic().read_bytes[t];
@@ -33,31 +33,12 @@ parallel::TierBytes traffic_now(parallel::Rank& rank) {
   }
   now.exchanged = rank.exchanged_bytes();
   now.sent = rank.sent_bytes();
-  return now;
-}
-
-parallel::TierBytes difference(parallel::TierBytes later, const parallel::TierBytes& earlier) {
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    later.read[t] -= earlier.read[t];
-    later.written[t] -= earlier.written[t];
-  }
-  later.exchanged -= earlier.exchanged;
-  later.sent -= earlier.sent;
-  return later;
-}
-
-void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    sum.read[t] += more.read[t];
-    sum.written[t] += more.written[t];
-  }
-  sum.exchanged += more.exchanged;
-  sum.sent += more.sent;
+  return now -= before;
 }
 
 // Whichever way they went, and whether too many or too few.
-i64 bytes_beside(const parallel::TierBytes& planned, const parallel::TierBytes& moved) {
-  const parallel::TierBytes off = difference(moved, planned);
+i64 bytes_beside(const parallel::TierBytes& planned, parallel::TierBytes off) {
+  off -= planned;
   i64 bytes = std::abs(off.exchanged) + std::abs(off.sent);
   for (size_t t = 0; t < offload::kTiers; ++t) bytes += std::abs(off.read[t]) + std::abs(off.written[t]);
   return bytes;
@@ -158,7 +139,7 @@ Trainer::StepReport Trainer::step() {
   StepReport report;
   const auto begin = Clock::now();
   parallel::Rank& rank = session_.rank();
-  const parallel::TierBytes before = traffic_now(rank);
+  const parallel::TierBytes before = traffic_since({}, rank);
   const DiskUse disk_before = session_.disk_use();
   parallel::StepSettings settings;
   settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
@@ -169,10 +150,10 @@ Trainer::StepReport Trainer::step() {
   settings.random = RandomKey{config_.seed}.derive("training");
   settings.record = [this](const parallel::StepResult& result) { return record(result); };
   report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
-  report.moved = difference(traffic_now(rank), before);
+  report.moved = traffic_since(before, rank);
   report.seconds = step_seconds_ = seconds_since(begin);
   account(report, disk_before);
-  add(moved_, report.moved);
+  moved_ += report.moved;
   progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
@@ -202,8 +183,8 @@ void Trainer::account(StepReport& r, const DiskUse& before) {
   add_lanes(r.phases, r.account);
   if (session_.chosen().uses(Tier::nvme)) add_disk(r.phases, r.disk);
   parallel::TierBytes planned = parallel::moved_bytes(head);
-  add(planned, parallel::moved_bytes(tail));
-  add(planned_, planned);
+  planned += parallel::moved_bytes(tail);
+  planned_ += planned;
   audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
 }
 
@@ -233,9 +214,9 @@ bool Trainer::validates_now() const {
 }
 
 void Trainer::settle() {
-  const parallel::TierBytes before = traffic_now(session_.rank());
+  const parallel::TierBytes before = traffic_since({}, session_.rank());
   session_.rank().settle();
-  add(moved_, difference(traffic_now(session_.rank()), before));
+  moved_ += traffic_since(before, session_.rank());
 }
 
 double Trainer::validate() {

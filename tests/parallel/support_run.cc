@@ -88,12 +88,6 @@ std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& pl
   return tiles;
 }
 
-void add(parallel::TierBytes& sum, const parallel::TierBytes& more) {
-  for (size_t t = 0; t < offload::kTiers; ++t) sum.read[t] += more.read[t], sum.written[t] += more.written[t];
-  sum.exchanged += more.exchanged;
-  sum.sent += more.sent;
-}
-
 }  // namespace
 
 parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o, int rank, int pipeline_rank) {
@@ -159,8 +153,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
-    add(result.planned, moved_bytes(rank.last_program().head));
-    add(result.planned, moved_bytes(*rank.last_tail()));
+    result.planned += moved_bytes(rank.last_program().head);
+    result.planned += moved_bytes(*rank.last_tail());
     if (o.between) o.between(rank, s + 1);
   }
   result.head_timings = rank.head_timings();
