@@ -159,11 +159,13 @@ TrainConfig run_config(const std::string& json) {
 }
 
 std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now) {
-  const std::vector<NumberKey> before = number_keys(run_config(before_json));
+  const TrainConfig run = run_config(before_json);
+  const std::vector<NumberKey> before = number_keys(run);
   std::vector<std::string> changes;
   const std::vector<NumberKey> after = number_keys(now);
   for (size_t i = 0; i < after.size(); ++i) {
-    if (before[i] == after[i] || std::ranges::find(now.allow_change, after[i].key) != now.allow_change.end()) continue;
+    const bool same = before[i] == after[i] || (after[i].key == "warmup_steps" && run.warmup_steps == now.warmup_steps);
+    if (same || std::ranges::find(now.allow_change, after[i].key) != now.allow_change.end()) continue;
     changes.push_back(after[i].key + ": " + before[i].value + " -> " + after[i].value);
   }
   return changes;

@@ -274,6 +274,13 @@ TEST(NumbersHash, AWarmupThatFollowsFromTheStepsIsAsFreeAsThey) {
   EXPECT_EQ(default_warmup_steps(10'000'000), 2000);
 }
 
+// Of 100 steps it is what follows from them, of 900 it is what was given.
+TEST(NumberChanges, AWarmupThatIsTheSameIsNoChange) {
+  const std::string before = to_json(train_config({"--steps", "100", "--warmup-steps", "1"}));
+  EXPECT_TRUE(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "1"})).empty());
+  EXPECT_EQ(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "2"})).size(), 1u);
+}
+
 TEST(NumberChanges, ListsWhatDiffersButNotWhatIsAllowed) {
   const std::string before = to_json(train_config({"--steps", "100", "--seed", "1", "--threads", "2"}));
   EXPECT_TRUE(
