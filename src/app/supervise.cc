@@ -168,7 +168,13 @@ class Supervisor {
   void ended(Rank& one, int status) {
     one.ended = true, one.status = status, one.order = ++ended_;
     one.stopped_since.reset();
+    if (one.code() == static_cast<int>(ErrorCode::peer)) blame_who_is_stopped();
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
+  }
+
+  // A rank has waited for another one in vain; its time may have begun before we saw the other one stop.
+  void blame_who_is_stopped() {
+    for (Rank& one : ranks_) one.hung |= one.stopped_since.has_value();
   }
 
   Clock::duration time_left() const {
@@ -248,8 +254,9 @@ class Supervisor {
   }
 
   std::string death(const Rank& one) const {
-    const std::string what = one.hung ? fmt::format("was stopped (SIGSTOP) for longer than --timeout {}", format_duration(given_.timeout_s))
-                                      : "died: killed by " + signal_name(WTERMSIG(one.status)) + cause(WTERMSIG(one.status));
+    const std::string what =
+        one.hung ? fmt::format("was stopped (SIGSTOP) and did not go on within --timeout {}", format_duration(given_.timeout_s))
+                 : "died: killed by " + signal_name(WTERMSIG(one.status)) + cause(WTERMSIG(one.status));
     const bool resumes = reports_.phase(number(one)) == RankPhase::training;
     return fmt::format("[ranks] {} {}; it was {}; all ranks ended{}", name(one), what, doing(one),
                        resumes ? ". The last good checkpoint stands: the same command goes on from it" : "");
