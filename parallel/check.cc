@@ -61,6 +61,8 @@ class Checker {
         return weights_.gather(i);
       case Op::Exchange:
         return gradients_.exchange(i);
+      case Op::Accumulate:
+        return gradients_.accumulate(i);
       case Op::AddTied:
         return gradients_.add_tied(i);
       case Op::Reduce:

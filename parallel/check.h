@@ -14,8 +14,8 @@ namespace spillway::parallel {
 ///   1. `after` names earlier instructions of the list (so no cycle, no deadlock);
 ///   2. two instructions whose slots overlap, one of them writing, are ordered by lanes and `after`;
 ///   3. what computes a block finds each of its groups' weights in their slot, fetched and not released or overwritten since;
-///   4. a Backward or BackwardWeight that adds, an AddTied, a Reduce and an Evict find the gradient they name in their slot; micro-batches
-///      are added in ascending order;
+///   4. a Backward or BackwardWeight that adds, an Accumulate, an AddTied, a Reduce and an Evict find the gradient they name in their slot;
+///      micro-batches are added in ascending order;
 ///   5. a Fetch of a gradient comes after the Evict that wrote it;
 ///   6. slots lie inside their slab; a Backward or BackwardInput finds what its block kept where the Forward or a Fetch after its Evict
 ///      put it; before the norm every Forward has a Backward, or a BackwardInput and after it a BackwardWeight;
@@ -26,7 +26,8 @@ namespace spillway::parallel {
 ///      deferred one as this Program's head and tails leave it to the next head;
 ///   9. what another pipeline rank reads is in its slot when it is sent, what comes from one is there before it is read and its slot is not
 ///      filled again before that; uses of tied weights reach their owner, and new weights whoever shares them after their Steps;
-///  10. of several data-parallel ranks: a gradient is summed over them after its last backward and before it is reduced; split weights are
+///  10. of several data-parallel ranks: a gradient is summed over them after its last backward, or each micro-batch's after its own and
+///      then added to those before; all that before it is reduced; split weights are
 ///      gathered from parts that are there; what was stepped in parts and rests whole is gathered before anybody sees it; their meetings
 ///      have one order.
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling = {});

@@ -18,12 +18,16 @@ void GradientRules::expect(u32 i, const Slot& slot, Key key) {
   if (c_.gradient_moves(key.first) || slot.bytes > 0) c_.walk.expect(i, slot, content(key, 0));
 }
 
-void GradientRules::fetch(u32 i) const {
-  if (!c_.done(evicted_, Key{c_[i].group, c_[i].use}, i)) c_.walk.refuse(i, "fetches a gradient that has not been evicted before");
+void GradientRules::fetch(u32 i) {
+  const Key key{c_[i].group, c_[i].use};
+  if (!c_.done(evicted_, key, i)) c_.walk.refuse(i, "fetches a gradient that has not been evicted before");
+  fetched_[key] = i;
 }
 
 void GradientRules::evict(u32 i) {
-  if (c_[i].tiles.count() > 0) expect(i, c_[i].in, {c_[i].group, c_[i].use});
+  const Key key{c_[i].group, c_[i].use};
+  if (c_.scheduling.sums_each()) summed_before(i, key);
+  if (c_[i].tiles.count() > 0) expect(i, c_[i].in, key);
   leaves(i);
 }
 
@@ -46,13 +50,17 @@ void GradientRules::written(u32 i) {
 void GradientRules::written(u32 i, Key key, const Slot& slot) {
   const Instruction& now = c_[i];
   const auto [last, first] = micro_batch_.try_emplace(key, now.micro_batch);
-  if (first != now.first || (!first && last->second >= now.micro_batch))
+  const bool each = c_.scheduling.sums_each();
+  if ((first || each) != now.first || (!first && last->second >= now.micro_batch))
     c_.walk.refuse(i, "its micro-batch is out of order: the first stores a gradient, the others are added in ascending order");
+  if (each && !first && (!evicted_.count(key) || evicted_.at(key) < written_.at(key)))
+    c_.walk.refuse(i, "stores a gradient, but the sum of the micro-batch before is not evicted");
   last->second = now.micro_batch;
   if (key.second > 0) unadded_.insert(key);
   reduced_.erase(key.first);
   written_[key] = i;
   exchanged_.erase(key);
+  accumulated_.erase(key);
   at_rest_.erase(key.first);
   if (slot.bytes == 0) return;
   if (!now.first) expect(i, slot, key);
@@ -74,17 +82,37 @@ void GradientRules::exchange(u32 i) {
   if (own.count() > 0) c_.walk.fill(i, {now.in.offset + own.begin * tile_bytes, own.count() * tile_bytes, now.in.slab}, content(key, i));
 }
 
-void GradientRules::exchanged_before(u32 i, Key key) const {
+// Over the ranks, and where each micro-batch is so by itself, with those before.
+void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
     c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is summed over the ranks", key.second));
+  const auto last = micro_batch_.find(key);  // none: of another pipeline rank
+  const bool joins = c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.stepped(key.first).count() > 0;
+  if (joins && !c_.done(accumulated_, key, i))
+    c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is added to the micro-batches before", key.second));
+}
+
+void GradientRules::accumulate(u32 i) {
+  const Instruction& now = c_[i];
+  const Key key{now.group, now.use};
+  if (!c_.done(exchanged_, key, i)) c_.walk.refuse(i, "adds up a gradient that is not summed over the ranks before");
+  if (accumulated_.count(key)) c_.walk.refuse(i, "adds up a gradient that is added up already");
+  if (!c_.done(fetched_, key, i) || fetched_.at(key) < evicted_.at(key))
+    c_.walk.refuse(i, "the micro-batches before have not been fetched");
+  if (now.in.overlaps(now.out)) c_.walk.refuse(i, "adds a gradient to itself");
+  expect(i, now.in, key);
+  expect(i, now.out, key);
+  c_.walk.rewrite(i, now.out);
+  c_.walk.touch(i, now.in, ListWalk::Access::give_up);
+  accumulated_[key] = i;
 }
 
 void GradientRules::add_tied(u32 i) {
   const Instruction& now = c_[i];
   const Key from{now.group, now.use}, to{now.group, u8{0}};
   unadded_.erase(from);
-  exchanged_before(i, from);
-  exchanged_before(i, to);
+  summed_before(i, from);
+  summed_before(i, to);
   if (c_.stepped(now.group).count() == 0) return;
   expect(i, now.in, from);
   expect(i, now.out, to);
@@ -94,7 +122,7 @@ void GradientRules::add_tied(u32 i) {
 void GradientRules::reduce(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, u8{0}};
-  exchanged_before(i, key);
+  summed_before(i, key);
   if (c_.stepped(now.group).count() > 0) expect(i, now.in, key);
   for (const auto& [group, use] : unadded_) {
     if (group == now.group) c_.walk.refuse(i, fmt::format("reduces before use {} of its weight is added", use));
@@ -112,7 +140,7 @@ void GradientRules::tied(u32 i) {
     if (now.out.bytes > 0) c_.walk.fill(i, now.out, content(key, i));
     return;
   }
-  exchanged_before(i, key);
+  summed_before(i, key);
   if (!c_.done(written_, key, i)) c_.walk.refuse(i, "sends a gradient before its last backward");
   if (now.tiles.count() > 0) expect(i, now.in, key);
   c_.walk.touch(i, now.in, ListWalk::Access::give_up);

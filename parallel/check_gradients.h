@@ -17,11 +17,12 @@ class GradientRules {
  public:
   GradientRules(CheckedList& checked, const Gradients& found);
 
-  void fetch(u32 i) const;
+  void fetch(u32 i);
   void evict(u32 i);
   /// By what computes a block: a Backward or BackwardWeight writes them.
   void written(u32 i);
   void exchange(u32 i);
+  void accumulate(u32 i);
   void add_tied(u32 i);
   void reduce(u32 i);
   /// To and from other pipeline ranks.
@@ -37,15 +38,16 @@ class GradientRules {
   void expect(u32 i, const Slot& slot, Key key);
   void written(u32 i, Key key, const Slot& slot);
   void leaves(u32 i);
-  void exchanged_before(u32 i, Key key) const;
+  void summed_before(u32 i, Key key) const;
   void all_given(u32 i, const Group& group) const;
   /// The group's reduced gradient is in its tier, or stays in its slot.
   bool rests_reduced(u32 i, u16 group) const;
 
   CheckedList& c_;
-  std::map<Key, u32> evicted_, exchanged_;
-  std::map<Key, u32> written_;  // the last Backward or BackwardWeight that added to it
-  std::map<Key, u32> given_;    // that have gone to their owner
+  std::map<Key, u32> evicted_, fetched_, exchanged_;
+  std::map<Key, u32> accumulated_;  // with the micro-batches before, since its last backward
+  std::map<Key, u32> written_;      // the last Backward or BackwardWeight that added to it
+  std::map<Key, u32> given_;        // that have gone to their owner
   std::map<u16, u32> reduced_;
   std::set<u16> at_rest_;           // groups whose reduced gradient does
   std::set<Key> unadded_;           // uses of tied weights that await their AddTied

@@ -53,7 +53,9 @@ class Generator {
 
   void compute(i64 position) {
     const Compute& c = order_[position];
-    Instruction i{.op = c.op, .block = c.block, .micro_batch = c.micro_batch, .first = c.micro_batch == 0};
+    if (makes_weight_gradients(c.op)) settle_sums_of(c.block);
+    Instruction i{.op = c.op, .block = c.block, .micro_batch = c.micro_batch};
+    i.first = c.micro_batch == 0 || head_.scheduling.sums_each();
     i.recompute = c.op != Op::BackwardWeight && activations_.policy(c.block).recompute;
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
@@ -67,18 +69,19 @@ class Generator {
     activations_.computed(c, id);
     messages_.computed(c, id);
     last_compute_ = id;
-    if (makes_weight_gradients(c.op) && !order_.goes_on(position)) gradients_finished(c, id);
+    if (makes_weight_gradients(c.op) && (!order_.goes_on(position) || head_.scheduling.sums_each())) gradients_finished(c, id);
   }
 
   // Where ranks sum gradients they do so while the next block computes: what comes after the sum is one block late.
   void gradients_finished(const Compute& c, u32 backward) {
-    const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches;
+    const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches, each = head_.scheduling.sums_each();
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       if (head_.frozen(g.group)) continue;
       gradients_.computed(g, last, backward);
-      if (last && all_uses_finished(g.group) && !shared(groups()[g.group])) summed_.push_back({g.group, c.block, backward});
+      const bool finished = last && all_uses_finished(g.group) && !shared(groups()[g.group]);
+      if (finished || each) summed_.push_back({g, c.block, c.micro_batch, backward, finished});
     }
-    if (last) settle_gradients(c.block);
+    if (last || each) settle_gradients(c.block);
   }
 
   // Weight parts of tied blocks may come in any order.
@@ -87,9 +90,21 @@ class Generator {
   // Of all blocks but `under_way`, whose sums have just been asked for; on one rank of that one too.
   void settle_gradients(u16 under_way) {
     spread_stepped();
-    for (; !summed_.empty() && (head_.alone() || summed_.front().block != under_way); summed_.pop_front()) {
-      settle(summed_.front().group, summed_.front().backward);
-    }
+    while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
+  }
+
+  // Its next weight gradients take the place of the sums they join.
+  void settle_sums_of(u16 block) {
+    const auto waits = [&](const Summed& s) { return s.block == block; };
+    while (std::ranges::any_of(summed_, waits)) settle_front();
+  }
+
+  void settle_front() {
+    const Summed s = summed_.front();
+    summed_.pop_front();
+    const bool last = s.micro_batch + 1 == head_.scheduling.micro_batches;
+    if (head_.scheduling.sums_each()) gradients_.summed(s.use, s.micro_batch == 0, last);
+    if (s.finished) settle(s.use.group, s.backward);
   }
 
   void settle(u16 group, u32 backward) {
@@ -274,10 +289,12 @@ class Generator {
     }
   }
 
-  // A group whose gradient is finished once it is summed over the ranks, with the backward of this block.
+  // What is being summed over the ranks, of the backward of this block; `finished`: of the group's last use and micro-batch.
   struct Summed {
-    u16 group, block;
+    GroupUse use;
+    u16 block, micro_batch;
     u32 backward;
+    bool finished;
   };
 
   const bool training_;

@@ -106,9 +106,11 @@ void GradientMoves::fetch_due(i64 position) {
     if (!makes_weight_gradients(c.op) || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
       const Key key{g.group, g.use};
-      const bool due = list_.placement.gradients[g.group] == Tier::nvme || &c == &order_[position];
-      if (!list_.gradients_move(g.group) || !due || slots_.count(key) || !evicted_.count(key)) continue;
-      fetch(key);
+      if (!list_.gradients_move(g.group) || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
+      const bool each = list_.scheduling.sums_each();
+      if (each && list_.stepped(g.group).count() == 0) continue;
+      // From memory just when it is added to: whole accumulators by the backward, sums after it.
+      if (list_.placement.gradients[g.group] == Tier::nvme || (&c == &order_[position] && !each)) fetch(key);
     }
   });
 }
@@ -117,9 +119,10 @@ void GradientMoves::fetch(Key key) {
   Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
   fetch.group = key.first;
   fetch.use = key.second;
-  fetch.tiles = whole(list_.layout.groups[key.first]);
+  const bool sum = list_.scheduling.sums_each();
+  fetch.tiles = sum ? list_.stepped(key.first) : whole(list_.layout.groups[key.first]);
   fetch.after.push_back(evicted_.at(key));
-  fetch.out = slots_[key] = slab_.take(list_.gradient_bytes(key.first), fetch.after);
+  fetch.out = (sum ? before_ : slots_)[key] = slab_.take(fetch.tiles.count() * list_.gradient_tile_bytes(), fetch.after);
   fetched_[key] = list_.add(std::move(fetch));
 }
 
@@ -135,7 +138,7 @@ Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
 }
 
 void GradientMoves::computed(const GroupUse& use, bool last, u32 backward) {
-  if (last) return exchange(use, backward);
+  if (last || list_.scheduling.sums_each()) return exchange(use, backward);
   if (list_.gradients_move(use.group)) evict({use.group, use.use}, backward, whole(list_.layout.groups[use.group]));
 }
 
@@ -158,6 +161,24 @@ void GradientMoves::exchange(const GroupUse& use, u32 after) {
   if (list_.gradients_move(use.group)) exchange.in = slots_.at({use.group, use.use});
   exchange.after = {after};
   summed_[{use.group, use.use}] = list_.add(std::move(exchange));
+}
+
+void GradientMoves::summed(const GroupUse& use, bool first, bool last) {
+  const Key key{use.group, use.use};
+  if (!first && list_.stepped(use.group).count() > 0) accumulate(key);
+  if (!last) evict(key, summed_.at(key), list_.stepped(use.group));
+}
+
+void GradientMoves::accumulate(Key key) {
+  if (!before_.count(key)) fetch(key);
+  Instruction sum{.op = Op::Accumulate, .what = What::gradient, .group = key.first, .use = key.second};
+  sum.tiles = list_.stepped(key.first);
+  sum.in = before_.at(key);
+  sum.out = part_of(slots_.at(key), sum.tiles, list_.gradient_tile_bytes());
+  sum.after = {summed_.at(key), fetched_.at(key)};
+  summed_[key] = list_.add(std::move(sum));
+  slab_.give_up(before_.at(key), summed_.at(key));
+  before_.erase(key);
 }
 
 u32 GradientMoves::reduce(u16 group, u32 backward) {

@@ -48,8 +48,11 @@ class GradientMoves {
   /// Where weight gradients are written, none when it lies on the device; adds to `after` what it waits for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
   /// After a block's weight gradients of a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the
-  /// `last` one it is summed over the ranks.
+  /// `last` one, or after each, it is summed over the ranks.
   void computed(const GroupUse& use, bool last, u32 backward);
+  /// Where each micro-batch's is: the sum joins those of the micro-batches before the next one's weight gradients; it rests until then,
+  /// unless it is the `last`.
+  void summed(const GroupUse& use, bool first, bool last);
   /// Of a weight that another pipeline rank owns: the sums of this rank's uses go there.
   void give(u16 group);
   /// After the last gradients of all its uses and their sums over the ranks: tied uses, here or from other pipeline ranks, which waited in
@@ -65,6 +68,7 @@ class GradientMoves {
   using Key = std::pair<u16, u8>;  // group, use
   void fetch(Key key);
   void exchange(const GroupUse& use, u32 after);
+  void accumulate(Key key);
   u32 reduce(u16 group, u32 backward);
   u32 evict(Key key, u32 after, TileRange tiles);
   u32 left(Key key, u32 instruction);
@@ -74,7 +78,8 @@ class GradientMoves {
   ListBuilder& list_;
   const ComputingOrder& order_;
   SlabPlan& slab_;
-  std::map<Key, Slot> slots_;  // where the accumulator lies now
+  std::map<Key, Slot> slots_;   // where the accumulator lies now
+  std::map<Key, Slot> before_;  // where the sum over the micro-batches before lies, when each is summed over the ranks
   std::map<Key, u32> fetched_, evicted_;
   std::map<Key, u32> summed_;  // the instruction after which it is, over the micro-batches and the ranks
 };

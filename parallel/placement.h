@@ -47,6 +47,7 @@ struct Scheduling {
   int prefetch = 1;              // blocks fetched ahead
   optim::StateFormat format;     // of weights, gradients and state
   bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
+  bool reduce_each = false;      // gradients are summed over the ranks micro-batch by micro-batch (ZeRO 2 and 3), else once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
   Order order = Order::micro_batch;
   Sharding sharding;
@@ -57,8 +58,10 @@ struct Scheduling {
 
   /// Micro-batches between whose forward and backward of a block there is another one's, on one pipeline rank.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
+  /// The sums over the ranks are added up over the micro-batches, not the other way round.
+  bool sums_each() const { return reduce_each && sharding.ranks > 1 && micro_batches > 1; }
   /// Gradients come by their tier once a step, not once a micro-batch.
-  bool gradients_travel_once() const { return live_micro_batches() == micro_batches; }
+  bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };
 
 inline Stages make_stages(const Layout& layout, const Scheduling& s) {
@@ -84,9 +87,11 @@ inline bool weights_spread(const Placement& placement, const Scheduling& schedul
   return scheduling.sharding.splits_state() && !group.frozen && !weights_split(placement, scheduling, group.id);
 }
 
-/// A rank keeps its part of the reduced gradient alone. What later micro-batches are added to is whole at every stage.
+/// A rank keeps its part of the reduced gradient alone. What later micro-batches are added to before a sum over the ranks is whole at every
+/// stage.
 inline bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
   const Sharding& s = scheduling.sharding;
+  if (scheduling.sums_each()) return true;
   return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
 }
 

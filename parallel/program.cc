@@ -7,10 +7,18 @@
 namespace spillway::parallel {
 
 std::string_view to_string(Op op) {
-  constexpr std::string_view names[] = {
-      "Load",        "Fetch",  "Forward", "Backward",  "BackwardInput",  "BackwardWeight",    "Gather",       "Release",         "Exchange",
-      "AddTied",     "Reduce", "Evict",   "AgreeNorm", "SendActivation", "ReceiveActivation", "SendGradient", "ReceiveGradient", "SendTied",
-      "ReceiveTied", "Step",   "Land",    "Commit",    "Publish"};
+  constexpr std::string_view names[] = {"Load",           "Fetch",
+                                        "Forward",        "Backward",
+                                        "BackwardInput",  "BackwardWeight",
+                                        "Gather",         "Release",
+                                        "Exchange",       "Accumulate",
+                                        "AddTied",        "Reduce",
+                                        "Evict",          "AgreeNorm",
+                                        "SendActivation", "ReceiveActivation",
+                                        "SendGradient",   "ReceiveGradient",
+                                        "SendTied",       "ReceiveTied",
+                                        "Step",           "Land",
+                                        "Commit",         "Publish"};
   return names[static_cast<size_t>(op)];
 }
 

@@ -20,10 +20,11 @@ enum class Op : u8 {
   BackwardWeight,  // and the second, which nobody does
   Gather,    // weights of a group from all data-parallel ranks: the parts at rest into a slot, or those just stepped into what rests whole
   Release,   // the weights' slot is free
-  Exchange,  // a finished accumulator summed over the data-parallel ranks in their order; where gradients are split, each its own part
-  AddTied,   // slot out += slot in: the uses of a tied weight, in block order
-  Reduce,    // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
-  Evict,     // a gradient or activations from their slot to their tier
+  Exchange,  // an accumulator summed over the data-parallel ranks in their order; where gradients are split, each its own part
+  Accumulate,  // slot out += slot in: a micro-batch's sum over the ranks joins those of the micro-batches before
+  AddTied,     // slot out += slot in: the uses of a tied weight, in block order
+  Reduce,      // sums of squares of a finished gradient, tile by tile, which goes to host memory on the way if it rests there
+  Evict,       // a gradient or activations from their slot to their tier
   AgreeNorm,
   SendActivation,  // a block's output from its slot to the pipeline rank of the next block
   ReceiveActivation,
@@ -78,7 +79,7 @@ struct Instruction {
   u8 use = 0;
   u16 peer = kNone;        // pipeline rank a message goes to or comes from
   TileRange tiles;         // of the group: what is moved, reduced or stepped
-  bool first = false;      // Backward, BackwardWeight: this micro-batch stores the gradient, later ones add
+  bool first = false;      // Backward, BackwardWeight: stores the gradient instead of adding to it
   bool recompute = false;  // Forward keeps only its input; Backward or BackwardInput runs it again
   /// Step: `in` is where the group's gradient lies, none when it rests in its tier. Forward, Backward, BackwardInput: `in` is where the
   /// block's input or its output's gradient has come to from another rank, `out` where what goes to another one is put; none where it stays

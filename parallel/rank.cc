@@ -150,6 +150,8 @@ void Rank::compute(const Instruction& i) {
       return backward(i);
     case Op::Release:
       return drop_group(i.group);
+    case Op::Accumulate:
+      return accumulate(i);
     case Op::AddTied:
       return add_tied(i);
     case Op::Reduce:
@@ -219,6 +221,12 @@ void Rank::backward(const Instruction& i) {
 std::byte* Rank::gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles) {
   if (slot.bytes > 0) return at(slot);
   return state_.gradients(use.group, use.use).view(tiles, state_.generation()).data();
+}
+
+void Rank::accumulate(const Instruction& i) {
+  const StreamScope scope(stream_);
+  const auto view = [&](const Slot& slot) { return flat_view(at(slot), i.tiles.count() * kTileElems, format().gradient, stream_.device); };
+  kernels::accumulate(view(i.out), view(i.in));
 }
 
 void Rank::add_tied(const Instruction& i) {

@@ -210,8 +210,8 @@ class Enumeration {
     const Bytes w = by_tier(p.parameters, bytes_of_groups(layout_, format.weight_tile_bytes(), weights_of)),
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
-    const bool once = live == micro_batches();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !once; };  // on nvme maybe
+    const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // on nvme maybe
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
@@ -222,7 +222,7 @@ class Enumeration {
     for (size_t t = 1; t < head.size(); ++t) {
       head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
       if (!training()) continue;
-      head[t] += (once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
+      head[t] += (gradients_once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
       if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
       tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }

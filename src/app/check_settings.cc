@@ -45,6 +45,10 @@ void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
 void check_ranks(const TrainConfig& config) {
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
+  if (config.reduce_each && (config.zero_stage == "0" || config.zero_stage == "1"))
+    refuse(
+        "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, whose sums each rank keeps its part of alone, got " +
+        config.zero_stage);
 }
 
 void check_validation(const TrainConfig& config) {

@@ -130,7 +130,7 @@ struct TrainConfig : RanksConfig {
   optim::Master master_weights = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
   bool round_gradients = false;
-  std::string gradient_reduction = "step";
+  bool reduce_each = false;  // --gradient-reduction
   PlacementWish place_gradients, place_optimizer;
   OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
   Recompute recompute = Recompute::automatic;

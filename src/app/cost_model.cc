@@ -43,6 +43,7 @@ class Costing {
         return step(i);
       case Op::Reduce:
         return {.cpu_s = elems(i) * rates_.unit.norm_s + copy_s(i), .cores = cores};
+      case Op::Accumulate:
       case Op::AddTied:
         return {.cpu_s = 3 * gradient_bytes(i) * rates_.unit.sweep_s, .cores = cores};
       case Op::Gather:

@@ -131,17 +131,6 @@ std::vector<Option> schedule() {
   };
 }
 
-Option type(const char* name, const char* help, std::string TrainConfig::*member, const char* built, std::vector<std::string> later) {
-  return {.name = name,
-          .group = kTypes,
-          .help = help,
-          .field = word(member, {built}),
-          .commands = kTrain,
-          .changes_numbers = true,
-          .instead = std::string(built) + " works",
-          .later = std::move(later)};
-}
-
 std::vector<Option> types() {
   return {
       {.name = "master-weights",
@@ -162,7 +151,12 @@ std::vector<Option> types() {
        .field = choice(&TrainConfig::round_gradients, {{"fp32", false}, {"bf16", true}}),
        .commands = kTrain,
        .changes_numbers = true},
-      type("gradient-reduction", "when gradients are summed over ranks", &TrainConfig::gradient_reduction, "step", {"micro-batch"}),
+      {.name = "gradient-reduction",
+       .group = kTypes,
+       .help = "gradients are summed over the ranks once a step, or for each micro-batch: a rank holds its part of them alone in any order",
+       .field = choice(&TrainConfig::reduce_each, {{"step", false}, {"micro-batch", true}}),
+       .commands = kTrain,
+       .changes_numbers = true},
       unbuilt("tf32-matmul", kTypes, "tf32 in matrix products (CUDA)", Kind::flag, "", "--precision fp32 and fp64 work"),
       unbuilt("tf32-conv", kTypes, "tf32 in convolutions (CUDA)", Kind::flag, "", "--precision fp32 and fp64 work"),
   };

@@ -14,6 +14,7 @@ const char* phase_of(parallel::Op op) {
       return "backward";
     case parallel::Op::BackwardWeight:
       return "backward_weight";
+    case parallel::Op::Accumulate:
     case parallel::Op::AddTied:
     case parallel::Op::Reduce:
       return "reduce";

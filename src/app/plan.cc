@@ -58,7 +58,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   // The first of so many ranks on this node: no other one's parts are larger.
   check_stages(config);
   const auto ranks = static_cast<int>(config.ranks);
-  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.freeze};
+  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.reduce_each, config.freeze};
   Session session(config, std::move(source), "plan", state, {.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks},
                   pipeline_of(config));
   session.plan(wishes_of(config), work_of(config));

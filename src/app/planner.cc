@@ -159,6 +159,7 @@ bool at_rest(const Plan& plan) {
 std::vector<int> stages(const PlanRequest& base, const PlanWishes& wishes) {
   if (wishes.zero_stage) return {*wishes.zero_stage};
   if (base.scheduling.sharding.ranks == 1) return {0};
+  if (base.scheduling.reduce_each) return {2, 3};
   return base.training ? std::vector{0, 1, 2, 3} : std::vector{0, 3};
 }
 

@@ -62,6 +62,7 @@ std::vector<std::string> reasons(const Plan& plan) {
       why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));
     }
     if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 once summed, an approximation");
+    if (plan.scheduling.sums_each()) why.push_back("gradients: each micro-batch's summed over the ranks, of which each keeps its part");
     why.push_back(activations_text(plan.placement.activations));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {

@@ -68,6 +68,7 @@ Session::Session(const ResourceConfig& config, ModelSource source, std::string r
       source_(std::move(source)),
       format_(state_format(config.precision, state)),
       round_gradients_(state.round_gradients),
+      reduce_each_(state.reduce_each),
       durability_(state.durability),
       run_id_(std::move(run_id)),
       place_(place),
@@ -105,6 +106,7 @@ parallel::PlanRequest Session::request() const {
   request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = round_gradients_;
+  request.scheduling.reduce_each = reduce_each_;
   request.scheduling.sharding = {0, mesh_.data_rank(place_.rank), mesh_.data};
   request.scheduling.pipeline = pipeline_;
   request.scheduling.pipeline.rank = mesh_.pipeline_rank(place_.rank);

@@ -25,7 +25,7 @@ namespace spillway::app {
 struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
-  bool round_gradients = false;
+  bool round_gradients = false, reduce_each = false;
   std::vector<std::string> freeze;
   offload::Durability durability = offload::Durability::checkpoint;
 };
@@ -105,7 +105,7 @@ class Session {
   ResourceConfig config_;
   ModelSource source_;
   const optim::StateFormat format_;
-  const bool round_gradients_;
+  const bool round_gradients_, reduce_each_;
   const offload::Durability durability_;
   nn::Sequential model_;
   int threads_ = 1;

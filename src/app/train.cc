@@ -157,7 +157,8 @@ class Training {
   }
 
   void choose_plan() {
-    const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients, config_.freeze, durability_of(config_)};
+    const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients,
+                            config_.reduce_each,    config_.freeze,  durability_of(config_)};
     peers_.together(
         [&] { session_.emplace(config_, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
     plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));

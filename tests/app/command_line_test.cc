@@ -144,19 +144,20 @@ TEST(CommandLine, FlagsThatExcludeEachOther) {
 }
 
 TEST(CommandLine, FlagsThatNeedAnother) {
-  expect_refused({{train({"--validate-every", "5"}), {"[--validate-every]", "--validation-fraction"}},
-                  {train({"--validation-steps", "5"}), {"[--validation-steps]"}},
-                  {train({"--prompt", "In the"}), {"--sample-every"}},
-                  {train({"--place-optimizer", "nvme"}), {"[--nvme] expected a scratch path", "SLURM_TMPDIR"}},
-                  {train({"--allow-change", "nonsense"}), {"[--allow-change] expected a key of train"}},
-                  {train({"--allow-change", "device_memory"}), {"may change anyway"}}});
+  expect_refused(
+      {{train({"--validate-every", "5"}), {"[--validate-every]", "--validation-fraction"}},
+       {train({"--validation-steps", "5"}), {"[--validation-steps]"}},
+       {train({"--prompt", "In the"}), {"--sample-every"}},
+       {train({"--gradient-reduction", "micro-batch", "--zero-stage", "1"}), {"[--gradient-reduction] expected --zero-stage 2, 3"}},
+       {train({"--place-optimizer", "nvme"}), {"[--nvme] expected a scratch path", "SLURM_TMPDIR"}},
+       {train({"--allow-change", "nonsense"}), {"[--allow-change] expected a key of train"}},
+       {train({"--allow-change", "device_memory"}), {"may change anyway"}}});
 }
 
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--optimizer", "sgd"}, "adamw works"},
       {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
-      {{"--gradient-reduction", "micro-batch"}, "step works"},
       {{"--communicator", "nccl"}, "auto, local and mpi work"},
       {{"--device", "cuda"}, "cpu works"},
       {{"--device", "cuda:2"}, "cpu works"},

@@ -50,15 +50,18 @@ struct NamedCell {
 };
 const NamedCell kNamed[] = {
     //                                       model zero pipe p g o act over threads communicator
-    {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0}},
-    {"zero3_all_on_nvme_backward_recompute", {1, 3, 0, 2, 2, 2, 3, 1, 0, 1}},
-    {"zero2_gradients_on_nvme", {0, 2, 0, 0, 2, 1, 0, 1, 1, 0}},
-    {"zero1_weights_on_host_forward", {3, 1, 0, 1, 0, 2, 1, 2, 0, 0}},
-    {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2}},
-    {"zero0_gpipe_all_on_nvme", {0, 0, 1, 2, 2, 2, 3, 2, 0, 1}},
-    {"zero3_interleaved_on_host", {1, 3, 3, 1, 1, 1, 1, 1, 1, 0}},
-    {"zero3_zb_v_all_on_nvme_forward", {2, 3, 5, 2, 2, 2, 0, 2, 1, 0}},
-    {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0}},
+    {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0, 0}},
+    {"zero3_all_on_nvme_backward_recompute", {1, 3, 0, 2, 2, 2, 3, 1, 0, 1, 0}},
+    {"zero2_gradients_on_nvme", {0, 2, 0, 0, 2, 1, 0, 1, 1, 0, 0}},
+    {"zero1_weights_on_host_forward", {3, 1, 0, 1, 0, 2, 1, 2, 0, 0, 0}},
+    {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2, 0}},
+    {"zero0_gpipe_all_on_nvme", {0, 0, 1, 2, 2, 2, 3, 2, 0, 1, 0}},
+    {"zero3_interleaved_on_host", {1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0}},
+    {"zero3_zb_v_all_on_nvme_forward", {2, 3, 5, 2, 2, 2, 0, 2, 1, 0, 0}},
+    {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0, 0}},
+    {"each_zero2_all_on_nvme", {0, 2, 0, 2, 2, 2, 0, 0, 0, 1, 1}},
+    {"each_zero3_interleaved_backward", {3, 3, 3, 0, 1, 2, 0, 1, 1, 0, 1}},
+    {"each_zero3_zb_h1_all_on_nvme_forward", {2, 3, 4, 2, 2, 2, 3, 2, 1, 2, 1}},
 };
 
 class RankCorners : public testing::TestWithParam<NamedCell> {};
@@ -112,19 +115,25 @@ void PrintTo(const PlantedFault& fault, std::ostream* out) { *out << fault.name;
 
 const PlantedFault kFaults[] = {
     {"last_bits_of_a_tile_of_a_summed_gradient",
-     {2, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     {2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
      parallel::Collective::all_reduce,
      [](std::span<std::byte> tiles) {
        for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
      }},
     {"last_bits_of_a_tile_of_a_scattered_gradient",
-     {3, 2, 0, 0, 1, 2, 0, 0, 0, 0},
+     {3, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0},
+     parallel::Collective::reduce_scatter,
+     [](std::span<std::byte> tiles) {
+       for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
+     }},
+    {"last_bits_of_a_tile_of_a_micro_batchs_gradient",
+     {3, 3, 0, 0, 0, 2, 0, 0, 0, 0, 1},
      parallel::Collective::reduce_scatter,
      [](std::span<std::byte> tiles) {
        for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
      }},
     {"tiles_of_gathered_weights_in_each_others_place",
-     {2, 3, 0, 2, 2, 2, 0, 0, 0, 0},
+     {2, 3, 0, 2, 2, 2, 0, 0, 0, 0, 0},
      parallel::Collective::all_gather,
      [](std::span<std::byte> tiles) { std::swap_ranges(tiles.begin(), tiles.begin() + kTileBytes, tiles.begin() + kTileBytes); }},
 };

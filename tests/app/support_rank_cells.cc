@@ -30,7 +30,8 @@ const std::vector<FactorText>& factors() {
                                            {"activations", {"device", "host", "nvme", "recompute"}},
                                            {"overlap", {"none", "backward", "forward", "auto"}},
                                            {"threads", {"1", "2"}},
-                                           {"communicator", {"local", "sockets", "mpi"}}};
+                                           {"communicator", {"local", "sockets", "mpi"}},
+                                           {"reduction", {"step", "micro-batch"}}};
   return all;
 }
 
@@ -78,7 +79,10 @@ std::string to_string(const Row& cell) {
   return text;
 }
 
-bool possible_ranks(const Row& cell) { return cell[kRankCommunicator] != kMpi || *SPILLWAY_MPIEXEC != '\0'; }
+bool possible_ranks(const Row& cell) {
+  const bool whole = cell[kZero] == 0 || cell[kZero] == 1;
+  return (cell[kRankCommunicator] != kMpi || *SPILLWAY_MPIEXEC != '\0') && !(whole && cell[kReduction] == 1);
+}
 
 std::string write_uneven_model(const TemporaryFolder& folder, const std::string& family) {
   const std::string name = family + "-uneven";
@@ -139,6 +143,8 @@ Words RankCells::flags(const Row& cell, const std::string& out) const {
                value(cell, kRankOverlap),
                "--threads",
                value(cell, kRankThreads),
+               "--gradient-reduction",
+               value(cell, kReduction),
                "--out",
                out};
   const std::string& kept = value(cell, kKept);
@@ -187,19 +193,19 @@ RankCells::Trained RankCells::train(const Row& cell, const Words& more, std::str
   return trained;
 }
 
-const RankCells::Trained& RankCells::reference(int model) {
-  const auto found = references_.find(model);
+const RankCells::Trained& RankCells::reference(int model, int reduction) {
+  const auto found = references_.find({model, reduction});
   if (found != references_.end()) return found->second;
   Row plain(kRankFactors, 0);
-  plain[kRankModel] = model;
+  plain[kRankModel] = model, plain[kReduction] = reduction, plain[kZero] = reduction ? 2 : 0;
   std::string wrong;
   Trained trained = train(plain, {}, wrong);
   if (!wrong.empty()) throw std::runtime_error("the reference: " + wrong);
-  return references_[model] = std::move(trained);
+  return references_[{model, reduction}] = std::move(trained);
 }
 
 std::string RankCells::objection(const Row& cell, const Words& more) {
-  const Trained& want = reference(cell[kRankModel]);
+  const Trained& want = reference(cell[kRankModel], cell[kReduction]);
   std::string wrong;
   const Trained got = train(cell, more, wrong);
   if (!wrong.empty()) return wrong;

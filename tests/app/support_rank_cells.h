@@ -1,6 +1,6 @@
 // The ways to train one small model on several ranks that must give one set of numbers, as cells: a value for each factor. Cells of one
-// model share every bit. The models are the tiny presets and, of each family, one whose every bucket spans several tiles on every rank, not
-// as many on all.
+// model and gradient reduction share every bit. The models are the tiny presets and, of each family, one whose every bucket spans several
+// tiles on every rank, not as many on all.
 #pragma once
 #include <functional>
 #include <map>
@@ -24,6 +24,7 @@ enum RankFactor {
   kRankOverlap,
   kRankThreads,
   kRankCommunicator,  // local, sockets, mpi
+  kReduction,         // step, micro-batch: which has numbers of its own
   kRankFactors
 };
 constexpr int kCellDataRanks = 2;
@@ -31,7 +32,8 @@ constexpr int kCellDataRanks = 2;
 std::vector<int> rank_factor_sizes();
 /// "model=gpt2-tiny zero=3 …"
 std::string to_string(const test::Row& cell);
-/// Whether a cell (with open places: some completion of it) exists: MPI where this was built with it.
+/// Whether a cell (with open places: some completion of it) exists: MPI where this was built with it; gradients are reduced micro-batch by
+/// micro-batch from stage 2 on.
 bool possible_ranks(const test::Row& cell);
 
 /// A folder for --model with the config.json of the uneven model of a family: "gpt2" or "llama".
@@ -55,12 +57,12 @@ class RankCells {
   std::vector<std::string> flags(const test::Row& cell, const std::string& out) const;
   Outcome start(const test::Row& cell, const std::vector<std::string>& flags) const;
   Trained train(const test::Row& cell, const std::vector<std::string>& more, std::string& wrong);
-  const Trained& reference(int model);
+  const Trained& reference(int model, int reduction);
 
   TemporaryFolder folder_;
   const OnThreads on_threads_;
   int runs_ = 0;
-  std::map<int, Trained> references_;
+  std::map<std::pair<int, int>, Trained> references_;
 };
 
 }  // namespace spillway::app

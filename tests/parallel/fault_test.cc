@@ -31,7 +31,7 @@ TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());
   i64 at_load = 0, all = 0;
-  o.batches = [&](i64 step) {  // called on the data lane of each step
+  o.batches = [&](i64 step, int) {  // called on the data lane of each step
     (step == 0 ? at_load : all) = engine->system().transfers;
     return random_batch(o, step);
   };
@@ -40,7 +40,7 @@ TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   for (int error : {EIO, ENOSPC}) {
     for (i64 part = 1; part <= 6; ++part) {  // spread over fetches, evictions and the optimizer's streams
       const i64 fail_at = at_load + (all - at_load) * part / 7;
-      o.batches = [&](i64 step) {
+      o.batches = [&](i64 step, int) {
         if (step == 0) {
           engine->system().error_number = error;
           engine->system().fail_at = fail_at;
@@ -65,7 +65,7 @@ TEST_P(Faults, ShortCountsChangeNoBit) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());
   const RunResult want = train(o);
-  o.batches = [&](i64 step) {
+  o.batches = [&](i64 step, int) {
     engine->system().most_requested_bytes = 12288;
     return random_batch(o, step);
   };

@@ -76,7 +76,7 @@ class Fixture : public testing::TestWithParam<std::tuple<const char*, DType, Tie
     o.steps = 10;
     o.micro_batch_size = info->shape[1];
     o.sequence_length = info->shape[2];
-    o.batches = [this](i64 step) { return batch(step); };
+    o.batches = [this](i64 step, int) { return batch(step); };
     o.weights = [&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); };
     return train(o);
   }

@@ -83,7 +83,7 @@ TEST_P(HeapRelease, NoLargeAllocationInAStep) {
   RunOptions o = counted(GetParam());
   o.steps = 4;
   long in_steps = 0;
-  o.batches = [&](i64 step) {
+  o.batches = [&](i64 step, int) {
     if (step == 3) in_steps = large, counting = false;  // three whole steps are behind
     StepBatch batch = random_batch(o, step);
     if (step == 0) large = largest = 0, counting = true;

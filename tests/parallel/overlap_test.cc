@@ -112,7 +112,7 @@ TEST_P(Overlap, SameBitsAcrossASkippedStep) {
       if ((begin + i) / width == 200) out[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
     }
   };
-  o.batches = [&](i64 step) {
+  o.batches = [&](i64 step, int) {
     StepBatch batch = random_batch(o, step);
     if (step == 1) batch.micro_batches[0].positions_BT.data<i32>()[5] = 200;
     return batch;

@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
+#include "support_program.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -61,15 +62,6 @@ class World {
 };
 
 bool is_message(const Instruction& i) { return i.peer != parallel::kNone; }
-
-List without(List list, size_t at) {
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-  for (Instruction& i : list) {
-    std::erase(i.after, at);
-    for (u32& a : i.after) a -= a > at;
-  }
-  return list;
-}
 
 class EveryKind : public testing::TestWithParam<std::tuple<ScheduleKind, int, OptimizerOverlap>> {
  protected:

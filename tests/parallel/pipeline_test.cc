@@ -66,15 +66,7 @@ const std::vector<Dealt>& dealt() {
   return all;
 }
 
-struct Way {
-  std::string name;
-  std::function<void(RunOptions&)> change;
-};
-
 const std::vector<Way>& ways() {
-  const auto placed = [](Tier p, Tier g, Tier s, OptimizerOverlap overlap) {
-    return [=](RunOptions& o) { o.parameters = p, o.gradients = g, o.optimizer = s, o.overlap = overlap; };
-  };
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
   static const std::vector<Way> all = {
       {"device", placed(device, device, device, OptimizerOverlap::none)},
@@ -159,7 +151,7 @@ TEST(PipelineFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 2);
   o.pipeline = {.ranks = 3};
   std::atomic<int> loads{0};
-  o.batches = [&](i64 step) -> StepBatch {
+  o.batches = [&](i64 step, int) -> StepBatch {
     if (loads++ == 8) throw Error(ErrorCode::data, "planted");
     return random_batch(o, step);
   };

@@ -10,26 +10,17 @@
 #include "models/presets.h"
 #include "parallel/check.h"
 #include "parallel/generate.h"
+#include "support_program.h"
 
 namespace spillway::parallel {
 namespace {
+
+using test::without;
 
 constexpr Tier kTiers[] = {Tier::device, Tier::host, Tier::nvme};
 
 Layout layout_of(const char* preset) {
   return make_layout(models::build(models::preset(preset), DType::f32), {.max_bucket_elems = 4 * kTileElems});
-}
-
-// The list without instruction n; later numbers move down, nobody waits for n any more.
-List without(const List& list, u32 n) {
-  List rest;
-  for (u32 i = 0; i < list.size(); ++i) {
-    if (i == n) continue;
-    rest.push_back(list[i]);
-    std::erase(rest.back().after, n);
-    for (u32& a : rest.back().after) a -= a > n;
-  }
-  return rest;
 }
 
 std::string refusal(const Program& program, const Layout& layout, const Placement& placement) {

@@ -95,7 +95,7 @@ RunOptions eventful(const Corner& corner, OptimizerOverlap overlap, i64 micro_ba
       if ((begin + i) / p.shape[-1] == 200) out[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
     }
   };
-  o.batches = [o](i64 step) {
+  o.batches = [o](i64 step, int) {
     StepBatch batch = random_batch(o, step);
     if (step == 1) batch.micro_batches.back().positions_BT.data<i32>()[5] = 200;
     return batch;

@@ -101,6 +101,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.format.master = o.master;
   request.scheduling.format.moments = o.moments;
   request.scheduling.round_gradients = o.round_gradients;
+  request.scheduling.reduce_each = o.reduce_each;
   request.stripe_weights.assign(static_cast<size_t>(o.stripes), 1);
   if (o.stripes > 1) request.stripe_weights[1] = 3;
   request.scheduling.overlap = o.overlap;
@@ -149,7 +150,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
   for (i64 s = 0; s < o.steps; ++s) {
     const parallel::StepResult step =
-        rank.train_step([&] { return o.batches ? o.batches(s) : random_batch(o, s, rank_number); }, step_settings(o, s));
+        rank.train_step([&] { return o.batches ? o.batches(s, rank_number) : random_batch(o, s, rank_number); }, step_settings(o, s));
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);

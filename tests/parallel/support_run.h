@@ -28,7 +28,7 @@ struct RunOptions {
   DType dtype = DType::f32;
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
-  bool round_gradients = false;
+  bool round_gradients = false, reduce_each = false;
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
@@ -46,12 +46,22 @@ struct RunOptions {
   double gradient_clipping = 1, learning_rate = 1e-3;
   std::function<double(i64 step)> clipping;  // instead of gradient_clipping
   optim::Isa isa = optim::Isa::best;
-  std::function<StepBatch(i64 step)> batches;  // of one rank; default: tokens drawn from a fixed key
-  parallel::Rank::Source weights;              // default: initial_values of seed 1
+  std::function<StepBatch(i64 step, int rank)> batches;  // of a data-parallel rank; default: random_batch
+  parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
   std::function<void(parallel::Rank&, i64 steps)> between;  // after each step, given how many are done
   std::function<void(parallel::Rank&)> at_end;              // after what moved was counted
 };
+
+/// Of placing and computing what does not change numbers.
+struct Way {
+  std::string name;
+  std::function<void(RunOptions&)> change;
+};
+inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parallel::Tier gradients, parallel::Tier optimizer,
+                                               parallel::OptimizerOverlap overlap) {
+  return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
+}
 
 struct RunResult {
   std::vector<double> losses, norms;

@@ -11,6 +11,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
+#include "support_program.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -43,15 +44,7 @@ const RunResult& alone(RunOptions o) {
   return all[key] = train(one);
 }
 
-struct Way {
-  std::string name;
-  std::function<void(RunOptions&)> change;
-};
-
 const std::vector<Way>& ways() {
-  const auto placed = [](Tier p, Tier g, Tier s, OptimizerOverlap overlap) {
-    return [=](RunOptions& o) { o.parameters = p, o.gradients = g, o.optimizer = s, o.overlap = overlap; };
-  };
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
   static const std::vector<Way> all = {
       {"device", placed(device, device, device, OptimizerOverlap::none)},
@@ -95,14 +88,9 @@ INSTANTIATE_TEST_SUITE_P(ThreeRanks, Zero,
                          zero_name);
 
 // K micro-batches on each of R ranks: the reference is stage 0 on the device, which sums over micro-batches before it sums over ranks.
-struct Deeper {
-  std::string name;
-  std::function<void(RunOptions&)> change;
-};
-
-const std::vector<Deeper>& deeper() {
+const std::vector<Way>& deeper() {
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
-  static const std::vector<Deeper> all = {
+  static const std::vector<Way> all = {
       {"device", [](RunOptions&) {}},
       {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.overlap = OptimizerOverlap::backward; }},
       {"nvme", [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = nvme, o.prefetch = 2; }},
@@ -201,7 +189,7 @@ TEST(ZeroMemory, FollowsTheFormulas) {
 TEST(ZeroFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 3, 3);
   std::atomic<int> loads{0};
-  o.batches = [&](i64 step) -> StepBatch {
+  o.batches = [&](i64 step, int) -> StepBatch {
     if (loads++ == 4) throw Error(ErrorCode::data, "planted");
     return random_batch(o, step);
   };
@@ -226,15 +214,6 @@ class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverl
   }
   const nn::Sequential model_ = models::build(tiny("gpt2-tiny", 1, 0).model, DType::f32);
 };
-
-parallel::List without(parallel::List list, size_t at) {
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-  for (parallel::Instruction& i : list) {
-    std::erase(i.after, at);
-    for (u32& a : i.after) a -= a > at;
-  }
-  return list;
-}
 
 TEST_P(ZeroProgram, MissesEveryMeetingThatIsLeftOut) {
   const parallel::Plan whole_plan = plan();
