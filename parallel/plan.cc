@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "device/arena.h"
 #include "parallel/accumulator.h"
@@ -288,6 +289,8 @@ i64 activation_slab_bytes(const PlanRequest& request) {
 }
 
 Plan make_plan(const PlanRequest& request) {
+  require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
+          "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
   Request r = resolved(request);
   if (r.training) choose_staying_blocks(r);
   Plan plan;

@@ -151,9 +151,8 @@ void Rank::compute(const Instruction& i) {
     case Op::Release:
       return drop_group(i.group);
     case Op::Accumulate:
-      return accumulate(i);
     case Op::AddTied:
-      return add_tied(i);
+      return add_gradients(i);
     case Op::Reduce:
       return reduce(i);
     case Op::AgreeNorm:
@@ -223,13 +222,7 @@ std::byte* Rank::gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles)
   return state_.gradients(use.group, use.use).view(tiles, state_.generation()).data();
 }
 
-void Rank::accumulate(const Instruction& i) {
-  const StreamScope scope(stream_);
-  const auto view = [&](const Slot& slot) { return flat_view(at(slot), i.tiles.count() * kTileElems, format().gradient, stream_.device); };
-  kernels::accumulate(view(i.out), view(i.in));
-}
-
-void Rank::add_tied(const Instruction& i) {
+void Rank::add_gradients(const Instruction& i) {
   const StreamScope scope(stream_);
   const auto view = [&](const Slot& slot, u8 use) {
     return flat_view(gradient_tiles(slot, {i.group, use}, i.tiles), i.tiles.count() * kTileElems, format().gradient, stream_.device);

@@ -100,8 +100,7 @@ class Rank {
   Event ask_pipeline_ranks(const std::function<Event()>& call);
   /// From the last block's rank to the others.
   void tell_pipeline_ranks(std::span<std::byte> bytes);
-  void accumulate(const Instruction& i);
-  void add_tied(const Instruction& i);
+  void add_gradients(const Instruction& i);
   void reduce(const Instruction& i);
   void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
