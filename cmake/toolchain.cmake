@@ -30,7 +30,7 @@ target_compile_options(spillway_flags INTERFACE
                             -ffp-contract=off -fno-math-errno>)
 # nvcc's host compiler gets no -Wpedantic: the code nvcc hands it is not pedantic.
 target_compile_options(spillway_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings --fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno>)
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings --fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-ffp-contract=off,-fno-math-errno>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(spillway_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
