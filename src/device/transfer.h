@@ -1,13 +1,13 @@
-// Bytes between the memory of a GPU and the host's, and zeros, on the queue of the stream in force, which must be that GPU's. Where no GPU
-// is concerned these are memcpy and memset. Two versions, as device_query.h. Error(io) when the driver reports one, also of earlier work.
+// Copies and zeros on the device of the stream in force: a CPU's by its threads, done on return; a GPU's on its queue, between any memory
+// of the GPU and the host. Thread-safe.
 #pragma once
-#include "device/device.h"
+#include "base/types.h"
 
 namespace spillway {
 
-/// Done on return, and after everything that the queue held. `bytes` may be 0.
-void transfer(std::byte* to, Device to_device, const std::byte* from, Device from_device, i64 bytes);
-/// Put on the queue.
-void fill_zeros(std::byte* at, Device device, i64 bytes);
+/// Done on return, and after everything that the queue held. The regions must not overlap.
+void transfer(std::byte* to, const std::byte* from, i64 bytes);
+/// On a GPU put on the queue.
+void fill_zeros(std::byte* at, i64 bytes);
 
 }  // namespace spillway

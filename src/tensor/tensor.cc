@@ -130,7 +130,7 @@ Tensor empty(const Shape& shape, DType dtype, const char* what) {
 
 Tensor zeros(const Shape& shape, DType dtype, const char* what) {
   Tensor t = empty(shape, dtype, what);
-  if (t.raw()) fill_zeros(t.raw(), t.device(), t.bytes());
+  if (t.raw()) fill_zeros(t.raw(), t.bytes());
   return t;
 }
 
@@ -138,21 +138,21 @@ template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape) {
   require(static_cast<i64>(values.size()) == shape.elems(), "[tensor_of] the shape does not match the number of values");
   Tensor t = empty(shape, DTypeOf<T>::value);
-  if (t.raw()) transfer(t.raw(), t.device(), reinterpret_cast<const std::byte*>(values.data()), Device::cpu(), t.bytes());
+  if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
   return t;
 }
 
 Tensor to_current_device(const Tensor& t, const char* what) {
   require(t.is_contiguous(), "[to_current_device] expected a contiguous view");
   Tensor copy = empty(t.shape(), t.dtype(), what);
-  if (copy.raw()) transfer(copy.raw(), copy.device(), t.raw(), t.device(), t.bytes());
+  if (copy.raw()) transfer(copy.raw(), t.raw(), t.bytes());
   return copy;
 }
 
 Tensor to_host(const Tensor& t) {
   require(t.is_contiguous(), "[to_host] expected a contiguous view");
   Tensor copy(Storage::owning(Device::cpu(), MemoryPool::heap().allocate(t.bytes(), "copy of a tensor")), 0, t.shape(), t.dtype());
-  transfer(copy.raw(), Device::cpu(), t.raw(), t.device(), t.bytes());
+  transfer(copy.raw(), t.raw(), t.bytes());
   return copy;
 }
 

@@ -69,7 +69,7 @@ template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape);
 /// A copy of a contiguous view on the device of the stream in force; of a GPU's tensor the stream must be that GPU's.
 Tensor to_current_device(const Tensor& t, const char* what = "tensor");
-/// A copy in host memory, there on return.
+/// A copy in host memory, there on return; of a GPU's tensor the stream in force must be that GPU's.
 Tensor to_host(const Tensor& t);
 
 }  // namespace spillway
