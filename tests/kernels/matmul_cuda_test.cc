@@ -105,6 +105,20 @@ TEST_F(MatmulTwins, NoRowsOrNoColumns) {
   EXPECT_THROW(multiply(gpu().empty({2, 0}, DType::f32), gpu().empty({0, 2}, DType::f32), {}, gpu().empty({2, 2}, DType::f32)), Error);
 }
 
+// Where k is split the parts are not rounded to bf16, which would lose the 2^-4 beside 2^10: with fp32 it is exact in whichever order.
+TEST_F(MatmulTwins, SumsOfBf16StayWide) {
+  for (const i64 k : {64, 4096, 1 << 16}) {
+    const Tensor a = test::as(DType::bf16, zeros({1, k}, DType::f32)), b = test::as(DType::bf16, zeros({k, 1}, DType::f32));
+    for (const auto& [p, x] : {std::pair<i64, float>{2, 1024.F}, {9, 0x1p-4F}, {k - 1, -1024.F}}) {
+      a.data<BFloat16>()[p] = narrow<BFloat16>(x);
+      b.data<BFloat16>()[p] = narrow<BFloat16>(1);
+    }
+    const Tensor out = gpu().empty({1, 1}, DType::bf16);
+    multiply(gpu()(a), gpu()(b), {}, out);
+    EXPECT_EQ(test::at(gpu().host(out), 0), 0x1p-4) << k;
+  }
+}
+
 TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({60, 515}, types.in, 1), b = test::random({515, 33}, types.in, 2), bias = test::random({33}, types.in, 3);
