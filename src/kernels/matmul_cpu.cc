@@ -134,7 +134,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   Product<T, Out>{m, n, k, left, right, c, reinterpret_cast<T*>(workspace.raw()), sums}.run();
 }
 
-// Room for sixteen parts of k, in tiles, but not more than NVIDIA advises for its largest GPUs (cuBLAS library, cublasSetWorkspace).
+// Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
 i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
   constexpr i64 kParts = 16, kTile = 128;
   return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));

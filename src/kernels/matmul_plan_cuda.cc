@@ -74,7 +74,7 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
 // What the process keeps. Never destroyed: at its end CUDA may be gone before.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // by GPU; "belongs to the device that was current when it was created"
+  std::map<int, cublasLtHandle_t> handles;  // by GPU: the one that was current when it was made
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {

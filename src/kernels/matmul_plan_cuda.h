@@ -1,8 +1,7 @@
 // How cuBLASLt does a product: its kernel and the layouts, chosen by its heuristic once in a process and kept. Never by measuring, so that
-// the choice, and with it the order of every sum, is a function of the key below, the GPU and the version of the library. Thread-safe.
-// "All cuBLAS API routines from a given version generate the same bit-wise results at every run when executed on GPUs with the same
-// architecture and the same number of SMs", also of several streams where "cublasLtMatmul()" is given a "user-owned workspace" (cuBLAS
-// library 13.0, Results Reproducibility). Included by kernels/*_cuda.* alone.
+// the choice, and with it the order of every sum, is a function of the key below, the GPU and the version of the library. What is chosen
+// gives the same bits at every run on GPUs of one architecture with as many SMs, also on several streams at once, because the workspace is
+// the caller's (cuBLAS library 13.0, "Results Reproducibility"). Included by kernels/*_cuda.* alone. Thread-safe.
 #pragma once
 #include <compare>
 
