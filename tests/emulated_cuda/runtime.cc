@@ -25,17 +25,23 @@ struct Planted {
   cudaError_t status = cudaSuccess;
 };
 
+struct Held {
+  size_t bytes = 0;
+  int gpu = 0;
+};
+
 // Everything that all streams and callers share.
 struct Machine {
   std::mutex mutex;
   std::map<std::string, Planted> planted;
-  std::map<void*, size_t> held, registered;
+  std::map<void*, Held> held;
+  std::map<void*, size_t> registered;
   size_t held_bytes = 0, registered_bytes = 0, total_bytes = size_t{1} << 30;
   int running = 0;  // kernels and copies: while there are none, nobody may touch the GPUs' memory
 
   // With the mutex held.
   void protect(int rights) {
-    for (const auto& [at, bytes] : held) ::mprotect(at, bytes, rights);
+    for (const auto& [at, piece] : held) ::mprotect(at, piece.bytes, rights);
   }
 };
 Machine& machine() {
@@ -203,6 +209,8 @@ const char* cudaGetErrorName(cudaError_t status) {
       return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation:
       return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidPitchValue:
+      return "cudaErrorInvalidPitchValue";
     case cudaErrorInsufficientDriver:
       return "cudaErrorInsufficientDriver";
     case cudaErrorNoDevice:
@@ -256,6 +264,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
   *value = 4;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (device < 0 || device >= gpus() || peer < 0 || peer >= gpus()) return said(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (const cudaError_t status = planted("cudaMemGetInfo"); status != cudaSuccess) return said(status);
   const std::lock_guard lock(machine().mutex);
@@ -279,7 +292,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
   *memory = ::mmap(nullptr, whole, m.running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (*memory == MAP_FAILED) return said(cudaErrorMemoryAllocation);
-  m.held[*memory] = whole;
+  m.held[*memory] = {whole, current_device};
   m.held_bytes += whole;
   return cudaSuccess;
 }
@@ -289,8 +302,8 @@ cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(m.mutex);
   const auto found = m.held.find(memory);
   if (found == m.held.end()) return said(cudaErrorInvalidValue);
-  ::munmap(memory, found->second);
-  m.held_bytes -= found->second;
+  ::munmap(memory, found->second.bytes);
+  m.held_bytes -= found->second.bytes;
   m.held.erase(found);
   return cudaSuccess;
 }
@@ -312,6 +325,27 @@ cudaError_t cudaHostUnregister(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  auto* at = const_cast<void*>(memory);
+  // The piece that begins at or before it, if it reaches so far.
+  const auto piece_of = [&](auto& pieces, auto bytes_of) {
+    auto piece = pieces.upper_bound(at);
+    if (piece == pieces.begin()) return pieces.end();
+    --piece;
+    return static_cast<std::byte*>(at) < static_cast<std::byte*>(piece->first) + bytes_of(piece->second) ? piece : pieces.end();
+  };
+  if (const auto found = piece_of(m.held, [](const Held& held) { return held.bytes; }); found != m.held.end()) {
+    *attributes = {cudaMemoryTypeDevice, found->second.gpu, at, nullptr};
+  } else if (piece_of(m.registered, [](size_t bytes) { return bytes; }) != m.registered.end()) {
+    *attributes = {cudaMemoryTypeHost, current_device, at, at};
+  } else {
+    *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, at};
+  }
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   return enqueue(stream, "cudaMemcpyAsync", [=] {
     const Running running;
@@ -319,6 +353,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) { return cudaMemcpyAsync(to, from, bytes, kind); }
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind,
+                              cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return said(cudaErrorInvalidPitchValue);
+  return enqueue(stream, "cudaMemcpy2DAsync", [=] {
+    const Running running;
+    for (size_t row = 0; row < height; ++row)
+      std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
+  });
+}
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return enqueue(stream, "cudaMemsetAsync", [=] {
     const Running running;
@@ -334,6 +377,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
+}
+// Not called after an error of the stream, and not while the GPUs' memory can be touched.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (!function) return said(cudaErrorInvalidValue);
+  return enqueue(stream, "cudaLaunchHostFunc", [=] { function(data); });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return stream ? said(stream->wait()) : cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
