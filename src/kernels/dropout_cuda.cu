@@ -4,6 +4,7 @@
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels::cuda {
+namespace {
 
 // Packs do not cross a sample's end. Each element has its own counter, as on the CPU.
 template <int kCount, class T>
@@ -20,6 +21,8 @@ __global__ void drop_elements(i64 packs, i64 packs_of_sample, u64 first_sample, 
     store_pack(pack, y + p * kCount);
   }
 }
+
+}  // namespace
 
 void dropout(const Tensor& x, double p, RandomKey key, i64 first_sample, const Tensor& y) {
   for_dtype("dropout", x.dtype(), [&]<class T>(T) {

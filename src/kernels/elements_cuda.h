@@ -43,6 +43,9 @@ __global__ void map_elements(i64 packs, F f, To* to, const From*... from) {
   }
 }
 
+/// For kernels whose blocks go over [0, tasks) with a stride of the grid.
+inline dim3 blocks_for_tasks(i64 tasks) { return dim3(static_cast<unsigned>(std::clamp<i64>(tasks, 1, 1 << 14))); }
+
 inline bool is_aligned(const void* at, i64 bytes) { return reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(bytes) == 0; }
 
 /// to[i] = f(from[i]...) in Wide types, rounded once. `to` may be one of `from`.

@@ -4,6 +4,7 @@
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels::cuda {
+namespace {
 
 // The formulas of the CPU, fused where those are.
 template <class T>
@@ -79,6 +80,33 @@ struct SwiGlu {
   }
 };
 
+// dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
+template <int kCount, class T>
+__global__ void swiglu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
+  using Packed = Pack<T, kCount>;
+  const i64 step = i64{gridDim.x} * blockDim.x;
+  for (i64 p = i64{blockIdx.x} * blockDim.x + threadIdx.x; p < packs; p += step) {
+    const i64 at = p * kCount;
+    const Packed gates = load_pack<kCount>(gate + at), ups = load_pack<kCount>(up + at), gradients = load_pack<kCount>(dy + at);
+    if (dup) {
+      Packed result;
+      for (int i = 0; i < kCount; ++i) {
+        const Wide<T> g = widen(gates.at[i]);
+        result.at[i] = narrow<T>(widen(gradients.at[i]) * (g * sigmoid(g)));
+      }
+      store_pack(result, dup + at);
+    }
+    if (dgate) {
+      Packed result;
+      for (int i = 0; i < kCount; ++i) {
+        const Wide<T> g = widen(gates.at[i]);
+        result.at[i] = narrow<T>(widen(gradients.at[i]) * widen(ups.at[i]) * silu_slope(g, sigmoid(g)));
+      }
+      store_pack(result, dgate + at);
+    }
+  }
+}
+
 // f(Which<op>()) with the op as a template argument.
 template <Unary kOp>
 struct Which {
@@ -110,6 +138,8 @@ void for_op(Unary op, F f) {
   }
 }
 
+}  // namespace
+
 void unary(Unary op, const Tensor& x, const Tensor& y) {
   for_dtype("unary", y.dtype(), [&]<class T>(T) {
     for_op(op, [&]<class Op>(Op) { map_on_gpu("unary", y.elems(), Value<Op::op>(), y.data<T>(), x.data<T>()); });
@@ -130,33 +160,6 @@ void scale(const Tensor& x, double factor, const Tensor& y) {
 
 void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
   for_dtype("swiglu", y.dtype(), [&]<class T>(T) { map_on_gpu("swiglu", y.elems(), SwiGlu(), y.data<T>(), gate.data<T>(), up.data<T>()); });
-}
-
-// dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
-template <int kCount, class T>
-__global__ void swiglu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
-  using Packed = Pack<T, kCount>;
-  const i64 step = i64{gridDim.x} * blockDim.x;
-  for (i64 p = i64{blockIdx.x} * blockDim.x + threadIdx.x; p < packs; p += step) {
-    const i64 at = p * kCount;
-    const Packed gates = load_pack<kCount>(gate + at), ups = load_pack<kCount>(up + at), gradients = load_pack<kCount>(dy + at);
-    if (dup) {
-      Packed result;
-      for (int i = 0; i < kCount; ++i) {
-        const Wide<T> g = widen(gates.at[i]);
-        result.at[i] = narrow<T>(widen(gradients.at[i]) * (g * sigmoid(g)));
-      }
-      store_pack(result, dup + at);
-    }
-    if (dgate) {
-      Packed result;
-      for (int i = 0; i < kCount; ++i) {
-        const Wide<T> g = widen(gates.at[i]);
-        result.at[i] = narrow<T>(widen(gradients.at[i]) * widen(ups.at[i]) * silu_slope(g, sigmoid(g)));
-      }
-      store_pack(result, dgate + at);
-    }
-  }
 }
 
 void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {

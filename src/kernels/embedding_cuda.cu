@@ -6,13 +6,12 @@
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels::cuda {
+namespace {
 
 constexpr int kThreads = 128;   // of a block, each at its own columns of a row
 constexpr int kTableRows = 32;  // that a block sums at a time
 constexpr int kChunk = 1024;    // tokens that it looks through at a time
 constexpr int kAbreast = 8;     // rows in flight
-
-inline dim3 blocks_for_tasks(i64 tasks) { return dim3(static_cast<unsigned>(std::clamp<i64>(tasks, 1, 1 << 14))); }
 
 template <int kCount, class T>
 __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {
@@ -29,19 +28,6 @@ __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocab
       store_pack(pack, out + n * columns + c);
     }
   }
-}
-
-void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
-  if (out.elems() == 0) return;
-  for_dtype("embedding", table.dtype(), [&]<class T>(T) {
-    constexpr int kCount = 16 / sizeof(T);
-    const T* from = table.data<T>();
-    T* to = out.data<T>();
-    const i64 columns = table.size(1), tokens = ids.elems();
-    const bool packs = columns % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
-    launch("embedding", packs ? gather_rows<kCount, T> : gather_rows<1, T>, blocks_for_tasks(tokens), dim3(kThreads), ids.data<i32>(),
-           tokens, from, table.size(0), columns, to);
-  });
 }
 
 // The tokens of a chunk that fall on a block's rows, by row, and ascending within one: the keys row * kChunk + token are gathered in any
@@ -124,6 +110,21 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();  // until all have read `sorted`
     }
   }
+}
+
+}  // namespace
+
+void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
+  if (out.elems() == 0) return;
+  for_dtype("embedding", table.dtype(), [&]<class T>(T) {
+    constexpr int kCount = 16 / sizeof(T);
+    const T* from = table.data<T>();
+    T* to = out.data<T>();
+    const i64 columns = table.size(1), tokens = ids.elems();
+    const bool packs = columns % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
+    launch("embedding", packs ? gather_rows<kCount, T> : gather_rows<1, T>, blocks_for_tasks(tokens), dim3(kThreads), ids.data<i32>(),
+           tokens, from, table.size(0), columns, to);
+  });
 }
 
 void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable) {

@@ -4,13 +4,7 @@
 #include "kernels/views_cuda.h"
 
 namespace spillway::kernels::cuda {
-
-struct Same {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
+namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
 
@@ -67,6 +61,8 @@ void copy_turned(const Axes<2>& axes, int turned, const T* from, T* to) {
   const i64 tiles = ceil_div(m.rows, kTile) * ceil_div(m.columns, kTile) * m.others.elems();
   launch("copy_view", turn_tiles<T>, blocks_for(tiles * kBlockThreads), dim3(kTile, kTileRows), tiles, m, from, to);
 }
+
+}  // namespace
 
 void copy_view(const Tensor& from, const Tensor& to) {
   const Axes<2> axes = merged_axes(to.shape(), {strides_of(to), strides_of(from)});

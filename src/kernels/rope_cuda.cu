@@ -4,6 +4,7 @@
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels::cuda {
+namespace {
 
 template <class W>
 struct Frequencies {
@@ -40,12 +41,13 @@ __global__ void turn_heads(i64 rows, i64 heads, int pairs, const i32* position, 
   }
 }
 
+}  // namespace
+
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> frequencies, double scaling, bool back, const Tensor& y) {
   if (y.elems() == 0) return;
   for_dtype("rope", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     constexpr int kCount = 16 / sizeof(T);
-    constexpr i64 kMostBlocks = 1 << 14;
     Frequencies<W> frequency{};
     std::transform(frequencies.begin(), frequencies.end(), frequency.of, [](double f) { return static_cast<W>(f); });
     const T* from = x.data<T>();
@@ -53,8 +55,8 @@ void rope(const Tensor& x, const Tensor& positions, std::span<const double> freq
     const i64 rows = positions.elems();
     const int pairs = static_cast<int>(frequencies.size());
     const bool packs = pairs % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
-    launch("rope", packs ? turn_heads<kCount, T> : turn_heads<1, T>, dim3(static_cast<unsigned>(std::min(rows, kMostBlocks))),
-           dim3(kBlockThreads), rows, x.size(2), pairs, positions.data<i32>(), frequency, static_cast<W>(scaling), back, from, to);
+    launch("rope", packs ? turn_heads<kCount, T> : turn_heads<1, T>, blocks_for_tasks(rows), dim3(kBlockThreads), rows, x.size(2), pairs,
+           positions.data<i32>(), frequency, static_cast<W>(scaling), back, from, to);
   });
 }
 

@@ -9,6 +9,14 @@
 
 namespace spillway::kernels {
 
+/// The element itself.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
 template <int kViews>
 struct Axes {
   int rank = 0;  // none is of extent 1, so that one element has no axes
