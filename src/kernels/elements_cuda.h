@@ -1,6 +1,8 @@
 // Element-wise work on a GPU: each thread takes 16 bytes of the widest operand at a time where all operands begin at multiples of that
 // many elements, else one element. Included by kernels/*_cuda.cu alone.
 #pragma once
+#include <bit>
+
 #include "device/launch_cuda.h"
 #include "tensor/dtype.h"
 
@@ -12,6 +14,22 @@ struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
+// The compiler makes one load of one word alone: of a struct of bf16 it makes one for each element.
+template <size_t kBytes>
+using Word = std::conditional_t<
+    kBytes == 16, uint4,
+    std::conditional_t<kBytes == 8, u64, std::conditional_t<kBytes == 4, u32, std::conditional_t<kBytes == 2, u16, u8>>>>;
+
+/// The pack that begins at `from`, a multiple of its size.
+template <int kCount, class T>
+__device__ Pack<T, kCount> load_pack(const T* from) {
+  return std::bit_cast<Pack<T, kCount>>(*reinterpret_cast<const Word<sizeof(T) * kCount>*>(from));
+}
+template <int kCount, class T>
+__device__ void store_pack(const Pack<T, kCount>& pack, T* to) {
+  *reinterpret_cast<Word<sizeof(T) * kCount>*>(to) = std::bit_cast<Word<sizeof(T) * kCount>>(pack);
+}
+
 template <int kCount, class F, class To, class... From>
 __global__ void map_elements(i64 packs, F f, To* to, const From*... from) {
   const i64 step = i64{gridDim.x} * blockDim.x;
@@ -20,10 +38,13 @@ __global__ void map_elements(i64 packs, F f, To* to, const From*... from) {
     const auto one = [&](const auto&... in) {
       for (int i = 0; i < kCount; ++i) result.at[i] = narrow<To>(f(widen(in.at[i])...));
     };
-    one(reinterpret_cast<const Pack<From, kCount>*>(from)[p]...);
-    reinterpret_cast<Pack<To, kCount>*>(to)[p] = result;
+    one(load_pack<kCount>(from + p * kCount)...);
+    store_pack(result, to + p * kCount);
   }
 }
+
+/// For kernels whose blocks go over [0, tasks) with a stride of the grid.
+inline dim3 blocks_for_tasks(i64 tasks) { return dim3(static_cast<unsigned>(std::clamp<i64>(tasks, 1, 1 << 14))); }
 
 inline bool is_aligned(const void* at, i64 bytes) { return reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(bytes) == 0; }
 

@@ -96,6 +96,8 @@ T __shfl_down_sync(unsigned, T value, unsigned delta, int width = warpSize) {
 inline unsigned __ballot_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0); }
 inline int __any_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0) != 0; }
 
+inline int atomicAdd(int* to, int more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
+
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
