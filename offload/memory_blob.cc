@@ -21,14 +21,14 @@ class MemoryBlob final : public Blob {
   Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority) override {
     check(range, std::ssize(into));
     copy(into.data(), at(range, generation), std::ssize(into));
-    traffic_.read_bytes[index()] += std::ssize(into);
+    if (tier_ == Tier::host) traffic_.read_bytes[static_cast<size_t>(tier_)] += std::ssize(into);
     return Event::done();
   }
 
   Event write(TileRange range, u64 generation, std::span<const std::byte> from) override {
     check(range, std::ssize(from));
     copy(at(range, generation), from.data(), std::ssize(from));
-    traffic_.written_bytes[index()] += std::ssize(from);
+    if (tier_ == Tier::host) traffic_.written_bytes[static_cast<size_t>(tier_)] += std::ssize(from);
     return Event::done();
   }
 
@@ -44,7 +44,6 @@ class MemoryBlob final : public Blob {
     queue_->copy(to, from, size);
     queue_->wait();
   }
-  size_t index() const { return static_cast<size_t>(tier_); }
   std::byte* at(TileRange range, u64 generation) const {
     return memory_.data() + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + (range.begin - held_.begin) * tile_bytes_;
   }
