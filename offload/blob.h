@@ -10,6 +10,7 @@
 
 #include "device/allocator.h"
 #include "device/event.h"
+#include "device/gpu_queue.h"
 #include "offload/io_engine.h"
 #include "offload/tier.h"
 
@@ -26,6 +27,10 @@ class Blob {
  public:
   virtual ~Blob() = default;
   virtual Tier tier() const = 0;
+  /// The CPU cannot see it.
+  virtual bool on_gpu() const { return false; }
+  /// What the CPU reads or writes of it goes through other memory.
+  bool is_staged() const { return tier() == Tier::nvme || on_gpu(); }
   /// Its name in messages: "optimizer state of group 3".
   const std::string& what() const { return what_; }
   /// The tiles it holds.
@@ -41,7 +46,7 @@ class Blob {
   /// `priority` orders a read among others that wait for the drive.
   virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority = Priority::normal) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
-  /// The bytes themselves (device and host tiers); empty on nvme.
+  /// The bytes themselves (device and host tiers); empty on nvme. Of a blob on a GPU for that GPU alone.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
   /// Remembers the checksums of `from`, which write() of the same generation will be given; again before each rewrite. A write without is
@@ -61,8 +66,9 @@ class Blob {
   const int slots_;
 };
 
-/// In memory of `memory` (a host or device pool); read and write are copies done before the call returns.
+/// In memory of `memory` (a host or device pool); read and write are copies done before the call returns. `queue`: of the GPU that
+/// computes, whose memory the device pool is, and which copies; null: the CPU computes.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
-                                       Traffic& traffic);
+                                       Traffic& traffic, const GpuQueue* queue = nullptr);
 
 }  // namespace spillway::offload

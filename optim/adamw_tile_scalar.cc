@@ -1,20 +1,14 @@
 // Right by definition: what the lanes of adamw_tile_inl.h and moments8_inl.h must reproduce to the bit.
-#include "optim/adamw_tile_paths.h"
-#include "optim/bf16.h"
+#include "optim/adamw_element.h"
 #include "optim/element.h"
 #include "optim/moments8.h"
 
 namespace spillway::optim {
 namespace {
 
-struct ElementNoise {
-  u16 m, v;
-};
-
-ElementNoise element_noise(const RoundingNoise& noise, i64 i) {
+ElementNoise noise_of(const RoundingNoise& noise, i64 i) {
   const u64 e = noise.first_element + static_cast<u64>(i);
-  const u32 word = philox(noise.key, noise.t, 16 * (e / 64) + e % 16)[e / 16 % 4];
-  return {static_cast<u16>(word), static_cast<u16>(word >> 16)};
+  return element_noise(philox(noise.key, noise.t, noise_counter(e))[e / 16 % 4]);
 }
 
 template <class T, Weights W>
@@ -51,14 +45,10 @@ void update(const Stretch& stretch) {
   const bool bf16_gradient = stretch.format.gradient == DType::bf16;
   for (i64 i = stretch.begin; i < stretch.end; ++i) {
     const T gradient = bf16_gradient ? static_cast<T>(widen_bf16(load_element<u16>(c.gradient, i))) : load_element<T>(c.gradient, i);
-    const T g = gradient * s.gradient_scale;
-    const T decayed = load_master<T, W>(c, i) * s.decay;
-    const T m_old = load_moment<T, M>(c.m, i), v_old = load_moment<T, M>(c.v, i);
-    const T m = m_old + (g - m_old) * s.one_minus_beta1;
-    const T v = v_old * s.beta2 + s.one_minus_beta2 * (g * g);
-    store_master<T, W>(c, i, decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)));
+    const auto [master, m, v] = moved<T>({load_master<T, W>(c, i), load_moment<T, M>(c.m, i), load_moment<T, M>(c.v, i)}, gradient, s);
+    store_master<T, W>(c, i, master);
     if constexpr (M == Moments::bf16) {
-      const ElementNoise noise = element_noise(stretch.noise, i);
+      const ElementNoise noise = noise_of(stretch.noise, i);
       store_element(c.new_m, i, round_moment_bf16(m, noise.m));
       store_element(c.new_v, i, round_moment_bf16(v, noise.v));
     } else {
@@ -84,7 +74,7 @@ void decode_block_scalar(const BlockCodes<const u8>& codes, BlockMoments& moment
 
 void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise) {
   for (i64 i = 0; i < kMomentBlockElems; ++i) {
-    const ElementNoise at = element_noise(noise, i);
+    const ElementNoise at = noise_of(noise, i);
     codes.m[i] = encode_m(moments.m[i], codes.m_scale, at.m);
     codes.v[i] = encode_v(moments.v[i], codes.v_scale, at.v);
   }

@@ -41,7 +41,7 @@ constexpr CodeLines kCodeLines = make_code_lines<kSigned>();
 /// The fraction of the scale that magnitude `code` stands for.
 template <bool kSigned>
 constexpr float code_value(int code) {
-  constexpr const CodeLines& chain = kCodeLines<kSigned>;
+  constexpr CodeLines chain = kCodeLines<kSigned>;
   const int l = std::max(static_cast<int>(std::bit_width(static_cast<u32>(code))) - 1, 0);
   return chain.top[l] - (chain.top_code[l] - static_cast<float>(code)) * chain.step[l];
 }
@@ -49,7 +49,7 @@ constexpr float code_value(int code) {
 /// The other way, in [0, 1] to codes and fractions of codes: the lowest of the lines, for this way the chain is concave.
 template <bool kSigned>
 constexpr float code_place(float value) {
-  constexpr const CodeLines& chain = kCodeLines<kSigned>;
+  constexpr CodeLines chain = kCodeLines<kSigned>;
   float place = chain.top_code[chain.lines - 1];
   for (int l = 0; l < chain.lines; ++l) place = std::min(place, chain.top_code[l] - (chain.top[l] - value) * chain.codes_per_unit[l]);
   return std::max(place, 0.0f);

@@ -1,8 +1,7 @@
 #include "parallel/accumulator.h"
 
-#include <cstring>
-
 #include "base/error.h"
+#include "device/transfer.h"
 #include "kernels/accumulate.h"
 
 namespace spillway::parallel {
@@ -13,7 +12,7 @@ void Accumulator::place(GroupUse use, std::byte* base, bool first) {
   if (!first || !base) return;
   const i64 size = size_of(dtype_);
   for_segments(group, 0, group.elems, [&](i64 begin, i64 end, const Segment* segment) {
-    if (!segment) std::memset(base + begin * size, 0, static_cast<size_t>((end - begin) * size));
+    if (!segment) fill_zeros(base + begin * size, (end - begin) * size);
   });
 }
 

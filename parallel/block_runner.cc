@@ -1,13 +1,13 @@
 #include "parallel/block_runner.h"
 
 #include "base/error.h"
-#include "device/copy.h"
+#include "device/transfer.h"
 
 namespace spillway::parallel {
 namespace {
 
 void hand_on(const Tensor& tensor, std::byte* to) {
-  if (tensor.raw()) copy_past_caches(to, tensor.raw(), tensor.bytes());
+  if (tensor.raw()) transfer(to, tensor.raw(), tensor.bytes());
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ Tensor BlockRunner::received(u16 block, const std::byte* from) const {
   Shape shape_BTC = outputs_.at(block).shape;
   for (const int axis : {0, 1}) shape_BTC.set(axis, batches_->front().tokens_BT.size(axis));
   Tensor copy = empty(shape_BTC, outputs_[block].dtype, "from another rank");
-  if (copy.raw()) copy_past_caches(copy.raw(), from, copy.bytes());
+  if (copy.raw()) transfer(copy.raw(), from, copy.bytes());
   return copy;
 }
 
@@ -103,9 +103,8 @@ i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
 Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
   if (i.in.bytes > 0) return received(i.block, memory.in);
   if (i.block + 1u == model_.blocks.size()) {
-    Tensor one = empty(Shape{}, DType::f64, "loss gradient");
-    if (one.raw()) *one.data<double>() = 1;
-    return one;
+    constexpr double kOne = 1;
+    return tensor_of<double>(std::span(&kOne, 1), Shape{});
   }
   const auto dy = gradient_.find(i.micro_batch);
   require(dy != gradient_.end(), "[block runner] a block ran backward before the one that it feeds");

@@ -1,13 +1,13 @@
 #include "parallel/communicator_mpi_open.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <array>
 #include <filesystem>
 #include <vector>
 
 #include "base/error.h"
+#include "device/shared_library.h"
 
 namespace spillway::parallel {
 namespace {
@@ -22,23 +22,16 @@ std::vector<std::string> places() {
   return {folder / kPlugin, folder.parent_path() / kPlugin, folder.parent_path() / "lib" / "spillway" / kPlugin, kPlugin};
 }
 
-// Stays open: code of the ends it makes lies in it. Global, because Open MPI's own plug-ins look for its symbols there.
-void* open_plugin() {
-  std::string tried;
-  for (const std::string& place : places()) {
-    if (place != kPlugin && !std::filesystem::exists(place)) {
-      tried += fmt::format("\n  {}: not there", place);
-      continue;
-    }
-    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
-    tried += fmt::format("\n  {}", dlerror());
-  }
+// Its symbols are shared, because Open MPI's own plug-ins look for them.
+SharedLibrary open_plugin() {
+  SharedLibrary library(places(), SharedLibrary::Symbols::shared);
+  if (library) return library;
   throw Error(
       ErrorCode::usage,
-      fmt::format("[communicator mpi] expected {}, which is built where Open MPI's headers are, got none:{}\n"
+      fmt::format("[communicator mpi] expected {}, which is built where Open MPI's headers are, got none:\n  {}\n"
                   "install Open MPI (Debian: openmpi-bin and libopenmpi-dev; on a cluster: module load openmpi) and build again, or "
                   "choose --communicator local",
-                  kPlugin, tried));
+                  kPlugin, fmt::join(library.problems(), "\n  ")));
 }
 
 }  // namespace
@@ -47,7 +40,8 @@ std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options) {
   if (!(options.timeout_s > 0))
     throw Error(ErrorCode::usage, fmt::format("[communicator] expected a time-out, got {} s", options.timeout_s));
   using Open = Communicator* (*)(const MpiOptions&);
-  const auto open = reinterpret_cast<Open>(dlsym(open_plugin(), "spillway_open_mpi"));
+  static const SharedLibrary& plugin = *new SharedLibrary(open_plugin());  // never closed: code of the ends it makes lies in it
+  const auto open = reinterpret_cast<Open>(plugin.find("spillway_open_mpi"));
   require(open != nullptr, "[communicator mpi] expected libspillway_mpi.so of this program, got one without spillway_open_mpi");
   return std::unique_ptr<Communicator>(open(options));
 }

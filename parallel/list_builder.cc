@@ -28,7 +28,7 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
-    bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
+    if (moves(tier)) bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
   } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host) {
     const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
     i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);

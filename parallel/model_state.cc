@@ -41,6 +41,7 @@ std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
 }  // namespace
 
 ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(plan), resources_(resources) {
+  if (plan.on_gpu()) queue_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
@@ -103,7 +104,7 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& wh
   if (tiles.count() == 0) tier = Tier::host;  // of a rank that holds none of it there may be no store
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
-  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_);
+  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queue());
 }
 
 // All of it is asked for at once; what has come is checked while the rest is under way.
@@ -156,7 +157,7 @@ void ModelState::commit(u64 generation, std::string_view record) {
 }
 
 std::vector<TileRange> ModelState::chunks(u16 group) const {
-  const bool staged = weights_[group]->tier() == Tier::nvme || (optimizer_[group] && optimizer_[group]->tier() == Tier::nvme);
+  const bool staged = weights_[group]->is_staged() || (optimizer_[group] && optimizer_[group]->is_staged());
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   const TileRange held = weights_[group]->held();
   const TileRange own = optimizer_[group] ? optimizer_[group]->held() : held;
@@ -189,7 +190,7 @@ ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
   piece.range = range;
   size_t used = 0;
   const auto part = [&](offload::Blob& blob) -> Piece::Part {
-    if (blob.tier() != Tier::nvme) return {&blob, blob.view(range, generation), false};
+    if (!blob.is_staged()) return {&blob, blob.view(range, generation), false};
     if (!piece.lease) piece.lease.emplace(staging_->acquire());
     const auto bytes = piece.lease->bytes().subspan(used, bytes_of(blob, range));
     used += bytes.size();

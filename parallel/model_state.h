@@ -29,6 +29,7 @@ struct Resources {
   Communicator* data_ranks = nullptr;      // among the data-parallel ranks; null: there is one
   Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
   u64 newest_generation = ~u64{0};         // to be recovered from nvme
+  int gpu = 0;                             // whose memory `device` is, where a GPU computes
 };
 
 class ModelState {
@@ -75,6 +76,8 @@ class ModelState {
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   void fill(u16 group, const Fill& body);
 
+  /// Of copies between the GPU's memory and the host's; null where the CPU computes.
+  const GpuQueue* queue() const { return queue_ ? &*queue_ : nullptr; }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
   /// Size of the store's files; 0 when nothing lies on nvme.
@@ -91,6 +94,7 @@ class ModelState {
 
   const Plan& plan_;
   const Resources resources_;
+  std::optional<GpuQueue> queue_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
   std::mutex store_mutex_;  // of commit and invalidate

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/units.h"
 #include "device/arena.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
+constexpr i64 kBounceBytes = 4 * kMiB;
 constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
 
 // Of one pipeline rank.
@@ -37,8 +39,8 @@ MicroBatch meta_batch(i64 rows, i64 positions) {
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
-  const Stream input_stream{Device::meta(), nullptr, &inputs};
-  const Stream stream{Device::meta(), nullptr, &activations};
+  const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
+  const Stream stream{Device::meta(r.device), nullptr, &activations};
   const i64 rows = mode == nn::Mode::generate ? 1 : r.micro_batch_size;
   std::vector<MicroBatch> batches;
   {
@@ -109,11 +111,11 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Bytes of a tile of the group that a Step or a scan has from nvme.
+// Bytes of a tile of the group that a Step or a scan has through the ring.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
-  const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return tiers[g.id] == Tier::nvme ? bytes : 0; };
+  const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return plan.is_staged(tiers[g.id]) ? bytes : 0; };
   const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
   if (!plan.has_state(g)) return weights;
   return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
@@ -121,7 +123,7 @@ i64 staged_tile_bytes(const Plan& plan, const Group& g) {
 }
 
 void size_staging(Plan& plan, const PlanRequest& r) {
-  if (!plan.uses(Tier::nvme)) return;
+  if (!plan.uses(Tier::nvme) && !plan.on_gpu()) return;
   i64 tile_bytes = 0;
   for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
   if (tile_bytes == 0) return;  // activations alone
@@ -168,6 +170,19 @@ i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max({peak, dry_run(r, train, nn::Mode::train), dry_run(r, forward, nn::Mode::generate)});
   return round_up(peak, kPage);
+}
+
+// What only a GPU needs: the device's memory for the sums of squares of a group's tiles, and the host's for what passes between it and
+// nvme.
+void size_gpu(Plan& plan) {
+  if (!plan.on_gpu()) return;
+  i64 tiles = 0;
+  for (const Group& g : plan.layout.groups) tiles = std::max(tiles, whole(g).count());
+  plan.sums_bytes = round_up(tiles * static_cast<i64>(sizeof(double)), kPage);
+  add_row(plan, "norm", {plan.sums_bytes, 0, 0});
+  if (!plan.uses(Tier::nvme)) return;
+  plan.bounce_bytes = kBounceBytes;
+  add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounce_bytes, 0});
 }
 
 void size_activations(Plan& plan, const Request& r) {
@@ -222,7 +237,7 @@ void make_training(Plan& plan, const PlanRequest& r) {
 // Of the whole model: its blocks are run on the meta device, one after another.
 std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
   Arena memory;
-  const Stream stream{Device::meta(), nullptr, &memory};
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
   const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);
@@ -269,7 +284,7 @@ TierBytes Plan::moved_per_step() const {
 
 std::vector<i64> spillable_bytes(const PlanRequest& r) {
   Arena memory;
-  const Stream stream{Device::meta(), nullptr, &memory};
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
   const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);
@@ -300,6 +315,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.placement = r.placement;
   plan.scheduling = r.scheduling;
   plan.training = r.training;
+  plan.device = r.device;
   plan.micro_batch_size = r.micro_batch_size;
   plan.sequence_length = r.sequence_length;
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
@@ -316,6 +332,7 @@ Plan make_plan(const PlanRequest& request) {
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_spilled_rows(plan);
   add_row(plan, "tokens", {plan.input_bytes, 0, 0});
+  size_gpu(plan);
   size_chunks(plan);
   size_staging(plan, r);
   if (r.training) size_queue(plan);

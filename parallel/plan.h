@@ -20,6 +20,7 @@ struct PlanRequest {
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
   bool training = true;                            // false: weights only
+  Device::Kind device = Device::Kind::cpu;         // what computes
   nn::Mode without_training = nn::Mode::generate;  // or evaluate: what runs then
   /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
   bool adaptive_overlap = false;
@@ -38,13 +39,15 @@ struct Plan {
   Placement placement;
   Scheduling scheduling;
   bool training = true;
+  Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1;
   std::vector<BlockOutput> outputs;  // by block, where any goes to another pipeline rank
   std::vector<i64> live;             // by block, when training: micro-batches whose activations it may keep at once
   Program train, forward;
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing lies on nvme
+  i64 sums_bytes = 0, bounce_bytes = 0;               // on a GPU: for tile sums; of each of the two buffers between it and nvme
+  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
   i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;      // checkpoint queue, when training
   offload::StoreDescription store;                    // of what lies on nvme; folders and run id are the session's
@@ -67,6 +70,9 @@ struct Plan {
   bool has_state(const Group& group) const { return has_gradient(group) && layout.owns(group); }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
+  bool on_gpu() const { return device == Device::Kind::cuda; }
+  /// What the CPU reads or writes of this tier goes through the staging ring.
+  bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "device/copy.h"
+#include "device/transfer.h"
 #include "kernels/accumulate.h"
+#include "optim/adamw_gpu.h"
 #include "parallel/gradient_rounding.h"
 #include "parallel/stopwatch.h"
 
@@ -19,6 +21,18 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
 
 }  // namespace
 
+namespace {
+
+Device device_of(const Plan& plan, const Resources& resources) { return plan.on_gpu() ? Device::cuda(resources.gpu) : Device::cpu(); }
+
+std::vector<std::unique_ptr<GpuQueue>> make_queues(Device device) {
+  std::vector<std::unique_ptr<GpuQueue>> queues;
+  for (int lane = 0; device.is_cuda() && lane < kLanes; ++lane) queues.push_back(std::make_unique<GpuQueue>(device));
+  return queues;
+}
+
+}  // namespace
+
 Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources)
     : model_(model),
       plan_(plan),
@@ -26,10 +40,14 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       moving_(resources.device->allocate(plan.moving_slab_bytes, "weights and gradients in motion")),
       spill_(resources.host->allocate(plan.spill_slab_bytes, "activations spilled")),
       activation_slab_(resources.device->allocate(plan.activation_slab_bytes, "activations")),
+      sums_(resources.device->allocate(plan.sums_bytes, "norm")),
+      fetched_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
+      evicted_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
-      stream_{Device::cpu(), resources.threads, &activations_},
-      input_stream_{Device::cpu(), resources.threads, resources.device},
-      beside_stream_{Device::cpu(), nullptr, resources.device},
+      queues_(make_queues(device_of(plan, resources))),
+      stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute)},
+      input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
+      beside_stream_{stream_.device, plan.on_gpu() ? resources.threads : nullptr, resources.device, queue(Lane::optimizer)},
       runner_(model, plan.outputs),
       accumulator_(plan.layout, plan.scheduling.format.gradient),
       stepper_(plan, state_),
@@ -103,7 +121,18 @@ void Rank::fill_tile(const Group& group, i64 tile, const Source& source, const M
   optim::write_tile(format(), all, weight, state ? state : unused.data());
 }
 
+// On a GPU every instruction is done when it returns, as on a CPU.
 double Rank::perform(const Instruction& i) {
+  if (queues_.empty()) return carry_out(i);
+  const GpuQueue& queue = *queues_[static_cast<size_t>(i.lane)];
+  const Stream lane{stream_.device, stream_.threads, input_stream_.memory, queue.handle()};
+  const StreamScope scope(lane);
+  const double waited_us = carry_out(i);
+  queue.wait();
+  return waited_us;
+}
+
+double Rank::carry_out(const Instruction& i) {
   switch (i.op) {
     case Op::Step:
       return step(i);
@@ -165,8 +194,16 @@ void Rank::compute(const Instruction& i) {
 }
 
 void Rank::load_batches() {
+  const Stream host{Device::cpu(), stream_.threads, &MemoryPool::heap()};
+  {
+    const StreamScope scope(plan_.on_gpu() ? host : input_stream_);
+    batch_ = (*load_batch_)();
+  }
   const StreamScope scope(input_stream_);
-  batch_ = (*load_batch_)();
+  for (MicroBatch& m : batch_.micro_batches) {
+    if (!plan_.on_gpu()) break;
+    for (Tensor* t : {&m.tokens_BT, &m.targets_BT, &m.positions_BT}) *t = to_current_device(*t, "tokens");
+  }
   if (!alone()) data_ranks_->all_reduce(std::as_writable_bytes(std::span(&batch_.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
   const bool fp64 = format().weight == DType::f64;
@@ -189,7 +226,8 @@ TileRange Rank::activation_tile(const Instruction& i) const {
 double Rank::fetch(const Instruction& i) {
   if (i.what == What::activations) return state_.read(state_.activations(i.block), activation_tile(i), bytes(i.out));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
-  const double moving_us = state_.read(blob, i.tiles, bytes(i.out));
+  const bool through_host = plan_.on_gpu() && blob.tier() == Tier::nvme;
+  const double moving_us = through_host ? fetch_to_gpu(blob, i.tiles, bytes(i.out)) : state_.read(blob, i.tiles, bytes(i.out));
   if (i.what == What::weights && !weights_split(plan_.placement, plan_.scheduling, i.group)) fill_group(i.group, at(i.out));
   return moving_us;
 }
@@ -197,7 +235,32 @@ double Rank::fetch(const Instruction& i) {
 double Rank::evict(const Instruction& i) {
   if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
-  return state_.write(blob, i.tiles, bytes(i.in).first(static_cast<size_t>(i.tiles.count() * blob.tile_bytes())));
+  const auto from = bytes(i.in).first(static_cast<size_t>(i.tiles.count() * blob.tile_bytes()));
+  return plan_.on_gpu() && blob.tier() == Tier::nvme ? evict_from_gpu(blob, i.tiles, from) : state_.write(blob, i.tiles, from);
+}
+
+double Rank::fetch_to_gpu(offload::Blob& blob, TileRange tiles, std::span<std::byte> into) {
+  const i64 step = plan_.bounce_bytes / blob.tile_bytes();
+  double moving_us = 0;
+  for (i64 t = tiles.begin; t < tiles.end; t += step) {
+    const TileRange some{t, std::min(tiles.end, t + step)};
+    const std::span bounce(fetched_.data(), static_cast<size_t>(some.count() * blob.tile_bytes()));
+    moving_us += state_.read(blob, some, bounce);
+    transfer(into.data() + (t - tiles.begin) * blob.tile_bytes(), bounce.data(), std::ssize(bounce));
+  }
+  return moving_us;
+}
+
+double Rank::evict_from_gpu(offload::Blob& blob, TileRange tiles, std::span<const std::byte> from) {
+  const i64 step = plan_.bounce_bytes / blob.tile_bytes();
+  double moving_us = 0;
+  for (i64 t = tiles.begin; t < tiles.end; t += step) {
+    const TileRange some{t, std::min(tiles.end, t + step)};
+    const std::span bounce(evicted_.data(), static_cast<size_t>(some.count() * blob.tile_bytes()));
+    transfer(bounce.data(), from.data() + (t - tiles.begin) * blob.tile_bytes(), std::ssize(bounce));
+    moving_us += state_.write(blob, some, bounce);
+  }
+  return moving_us;
 }
 
 std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
@@ -239,7 +302,13 @@ void Rank::reduce(const Instruction& i) {
   std::byte* home = leaves ? gradient_tiles({}, use, i.tiles) : nullptr;
   const std::span<double> sums =
       std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
-  if (plan_.scheduling.round_gradients) {
+  if (plan_.on_gpu()) {
+    require(!plan_.scheduling.round_gradients, "[reduce] rounded gradients on a GPU: not built");
+    auto* device_sums = reinterpret_cast<double*>(sums_.data());
+    optim::tile_square_sums_on_gpu(base, format().gradient, i.tiles.count(), device_sums);
+    transfer(reinterpret_cast<std::byte*>(sums.data()), sums_.data(), std::ssize(sums) * static_cast<i64>(sizeof(double)));
+    if (leaves) transfer(home, base, i.tiles.count() * kTileElems * size_of(format().gradient));
+  } else if (plan_.scheduling.round_gradients) {
     const DType resting = plan_.resting_gradient(use);
     round_gradient(base, resting, sums);
     if (leaves) copy_past_caches(home, base, i.tiles.count() * kTileElems * size_of(resting));
@@ -369,6 +438,11 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
 void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
   settle();
   forward_batch_ = {batch};
+  if (plan_.on_gpu()) {
+    const StreamScope scope(input_stream_);
+    MicroBatch& m = forward_batch_.front();
+    for (Tensor* t : {&m.tokens_BT, &m.targets_BT, &m.positions_BT}) *t = to_current_device(*t, "tokens");
+  }
   runner_.begin(forward_batch_, mode, {}, 1, position);
   run_list(plan_.forward.head);
 }
@@ -384,7 +458,11 @@ double Rank::evaluate(const MicroBatch& batch) {
 
 std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
   run_forward(batch, nn::Mode::generate, position);
-  const Tensor out = has_last_block() ? runner_.take_output(0) : Tensor();
+  Tensor out = has_last_block() ? runner_.take_output(0) : Tensor();
+  if (out.defined() && plan_.on_gpu()) {
+    const StreamScope scope(stream_);
+    out = to_host(out);
+  }
   forward_batch_.clear();
   i64 count = out.defined() ? out.elems() : 0;
   tell_pipeline_ranks(std::as_writable_bytes(std::span(&count, 1)));

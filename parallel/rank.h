@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "device/arena.h"
+#include "device/gpu_queue.h"
 #include "optim/tile_values.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
@@ -81,10 +82,13 @@ class Rank {
  private:
   /// Returns the microseconds it waited for transfers.
   double perform(const Instruction& i);
+  double carry_out(const Instruction& i);
   void compute(const Instruction& i);
   void load_batches();
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
+  double fetch_to_gpu(offload::Blob& blob, TileRange tiles, std::span<std::byte> into);
+  double evict_from_gpu(offload::Blob& blob, TileRange tiles, std::span<const std::byte> from);
   void backward(const Instruction& i);
   void gather(const Instruction& i);
   void exchange(const Instruction& i);
@@ -126,6 +130,7 @@ class Rank {
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
   std::byte* gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles);
+  CUstream_st* queue(Lane lane) const { return queues_.empty() ? nullptr : queues_[static_cast<size_t>(lane)]->handle(); }
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
   const Sharding& sharding() const { return plan_.scheduling.sharding; }
   bool alone() const { return sharding().ranks == 1; }
@@ -135,9 +140,12 @@ class Rank {
   const Plan& plan_;
   ModelState state_;
   Allocation moving_, spill_, activation_slab_;
+  Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
+  std::vector<std::unique_ptr<GpuQueue>> queues_;  // on a GPU, by lane
   const Stream stream_, input_stream_;
-  const Stream beside_stream_;  // of Steps that run beside computing: one thread, so that the others stay with the compute lane
+  // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
+  const Stream beside_stream_;
   BlockRunner runner_;
   Accumulator accumulator_;
   Stepper stepper_;

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "device/copy.h"
 #include "device/stream.h"
+#include "device/transfer.h"
 
 namespace spillway::parallel {
 namespace {
@@ -45,7 +45,7 @@ void SpillDoor::spill(std::byte* to) {
   spilled_ = held_alone();
   i64 at = 0;
   for (const auto& s : spilled_) {
-    if (!s->device().is_meta()) copy_past_caches(to + at, s->data(), s->bytes());
+    if (!s->device().is_meta()) transfer(to + at, s->data(), s->bytes());
     at += round_up(s->bytes(), kAlignment);
     s->drop();
   }
@@ -55,7 +55,7 @@ void SpillDoor::restore(const std::byte* from) {
   i64 at = 0;
   for (const auto& s : spilled_) {
     s->refill(Stream::current().memory->allocate(s->bytes(), "restored activations"));
-    if (!s->device().is_meta()) copy_past_caches(s->data(), from + at, s->bytes());
+    if (!s->device().is_meta()) transfer(s->data(), from + at, s->bytes());
     at += round_up(s->bytes(), kAlignment);
   }
   spilled_.clear();

@@ -1,11 +1,12 @@
 // The optimizer's Step: a bucket's update from one generation into the next, streamed in chunks of tiles. What lies in memory is updated
 // where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: some chunks read ahead, one computed,
-// the others written behind. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
+// the others written behind. What lies on a GPU altogether is updated there, on the queue of the stream in force; what lies there in part
+// flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
 // lane; the update itself is spread over the threads of the stream in force.
 #pragma once
 #include <deque>
 
-#include "optim/adamw.h"
+#include "optim/adamw_tile.h"
 #include "parallel/model_state.h"
 #include "parallel/pending.h"
 #include "parallel/snapshot.h"
@@ -54,8 +55,14 @@ class Stepper {
     Pending reads;  // after the lease: settled before it goes back
   };
   size_t read_ahead() const;
+  static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars);
+  static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
   Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
-  Operand given(const Bucket& bucket, TileRange range, std::span<std::byte> gradient) const;
+  Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);
+  std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
+  bool all_on_gpu(const Bucket& bucket, std::span<std::byte> gradient) const;
+  void step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& update, u64 from,
+                   std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
   void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);

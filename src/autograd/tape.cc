@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "device/transfer.h"
 #include "kernels/accumulate.h"
 #include "kernels/dispatch.h"
 
@@ -12,7 +13,10 @@ namespace {
 Tensor one(const Tensor& like) {
   Tensor seed = empty(like.shape(), like.dtype(), "seed gradient");
   if (!seed.raw()) return seed;
-  kernels::for_dtype("tape", seed.dtype(), [&]<class T>(T) { *seed.data<T>() = narrow<T>(1); });
+  kernels::for_dtype("tape", seed.dtype(), [&]<class T>(T) {
+    const T one = narrow<T>(1);
+    transfer(seed.raw(), reinterpret_cast<const std::byte*>(&one), sizeof one);
+  });
   return seed;
 }
 

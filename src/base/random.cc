@@ -125,20 +125,6 @@ RandomKey RandomKey::derive(std::string_view purpose, u64 number) const {
   return {mix((h ^ mix(number + kGolden)) + 3 * kGolden)};
 }
 
-std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter_low) {
-  auto low = [](u64 x) { return static_cast<u32>(x); };
-  auto high = [](u64 x) { return static_cast<u32>(x >> 32); };
-  std::array<u32, 4> x{low(counter_low), high(counter_low), low(counter_high), high(counter_high)};
-  u32 k0 = low(key.value), k1 = high(key.value);
-  for (int round = 0; round < 10; ++round) {
-    const u64 p0 = u64{0xD2511F53u} * x[0], p1 = u64{0xCD9E8D57u} * x[2];
-    x = {high(p1) ^ x[1] ^ k0, low(p1), high(p0) ^ x[3] ^ k1, low(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return x;
-}
-
 double uniform(RandomKey key, u64 high, u64 i) { return static_cast<double>(bits_of(key, high, i) >> 11) * 0x1p-53; }
 
 double normal(RandomKey key, u64 high, u64 i) {

@@ -15,8 +15,20 @@ struct RandomKey {
   bool operator==(const RandomKey&) const = default;
 };
 
-/// Four 32-bit words for one 128-bit counter {high, low}.
-std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter_low);
+/// Four 32-bit words for one 128-bit counter {high, low}. Here, because GPUs draw too.
+constexpr std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter_low) {
+  auto low = [](u64 x) { return static_cast<u32>(x); };
+  auto high = [](u64 x) { return static_cast<u32>(x >> 32); };
+  std::array<u32, 4> x{low(counter_low), high(counter_low), low(counter_high), high(counter_high)};
+  u32 k0 = low(key.value), k1 = high(key.value);
+  for (int round = 0; round < 10; ++round) {
+    const u64 p0 = u64{0xD2511F53u} * x[0], p1 = u64{0xCD9E8D57u} * x[2];
+    x = {high(p1) ^ x[1] ^ k0, low(p1), high(p0) ^ x[3] ^ k1, low(p0)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return x;
+}
 
 /// Uniform in [0, 1) with 53 bits, element `i` of stream `high`.
 double uniform(RandomKey key, u64 high, u64 i);

@@ -1,3 +1,5 @@
+#include <cuda_runtime.h>
+
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
 

@@ -1,7 +1,6 @@
 #include "device/memory_pool.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,40 +13,20 @@
 namespace spillway {
 namespace {
 
-constexpr i64 kPage = 4096, kHugePage = 2 * kMiB;
-
-std::byte* map_pages(i64 bytes) {
-  void* p = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
-}
-
-void unmap(std::byte* at, i64 bytes) {
-  if (bytes > 0) ::munmap(at, static_cast<size_t>(bytes));
-}
-
-// 2 MiB-aligned memory advised to huge pages, by mapping too much and giving the ends back.
-std::byte* map_huge(i64 bytes) {
-  std::byte* wide = map_pages(bytes + kHugePage);
-  if (!wide) return nullptr;
-  const i64 front = (kHugePage - static_cast<i64>(reinterpret_cast<std::uintptr_t>(wide)) % kHugePage) % kHugePage;
-  unmap(wide, front);
-  unmap(wide + front + bytes, kHugePage - front);
-  ::madvise(wide + front, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  return wide + front;
-}
+constexpr i64 kPage = 4096;
 
 }  // namespace
 
-MemoryPool::MemoryPool(std::string name, i64 budget_bytes, std::string help)
-    : name_(std::move(name)), help_(std::move(help)), budget_bytes_(budget_bytes) {}
+MemoryPool::MemoryPool(std::string name, i64 budget_bytes, std::string help, std::unique_ptr<MemorySource> source)
+    : name_(std::move(name)), help_(std::move(help)), budget_bytes_(budget_bytes), source_(std::move(source)) {}
 
 MemoryPool::~MemoryPool() {
-  for (auto& [data, entry] : held_) unmap(data, entry.second);
+  for (auto& [data, entry] : held_) source_->give_back(data, entry.second);
 }
 
 Allocation MemoryPool::allocate(i64 bytes, const char* what) {
   require(bytes >= 0, "[memory pool] negative size");
-  const i64 mapped = bytes > kUnlimited - 2 * kHugePage ? kUnlimited - 2 * kHugePage : round_up(bytes, kPage);
+  const i64 mapped = bytes > kUnlimited - kPage ? kUnlimited - kPage + 1 : round_up(bytes, kPage);
   if (mapped == 0) return Allocation(this, nullptr, 0, 0);
   std::lock_guard lock(mutex_);
   if (mapped > budget_bytes_ - used_bytes_) {
@@ -55,7 +34,7 @@ Allocation MemoryPool::allocate(i64 bytes, const char* what) {
                 fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are held:\n{}{}", name_, what, format_bytes(mapped),
                             format_bytes(used_bytes_), format_bytes(budget_bytes_), table_locked(), help_));
   }
-  std::byte* data = mapped >= kHugePage ? map_huge(mapped) : map_pages(mapped);
+  std::byte* data = source_->take(mapped);
   if (!data) {
     throw Error(ErrorCode::io, fmt::format("[{} memory] the system refused {} for {}: {} (errno {})", name_, format_bytes(mapped), what,
                                            std::strerror(errno), errno));
@@ -71,7 +50,7 @@ void MemoryPool::release(std::byte* data, i64, i64) noexcept {
   std::lock_guard lock(mutex_);
   const auto entry = held_.find(data);
   if (entry == held_.end()) return;
-  unmap(data, entry->second.second);
+  source_->give_back(data, entry->second.second);
   used_bytes_ -= entry->second.second;
   held_.erase(entry);
 }

@@ -1,6 +1,6 @@
 // The only source of memory: a name, a hard budget, and the table of what is held. One per (rank, tier). On the CPU backend the "device" is
-// a pool of host memory with a budget of its own. Thread-safe. Memory comes page-aligned from the system (2 MiB-aligned with transparent
-// huge pages from 2 MiB on), is zero when fresh, and goes back to the system when released; sizes are exact.
+// a pool of host memory with a budget of its own. Thread-safe. Memory comes page-aligned from its source, zero when fresh if that is the
+// system, and goes back there when released; sizes are exact.
 // Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
 #pragma once
 #include <limits>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/allocator.h"
+#include "device/memory_source.h"
 
 namespace spillway {
 
@@ -17,7 +18,7 @@ constexpr i64 kUnlimited = std::numeric_limits<i64>::max();
 class MemoryPool final : public Allocator {
  public:
   /// `help`: the sentence that ends an out-of-memory message, for example "raise --device-memory".
-  MemoryPool(std::string name, i64 budget_bytes, std::string help = "");
+  MemoryPool(std::string name, i64 budget_bytes, std::string help = "", std::unique_ptr<MemorySource> source = system_memory());
   ~MemoryPool() override;
 
   Allocation allocate(i64 bytes, const char* what) override;
@@ -38,6 +39,7 @@ class MemoryPool final : public Allocator {
 
   const std::string name_, help_;
   const i64 budget_bytes_;
+  const std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
   i64 used_bytes_ = 0, peak_bytes_ = 0;
   std::map<std::byte*, std::pair<std::string, i64>> held_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/gpu_queue.h"
 #include "device/memory_pool.h"
 
 namespace spillway {
@@ -23,7 +24,10 @@ const Stream& Stream::current() {
   return in_force ? *in_force : serial;
 }
 
-StreamScope::StreamScope(const Stream& stream) : outer_(in_force) { in_force = &stream; }
+StreamScope::StreamScope(const Stream& stream) : outer_(in_force) {
+  use_device(stream.device);
+  in_force = &stream;
+}
 StreamScope::~StreamScope() { in_force = outer_; }
 
 }  // namespace spillway

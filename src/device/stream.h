@@ -6,12 +6,15 @@
 #include "device/allocator.h"
 #include "device/device.h"
 
+struct CUstream_st;  // cudaStream_t's
+
 namespace spillway {
 
 struct Stream {
   Device device;
   ThreadPool* threads = nullptr;  // null: serial
   Allocator* memory = nullptr;    // never null in a stream in force
+  CUstream_st* queue = nullptr;   // of a GPU: what kernels and copies are put on, to be done in order, later
 
   bool is_meta() const { return device.is_meta(); }
   /// ThreadPool::run, serial without a pool.

@@ -11,4 +11,9 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out);
 /// The elements of `from` into `to`: any dtype as it is, and bf16 into f32.
 void copy(const Tensor& from, const Tensor& to);
 
+namespace cuda {
+decltype(kernels::add) add;
+decltype(kernels::copy) copy;
+}  // namespace cuda
+
 }  // namespace spillway::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/accumulate.h"
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -22,6 +23,9 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   require(a.shape() == b.shape() && a.shape() == out.shape(), "[add] expected equal shapes");
   require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[add] expected contiguous views");
   if (out.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::add(a, b, out);
+  }
   for_dtype("add", out.dtype(), [&]<class T>(T) {
     const T *x = a.data<T>(), *y = b.data<T>();
     T* z = out.data<T>();
@@ -35,6 +39,9 @@ void copy(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape(), "[copy] expected equal shapes");
   require(from.is_contiguous() && to.is_contiguous(), "[copy] expected contiguous views");
   if (to.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (to.device().is_cuda()) return cuda::copy(from, to);
+  }
   if (from.dtype() != to.dtype()) return widen_all(from, to);
   const std::byte* source = from.raw();
   std::byte* target = to.raw();

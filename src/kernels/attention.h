@@ -1,7 +1,7 @@
 // Fused scaled dot-product attention, f32, f64 and bf16 (all arithmetic in f32), on strided views (each head's D elements contiguous).
 // Legend: B rows, Tq, Tk query and key positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask
-// query t sees keys s <= t + Tk - Tq. Tiles of kQueryTile query rows; memory linear in Tk. Work is dealt to at most kLanes lanes by shape
-// alone, each with its own workspace.
+// query t sees keys s <= t + Tk - Tq. On the CPU tiles of kQueryTile query rows, memory linear in Tk, and work dealt to at most kLanes
+// lanes by shape alone, each with its own workspace.
 #pragma once
 #include "base/random.h"
 #include "tensor/tensor.h"
@@ -16,7 +16,7 @@ struct AttentionMask {
   i64 first_sample = 0;
 };
 
-/// Bytes for views of these shapes: q[B, Tq, H, D], k[B, Tk, Hkv, D].
+/// Bytes for views of these shapes: q[B, Tq, H, D], k[B, Tk, Hkv, D]; what a GPU needs differs, where the stream in force works as one.
 i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 
@@ -27,5 +27,11 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
 /// All three gradients, written whole; dk and dv sum over query heads and tiles in ascending order.
 void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace);
+
+namespace cuda {
+decltype(kernels::attention_gradient_workspace_bytes) attention_gradient_workspace_bytes;  // of attention: none
+decltype(kernels::attention) attention;
+decltype(kernels::attention_gradient) attention_gradient;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

@@ -7,6 +7,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/gemm.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -257,11 +258,17 @@ void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Te
 
 i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
   const Extents extents = extents_of(q, k);
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return 0;
+  }
   return lanes_of(extents.batch * extents.heads) * extents.forward_elems() * size_of(wide_dtype(dtype));
 }
 
 i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
   const Extents extents = extents_of(q, k);
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return cuda::attention_gradient_workspace_bytes(q, k, dtype);
+  }
   return lanes_of(extents.batch * extents.kv_heads) * extents.backward_elems(dtype) * size_of(wide_dtype(dtype));
 }
 
@@ -271,6 +278,9 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   check(mask, q, k, v, {q, k, v, out});
   require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype()), "[attention] the workspace is too small");
   if (out.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::attention(q, k, v, mask, out, lse, workspace);
+  }
   for_dtype("attention", q.dtype(), [&]<class T>(T) {
     run_items<Wide<T>>(extents.batch, extents.heads, extents.forward_elems(), workspace, Forward<T>{extents, mask, q, k, v, out, lse});
   });
@@ -283,6 +293,9 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
   require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype()),
           "[attention] the workspace is too small");
   if (dout.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dout.device().is_cuda()) return cuda::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace);
+  }
   for_dtype("attention_gradient", q.dtype(), [&]<class T>(T) {
     run_items<Wide<T>>(extents.batch, extents.kv_heads, extents.backward_elems(q.dtype()), workspace,
                        Backward<T>{extents, mask, q, k, v, out, lse, dout, dq, dk, dv});

@@ -1,6 +1,6 @@
 // Batch normalisation of images x[N, C, ...] by channel, f32, f64 and bf16, contiguous; x, gamma, beta, y, dy and dx of one type,
-// statistics, running statistics, dgamma and dbeta in wide_dtype of it. A channel is one task, its sums fp64 over the planes' sums: an
-// order by shape alone. Ioffe and Szegedy, arXiv:1502.03167; PyTorch's formulas.
+// statistics, running statistics, dgamma and dbeta in wide_dtype of it. A channel is one task, its sums fp64 over fp32 sums of parts
+// of its planes: an order by shape alone. Ioffe and Szegedy, arXiv:1502.03167; PyTorch's formulas.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -18,5 +18,12 @@ void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const 
 /// Undefined gradients are not wanted. `of_batch`: the statistics depend on x, as in training.
 void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta);
+
+namespace cuda {
+decltype(kernels::batch_statistics) batch_statistics;
+decltype(kernels::running_statistics) running_statistics;
+decltype(kernels::batch_norm) batch_norm;
+decltype(kernels::batch_norm_gradient) batch_norm_gradient;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/vector_math_inl.h"
 
 namespace spillway::kernels {
@@ -210,6 +211,9 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
   const i64 count = x.size(0) * plane_of(x);
   require(count > 1, "[batch_norm] expected more than one element a channel in training: a variance of one is none");
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::batch_statistics(x, eps, statistics, running_mean, running_variance, momentum);
+  }
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     W *to = statistics.data<W>(), *mean = running_mean.defined() ? running_mean.data<W>() : nullptr,
@@ -228,6 +232,9 @@ void running_statistics(const Tensor& running_mean, const Tensor& running_varian
   require(statistics.elems() == 2 * running_mean.elems() && running_mean.shape() == running_variance.shape(),
           "[batch_norm] expected two statistics a channel");
   if (statistics.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (statistics.device().is_cuda()) return cuda::running_statistics(running_mean, running_variance, eps, statistics);
+  }
   for_dtype("batch_norm", statistics.dtype(), [&]<class W>(W) {
     if constexpr (sizeof(W) > 2) {
       for (i64 c = 0; c < running_mean.elems(); ++c) {
@@ -242,6 +249,9 @@ void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const 
   check(x, gamma, statistics, y);
   require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[batch_norm] expected a bias as the gain");
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::batch_norm(x, gamma, beta, statistics, y);
+  }
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* s = statistics.data<W>();
@@ -256,6 +266,9 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
                          const Tensor& dgamma, const Tensor& dbeta) {
   check(x, gamma, statistics, dy);
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::batch_norm_gradient(x, gamma, statistics, dy, of_batch, dx, dgamma, dbeta);
+  }
   const double count = static_cast<double>(x.size(0) * plane_of(x));
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;

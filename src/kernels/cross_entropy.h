@@ -7,7 +7,7 @@
 namespace spillway::kernels {
 
 /// statistics[N, 2] = (largest, sum) and loss[N] = log(sum) - (logit of the target - largest), 0 where it is not counted; in
-/// wide_dtype of the logits. Throws Error(data) on a target >= V.
+/// wide_dtype of the logits. Throws Error(data) on a target >= V; on a GPU, which is not waited for, the row's loss and gradient are NaN.
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss);
 
 /// dlogits = (softmax(logits) - onehot(target)) * factor (rounded to the statistics' type), zero where the target is not counted; rows
@@ -17,7 +17,13 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
 /// total (one f64) = factor times the fp64 sum of x in order.
 void sum_in_order(const Tensor& x, double factor, const Tensor& total);
 
-/// How many targets are counted. Throws Error(data) when none is.
+/// How many targets are counted. Throws Error(data) when none is. A GPU is waited for.
 i64 counted_targets(const Tensor& targets);
+
+namespace cuda {
+decltype(kernels::cross_entropy) cross_entropy;
+decltype(kernels::cross_entropy_gradient) cross_entropy_gradient;
+decltype(kernels::sum_in_order) sum_in_order;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/vector_math_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,6 +108,9 @@ void check_target(i32 target, i64 row, i64 columns) {
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {
   check(logits, targets);
   if (logits.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (logits.device().is_cuda()) return cuda::cross_entropy(logits, targets, statistics, loss);
+  }
   for_dtype("cross_entropy", logits.dtype(), [&]<class T>(T) {
     const i64 columns = logits.size(1);
     const T* x = logits.data<T>();
@@ -164,6 +168,9 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
   require(dlogits.shape() == logits.shape() && (logits.size(1) == 1 || dlogits.stride(1) == 1),
           "[cross_entropy] expected a gradient of the logits' shape, its rows contiguous");
   if (logits.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (logits.device().is_cuda()) return cuda::cross_entropy_gradient(logits, targets, statistics, factor, dlogits);
+  }
   if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
     return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
   }
@@ -173,6 +180,9 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
 void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
   require(total.elems() == 1 && total.dtype() == DType::f64 && x.is_contiguous(), "[sum_in_order] expected a contiguous view and one f64");
   if (total.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (total.device().is_cuda()) return cuda::sum_in_order(x, factor, total);
+  }
   for_dtype("sum_in_order", x.dtype(), [&]<class T>(T) {
     double sum = 0;
     for (const T value : x.span<T>()) sum += static_cast<double>(widen(value));
@@ -182,6 +192,7 @@ void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
 
 i64 counted_targets(const Tensor& targets) {
   if (targets.device().is_meta()) return targets.elems();
+  if (targets.device().is_cuda()) return counted_targets(to_host(targets));
   const auto all = targets.span<i32>();
   const i64 counted = std::count_if(all.begin(), all.end(), [](i32 target) { return target >= 0; });
   if (counted == 0) throw Error(ErrorCode::data, "[cross_entropy] no target is counted: the mean of no losses is undefined");

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
@@ -99,30 +99,30 @@ namespace {
 HWY_EXPORT(drop_f32);
 HWY_EXPORT(drop_f64);
 HWY_EXPORT(drop_bf16);
-
-// uniform < p as whole numbers: draw * 2^-53 < p.
-u64 limit_of(double p) { return static_cast<u64>(std::ceil(p * 0x1p53)); }
 }  // namespace
 
 template <>
 void drop<float>(RandomKey key, i64 sample, i64 first, i64 n, double p, float* x) {
   HWY_DYNAMIC_DISPATCH(drop_f32)
-  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, limit_of(p), static_cast<float>(1 / (1 - p)), x);
+  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), static_cast<float>(1 / (1 - p)), x);
 }
 template <>
 void drop<BFloat16>(RandomKey key, i64 sample, i64 first, i64 n, double p, BFloat16* x) {
   HWY_DYNAMIC_DISPATCH(drop_bf16)
-  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, limit_of(p), static_cast<float>(1 / (1 - p)), x);
+  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), static_cast<float>(1 / (1 - p)), x);
 }
 template <>
 void drop<double>(RandomKey key, i64 sample, i64 first, i64 n, double p, double* x) {
-  HWY_DYNAMIC_DISPATCH(drop_f64)(key.value, static_cast<u64>(sample), static_cast<u64>(first), n, limit_of(p), 1 / (1 - p), x);
+  HWY_DYNAMIC_DISPATCH(drop_f64)(key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), 1 / (1 - p), x);
 }
 
 void dropout(const Tensor& x, double p, RandomKey key, i64 first_sample, const Tensor& y) {
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
           "[dropout] expected contiguous views of one shape");
   if (y.device().is_meta() || y.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::dropout(x, p, key, first_sample, y);
+  }
   for_dtype("dropout", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();

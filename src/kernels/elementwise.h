@@ -1,5 +1,6 @@
 // Element-wise kernels, f32, f64 and bf16 (computed in f32, rounded once when stored); contiguous unless said otherwise; an element's bits
-// do not depend on its place. The fast paths (Highway, per instruction set) lie within 4 ulp of the plain std:: loop.
+// do not depend on its place. The fast paths (Highway, per instruction set) lie within 4 ulp of the plain std:: loop; a GPU computes the
+// same formulas with CUDA's functions, each within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -22,5 +23,13 @@ void scale(const Tensor& x, double factor, const Tensor& y);
 /// y = silu(gate) * up, and its gradients; an undefined gradient is not wanted.
 void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y);
 void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
+
+namespace cuda {
+decltype(kernels::unary) unary;
+decltype(kernels::unary_gradient) unary_gradient;
+decltype(kernels::scale) scale;
+decltype(kernels::swiglu) swiglu;
+decltype(kernels::swiglu_gradient) swiglu_gradient;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/vector_math_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -252,6 +253,9 @@ T* data_or_null(const Tensor& t) {
 void unary(Unary op, const Tensor& x, const Tensor& y) {
   check("unary", {x, y});
   if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::unary(op, x, y);
+  }
   for_dtype("unary", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -266,6 +270,9 @@ void unary(Unary op, const Tensor& x, const Tensor& y) {
 void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
   check("unary_gradient", {kept, dy, dx});
   if (dx.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::unary_gradient(op, kept, dy, dx);
+  }
   for_dtype("unary_gradient", dx.dtype(), [&]<class T>(T) {
     const T *x = kept.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
@@ -280,6 +287,9 @@ void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor
 void scale(const Tensor& x, double factor, const Tensor& y) {
   check("scale", {x, y});
   if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::scale(x, factor, y);
+  }
   for_dtype("scale", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -293,6 +303,9 @@ void scale(const Tensor& x, double factor, const Tensor& y) {
 void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
   check("swiglu", {gate, up, y});
   if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::swiglu(gate, up, y);
+  }
   for_dtype("swiglu", y.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>();
     T* to = y.data<T>();
@@ -307,6 +320,9 @@ void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
 void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
   check("swiglu_gradient", {gate, up, dy, dgate, dup});
   if (dy.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dy.device().is_cuda()) return cuda::swiglu_gradient(gate, up, dy, dgate, dup);
+  }
   for_dtype("swiglu_gradient", dy.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
     T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);

@@ -4,10 +4,16 @@
 
 namespace spillway::kernels {
 
-/// out[n] = table[ids[n]]; ids int32. Throws Error(data) on an id outside [0, V).
+/// out[n] = table[ids[n]]; ids int32. Throws Error(data) on an id outside [0, V); on a GPU, whose work is waited for later, the row
+/// of such an id becomes NaN.
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 
 /// dtable[V, C] in wide_dtype of dout, written whole: the sum of dout's rows of each id, in ascending n.
 void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable);
+
+namespace cuda {
+decltype(kernels::embedding) embedding;
+decltype(kernels::embedding_gradient) embedding_gradient;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

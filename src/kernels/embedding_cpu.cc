@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -21,6 +22,9 @@ void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
   check(ids, table, out);
   if (out.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::embedding(ids, table, out);
+  }
   const i64 vocabulary = table.size(0), row_bytes = table.size(1) * size_of(table.dtype());
   const i32* id = ids.data<i32>();
   const std::byte* from = table.raw();
@@ -40,6 +44,9 @@ void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dta
   check(ids, dtable, dout);
   if (dtable.device().is_meta()) return;
   require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 of f64)");
+  if constexpr (kHasCuda) {
+    if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, dtable);
+  }
   for_dtype("embedding_gradient", dout.dtype(), [&]<class T>(T) {
     using Sum = Wide<T>;
     const i64 columns = dtable.size(1), tokens = ids.elems();

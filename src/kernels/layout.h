@@ -8,4 +8,9 @@ void copy_view(const Tensor& from, const Tensor& to);
 /// Zero everywhere; contiguous.
 void fill_zero(const Tensor& to);
 
+namespace cuda {
+decltype(kernels::copy_view) copy_view;
+decltype(kernels::fill_zero) fill_zero;
+}  // namespace cuda
+
 }  // namespace spillway::kernels

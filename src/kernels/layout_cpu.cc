@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -57,6 +58,9 @@ void copy_rows(const Axes& axes, const T* from, T* to, i64 begin, i64 end) {
 void copy_view(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape() && from.dtype() == to.dtype(), "[copy_view] expected equal shapes and types");
   if (to.device().is_meta() || to.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (to.device().is_cuda()) return cuda::copy_view(from, to);
+  }
   const Axes axes = axes_of(from, to);
   const i64 columns = axes.extent.back();
   for_dtype("copy_view", to.dtype(), [&]<class T>(T) {
@@ -70,6 +74,9 @@ void copy_view(const Tensor& from, const Tensor& to) {
 void fill_zero(const Tensor& to) {
   require(to.is_contiguous(), "[fill_zero] expected a contiguous view");
   if (to.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (to.device().is_cuda()) return cuda::fill_zero(to);
+  }
   std::byte* bytes = to.raw();
   Stream::current().for_ranges(to.bytes(), 1 << 18,
                                [=](i64 begin, i64 end) { std::memset(bytes + begin, 0, static_cast<size_t>(end - begin)); });

@@ -4,6 +4,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -102,7 +103,7 @@ struct Product {
   }
 };
 
-void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {
+void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const bool ranks = a.rank() == 2 && b.rank() == 2 && out.rank() == 2;
   if (!ranks || a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1) || a.size(1) < 1) {
     throw Error(ErrorCode::bug, "[matmul] expected [M, K] times [K, N] into [M, N], got " + to_string(a.shape()) + ", " +
@@ -110,6 +111,8 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
   }
   require(a.dtype() == b.dtype(), "[matmul] expected operands of one dtype");
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
+  require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
+          "[matmul] adding to bf16 would round twice: expected a result in f32");
   require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
           "[matmul] the bias must be contiguous, of the operands' type, with one element a column");
   require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
@@ -122,7 +125,6 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   Output<T, Out> c{out.data<Out>(), stride, nullptr, stride, bias.defined() ? bias.data<T>() : nullptr};
   Wide<T>* sums = nullptr;
   if constexpr (kNarrows<T, Out>) {
-    require(store == Store::replace, "[matmul] adding to bf16 would round twice: expected a result in f32");
     if (k > kDepth<T>) sums = reinterpret_cast<Wide<T>*>(workspace.raw() + round_up(packed_bytes<T>(m, n, k), 64));
   } else {
     sums = c.data;
@@ -132,17 +134,28 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   Product<T, Out>{m, n, k, left, right, c, reinterpret_cast<T*>(workspace.raw()), sums}.run();
 }
 
+// Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
+i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
+  constexpr i64 kParts = 16, kTile = 128;
+  return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));
+}
+
 }  // namespace
 
 i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
   i64 bytes = 0;
-  for_dtypes("matmul", operands, out, [&]<class T, class Out>(T, Out) { bytes = workspace_bytes<T, Out>(m, n, k); });
+  for_dtypes("matmul", operands, out, [&]<class T, class Out>(T, Out) {
+    bytes = Stream::current().device.works_as_cuda() ? gpu_workspace_bytes(m, n, out) : workspace_bytes<T, Out>(m, n, k);
+  });
   return bytes;
 }
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
-  check(a, b, bias, out, workspace);
+  check(a, b, bias, out, workspace, store);
   if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
+  }
   for_dtypes("matmul", a.dtype(), out.dtype(), [&]<class T, class Out>(T, Out) { run<T, Out>(a, b, bias, out, workspace, store); });
 }
 

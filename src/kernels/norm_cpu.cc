@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/vector_math_inl.h"
 
 namespace spillway::kernels {
@@ -131,7 +132,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
 template <class S>
 HWY_ATTR void gradient_rows(const NormGradientRows<S>& r) {
   using T = Wide<S>;
-  const i64 padded = round_up(r.columns, 16);
+  const i64 padded = norm_sums_stride(r.columns);
   if (r.gamma_sums) std::fill(r.gamma_sums, r.gamma_sums + padded, T(0));
   if (r.beta_sums) std::fill(r.beta_sums, r.beta_sums + padded, T(0));
   for (i64 row = 0; row < r.rows; ++row) gradient_row(r, row);
@@ -158,10 +159,6 @@ HWY_EXPORT(norm_rows_bf16);
 HWY_EXPORT(gradient_rows_f32);
 HWY_EXPORT(gradient_rows_f64);
 HWY_EXPORT(gradient_rows_bf16);
-
-// The chunk sums stand in rows of whole vectors.
-i64 padded(i64 columns) { return round_up(columns, 16); }
-i64 chunk_rows(i64 rows) { return std::max<i64>(1, ceil_div(rows, kNormChunks)); }
 
 i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
 
@@ -193,12 +190,15 @@ T* data_or_null(const Tensor& t) {
 void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics) {
   check(x, gamma, y);
   if (x.device().is_meta() || x.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::norm(x, gamma, beta, eps, y, statistics);
+  }
   for_dtype("norm", x.dtype(), [&]<class T>(T) {
     const i64 columns = x.size(-1);
     using W = Wide<T>;
     const NormRows<T> all{x.data<T>(), gamma.data<T>(), data_or_null<T>(beta), y.data<T>(), statistics.data<W>(),
                           rows_of(x),  columns,         static_cast<W>(eps)};
-    Stream::current().for_ranges(all.rows, chunk_rows(all.rows), [&](i64 begin, i64 end) {
+    Stream::current().for_ranges(all.rows, norm_chunk_rows(all.rows), [&](i64 begin, i64 end) {
       NormRows<T> some = all;
       some.x += begin * columns;
       some.y += begin * columns;
@@ -212,16 +212,20 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
 }
 
 i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype) {
-  return 2 * ceil_div(rows, chunk_rows(rows)) * padded(columns) * size_of(wide_dtype(dtype));
+  return 2 * norm_chunks(rows) * norm_sums_stride(columns) * size_of(wide_dtype(dtype));
 }
 
 void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
                    const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace) {
   check(x, gamma, dy);
-  const i64 rows = rows_of(x), columns = x.size(-1), step = chunk_rows(rows), chunks = ceil_div(rows, step), stride = padded(columns);
+  const i64 rows = rows_of(x), columns = x.size(-1), step = norm_chunk_rows(rows), chunks = norm_chunks(rows),
+            stride = norm_sums_stride(columns);
   require(rows > 0, "[norm] expected at least one row");
   require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()), "[norm] the workspace is too small");
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::norm_gradient(x, gamma, statistics, dy, centred, dx, dgamma, dbeta, workspace);
+  }
   for_dtype("norm_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     W *gamma_sums = reinterpret_cast<W*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;

@@ -18,4 +18,13 @@ void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx)
 void adaptive_avg_pool(const Tensor& x, const Tensor& y);
 void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx);
 
+namespace cuda {
+decltype(kernels::max_pool) max_pool;
+decltype(kernels::max_pool_gradient) max_pool_gradient;
+decltype(kernels::avg_pool) avg_pool;
+decltype(kernels::avg_pool_gradient) avg_pool_gradient;
+decltype(kernels::adaptive_avg_pool) adaptive_avg_pool;
+decltype(kernels::adaptive_avg_pool_gradient) adaptive_avg_pool_gradient;
+}  // namespace cuda
+
 }  // namespace spillway::kernels

@@ -5,40 +5,13 @@
 #include <type_traits>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
+#include "kernels/pool_axes.h"
 
 namespace spillway::kernels {
 namespace {
 
 constexpr i64 kGrain = 1 << 14;  // elements of a task
-
-struct Range {
-  i64 begin, end;
-};
-
-// One axis of a window that slides by a stride.
-struct Sliding {
-  i64 extent, positions, kernel, stride, padding;
-  Range covered(i64 at) const {
-    const i64 first = at * stride - padding;
-    return {std::max<i64>(0, first), std::min(extent, first + kernel)};
-  }
-  Range covering(i64 element) const {
-    const i64 last = element + padding;
-    return {last < kernel ? 0 : (last - kernel) / stride + 1, std::min(positions, last / stride + 1)};
-  }
-  i64 counted(i64) const { return kernel; }
-};
-
-// One axis cut evenly.
-struct Adaptive {
-  i64 extent, positions;
-  Range covered(i64 at) const { return {at * extent / positions, ceil_div((at + 1) * extent, positions)}; }
-  Range covering(i64 element) const { return {element * positions / extent, ceil_div((element + 1) * positions, extent)}; }
-  i64 counted(i64 at) const { return covered(at).end - covered(at).begin; }
-};
-
-Sliding rows_of(const Window& v, i64 extent, i64 positions) { return {extent, positions, v.kernel.h, v.stride.h, v.padding.h}; }
-Sliding columns_of(const Window& v, i64 extent, i64 positions) { return {extent, positions, v.kernel.w, v.stride.w, v.padding.w}; }
 
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
@@ -171,7 +144,10 @@ void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tens
   check(x, window, y);
   require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX, "[max_pool] expected an index as y");
   if (y.device().is_meta()) return;
-  const Sliding h = rows_of(window, x.size(2), y.size(2)), w = columns_of(window, x.size(3), y.size(3));
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::max_pool(x, window, y, index);
+  }
+  const Sliding h = sliding_rows(window, x.size(2), y.size(2)), w = sliding_columns(window, x.size(3), y.size(3));
   i32* places = index.data<i32>();
   for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
@@ -184,7 +160,10 @@ void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tens
 void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx) {
   check(dx, window, dy);
   if (dx.device().is_meta()) return;
-  const Sliding h = rows_of(window, dx.size(2), dy.size(2)), w = columns_of(window, dx.size(3), dy.size(3));
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::max_pool_gradient(dy, index, window, dx);
+  }
+  const Sliding h = sliding_rows(window, dx.size(2), dy.size(2)), w = sliding_columns(window, dx.size(3), dy.size(3));
   const i32* places = index.data<i32>();
   for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
     const T* from = dy.data<T>();
@@ -196,21 +175,33 @@ void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& wind
 
 void avg_pool(const Tensor& x, const Window& window, const Tensor& y) {
   check(x, window, y);
-  means(x, rows_of(window, x.size(2), y.size(2)), columns_of(window, x.size(3), y.size(3)), y);
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::avg_pool(x, window, y);
+  }
+  means(x, sliding_rows(window, x.size(2), y.size(2)), sliding_columns(window, x.size(3), y.size(3)), y);
 }
 
 void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx) {
   check(dx, window, dy);
-  mean_gradients(dy, rows_of(window, dx.size(2), dy.size(2)), columns_of(window, dx.size(3), dy.size(3)), dx);
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::avg_pool_gradient(dy, window, dx);
+  }
+  mean_gradients(dy, sliding_rows(window, dx.size(2), dy.size(2)), sliding_columns(window, dx.size(3), dy.size(3)), dx);
 }
 
 void adaptive_avg_pool(const Tensor& x, const Tensor& y) {
   check(x, y);
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::adaptive_avg_pool(x, y);
+  }
   means(x, Adaptive{x.size(2), y.size(2)}, Adaptive{x.size(3), y.size(3)}, y);
 }
 
 void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx) {
   check(dx, dy);
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::adaptive_avg_pool_gradient(dy, dx);
+  }
   mean_gradients(dy, Adaptive{dx.size(2), dy.size(2)}, Adaptive{dx.size(3), dy.size(3)}, dx);
 }
 

@@ -1,5 +1,6 @@
 // Sums along axes and broadcasting arithmetic, f32, f64 and bf16. Partial sums are fp64 for all; their order is ascending along the summed
-// axis in chunks that depend on the shape alone.
+// axis in chunks that depend on the shape alone; on a GPU that of a tree over the threads of one block, whose size the shape fixes. Its
+// blocks share rows and columns out: one row of any length is one block's work.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -20,5 +21,11 @@ Shape broadcast_shape(const Shape& a, const Shape& b);
 void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out);
 /// out = x stretched to out's shape.
 void broadcast(const Tensor& x, const Tensor& out);
+
+namespace cuda {
+decltype(kernels::sum_axis) sum_axis;
+decltype(kernels::binary) binary;
+decltype(kernels::broadcast) broadcast;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

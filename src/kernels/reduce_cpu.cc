@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -98,6 +99,9 @@ void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, co
   require(from.is_contiguous() && to.is_contiguous(), "[sum] expected contiguous views");
   require(from.elems() == outer * n * inner && to.elems() == outer * inner, "[sum] the extents do not fit the views");
   if (to.device().is_meta() || to.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (to.device().is_cuda()) return cuda::sum_axis(from, outer, n, inner, factor, to);
+  }
   for_dtypes("sum", from.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
     const T* x = from.data<T>();
     Out* y = to.data<Out>();
@@ -149,6 +153,9 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
   require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[binary] expected contiguous views");
   require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[binary] expected one dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::binary(op, a, b, out);
+  }
   for_dtype("binary", out.dtype(), [&]<class T>(T) {
     switch (op) {
       case Binary::add:
@@ -166,6 +173,9 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
 void broadcast(const Tensor& x, const Tensor& out) {
   require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(), "[broadcast] expected contiguous views of one dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::broadcast(x, out);
+  }
   for_dtype("broadcast", out.dtype(), [&]<class T>(T) { binary_rows<T>(x, x, out, [](Wide<T> value, Wide<T>) { return value; }); });
 }
 

@@ -4,15 +4,14 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kMaxPairs = 512;
-
 template <class T>
 struct Turn {
-  T cosine[kMaxPairs], sine[kMaxPairs];
+  T cosine[kMaxRopePairs], sine[kMaxRopePairs];
 };
 
 template <class T>
@@ -38,10 +37,13 @@ void turn_head(const Turn<Wide<T>>& turn, i64 pairs, const T* x, T* y) {
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> frequencies, double scaling, bool back, const Tensor& y) {
   require(x.rank() == 4 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[rope] expected contiguous x[B, T, H, D]");
   const i64 pairs = static_cast<i64>(frequencies.size()), heads = x.size(2);
-  require(pairs <= kMaxPairs && x.size(3) == 2 * pairs, "[rope] expected D/2 inverse frequencies, at most 512");
+  require(pairs <= kMaxRopePairs && x.size(3) == 2 * pairs, "[rope] expected D/2 inverse frequencies, at most 512");
   require(positions.dtype() == DType::int32 && positions.is_contiguous() && positions.elems() == x.size(0) * x.size(1),
           "[rope] expected one int32 position for each of [B, T]");
   if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::rope(x, positions, frequencies, scaling, back, y);
+  }
   for_dtype("rope", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();

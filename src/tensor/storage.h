@@ -1,7 +1,7 @@
-// The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever moves
-// bytes (parallel/), an owning one is dropped and refilled, and every view of it, those saved on a tape too, is right again afterwards. Not
-// thread-safe by itself: fill and drop are ordered against readers by the Program.
-// Invariant: data() is valid exactly while resident().
+// The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever
+// moves bytes (parallel/), an owning one is dropped and refilled, and every view of it, those saved on a tape too, is right again
+// afterwards. Not thread-safe by itself: fill and drop are ordered against readers by the Program. Invariant: data() is valid exactly while
+// resident().
 #pragma once
 #include <memory>
 

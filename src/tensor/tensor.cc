@@ -1,8 +1,8 @@
 #include "tensor/tensor.h"
 
-#include <cstring>
-
 #include "base/error.h"
+#include "device/memory_pool.h"
+#include "device/transfer.h"
 
 namespace spillway {
 namespace {
@@ -52,6 +52,7 @@ void Tensor::require_contiguous() const { require(is_contiguous(), "[tensor] exp
 double Tensor::item() const {
   require(elems() == 1, "[tensor] item() wants exactly one element");
   if (!raw()) return 0;
+  if (device().is_cuda()) return to_host(*this).item();
   switch (dtype_) {
     case DType::f32:
       return *data<float>();
@@ -129,7 +130,7 @@ Tensor empty(const Shape& shape, DType dtype, const char* what) {
 
 Tensor zeros(const Shape& shape, DType dtype, const char* what) {
   Tensor t = empty(shape, dtype, what);
-  if (t.raw()) std::memset(t.raw(), 0, static_cast<size_t>(t.bytes()));
+  if (t.raw()) fill_zeros(t.raw(), t.bytes());
   return t;
 }
 
@@ -137,8 +138,22 @@ template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape) {
   require(static_cast<i64>(values.size()) == shape.elems(), "[tensor_of] the shape does not match the number of values");
   Tensor t = empty(shape, DTypeOf<T>::value);
-  if (t.raw() && !values.empty()) std::memcpy(t.raw(), values.data(), values.size_bytes());
+  if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
   return t;
+}
+
+Tensor to_current_device(const Tensor& t, const char* what) {
+  require(t.is_contiguous(), "[to_current_device] expected a contiguous view");
+  Tensor copy = empty(t.shape(), t.dtype(), what);
+  if (copy.raw()) transfer(copy.raw(), t.raw(), t.bytes());
+  return copy;
+}
+
+Tensor to_host(const Tensor& t) {
+  require(t.is_contiguous(), "[to_host] expected a contiguous view");
+  Tensor copy(Storage::owning(Device::cpu(), MemoryPool::heap().allocate(t.bytes(), "copy of a tensor")), 0, t.shape(), t.dtype());
+  transfer(copy.raw(), t.raw(), t.bytes());
+  return copy;
 }
 
 template Tensor tensor_of<float>(std::span<const float>, const Shape&);

@@ -42,7 +42,7 @@ class Tensor {
     T* first = data<T>();
     return {first, first ? static_cast<size_t>(elems()) : 0};
   }
-  /// The one element of a one-element tensor, as double; 0 on the meta device.
+  /// The one element of a one-element tensor, as double; 0 on the meta device. Of a GPU it is waited for.
   double item() const;
 
   Tensor reshape(const Shape& shape) const;                   // same element count, contiguous only
@@ -67,5 +67,9 @@ Tensor zeros(const Shape& shape, DType dtype, const char* what = "tensor");
 /// A copy of `values`.
 template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape);
+/// A copy of a contiguous view on the device of the stream in force; of a GPU's tensor the stream must be that GPU's.
+Tensor to_current_device(const Tensor& t, const char* what = "tensor");
+/// A copy in host memory, there on return; of a GPU's tensor the stream in force must be that GPU's.
+Tensor to_host(const Tensor& t);
 
 }  // namespace spillway

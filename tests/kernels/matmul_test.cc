@@ -1,75 +1,35 @@
-#include "kernels/matmul.h"
-
 #include <hwy/targets.h>
 
 #include "base/error.h"
 #include "kernels/gemm.h"
-#include "tests/support/numbers.h"
+#include "tests/kernels/support_matmul.h"
 
 namespace spillway {
 namespace {
 
 using kernels::Store;
-
-// Operands and result.
-struct Types {
-  DType in, out;
-};
-constexpr Types kAll[] = {{DType::f32, DType::f32}, {DType::f64, DType::f64}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
+using test::element;
+using test::Extents;
+using test::Types;
+using test::view_in;
+using test::whole_of;
+constexpr auto& kAll = test::kAllTypes;
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store = Store::replace) {
   const i64 bytes = kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype());
   kernels::matmul(a, b, bias, out, empty({bytes}, DType::uint8), store);
 }
 
-double element(const Tensor& t, i64 i, i64 j) {
-  const i64 at = i * t.stride(0) + j * t.stride(1);
-  if (t.dtype() == DType::bf16) return widen(t.data<BFloat16>()[at]);
-  return t.dtype() == DType::f64 ? t.data<double>()[at] : t.data<float>()[at];
-}
-
-// A view [rows, columns] of random numbers: transposed, and inside wider rows, if asked for.
 Tensor view(i64 rows, i64 columns, bool transposed, bool padded, DType dtype, u64 seed) {
-  const i64 outer = transposed ? columns : rows, inner = transposed ? rows : columns, extra = padded ? 5 : 0;
-  const Tensor whole = test::random({outer, inner + extra}, dtype, seed).slice(1, 0, inner);
-  return transposed ? whole.transpose(0, 1) : whole;
+  return view_in(whole_of(rows, columns, transposed, padded, dtype, seed), rows, columns, transposed);
 }
 
-// Row by row, in fp64.
-std::vector<double> plain(const Tensor& t) {
-  std::vector<double> all;
-  for (i64 i = 0; i < t.size(0); ++i) {
-    for (i64 j = 0; j < t.size(1); ++j) all.push_back(element(t, i, j));
-  }
-  return all;
-}
-
-// The error of a sum of k products is at most k * eps * sum |a b|; a bf16 result is rounded once more.
 void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
-  const i64 k = a.size(1);
-  const double eps = a.dtype() == DType::f64 ? 0x1p-53 : 0x1p-24;
-  const std::vector<double> left = plain(a), right = plain(b.transpose(0, 1)), got = plain(out);
-  for (i64 i = 0; i < out.size(0); ++i) {
-    for (i64 j = 0; j < out.size(1); ++j) {
-      double sum = bias.defined() ? test::at(bias, j) : 0, size = std::abs(sum);
-      const double *row = left.data() + i * k, *column = right.data() + j * k;
-      for (i64 p = 0; p < k; ++p) {
-        sum += row[p] * column[p];
-        size += std::abs(row[p] * column[p]);
-      }
-      const double stored = out.dtype() == DType::bf16 ? test::half_ulp(DType::bf16) * std::abs(sum) : 0;
-      ASSERT_NEAR(got[static_cast<size_t>(i * out.size(1) + j)], sum, 1.01 * static_cast<double>(k + 2) * eps * size + stored)
-          << i << ", " << j;
-    }
-  }
+  test::expect_product(a, b, bias, out, test::half_ulp(wide_dtype(a.dtype())));
 }
-
-struct Extents {
-  i64 m, n, k;
-};
 
 void check_all_layouts(const Extents& e, const Types& types) {
-  SCOPED_TRACE(std::string(to_string(types.in)) + " " + std::to_string(e.m) + " x " + std::to_string(e.n) + " x " + std::to_string(e.k));
+  SCOPED_TRACE(test::to_string(e, types));
   for (int layout = 0; layout < 16; ++layout) {
     const Tensor a = view(e.m, e.k, layout & 1, layout & 4, types.in, 1), b = view(e.k, e.n, layout & 2, layout & 4, types.in, 2);
     const Tensor bias = layout & 8 ? test::random({e.n}, types.in, 3) : Tensor();
@@ -221,6 +181,25 @@ TEST(Matmul, EveryWayToMultiplyPairs) {
     }
   }
   kernels::gemm::pin_pairs_for_test(kernels::gemm::Pairs::best);
+}
+
+// A plan for a GPU has the GPU's workspaces, whichever machine it is made on.
+TEST(Matmul, WorkspaceOfWhatTheStreamStandsFor) {
+  const auto bytes_on = [](Device device, i64 m, i64 n, i64 k, const Types& types) {
+    const Stream stream{device, nullptr, Stream::current().memory};
+    const StreamScope scope(stream);
+    return kernels::matmul_workspace_bytes(m, n, k, types.in, types.out);
+  };
+  const Device gpu = Device::cuda(0), planned = Device::meta(Device::Kind::cuda);
+  for (const Types& types : kAll) {
+    for (const Extents& e : std::vector<Extents>{{1, 1, 1}, {300, 200, 1000}, {8192, 50257, 4096}}) {
+      const i64 bytes = bytes_on(gpu, e.m, e.n, e.k, types);
+      EXPECT_GE(bytes, kMiB);
+      EXPECT_LE(bytes, 32 * kMiB);
+      EXPECT_EQ(bytes, bytes_on(planned, e.m, e.n, e.k, types));
+      EXPECT_EQ(bytes_on(Device::cpu(), e.m, e.n, e.k, types), bytes_on(Device::meta(), e.m, e.n, e.k, types));
+    }
+  }
 }
 
 TEST(Matmul, RefusesWhatDoesNotFit) {

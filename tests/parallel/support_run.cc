@@ -110,6 +110,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.pipeline = o.pipeline;
   request.scheduling.pipeline.rank = pipeline_rank;
   request.adaptive_overlap = o.adaptive;
+  if (o.on_gpu) request.device = Device::Kind::cuda;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
   return request;
@@ -134,7 +135,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   if (o.change_plan) o.change_plan(result.plan);
 
   const TemporaryFolder folder;
-  MemoryPool device("device", result.plan.total[0]), host("host", result.plan.total[1]);
+  MemoryPool device("device", result.plan.total[0], "", o.on_gpu ? gpu_memory(0, result.plan.total[0]) : system_memory());
+  MemoryPool host("host", result.plan.total[1]);
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
   if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));

@@ -31,6 +31,7 @@ struct RunOptions {
   bool round_gradients = false, reduce_each = false;
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
+  bool on_gpu = false;
   int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
   parallel::Pipeline pipeline;    // of as many ranks for each of them; `rank` is filled in
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;

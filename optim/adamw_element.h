@@ -1,0 +1,34 @@
+// The formulas of adamw.h for one element, each operation rounded by itself: one text for the plain loop on the CPU and the kernels of GPUs
+// (compiled without contraction, with correctly rounded division and square root).
+#pragma once
+#include <cmath>
+
+#include "optim/adamw_tile_paths.h"
+#include "optim/bf16.h"
+
+namespace spillway::optim {
+
+template <class T>
+struct Moved {
+  T master, m, v;
+};
+
+template <class T>
+constexpr Moved<T> moved(const Moved<T>& old, T gradient, const AdamWScalars<T>& s) {
+  const T g = gradient * s.gradient_scale;
+  const T decayed = old.master * s.decay;
+  const T m = old.m + (g - old.m) * s.one_minus_beta1;
+  const T v = old.v * s.beta2 + s.one_minus_beta2 * (g * g);
+  return {decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)), m, v};
+}
+
+/// The random bits with which the moments of one element are rounded.
+struct ElementNoise {
+  u16 m, v;
+};
+
+/// Those of elements e, e + 16, e + 32 and e + 48 of a row, e < 16, are the words of one Philox counter.
+constexpr u64 noise_counter(u64 element) { return 16 * (element / 64) + element % 16; }
+constexpr ElementNoise element_noise(u32 word) { return {static_cast<u16>(word), static_cast<u16>(word >> 16)}; }
+
+}  // namespace spillway::optim

@@ -1,0 +1,268 @@
+#include "base/error.h"
+#include "device/launch_cuda.h"
+#include "optim/adamw_element.h"
+#include "optim/adamw_gpu.h"
+#include "optim/moments8.h"
+
+namespace spillway::optim {
+namespace {
+
+// A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64, which share a Philox counter; a block 16 rows.
+constexpr int kThreads = 256, kEach = 4;
+constexpr i64 kBlockElems = kThreads * kEach;
+static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
+// Of one launch; a block's elements have at most 16 segments and the gaps between them.
+constexpr int kMostParts = 128;
+static_assert(kMostParts > 2 * kBlockElems / 64);
+
+struct Part {
+  i64 end;
+  int scalars;  // index into those of the launch
+};
+
+// All about one launch; elements count from the first tile's beginning.
+template <class T>
+struct Launch {
+  Columns first;  // of the first tile
+  i64 gradient_tile_bytes, weight_tile_bytes, state_tile_bytes, m_scales_begin, used_state_bytes;
+  const std::byte* state;
+  std::byte* new_state;
+  bool bf16_gradient;
+  i64 begin;
+  RoundingNoise noise;
+  int parts;
+  Part part[kMostParts];
+  AdamWScalars<T> scalars[3];
+};
+
+template <class T>
+__device__ T load(const std::byte* column, i64 i) {
+  return reinterpret_cast<const T*>(column)[i];
+}
+template <class T>
+__device__ void store(std::byte* column, i64 i, T x) {
+  reinterpret_cast<T*>(column)[i] = x;
+}
+
+template <class T>
+__device__ const AdamWScalars<T>& scalars_of(const Launch<T>& l, i64 element) {
+  int low = 0, high = l.parts - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (l.part[middle].end <= element) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return l.scalars[l.part[low].scalars];
+}
+
+template <class T, Weights W>
+__device__ T load_master(const Columns& c, i64 i) {
+  if constexpr (W == Weights::own_master) return load<T>(c.weight, i);
+  if constexpr (W == Weights::fp32_master) return load<float>(c.master, i);
+  if constexpr (W == Weights::split_master) return join_master(load<u16>(c.weight, i), load<u16>(c.master, i));
+}
+
+template <class T, Weights W>
+__device__ void store_master(const Columns& c, i64 i, T x) {
+  if constexpr (W == Weights::own_master) {
+    store(c.new_weight, i, x);
+  } else {
+    const float master = canonical(x);
+    store(c.new_weight, i, weight_of_master(master));
+    if constexpr (W == Weights::fp32_master) store(c.new_master, i, master);
+    if constexpr (W == Weights::split_master) store(c.new_master, i, remainder_of_master(master));
+  }
+}
+
+// The largest magnitude of the 64 threads that hold a block of moments, as block_scale has it.
+__device__ float shared_scale(u32 largest, u32 (&of_warp)[kThreads / 32]) {
+  for (int step = 16; step > 0; step /= 2) {
+    const u32 other = __shfl_xor_sync(0xffffffffu, largest, step);
+    largest = largest < other ? other : largest;
+  }
+  __syncthreads();
+  of_warp[threadIdx.x / 32] = largest;
+  __syncthreads();
+  const u32 other = of_warp[threadIdx.x / 32 ^ 1];
+  largest = largest < other ? other : largest;
+  if (largest >= 0x7f800000) return std::bit_cast<float>(kNanBits);
+  const auto scale = std::bit_cast<float>(largest);
+  return scale < 0x1p-100f ? 0 : scale;
+}
+
+__device__ u32 magnitude(float x) { return std::bit_cast<u32>(x) & 0x7fffffff; }
+
+template <class T, Weights W, Moments M>
+__global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
+  const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // in the tile
+  Columns c = l.first;
+  c.gradient += tile * l.gradient_tile_bytes;
+  c.weight += tile * l.weight_tile_bytes, c.new_weight += tile * l.weight_tile_bytes;
+  c.m += tile * l.state_tile_bytes, c.v += tile * l.state_tile_bytes;
+  c.new_m += tile * l.state_tile_bytes, c.new_v += tile * l.state_tile_bytes;
+  if constexpr (W != Weights::own_master) c.master += tile * l.state_tile_bytes, c.new_master += tile * l.state_tile_bytes;
+
+  std::array<u32, 4> words{};
+  const u64 element = l.noise.first_element + static_cast<u64>(tile * kTileElems + begin);
+  if constexpr (M != Moments::fp32) words = philox(l.noise.key, l.noise.t, noise_counter(element));
+  const i64 moment_block = begin / kMomentBlockElems;
+  float m_scale = 0, v_scale = 0;
+  if constexpr (M == Moments::int8) {
+    const std::byte* scales = l.state + tile * l.state_tile_bytes + l.m_scales_begin;
+    m_scale = load<float>(scales, moment_block), v_scale = load<float>(scales + kScalesBytes, moment_block);
+  }
+
+  Moved<T> now[kEach];
+  for (int k = 0; k < kEach; ++k) {
+    const i64 i = begin + 16 * k;
+    Moved<T> old{load_master<T, W>(c, i), T(0), T(0)};
+    if constexpr (M == Moments::fp32) old.m = load<T>(c.m, i), old.v = load<T>(c.v, i);
+    if constexpr (M == Moments::bf16) old.m = widen_bf16(load<u16>(c.m, i)), old.v = widen_bf16(load<u16>(c.v, i));
+    if constexpr (M == Moments::int8) old.m = decode_m(load<u8>(c.m, i), m_scale), old.v = decode_v(load<u8>(c.v, i), v_scale);
+    const T gradient = l.bf16_gradient ? static_cast<T>(widen_bf16(load<u16>(c.gradient, i))) : load<T>(c.gradient, i);
+    now[k] = moved(old, gradient, scalars_of(l, tile * kTileElems + i));
+    store_master<T, W>(c, i, now[k].master);
+  }
+
+  if constexpr (M == Moments::int8) {
+    __shared__ u32 of_warp[kThreads / 32];
+    u32 largest_m = 0, largest_v = 0;
+    for (int k = 0; k < kEach; ++k) {
+      const u32 m = magnitude(now[k].m), v = magnitude(now[k].v);
+      largest_m = largest_m < m ? m : largest_m, largest_v = largest_v < v ? v : largest_v;
+    }
+    m_scale = shared_scale(largest_m, of_warp), v_scale = shared_scale(largest_v, of_warp);
+    std::byte* state = l.new_state + tile * l.state_tile_bytes;
+    if (threadIdx.x % 64 == 0) {
+      store(state + l.m_scales_begin, moment_block, m_scale);
+      store(state + l.m_scales_begin + kScalesBytes, moment_block, v_scale);
+    }
+    const i64 spread = l.state_tile_bytes / (kTileElems / kBlockElems);  // of what is unused behind the scales, each block its part
+    const i64 from = block_begin % kTileElems / kBlockElems * spread;
+    for (i64 at = from + threadIdx.x; at < from + spread; at += kThreads) {
+      if (at >= l.used_state_bytes) state[at] = std::byte{0};
+    }
+  }
+  for (int k = 0; k < kEach; ++k) {
+    const i64 i = begin + 16 * k;
+    const ElementNoise noise = element_noise(words[static_cast<size_t>(k)]);
+    if constexpr (M == Moments::fp32) store(c.new_m, i, now[k].m), store(c.new_v, i, now[k].v);
+    if constexpr (M == Moments::bf16) {
+      store(c.new_m, i, round_moment_bf16(now[k].m, noise.m));
+      store(c.new_v, i, round_moment_bf16(now[k].v, noise.v));
+    }
+    if constexpr (M == Moments::int8) {
+      store(c.new_m, i, encode_m(now[k].m, m_scale, noise.m));
+      store(c.new_v, i, encode_v(now[k].v, v_scale, noise.v));
+    }
+  }
+}
+
+// One block a tile; thread i has lane i.
+template <class T>
+__global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
+  const T* tile = gradient + i64{blockIdx.x} * kTileElems;
+  double sum = 0;
+  for (i64 i = threadIdx.x; i < kTileElems; i += kNormLanes) {
+    const double x = widen(tile[i]);
+    sum += x * x;
+  }
+  __shared__ double lanes[kNormLanes];
+  lanes[threadIdx.x] = sum;
+  for (unsigned width = kNormLanes / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x < width) lanes[threadIdx.x] += lanes[threadIdx.x + width];
+  }
+  if (threadIdx.x == 0) sums[blockIdx.x] = lanes[0];
+}
+
+Columns columns_of(const StateFormat& f, const TileOperands& tile) {
+  const bool has_master = f.m_begin_bytes() > 0;
+  return {tile.gradient,
+          tile.weight,
+          has_master ? tile.state : nullptr,
+          tile.state + f.m_begin_bytes(),
+          tile.state + f.v_begin_bytes(),
+          tile.new_weight,
+          has_master ? tile.new_state : nullptr,
+          tile.new_state + f.m_begin_bytes(),
+          tile.new_state + f.v_begin_bytes()};
+}
+
+// Zeros stay zeros, as adamw_update_tile keeps them.
+template <class T>
+constexpr AdamWScalars<T> kGap{T(0), T(1), T(0), T(1), T(0), T(1), T(1), T(0)};
+
+template <class T, Weights W, Moments M>
+void launch_all(Launch<T> l, i64 elems, std::span<const TilePart> parts) {
+  const AdamWScalars<double>* known[2] = {};
+  const auto index_of = [&](const AdamWScalars<double>* scalars) {
+    if (!scalars) return 0;
+    for (int k = 0; k < 2; ++k) {
+      if (!known[k]) known[k] = scalars, l.scalars[k + 1] = rounded<T>(*scalars);
+      if (known[k] == scalars) return k + 1;
+    }
+    throw Error(ErrorCode::bug, "[adamw] expected at most two sets of scalars");
+  };
+  l.scalars[0] = kGap<T>;
+  size_t next = 0;
+  while (l.begin < elems) {
+    // Whole blocks, as many as the table has room for.
+    i64 end = l.begin;
+    size_t last = next;
+    l.parts = 0;
+    while (end < elems) {
+      size_t of_block = last;
+      while (parts[of_block].end < end + kBlockElems) ++of_block;
+      if (of_block - next >= kMostParts) break;
+      last = of_block, end += kBlockElems;
+    }
+    for (size_t p = next; p <= last; ++p) l.part[l.parts++] = {parts[p].end, index_of(parts[p].scalars)};
+    launch("adamw", update_tiles<T, W, M>, dim3(static_cast<unsigned>((end - l.begin) / kBlockElems)), dim3(kThreads), l);
+    l.begin = end;
+    next = parts[last].end == end ? last + 1 : last;
+  }
+}
+
+template <class T>
+Launch<T> launch_of(const StateFormat& f, const TileOperands& first, const RoundingNoise& noise) {
+  Launch<T> l{};
+  l.first = columns_of(f, first);
+  l.gradient_tile_bytes = f.gradient_tile_bytes(), l.weight_tile_bytes = f.weight_tile_bytes(), l.state_tile_bytes = f.state_tile_bytes();
+  if (f.moments == Moments::int8) {
+    l.m_scales_begin = f.scales_begin_bytes();
+    l.used_state_bytes = l.m_scales_begin + 2 * kScalesBytes;
+  }
+  l.state = first.state, l.new_state = first.new_state;
+  l.bf16_gradient = f.gradient == DType::bf16;
+  l.noise = noise;
+  return l;
+}
+
+}  // namespace
+
+void adamw_update_tiles_on_gpu(const StateFormat& format, const TileOperands& first, i64 tiles, std::span<const TilePart> parts,
+                               const RoundingNoise& noise) {
+  format.check();
+  const i64 elems = tiles * kTileElems;
+  require(tiles > 0 && !parts.empty() && parts.back().end == elems, "[adamw] expected parts that cover the tiles");
+  require(noise.first_element % kRowElems == 0, "[adamw] expected the tile's first element to be a multiple of 64");
+  if (format.weight == DType::f64)
+    return launch_all<double, Weights::own_master, Moments::fp32>(launch_of<double>(format, first, noise), elems, parts);
+  for_fp32_format(format, [&]<Weights W, Moments M>() { launch_all<float, W, M>(launch_of<float>(format, first, noise), elems, parts); });
+}
+
+void tile_square_sums_on_gpu(const std::byte* gradient, DType dtype, i64 tiles, double* sums) {
+  if (tiles == 0) return;
+  const auto run = [&]<class T>(T) {
+    launch("square_sums", square_sums<T>, dim3(static_cast<unsigned>(tiles)), dim3(kNormLanes), reinterpret_cast<const T*>(gradient), sums);
+  };
+  if (dtype == DType::f64) return run(double{});
+  dtype == DType::bf16 ? run(BFloat16{}) : run(float{});
+}
+
+}  // namespace spillway::optim

@@ -1,0 +1,33 @@
+// A queue of work for a GPU (a CUDA stream), and copies on it. Two versions, as device_query.h: without CUDA none can be made. Errors of
+// the driver are Error(io), also those of work put on the queue before. Thread-safe: whoever puts work on it at the same time does so in
+// some order.
+#pragma once
+#include "device/device.h"
+
+struct CUstream_st;  // cudaStream_t's
+
+namespace spillway {
+
+class GpuQueue {
+ public:
+  /// Error(usage) in a build without CUDA.
+  explicit GpuQueue(Device gpu);
+  ~GpuQueue();
+  GpuQueue(const GpuQueue&) = delete;
+  GpuQueue& operator=(const GpuQueue&) = delete;
+
+  CUstream_st* handle() const { return handle_; }
+  /// Until all that is on it is done.
+  void wait() const;
+  /// Between any memory of the GPU and the host. Done when the queue has come to it.
+  void copy(std::byte* to, const std::byte* from, i64 bytes) const;
+
+ private:
+  const Device gpu_;
+  CUstream_st* handle_ = nullptr;
+};
+
+/// Makes the GPU the calling thread's; nothing for a CPU.
+void use_device(Device device);
+
+}  // namespace spillway

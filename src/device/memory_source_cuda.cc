@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/units.h"
+#include "device/arena.h"
+#include "device/cuda_handle.h"
+#include "device/memory_source.h"
+
+namespace spillway {
+namespace {
+
+// The driver takes time and memory for each registered range, and refuses some that are too long.
+constexpr i64 kLockedAtOnce = kGiB;
+
+class PinnedMemory final : public MemorySource {
+ public:
+  std::byte* take(i64 bytes) override {
+    std::byte* at = pages_->take(bytes);
+    i64& locked = locked_[at];
+    while (at && locked < bytes) {
+      const i64 piece = std::min(kLockedAtOnce, bytes - locked);
+      if (cudaHostRegister(at + locked, static_cast<size_t>(piece), cudaHostRegisterPortable) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+        break;
+      }
+      locked += piece;
+    }
+    return at;
+  }
+  void give_back(std::byte* at, i64 bytes) noexcept override {
+    const auto locked = locked_.find(at);
+    for (i64 piece = 0; piece < locked->second; piece += kLockedAtOnce) static_cast<void>(cudaHostUnregister(at + piece));
+    locked_.erase(locked);
+    pages_->give_back(at, bytes);
+  }
+
+ private:
+  const std::unique_ptr<MemorySource> pages_ = system_memory();
+  std::map<std::byte*, i64> locked_;  // bytes from the beginning
+};
+
+class GpuMemory final : public MemorySource {
+ public:
+  GpuMemory(int gpu, i64 bytes) : gpu_(gpu), arena_(reserve(gpu, bytes), bytes) {}
+  ~GpuMemory() override {
+    pieces_.clear();
+    static_cast<void>(cudaSetDevice(gpu_));
+    static_cast<void>(cudaFree(reserved_));
+  }
+  std::byte* take(i64 bytes) override {
+    try {
+      Allocation piece = arena_.allocate(bytes, "");
+      std::byte* at = piece.data();
+      pieces_.emplace(at, std::move(piece));
+      return at;
+    } catch (const Error&) {
+      return nullptr;  // no gap is long enough
+    }
+  }
+  void give_back(std::byte* at, i64) noexcept override { pieces_.erase(at); }
+
+ private:
+  std::byte* reserve(int gpu, i64 bytes) {
+    cuda_check(cudaSetDevice(gpu), "cudaSetDevice");
+    const cudaError_t status = cudaMalloc(reinterpret_cast<void**>(&reserved_), static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      size_t free_bytes = 0, total_bytes = 0;
+      cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+      throw Error(
+          ErrorCode::refused,
+          fmt::format("[device memory] expected {} of cuda:{}, got {} free of {}: lower --device-memory, or end "
+                      "what else runs there (nvidia-smi tells)",
+                      format_bytes(bytes), gpu, format_bytes(static_cast<i64>(free_bytes)), format_bytes(static_cast<i64>(total_bytes))));
+    }
+    cuda_check(status, "cudaMalloc");
+    return reserved_;
+  }
+
+  const int gpu_;
+  std::byte* reserved_ = nullptr;
+  Arena arena_;
+  std::map<std::byte*, Allocation> pieces_;
+};
+
+}  // namespace
+
+std::unique_ptr<MemorySource> pinned_memory() { return std::make_unique<PinnedMemory>(); }
+std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes) { return std::make_unique<GpuMemory>(gpu, bytes); }
+
+}  // namespace spillway

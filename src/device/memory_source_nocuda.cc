@@ -1,0 +1,12 @@
+#include "base/error.h"
+#include "device/memory_source.h"
+
+namespace spillway {
+
+std::unique_ptr<MemorySource> pinned_memory() { return system_memory(); }
+
+std::unique_ptr<MemorySource> gpu_memory(int, i64) {
+  throw Error(ErrorCode::usage, "[device memory] expected a build with CUDA, got one without: configure where nvcc is found");
+}
+
+}  // namespace spillway

@@ -1,0 +1,27 @@
+#include <cstring>
+
+#include "device/copy.h"
+#include "device/cuda_handle.h"
+#include "device/stream.h"
+#include "device/transfer.h"
+
+namespace spillway {
+
+void transfer(std::byte* to, const std::byte* from, i64 bytes) {
+  const Stream& stream = Stream::current();
+  if (!stream.device.is_cuda()) return copy_past_caches(to, from, bytes);
+  if (bytes > 0) cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream.queue), "cudaMemcpyAsync");
+  cuda_check(cudaStreamSynchronize(stream.queue), "cudaStreamSynchronize");
+}
+
+void fill_zeros(std::byte* at, i64 bytes) {
+  const Stream& stream = Stream::current();
+  if (bytes == 0) return;
+  if (stream.device.is_cuda()) {
+    cuda_check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), stream.queue), "cudaMemsetAsync");
+  } else {
+    std::memset(at, 0, static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace spillway

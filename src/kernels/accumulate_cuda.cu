@@ -1,0 +1,30 @@
+#include "kernels/accumulate.h"
+#include "kernels/dispatch.h"
+#include "kernels/elements_cuda.h"
+
+namespace spillway::kernels::cuda {
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
+void add(const Tensor& a, const Tensor& b, const Tensor& out) {
+  for_dtype("add", out.dtype(), [&]<class T>(T) { map_on_gpu("add", out.elems(), Sum(), out.data<T>(), a.data<T>(), b.data<T>()); });
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  if (from.dtype() != to.dtype()) return map_on_gpu("copy", to.elems(), Same(), to.data<float>(), from.data<BFloat16>());
+  cuda_check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(to.bytes()), cudaMemcpyDeviceToDevice, Stream::current().queue),
+             "copy");
+}
+
+}  // namespace spillway::kernels::cuda

@@ -1,0 +1,209 @@
+// A channel's sums are a block's, of fp32 sums of kQuad neighbours in fp64: a thread takes every so many quads of every so many images, by
+// the shape alone, and the threads' sums are folded as a tree. Moments are taken around the channel's first element in one reading.
+#include <bit>
+#include <cmath>
+
+#include "kernels/batch_norm.h"
+#include "kernels/dispatch.h"
+#include "kernels/packs_cuda.h"
+#include "kernels/sums_cuda.h"
+
+namespace spillway::kernels::cuda {
+namespace {
+
+constexpr int kQuad = 4, kThreads = 512;
+using Block = BlockRows<kThreads>;
+
+// x[N, C, plane] as a block sees it: `lanes` neighbouring threads, a power of two, share a plane.
+struct Images {
+  i64 images, channels, plane;
+  int lanes;
+  explicit Images(const Tensor& x) : images(x.size(0)), channels(x.size(1)), plane(x.elems() / (x.size(0) * x.size(1))) {
+    lanes = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(kThreads, ceil_div(plane, kQuad)))));
+  }
+  double count() const { return static_cast<double>(images * plane); }
+
+  // f(element's place, elements of the plane left from it on) for this thread's quads of channel c in the images first, first + step, ...
+  template <class F>
+  __device__ void for_quads(i64 c, i64 first, i64 step, F f) const {
+    const int thread = static_cast<int>(threadIdx.x), abreast = kThreads / lanes;
+    for (i64 n = first * abreast + thread / lanes; n < images; n += step * abreast) {
+      const i64 begin = (n * channels + c) * plane;
+      for (i64 at = i64{thread % lanes} * kQuad; at < plane; at += i64{lanes} * kQuad) f(begin + at, plane - at);
+    }
+  }
+};
+
+template <class S>
+struct Statistics {
+  Images images;
+  const S* x;
+  Wide<S>*statistics, *running_mean, *running_variance;  // null: not kept
+  double eps, momentum, count;
+  bool aligned;
+};
+
+template <class W>
+__device__ void advance(W* running, i64 c, double now, double momentum) {
+  if (running) running[c] = static_cast<W>((1 - momentum) * static_cast<double>(running[c]) + momentum * now);
+}
+
+template <class S>
+__global__ void channel_statistics(Statistics<S> r) {
+  using T = Wide<S>;
+  for (i64 c = blockIdx.x; c < r.images.channels; c += gridDim.x) {
+    const T origin = widen(r.x[c * r.images.plane]);
+    double sum = 0, squares = 0;
+    r.images.for_quads(c, 0, 1, [&](i64 at, i64 left) {
+      const auto x = load_pack<kQuad>(r.x + at, left, r.aligned, origin);
+      T some = 0, some_squares = 0;
+      for (int i = 0; i < kQuad; ++i) some += x.at[i] - origin, some_squares += (x.at[i] - origin) * (x.at[i] - origin);
+      sum += static_cast<double>(some), squares += static_cast<double>(some_squares);
+    });
+    sum = Block::fold(sum, Plus()), squares = Block::fold(squares, Plus());
+    if (threadIdx.x != 0) continue;
+    const double mean = static_cast<double>(origin) + sum / r.count,
+                 variance = Larger()(0.0, squares / r.count - (sum / r.count) * (sum / r.count));
+    r.statistics[2 * c] = static_cast<T>(mean);
+    r.statistics[2 * c + 1] = static_cast<T>(1 / std::sqrt(variance + r.eps));
+    advance(r.running_mean, c, mean, r.momentum);
+    advance(r.running_variance, c, variance * r.count / (r.count - 1), r.momentum);
+  }
+}
+
+template <class W>
+__global__ void from_running(const W* mean, const W* variance, i64 channels, double eps, W* statistics) {
+  const i64 step = i64{gridDim.x} * blockDim.x;
+  for (i64 c = i64{blockIdx.x} * blockDim.x + threadIdx.x; c < channels; c += step) {
+    statistics[2 * c] = mean[c];
+    statistics[2 * c + 1] = static_cast<W>(1 / std::sqrt(static_cast<double>(variance[c]) + eps));
+  }
+}
+
+template <class S>
+struct Forward {
+  Images images;
+  const S *x, *gamma, *beta;
+  const Wide<S>* statistics;
+  S* y;
+  bool aligned;
+};
+
+// Blocks (x, y): channel x, the y-th of some shares of its images.
+template <class S>
+__global__ void normalise(Forward<S> r) {
+  using T = Wide<S>;
+  for (i64 c = blockIdx.x; c < r.images.channels; c += gridDim.x) {
+    const T mean = r.statistics[2 * c], scale = r.statistics[2 * c + 1] * widen(r.gamma[c]), shift = widen(r.beta[c]);
+    r.images.for_quads(c, blockIdx.y, gridDim.y, [&](i64 at, i64 left) {
+      auto x = load_pack<kQuad>(r.x + at, left, r.aligned);
+      for (int i = 0; i < kQuad; ++i) x.at[i] = (x.at[i] - mean) * scale + shift;
+      store_pack(x, r.y + at, left, r.aligned);
+    });
+  }
+}
+
+template <class S>
+struct Gradient {
+  Images images;
+  const S *x, *gamma, *dy;
+  const Wide<S>* statistics;
+  S* dx;
+  Wide<S>*dgamma, *dbeta;  // null: not wanted
+  double count;
+  bool of_batch, aligned;
+};
+
+// As on the CPU: with h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); fixed statistics leave the means out.
+template <class S>
+__global__ void channel_gradient(Gradient<S> r) {
+  using T = Wide<S>;
+  for (i64 c = blockIdx.x; c < r.images.channels; c += gridDim.x) {
+    const T mean = r.statistics[2 * c], factor = r.statistics[2 * c + 1];
+    double sum = 0, sum_h = 0;
+    r.images.for_quads(c, 0, 1, [&](i64 at, i64 left) {
+      const auto x = load_pack<kQuad>(r.x + at, left, r.aligned, mean), dy = load_pack<kQuad>(r.dy + at, left, r.aligned);
+      T some = 0, some_h = 0;
+      for (int i = 0; i < kQuad; ++i) some += dy.at[i], some_h = std::fma(dy.at[i], (x.at[i] - mean) * factor, some_h);
+      sum += static_cast<double>(some), sum_h += static_cast<double>(some_h);
+    });
+    sum = Block::fold(sum, Plus()), sum_h = Block::fold(sum_h, Plus());
+    if (threadIdx.x == 0 && r.dgamma) r.dgamma[c] = static_cast<T>(sum_h);
+    if (threadIdx.x == 0 && r.dbeta) r.dbeta[c] = static_cast<T>(sum);
+    if (!r.dx) continue;
+    const T scale = factor * widen(r.gamma[c]), shift = r.of_batch ? static_cast<T>(sum / r.count) : T(0),
+            slope = r.of_batch ? factor * static_cast<T>(sum_h / r.count) : T(0);
+    r.images.for_quads(c, 0, 1, [&](i64 at, i64 left) {
+      const auto x = load_pack<kQuad>(r.x + at, left, r.aligned);
+      auto dy = load_pack<kQuad>(r.dy + at, left, r.aligned);
+      for (int i = 0; i < kQuad; ++i) dy.at[i] = (dy.at[i] - shift - (x.at[i] - mean) * slope) * scale;
+      store_pack(dy, r.dx + at, left, r.aligned);
+    });
+  }
+}
+
+template <class T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+unsigned blocks_of(const Images& images) { return static_cast<unsigned>(std::min<i64>(images.channels, 1 << 16)); }
+
+}  // namespace
+
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
+                      double momentum) {
+  for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
+    using T = Wide<S>;
+    const Images images(x);
+    const S* from = x.data<S>();
+    const Statistics<S> r{images, from,     statistics.data<T>(), data_or_null<T>(running_mean),          data_or_null<T>(running_variance),
+                          eps,    momentum, images.count(),       rows_aligned<kQuad>(from, images.plane)};
+    launch("batch_norm", channel_statistics<S>, dim3(blocks_of(images)), dim3(kThreads), r);
+  });
+}
+
+void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics) {
+  for_dtype("batch_norm", statistics.dtype(), [&]<class T>(T) {
+    if constexpr (sizeof(T) > 2) {
+      const i64 channels = running_mean.elems();
+      launch("batch_norm", from_running<T>, blocks_for(channels), dim3(kBlockThreads), running_mean.data<T>(), running_variance.data<T>(),
+             channels, eps, statistics.data<T>());
+    }
+  });
+}
+
+void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
+  for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
+    const Images images(x);
+    Forward<S> r{images, x.data<S>(), gamma.data<S>(), beta.data<S>(), statistics.data<Wide<S>>(), y.data<S>(), false};
+    r.aligned = rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.y, images.plane);
+    constexpr i64 kElemsOfBlock = 1 << 14, kMostShares = 1024;
+    const i64 shares = std::clamp<i64>(images.images * images.plane / kElemsOfBlock, 1, std::min(images.images, kMostShares));
+    launch("batch_norm", normalise<S>, dim3(blocks_of(images), static_cast<unsigned>(shares)), dim3(kThreads), r);
+  });
+}
+
+void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
+                         const Tensor& dgamma, const Tensor& dbeta) {
+  for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
+    using T = Wide<S>;
+    const Images images(x);
+    Gradient<S> r{images,
+                  x.data<S>(),
+                  gamma.data<S>(),
+                  dy.data<S>(),
+                  statistics.data<T>(),
+                  data_or_null<S>(dx),
+                  data_or_null<T>(dgamma),
+                  data_or_null<T>(dbeta),
+                  images.count(),
+                  of_batch,
+                  false};
+    r.aligned =
+        rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.dy, images.plane) && rows_aligned<kQuad>(r.dx, images.plane);
+    launch("batch_norm_gradient", channel_gradient<S>, dim3(blocks_of(images)), dim3(kThreads), r);
+  });
+}
+
+}  // namespace spillway::kernels::cuda

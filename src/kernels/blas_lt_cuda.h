@@ -1,0 +1,49 @@
+// cuBLASLt, NVIDIA's matrix products, opened at run time: <cublasLt.h> is needed to build, the library only where a GPU multiplies.
+// Included by kernels/*_cuda.* alone. Thread-safe.
+#pragma once
+#include <cublasLt.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/shared_library.h"
+
+namespace spillway::kernels {
+
+/// The functions in use, under the names of cublasLt.h.
+struct BlasLt {
+  SharedLibrary library;  // in which they lie; none in a build that has them in itself
+  decltype(&cublasLtGetStatusName) status_name = nullptr;
+  decltype(&cublasLtGetStatusString) status_string = nullptr;
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+};
+
+/// Looked for once, never closed. Error(usage) in one line with the cure where there is none; the next call looks again.
+const BlasLt& blas_lt();
+/// From the first of these libraries. Error(usage) as above.
+BlasLt open_blas_lt(const std::vector<std::string>& names);
+
+/// Throws Error(io) naming `call` unless `status` is success.
+void blas_lt_check(cublasStatus_t status, const char* call);
+
+struct BlasLtDestroy {
+  void operator()(cublasLtMatmulDescOpaque_t* desc) const { static_cast<void>(blas_lt().desc_destroy(desc)); }
+  void operator()(cublasLtMatrixLayoutOpaque_t* layout) const { static_cast<void>(blas_lt().layout_destroy(layout)); }
+  void operator()(cublasLtMatmulPreferenceOpaque_t* preference) const { static_cast<void>(blas_lt().preference_destroy(preference)); }
+};
+using BlasLtDesc = std::unique_ptr<cublasLtMatmulDescOpaque_t, BlasLtDestroy>;
+using BlasLtLayout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, BlasLtDestroy>;
+using BlasLtPreference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, BlasLtDestroy>;
+
+}  // namespace spillway::kernels

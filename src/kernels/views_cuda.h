@@ -1,0 +1,135 @@
+// Element-wise work on a GPU over views of any strides: axes are put into the first view's order of memory and merged where all views allow
+// it, so that what is contiguous is one long axis; along the innermost one each thread takes 16 bytes at a time where it can. Included by
+// kernels/*_cuda.cu alone.
+#pragma once
+#include <utility>
+
+#include "kernels/elements_cuda.h"
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+/// The element itself.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
+template <int kViews>
+struct Axes {
+  int rank = 0;  // none is of extent 1, so that one element has no axes
+  i64 extent[Shape::kMaxRank] = {};
+  i64 stride[kViews][Shape::kMaxRank] = {};
+  i64 elems() const {
+    i64 n = 1;
+    for (int i = 0; i < rank; ++i) n *= extent[i];
+    return n;
+  }
+};
+
+inline Shape strides_of(const Tensor& t) {
+  Shape strides = t.shape();
+  for (int i = 0; i < t.rank(); ++i) strides.set(i, t.stride(i));
+  return strides;
+}
+
+/// Of views of one shape (stride 0: stretched), the outermost of the first one first.
+template <int kViews>
+Axes<kViews> merged_axes(const Shape& extents, const Shape (&strides)[kViews]) {
+  int order[Shape::kMaxRank], count = 0;
+  for (int i = 0; i < extents.rank(); ++i) {
+    if (extents[i] != 1) order[count++] = i;
+  }
+  std::stable_sort(order, order + count, [&](int a, int b) { return strides[0][a] > strides[0][b]; });
+  Axes<kViews> axes;
+  for (int at = 0; at < count; ++at) {
+    const int i = order[at];
+    bool joins = axes.rank > 0;
+    for (int v = 0; v < kViews && joins; ++v) joins = axes.stride[v][axes.rank - 1] == strides[v][i] * extents[i];
+    if (!joins) axes.extent[axes.rank++] = 1;
+    axes.extent[axes.rank - 1] *= extents[i];
+    for (int v = 0; v < kViews; ++v) axes.stride[v][axes.rank - 1] = strides[v][i];
+  }
+  return axes;
+}
+
+/// Where the element `at` lies in each view. A 32-bit Index divides several times faster than a 64-bit one.
+template <class Index, int kViews>
+__device__ void find(const Axes<kViews>& axes, Index at, i64 (&offsets)[kViews]) {
+  for (int v = 0; v < kViews; ++v) offsets[v] = 0;
+  for (int axis = axes.rank - 1; axis >= 0; --axis) {
+    const Index extent = static_cast<Index>(axes.extent[axis]), outer = at / extent;
+    const i64 i = static_cast<i64>(at - outer * extent);
+    at = outer;
+    for (int v = 0; v < kViews; ++v) offsets[v] += i * axes.stride[v][axis];
+  }
+}
+
+template <int kCount, class T>
+__device__ Pack<T, kCount> load_or_repeat(const T* from, bool repeat) {
+  if (!repeat) return load_pack<kCount>(from);
+  Pack<T, kCount> all;
+  const T one = *from;
+  for (int i = 0; i < kCount; ++i) all.at[i] = one;
+  return all;
+}
+
+// The innermost axis counts packs; a view that is stretched along it gives one element to a whole pack.
+template <int kCount, class Index, class F, class To, class... From>
+__global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
+  const Index step = gridDim.x * blockDim.x;
+  for (Index p = blockIdx.x * blockDim.x + threadIdx.x; p < packs; p += step) {
+    i64 at[1 + sizeof...(From)];
+    find(axes, p, at);
+    const int last = axes.rank - 1;
+    Pack<To, kCount> result;
+    const auto one = [&](const auto&... in) {
+      for (int i = 0; i < kCount; ++i) result.at[i] = narrow<To>(f(widen(in.at[i])...));
+    };
+    [&]<int... v>(std::integer_sequence<int, v...>) {
+      one(load_or_repeat<kCount>(from + at[1 + v], kCount > 1 && axes.stride[1 + v][last] == 0)...);
+    }
+    (std::make_integer_sequence<int, sizeof...(From)>());
+    store_pack(result, to + at[0]);
+  }
+}
+
+/// Whether packs of kCount along the innermost axis begin at multiples of their size in the view v, or are one element there.
+template <int kCount, int kViews, class T>
+bool has_packs(const Axes<kViews>& axes, int v, const T* first) {
+  const int last = axes.rank - 1;
+  if (axes.stride[v][last] == 0) return v > 0;
+  bool all = axes.stride[v][last] == 1 && is_aligned(first, kCount * static_cast<i64>(sizeof(T)));
+  for (int i = 0; i < last; ++i) all = all && axes.stride[v][i] % kCount == 0;
+  return all;
+}
+
+template <int kCount, class F, class To, class... From>
+void launch_map_views(const char* name, const Axes<1 + sizeof...(From)>& axes, F f, To* to, const From*... from) {
+  const i64 packs = axes.elems();
+  const dim3 blocks = blocks_for(packs);
+  if (packs < i64{1} << 31) {
+    launch(name, map_views<kCount, u32, F, To, From...>, blocks, dim3(kBlockThreads), static_cast<u32>(packs), axes, f, to, from...);
+  } else {
+    launch(name, map_views<kCount, u64, F, To, From...>, blocks, dim3(kBlockThreads), static_cast<u64>(packs), axes, f, to, from...);
+  }
+}
+
+/// to = f(from...) in Wide types, rounded once; no two elements of `to` share a place. `to` may be one of `from` that has its axes.
+template <class F, class To, class... From>
+void map_views_on_gpu(const char* name, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
+  constexpr int kCount = static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));
+  const int last = axes.rank - 1;
+  int v = 1;
+  if (kCount > 1 && axes.rank > 0 && axes.extent[last] % kCount == 0 && has_packs<kCount>(axes, 0, to) &&
+      (has_packs<kCount>(axes, v++, from) && ...)) {
+    axes.extent[last] /= kCount;
+    for (auto& strides : axes.stride) strides[last] *= kCount;
+    return launch_map_views<kCount>(name, axes, f, to, from...);
+  }
+  launch_map_views<1>(name, axes, f, to, from...);
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,287 @@
+// Matrix products, column-major, as loops.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "cublasLt.h"
+#include "work.h"
+
+struct cublasLtContext {};
+
+namespace emulated_cuda {
+namespace {
+
+// What the opaque structs hold.
+struct Layout {
+  std::uint64_t type, rows, columns, leading, unused[4];
+};
+struct Desc {
+  std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, unused[26];
+};
+struct Preference {
+  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // of A, B, C, D
+};
+struct Algo {
+  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // of A, B, D and its bias
+};
+
+const Layout& seen(cublasLtMatrixLayout_t layout) { return reinterpret_cast<const Layout&>(*layout); }
+Desc& seen(cublasLtMatmulDesc_t desc) { return reinterpret_cast<Desc&>(*desc); }
+Preference& seen(cublasLtMatmulPreference_t preference) { return reinterpret_cast<Preference&>(*preference); }
+const Algo& seen(const cublasLtMatmulAlgo_t* algo) { return reinterpret_cast<const Algo&>(*algo); }
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+double wide(double x) { return x; }
+float wide(float x) { return x; }
+float wide(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+template <class To, class From>
+To rounded(From x) {
+  if constexpr (std::is_same_v<To, Bf16>) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if (std::isnan(x)) return {static_cast<std::uint16_t>(bits >> 16 | 0x40)};
+    return {static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+  } else {
+    return x;
+  }
+}
+
+// All that the loop needs, kept until the stream comes to it.
+struct Product {
+  Desc desc;
+  Layout a, b, c, d;
+  Algo algo;
+  const void *a_data, *b_data, *c_data;
+  void* d_data;
+  void* workspace;
+  double alpha, beta;
+};
+
+template <class In, class Out, class Sum>
+void multiply(const Product& p) {
+  const auto* a = static_cast<const In*>(p.a_data);
+  const auto* b = static_cast<const In*>(p.b_data);
+  const auto* c = static_cast<const Out*>(p.c_data);
+  auto* d = static_cast<Out*>(p.d_data);
+  const auto* bias = reinterpret_cast<const Out*>(p.desc.bias);
+  const std::uint64_t a_row = p.desc.transpose_a ? p.a.leading : 1, a_k = p.desc.transpose_a ? 1 : p.a.leading;
+  const std::uint64_t b_k = p.desc.transpose_b ? p.b.leading : 1, b_column = p.desc.transpose_b ? 1 : p.b.leading;
+  const auto alpha = static_cast<Sum>(p.alpha), beta = static_cast<Sum>(p.beta);
+  const auto chain = [&](std::uint64_t i, std::uint64_t j, std::uint64_t begin, std::uint64_t end) {
+    Sum sum = 0;
+    for (std::uint64_t k = begin; k < end; ++k)
+      sum += static_cast<Sum>(wide(a[i * a_row + k * a_k])) * static_cast<Sum>(wide(b[k * b_k + j * b_column]));
+    return sum;
+  };
+  const auto whole = [&](std::uint64_t i, std::uint64_t j) {
+    const std::uint64_t half = p.algo.k / 2;
+    if (p.algo.scheme == CUBLASLT_REDUCTION_SCHEME_NONE) return chain(i, j, 0, p.algo.k);
+    if (p.algo.scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+      return static_cast<Sum>(wide(rounded<Out>(chain(i, j, 0, half)))) + chain(i, j, half, p.algo.k);
+    Sum& first = static_cast<Sum*>(p.workspace)[j * p.algo.m + i];
+    first = chain(i, j, 0, half);
+    return first + chain(i, j, half, p.algo.k);
+  };
+  const Running running;
+  for (std::uint64_t j = 0; j < p.algo.n; ++j) {
+    for (std::uint64_t i = 0; i < p.algo.m; ++i) {
+      Sum sum = alpha * whole(i, j);
+      if (beta != 0) sum += beta * static_cast<Sum>(wide(c[j * p.c.leading + i]));
+      if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += static_cast<Sum>(wide(bias[i]));
+      d[j * p.d.leading + i] = rounded<Out>(sum);
+    }
+  }
+}
+
+using Multiply = void (*)(const Product&);
+
+// cuBLAS library, the table "cublasLtMatmul() supported data types"; a bias has the type of D there.
+Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
+  const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
+  const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
+  if (a.type != b.type) return nullptr;
+  if (in_f64 && a.type == CUDA_R_64F && d.type == CUDA_R_64F) return multiply<double, double, double>;
+  if (in_f32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float>;
+  if (in_f32 && a.type == CUDA_R_16BF && d.type == CUDA_R_32F) return multiply<Bf16, float, float>;
+  if (in_f32 && a.type == CUDA_R_16BF && d.type == CUDA_R_16BF) return multiply<Bf16, Bf16, float>;
+  return nullptr;
+}
+
+std::uint64_t inner_of(const Desc& desc, const Layout& a) { return desc.transpose_a ? a.rows : a.columns; }
+
+bool fits(const Desc& desc, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+  const bool leading = a.leading >= a.rows && b.leading >= b.rows && c.leading >= c.rows && d.leading >= d.rows;
+  const bool extents = (desc.transpose_a ? a.columns : a.rows) == d.rows && (desc.transpose_b ? b.rows : b.columns) == d.columns &&
+                       inner_of(desc, a) == (desc.transpose_b ? b.columns : b.rows) && c.rows == d.rows && c.columns == d.columns;
+  return leading && extents && c.type == d.type && d.rows > 0 && d.columns > 0 && inner_of(desc, a) > 0;
+}
+
+bool is_aligned(const void* at, std::uint64_t bytes) { return reinterpret_cast<std::uint64_t>(at) % bytes == 0; }
+
+// "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer
+// alignment" (cublasLt.h, of the bias).
+std::uint64_t bias_alignment(const Desc& desc) { return desc.bias == 0 ? 256 : std::min<std::uint64_t>(256, desc.bias & -desc.bias); }
+
+Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
+  Algo algo{d.rows, d.columns, inner_of(desc, a), CUBLASLT_REDUCTION_SCHEME_NONE, 0, {}};
+  const std::uint64_t sums = d.rows * d.columns * (desc.scale == CUDA_R_64F ? 8 : 4);
+  const auto may = [&](cublasLtReductionScheme_t scheme) { return (wish.schemes & scheme) != 0; };
+  if (algo.k >= 64) {
+    if (may(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) {
+      algo.scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    } else if (may(CUBLASLT_REDUCTION_SCHEME_INPLACE)) {
+      algo.scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    } else if (may(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) && sums <= wish.workspace_bytes) {
+      algo.scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, algo.workspace_bytes = sums;
+    }
+  }
+  algo.alignment[0] = wish.alignment[0], algo.alignment[1] = wish.alignment[1];
+  algo.alignment[2] = std::min({wish.alignment[2], wish.alignment[3], bias_alignment(desc)});
+  return algo;
+}
+
+cublasStatus_t blas(cudaError_t status) { return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED; }
+
+// The attribute that lies at `target`, of `size` bytes.
+cublasStatus_t set(std::uint64_t& target, size_t size, const void* value, size_t bytes) {
+  if (!value || bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+  target = 0;
+  std::memcpy(&target, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace emulated_cuda
+
+using namespace emulated_cuda;
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "unrecognized error code";
+}
+const char* cublasLtGetStatusString(cublasStatus_t) { return "emulated"; }
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  int gpus = 0;
+  if (planted("cublasLtCreate") != cudaSuccess || cudaGetDeviceCount(&gpus) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+  *handle = new cublasLtContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
+  *desc = new cublasLtMatmulDescOpaque_t{};
+  seen(*desc) = {
+      static_cast<std::uint64_t>(compute), static_cast<std::uint64_t>(scale), CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, 0, {}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  delete desc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(seen(desc).transpose_a, 4, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(seen(desc).transpose_b, 4, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(seen(desc).epilogue, 4, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(seen(desc).bias, 8, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t leading) {
+  *layout = new cublasLtMatrixLayoutOpaque_t{{static_cast<std::uint64_t>(type), rows, columns, static_cast<std::uint64_t>(leading)}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = new cublasLtMatmulPreferenceOpaque_t{};
+  seen(*preference) = {0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}, {}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(seen(preference).workspace_bytes, 8, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return set(seen(preference).schemes, 4, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return set(seen(preference).alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], 4, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int* returned) {
+  *returned = 0;
+  if (planted("cublasLtMatmulAlgoGetHeuristic") != cudaSuccess) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (requested < 1 || !fits(seen(desc), seen(a), seen(b), seen(c), seen(d))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!kernel_for(seen(desc), seen(a), seen(b), seen(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Algo algo = best_algo(seen(desc), seen(a), seen(d), seen(preference));
+  results[0] = {std::bit_cast<cublasLtMatmulAlgo_t>(algo), algo.workspace_bytes, CUBLAS_STATUS_SUCCESS, 1, {}};
+  *returned = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a_data,
+                              cublasLtMatrixLayout_t a, const void* b_data, cublasLtMatrixLayout_t b, const void* beta, const void* c_data,
+                              cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const auto scalar = [&](const void* at) {
+    return seen(desc).scale == CUDA_R_64F ? *static_cast<const double*>(at) : static_cast<double>(*static_cast<const float*>(at));
+  };
+  const Product product{seen(desc), seen(a), seen(b), seen(c),   seen(d),       seen(algo),  a_data,
+                        b_data,     c_data,  d_data,  workspace, scalar(alpha), scalar(beta)};
+  const Algo& chosen = product.algo;
+  const bool same = chosen.m == product.d.rows && chosen.n == product.d.columns && chosen.k == inner_of(product.desc, product.a);
+  const bool aligned = is_aligned(a_data, chosen.alignment[0]) && is_aligned(b_data, chosen.alignment[1]) &&
+                       is_aligned(c_data, chosen.alignment[2]) && is_aligned(d_data, chosen.alignment[2]) &&
+                       bias_alignment(product.desc) >= chosen.alignment[2] && is_aligned(workspace, 256);
+  const bool biased = product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const bool in_place = c_data != d_data || product.c.leading == product.d.leading;
+  if (!same || !aligned || !in_place || biased != (product.desc.bias != 0) || workspace_bytes < chosen.workspace_bytes ||
+      !fits(product.desc, product.a, product.b, product.c, product.d))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const Multiply multiply = kernel_for(product.desc, product.a, product.b, product.d);
+  if (!multiply) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return blas(enqueue(stream, "cublasLtMatmul", [multiply, product] { multiply(product); }));
+}

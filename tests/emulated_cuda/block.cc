@@ -1,0 +1,224 @@
+// Kernels, thread by thread: each of a block is a fiber that runs until it waits.
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cuda_runtime.h"
+#include "work.h"
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+thread_local uint3 threadIdx, blockIdx;
+thread_local dim3 blockDim, gridDim;
+
+namespace emulated_cuda {
+namespace {
+
+constexpr size_t kStackBytes = 128 << 10;
+constexpr int kLanes = 32;
+
+// Opened when all that have not ended have come to it.
+struct Barrier {
+  int come = 0;
+  unsigned opened = 0;  // times
+};
+
+struct Warp {
+  Barrier barrier;
+  int alive = 0;
+  alignas(16) std::byte given[kLanes][16];
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  uint3 index;
+  const Barrier* waits_for = nullptr;
+  unsigned until = 0;  // opened so often
+  bool ended = false;
+  void* fake_stack = nullptr;  // AddressSanitizer's
+
+  bool runs() const { return !ended && (!waits_for || waits_for->opened != until); }
+};
+
+class Block {
+ public:
+  static thread_local Block* running;
+
+  Block(const cudaLaunchConfig_t& config, const std::function<void()>& thread)
+      : thread_(thread), fibers_(config.blockDim.x * config.blockDim.y * config.blockDim.z), shared_(config.dynamicSmemBytes + 1) {
+    warps_.resize((fibers_.size() + kLanes - 1) / kLanes);
+  }
+
+  void run() {
+    running = this;
+    alive_ = static_cast<int>(fibers_.size());
+    barrier_ = {};
+    for (Warp& warp : warps_) warp = {};
+    for (size_t t = 0; t < fibers_.size(); ++t) start(t);
+    while (alive_ > 0) {
+      bool any = false;
+      for (size_t t = 0; t < fibers_.size(); ++t) {
+        if (!fibers_[t].runs()) continue;
+        any = true;
+        go_on(t);
+      }
+      if (!any && alive_ > 0) {
+        std::fprintf(stderr, "emulated CUDA: %d threads of block (%u, %u, %u) wait for each other\n", alive_, blockIdx.x, blockIdx.y,
+                     blockIdx.z);
+        std::abort();
+      }
+    }
+    running = nullptr;
+  }
+
+  void wait_for_block() { wait(barrier_, alive_); }
+  void wait_for_warp() { wait(warp().barrier, warp().alive); }
+  int lane() const { return static_cast<int>(now_ % kLanes); }
+  Warp& warp() { return warps_[now_ / kLanes]; }
+  std::byte* shared() { return shared_.data(); }
+
+ private:
+  void start(size_t t) {
+    Fiber& f = fibers_[t];
+    const auto at = static_cast<unsigned>(t);
+    f.index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
+    f.waits_for = nullptr, f.ended = false;
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = kStackBytes;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, &Block::enter, 0);
+    ++warps_[t / kLanes].alive;
+  }
+
+  static void enter() {
+    switched_to(nullptr);
+    running->thread_();
+    running->end();
+  }
+
+  void end() {
+    Fiber& f = fibers_[now_];
+    f.ended = true;
+    std::memset(warp().given[lane()], 0, sizeof warp().given[0]);
+    --alive_, --warp().alive;
+    open_if_all(barrier_, alive_);
+    open_if_all(warp().barrier, warp().alive);
+    leave(nullptr);
+  }
+
+  void wait(Barrier& barrier, const int& members) {
+    Fiber& f = fibers_[now_];
+    f.until = barrier.opened;
+    ++barrier.come;
+    open_if_all(barrier, members);
+    if (barrier.opened != f.until) return;
+    f.waits_for = &barrier;
+    leave(&f.fake_stack);
+    f.waits_for = nullptr;
+  }
+
+  static void open_if_all(Barrier& barrier, int members) {
+    if (barrier.come == 0 || barrier.come < members) return;
+    barrier.come = 0;
+    ++barrier.opened;
+  }
+
+  // To the fiber, until it waits or ends.
+  void go_on(size_t t) {
+    now_ = t;
+    threadIdx = fibers_[t].index;
+    void* fake_stack = nullptr;
+    switching(&fake_stack, fibers_[t].stack.get(), kStackBytes);
+    swapcontext(&home_, &fibers_[t].context);
+    switched_to(fake_stack);
+  }
+
+  // From the fiber home.
+  void leave(void** fake_stack) {
+    Fiber& f = fibers_[now_];
+    switching(fake_stack, home_stack_, home_stack_bytes_);
+    swapcontext(&f.context, &home_);
+    switched_to(f.fake_stack);
+  }
+
+  static void switching([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(fake_stack, bottom, bytes);
+#endif
+  }
+  static void switched_to([[maybe_unused]] void* fake_stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    const void* bottom = nullptr;
+    size_t bytes = 0;
+    __sanitizer_finish_switch_fiber(fake_stack, &bottom, &bytes);
+    if (!fake_stack && running->home_stack_ == nullptr) running->home_stack_ = bottom, running->home_stack_bytes_ = bytes;
+#endif
+  }
+
+  const std::function<void()>& thread_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<std::byte> shared_;
+  Barrier barrier_;
+  int alive_ = 0;
+  size_t now_ = 0;
+  ucontext_t home_;
+  const void* home_stack_ = nullptr;  // AddressSanitizer's
+  size_t home_stack_bytes_ = 0;
+};
+thread_local Block* Block::running = nullptr;
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+  const size_t threads = size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
+  const bool legal = threads > 0 && threads <= 1024 && config.gridDim.x > 0 && config.gridDim.y > 0 && config.gridDim.z > 0 &&
+                     config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.dynamicSmemBytes <= 227 << 10;
+  if (!legal) return cudaErrorInvalidValue;
+  return enqueue(config.stream, "cudaLaunchKernelEx", [config, thread = std::move(thread)] {
+    const Running running;
+    gridDim = config.gridDim, blockDim = config.blockDim;
+    Block block(config, thread);
+    for (unsigned z = 0; z < gridDim.z; ++z) {
+      for (unsigned y = 0; y < gridDim.y; ++y) {
+        for (unsigned x = 0; x < gridDim.x; ++x) {
+          blockIdx = {x, y, z};
+          block.run();
+        }
+      }
+    }
+  });
+}
+
+std::byte* dynamic_shared() { return Block::running->shared(); }
+void wait_for_block() { Block::running->wait_for_block(); }
+void wait_for_warp() { Block::running->wait_for_warp(); }
+int lane() { return Block::running->lane(); }
+
+void exchange(const void* mine, void* theirs, size_t bytes, int source) {
+  Block& block = *Block::running;
+  Warp& warp = block.warp();
+  std::memcpy(warp.given[block.lane()], mine, bytes);
+  block.wait_for_warp();
+  std::memcpy(theirs, warp.given[source], bytes);
+  block.wait_for_warp();
+}
+
+unsigned ballot(bool mine) {
+  unsigned votes = 0;
+  for (int source = 0; source < kLanes; ++source) {
+    bool theirs = false;
+    exchange(&mine, &theirs, sizeof(bool), source);
+    votes |= static_cast<unsigned>(theirs) << source;
+  }
+  return votes;
+}
+
+}  // namespace emulated_cuda

@@ -1,0 +1,118 @@
+// The CUDA language on the CPU: what a kernel's source needs beside the runtime. A block's threads are fibers of one thread of the CPU,
+// each running until it waits for the others; blocks run one after the other. What is __shared__ is static to that thread of the CPU.
+// Programming Guide 13.0, "C++ Language Extensions".
+#pragma once
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+
+#include "cuda_runtime_api.h"
+
+#define __CUDA_EMULATED__ 1
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) double2 {
+  double x, y;
+};
+
+extern thread_local uint3 threadIdx, blockIdx;
+extern thread_local dim3 blockDim, gridDim;
+constexpr int warpSize = 32;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  void* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+namespace emulated_cuda {
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
+/// The block's, of dynamicSmemBytes.
+std::byte* dynamic_shared();
+void wait_for_block();
+void wait_for_warp();
+/// What the lane `source` of the calling thread's warp gives; lanes that have ended give nothing. All others of the warp must come.
+void exchange(const void* mine, void* theirs, size_t bytes, int source);
+int lane();
+unsigned ballot(bool mine);
+
+}  // namespace emulated_cuda
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  std::tuple<std::decay_t<Parameters>...> kept{static_cast<Parameters>(arguments)...};
+  return emulated_cuda::launch(*config, [kernel, kept] { std::apply(kernel, kept); });
+}
+
+inline void __syncthreads() { emulated_cuda::wait_for_block(); }
+inline void __syncwarp(unsigned = 0xffffffffu) { emulated_cuda::wait_for_warp(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int source, int width = warpSize) {
+  T got;
+  emulated_cuda::exchange(&value, &got, sizeof(T), emulated_cuda::lane() / width * width + source % width);
+  return got;
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask, int = warpSize) {
+  T got;
+  emulated_cuda::exchange(&value, &got, sizeof(T), emulated_cuda::lane() ^ mask);
+  return got;
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned delta, int width = warpSize) {
+  const int mine = emulated_cuda::lane(), source = mine + static_cast<int>(delta);
+  T got;
+  emulated_cuda::exchange(&value, &got, sizeof(T), source / width == mine / width ? source : mine);
+  return got;
+}
+inline unsigned __ballot_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0); }
+inline int __any_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0) != 0; }
+
+inline int atomicAdd(int* to, int more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
+
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+using std::max;
+using std::min;

@@ -1,0 +1,442 @@
+#include <sys/mman.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "work.h"
+
+namespace emulated_cuda {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+struct Planted {
+  int in = 0;  // calls until it fails
+  cudaError_t status = cudaSuccess;
+};
+
+struct Held {
+  size_t bytes = 0;
+  int gpu = 0;
+};
+
+// Everything that all streams and callers share.
+struct Machine {
+  std::mutex mutex;
+  std::map<std::string, Planted> planted;
+  std::map<void*, Held> held;
+  std::map<void*, size_t> registered;
+  size_t held_bytes = 0, registered_bytes = 0, total_bytes = size_t{1} << 30;
+  int running = 0;  // kernels and copies: while there are none, nobody may touch the GPUs' memory
+
+  // With the mutex held.
+  void protect(int rights) {
+    for (const auto& [at, piece] : held) ::mprotect(at, piece.bytes, rights);
+  }
+};
+Machine& machine() {
+  static Machine one;
+  return one;
+}
+
+int gpus() {
+  const char* text = std::getenv("SPILLWAY_EMULATED_GPUS");
+  return text ? std::atoi(text) : 0;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
+
+cudaError_t said(cudaError_t status) {
+  if (status != cudaSuccess && status != cudaErrorNotReady) last_error = status;
+  return status;
+}
+
+}  // namespace
+
+cudaError_t planted(const char* function) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const auto found = m.planted.find(function);
+  if (found == m.planted.end() || --found->second.in > 0) return cudaSuccess;
+  const cudaError_t status = found->second.status;
+  m.planted.erase(found);
+  return status;
+}
+
+void fail(const char* function, int nth, cudaError_t status) {
+  const std::lock_guard lock(machine().mutex);
+  machine().planted[function] = {nth, status};
+}
+size_t held_bytes() {
+  const std::lock_guard lock(machine().mutex);
+  return machine().held_bytes;
+}
+size_t registered_bytes() {
+  const std::lock_guard lock(machine().mutex);
+  return machine().registered_bytes;
+}
+void set_total_bytes(size_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  machine().total_bytes = bytes;
+}
+
+}  // namespace emulated_cuda
+
+using namespace emulated_cuda;
+
+// A queue and the thread that works it off. After an error the rest of the queue is passed over, but for what others may wait for.
+struct CUstream_st {
+  struct Task {
+    bool always;
+    std::function<cudaError_t()> run;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Task> queue;
+  bool busy = false, ends = false;
+  cudaError_t error = cudaSuccess;
+  std::thread thread{[this] { work(); }};
+
+  ~CUstream_st() {
+    {
+      const std::lock_guard lock(mutex);
+      ends = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ends || !queue.empty(); });
+      if (queue.empty()) return;
+      const Task task = std::move(queue.front());
+      queue.pop_front();
+      if (error != cudaSuccess && !task.always) continue;
+      busy = true;
+      lock.unlock();
+      const cudaError_t status = task.run();
+      lock.lock();
+      if (error == cudaSuccess) error = status;
+      busy = false;
+      changed.notify_all();
+    }
+  }
+  void push(bool always, std::function<cudaError_t()> task) {
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back({always, std::move(task)});
+    }
+    changed.notify_all();
+  }
+  cudaError_t wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !busy && queue.empty(); });
+    return error;
+  }
+};
+
+// The nth record has happened when `done` is n or more. It outlives its event where it is still waited for.
+struct Happening {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t recorded = 0, done = 0;
+  std::chrono::steady_clock::time_point time;
+
+  void happen(std::uint64_t n) {
+    {
+      const std::lock_guard lock(mutex);
+      done = n;
+      time = std::chrono::steady_clock::now();
+    }
+    changed.notify_all();
+  }
+  void wait(std::uint64_t n) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done >= n; });
+  }
+};
+
+struct CUevent_st {
+  std::shared_ptr<Happening> happening = std::make_shared<Happening>();
+};
+
+namespace emulated_cuda {
+
+Running::Running() {
+  const std::lock_guard lock(machine().mutex);
+  if (machine().running++ == 0) machine().protect(PROT_READ | PROT_WRITE);
+}
+Running::~Running() {
+  const std::lock_guard lock(machine().mutex);
+  if (--machine().running == 0) machine().protect(PROT_NONE);
+}
+
+cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work) {
+  const auto task = [what, work = std::move(work)] {
+    const cudaError_t status = planted(what);
+    if (status != cudaSuccess) return status;
+    work();
+    return cudaSuccess;
+  };
+  if (!stream) return said(task());
+  {
+    const std::lock_guard lock(stream->mutex);
+    if (stream->error != cudaSuccess) return said(stream->error);
+  }
+  stream->push(false, task);
+  return cudaSuccess;
+}
+
+}  // namespace emulated_cuda
+
+const char* cudaGetErrorName(cudaError_t status) {
+  switch (status) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidPitchValue:
+      return "cudaErrorInvalidPitchValue";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorHostMemoryAlreadyRegistered:
+      return "cudaErrorHostMemoryAlreadyRegistered";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+  }
+  return "unrecognized error code";
+}
+const char* cudaGetErrorString(cudaError_t status) {
+  return status == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "emulated";
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (const cudaError_t status = planted("cudaGetDeviceCount"); status != cudaSuccess) return said(status);
+  if (gpus() == 0) return said(cudaErrorNoDevice);
+  *count = gpus();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  if (gpus() == 0) return said(cudaErrorNoDevice);
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= gpus()) return said(gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
+  *properties = {"emulated", machine().total_bytes, 9, 0, 4};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
+  if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
+  *value = 4;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (device < 0 || device >= gpus() || peer < 0 || peer >= gpus()) return said(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (const cudaError_t status = planted("cudaMemGetInfo"); status != cudaSuccess) return said(status);
+  const std::lock_guard lock(machine().mutex);
+  *total = machine().total_bytes;
+  *free = *total - machine().held_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  if (const cudaError_t status = planted("cudaFuncGetAttributes"); status != cudaSuccess) return said(status);
+  attributes->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const cudaError_t status = planted("cudaMalloc"); status != cudaSuccess) return said(status);
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (bytes > m.total_bytes - m.held_bytes) return said(cudaErrorMemoryAllocation);
+  *memory = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  const size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  *memory = ::mmap(nullptr, whole, m.running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (*memory == MAP_FAILED) return said(cudaErrorMemoryAllocation);
+  m.held[*memory] = {whole, current_device};
+  m.held_bytes += whole;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (!memory) return cudaSuccess;
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const auto found = m.held.find(memory);
+  if (found == m.held.end()) return said(cudaErrorInvalidValue);
+  ::munmap(memory, found->second.bytes);
+  m.held_bytes -= found->second.bytes;
+  m.held.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  if (const cudaError_t status = planted("cudaHostRegister"); status != cudaSuccess) return said(status);
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (!m.registered.emplace(memory, bytes).second) return said(cudaErrorHostMemoryAlreadyRegistered);
+  m.registered_bytes += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const auto found = m.registered.find(memory);
+  if (found == m.registered.end()) return said(cudaErrorInvalidValue);
+  m.registered_bytes -= found->second;
+  m.registered.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  auto* at = const_cast<void*>(memory);
+  // The piece that begins at or before it, if it reaches so far.
+  const auto piece_of = [&](auto& pieces, auto bytes_of) {
+    auto piece = pieces.upper_bound(at);
+    if (piece == pieces.begin()) return pieces.end();
+    --piece;
+    return static_cast<std::byte*>(at) < static_cast<std::byte*>(piece->first) + bytes_of(piece->second) ? piece : pieces.end();
+  };
+  if (const auto found = piece_of(m.held, [](const Held& held) { return held.bytes; }); found != m.held.end()) {
+    *attributes = {cudaMemoryTypeDevice, found->second.gpu, at, nullptr};
+  } else if (piece_of(m.registered, [](size_t bytes) { return bytes; }) != m.registered.end()) {
+    *attributes = {cudaMemoryTypeHost, current_device, at, at};
+  } else {
+    *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, at};
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return enqueue(stream, "cudaMemcpyAsync", [=] {
+    const Running running;
+    std::memcpy(to, from, bytes);
+  });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) { return cudaMemcpyAsync(to, from, bytes, kind); }
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind,
+                              cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return said(cudaErrorInvalidPitchValue);
+  return enqueue(stream, "cudaMemcpy2DAsync", [=] {
+    const Running running;
+    for (size_t row = 0; row < height; ++row)
+      std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
+  });
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return enqueue(stream, "cudaMemsetAsync", [=] {
+    const Running running;
+    std::memset(to, value, bytes);
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t status = planted("cudaStreamCreateWithFlags"); status != cudaSuccess) return said(status);
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+// Not called after an error of the stream, and not while the GPUs' memory can be touched.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (!function) return said(cudaErrorInvalidValue);
+  return enqueue(stream, "cudaLaunchHostFunc", [=] { function(data); });
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return stream ? said(stream->wait()) : cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::lock_guard lock(stream->mutex);
+  if (stream->error != cudaSuccess) return said(stream->error);
+  return stream->busy || !stream->queue.empty() ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto& happening = event->happening;
+  const std::lock_guard lock(happening->mutex);
+  return enqueue(stream, "cudaStreamWaitEvent", [happening, n = happening->recorded] { happening->wait(n); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+// Happens whatever became of the work before it: whoever waits must not hang, and finds the error at the stream.
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto& happening = event->happening;
+  std::uint64_t n;
+  {
+    const std::lock_guard lock(happening->mutex);
+    n = ++happening->recorded;
+  }
+  const auto happens = [happening, n] {
+    happening->happen(n);
+    return cudaSuccess;
+  };
+  if (stream) {
+    stream->push(true, happens);
+  } else {
+    happens();
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Happening& h = *event->happening;
+  const std::lock_guard lock(event->happening->mutex);
+  return h.done >= h.recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  std::uint64_t n;
+  {
+    const std::lock_guard lock(event->happening->mutex);
+    n = event->happening->recorded;
+  }
+  event->happening->wait(n);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->happening->time - begin->happening->time).count();
+  return cudaSuccess;
+}

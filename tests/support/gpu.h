@@ -1,0 +1,70 @@
+// A GPU for a test: its memory and a queue; tests skip where there is none. Included by *cuda_test.cc alone.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "device/cuda_handle.h"
+#include "device/device_query.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+#include "tensor/tensor.h"
+
+#include <optional>
+
+namespace spillway::test {
+
+class Gpu {
+ public:
+  explicit Gpu(i64 bytes = 256 << 20) : pool_("device", bytes, "", gpu_memory(0, bytes)) {}
+  const Stream& stream() const { return stream_; }
+  MemoryPool& pool() { return pool_; }
+  /// With its stream in force; what is put on the queue is done on return.
+  template <class Work>
+  auto run(Work work) const {
+    const StreamScope scope(stream_);
+    if constexpr (std::is_void_v<decltype(work())>) {
+      work();
+      wait();
+    } else {
+      auto result = work();
+      wait();
+      return result;
+    }
+  }
+  /// A copy there; undefined ones stay so.
+  Tensor operator()(const Tensor& t) const {
+    const StreamScope scope(stream_);
+    return t.defined() ? to_current_device(t) : t;
+  }
+  Tensor empty(const Shape& shape, DType dtype) const {
+    const StreamScope scope(stream_);
+    return spillway::empty(shape, dtype);
+  }
+  Tensor host(const Tensor& t) const {
+    const StreamScope scope(stream_);
+    return to_host(t);
+  }
+
+ private:
+  void wait() const { cuda_check(cudaStreamSynchronize(queue_.get()), "cudaStreamSynchronize"); }
+
+  MemoryPool pool_;
+  const CudaStream queue_ = make_cuda_stream();
+  const Stream stream_{Device::cuda(0), nullptr, &pool_, queue_.get()};
+};
+
+/// Skips without a GPU that this build can use.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const GpuReport report = query_gpus();
+    if (report.gpus.empty()) GTEST_SKIP() << report.problem;
+    if (!report.gpus[0].problem.empty()) GTEST_SKIP() << report.gpus[0].problem;
+    gpu_.emplace();
+  }
+  Gpu& gpu() { return *gpu_; }
+
+ private:
+  std::optional<Gpu> gpu_;
+};
+
+}  // namespace spillway::test
