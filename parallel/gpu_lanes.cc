@@ -1,6 +1,18 @@
 #include "parallel/gpu_lanes.h"
 
+#include "device/profiler_range.h"
+
 namespace spillway::parallel {
+namespace {
+
+// "Forward 3": the block, or the group.
+std::string name_of(const Instruction& i) {
+  std::string name(to_string(i.op));
+  if (i.block != kNone) return name + " " + std::to_string(i.block);
+  return i.group == kNone ? name : name + " " + std::to_string(i.group);
+}
+
+}  // namespace
 
 GpuLanes::GpuLanes(Device gpu) : gpu_(gpu), begin_(gpu) {
   for (int lane = 0; lane < kLanes; ++lane) queues_.push_back(std::make_unique<GpuQueue>(gpu));
@@ -15,6 +27,7 @@ void GpuLanes::begin(const List& list) {
 }
 
 double GpuLanes::perform(const Instruction& i, bool queued, const std::function<double()>& work) {
+  const ProfilerRange range(name_of(i));
   const GpuQueue& own = queue(i.lane);
   for (const u32 before : i.after) {
     const Moment& moment = *moments_[before];
