@@ -47,6 +47,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       queues_(make_queues(device_of(plan, resources))),
       stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute)},
       input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
+      host_stream_{Device::cpu(), resources.threads, &MemoryPool::heap()},
       beside_stream_{stream_.device, plan.on_gpu() ? resources.threads : nullptr, resources.device, queue(Lane::optimizer)},
       runner_(model, plan.outputs),
       accumulator_(plan.layout, plan.scheduling.format.gradient),
@@ -194,9 +195,8 @@ void Rank::compute(const Instruction& i) {
 }
 
 void Rank::load_batches() {
-  const Stream host{Device::cpu(), stream_.threads, &MemoryPool::heap()};
   {
-    const StreamScope scope(plan_.on_gpu() ? host : input_stream_);
+    const StreamScope scope(input_stream());
     batch_ = (*load_batch_)();
   }
   const StreamScope scope(input_stream_);

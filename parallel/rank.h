@@ -63,8 +63,8 @@ class Rank {
   /// Logits of one position, row by row [B, V], widened to fp64. Likewise.
   std::vector<double> logits(const MicroBatch& batch, i64 position);
 
-  /// Device memory in force, for making micro-batches outside train_step.
-  const Stream& input_stream() const { return input_stream_; }
+  /// Memory in force that the CPU writes, for making micro-batches outside train_step: the device's, or beside a GPU the host's.
+  const Stream& input_stream() const { return plan_.on_gpu() ? host_stream_ : input_stream_; }
   ModelState& state() { return state_; }
   /// To other pipeline ranks so far.
   i64 sent_bytes() const { return sent_bytes_; }
@@ -143,7 +143,7 @@ class Rank {
   Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
   std::vector<std::unique_ptr<GpuQueue>> queues_;  // on a GPU, by lane
-  const Stream stream_, input_stream_;
+  const Stream stream_, input_stream_, host_stream_;
   // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
   const Stream beside_stream_;
   BlockRunner runner_;

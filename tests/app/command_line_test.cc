@@ -159,8 +159,6 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--optimizer", "sgd"}, "adamw works"},
       {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
       {{"--communicator", "nccl"}, "auto, local and mpi work"},
-      {{"--device", "cuda"}, "cpu works"},
-      {{"--device", "cuda:2"}, "cpu works"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
       {{"--lr-schedule", "wsd"}, "constant, linear and cosine work"},
       {{"--lr-schedule", "onecycle"}, "constant, linear and cosine work"},

@@ -256,7 +256,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *properties = {"emulated", machine().total_bytes, 9, 0, 4};
+  *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
