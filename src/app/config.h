@@ -214,7 +214,8 @@ struct BenchConfig : NodeConfig {
 };
 
 struct SelftestConfig : CommonConfig {
-  std::vector<ScratchPath> nvme;  // the first is where it works
+  std::optional<std::string> device;  // as ResourceConfig's
+  std::vector<ScratchPath> nvme;      // the first is where it works
 };
 
 struct SlurmConfig : TrainConfig {
