@@ -1,6 +1,7 @@
-// Our own product of gathered columns (conv_strips.h) with cuBLASLt in it, not cuDNN: no algorithm of cuDNN's convolutions gives fp32
-// gradients of weights from bf16 images, how much memory one wants is known only where the GPU is, and a plan must know it before.
-// So are the sums those of matmul.h, of fp32 or fp64 throughout, rounded once, and what is tested on the CPU is what runs.
+// As on the CPU a product of gathered columns, with cuBLASLt in it (conv_strips.h), and not cuDNN's convolutions. Those take dw of the type
+// of x alone, so that sums of bf16 images would be rounded to bf16; how much memory an algorithm wants is known only where the GPU is, and
+// a plan is made before; and which one is fit for a shape cannot be tried in tests without a GPU, where all that is here runs but cuBLASLt.
+// TF32 for whoever asks for it would be matmul.h's to give.
 #include "kernels/conv.h"
 #include "kernels/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
