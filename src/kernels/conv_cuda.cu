@@ -1,4 +1,4 @@
-// As on the CPU a product of gathered columns, with cuBLASLt in it (conv_strips.h), and not cuDNN's convolutions. Those take dw of the type
+// As on the CPU a product of gathered columns, with cuBLASLt in it (conv_strips.h), and not cudnnConvolution*. Those want dw of the type
 // of x alone, so that sums of bf16 images would be rounded to bf16; how much memory an algorithm wants is known only where the GPU is, and
 // a plan is made before; and which one is fit for a shape cannot be tried in tests without a GPU, where all that is here runs but cuBLASLt.
 // TF32 for whoever asks for it would be matmul.h's to give.
