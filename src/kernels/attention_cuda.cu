@@ -1,7 +1,7 @@
-// Attention for every width of head, in ordinary arithmetic; what tensor cores take goes there (attention_mma_cuda.h). Probabilities stay in tiles of kTile x kTile, and the softmax is taken while
-// going over the keys (Dao et al., arXiv:2205.14135). A block has one tile of rows of one head and up to kWidth columns of the result;
-// wider heads take several blocks, each with the scores anew. Gradients of queries are summed over key tiles upwards, those of keys and
-// values by the block that has the keys, over query heads and tiles upwards.
+// Attention for every width of head, in ordinary arithmetic; what tensor cores take goes there (attention_mma_cuda.h). Probabilities stay
+// in tiles of kTile x kTile, and the softmax is taken while going over the keys (Dao et al., arXiv:2205.14135). A block has one tile of
+// rows of one head and up to kWidth columns of the result; wider heads take several blocks, each with the scores anew. Gradients of queries
+// are summed over key tiles upwards, those of keys and values by the block that has the keys, over query heads and tiles upwards.
 #include <cmath>
 #include <limits>
 #include <type_traits>

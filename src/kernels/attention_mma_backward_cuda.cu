@@ -1,8 +1,8 @@
-// Gradients of attention on tensor cores, without atomics: one kernel has tiles of queries and goes over the keys for dq, the other has tiles
-// of keys and goes over the queries of all heads of its group, upwards, for dk and dv; each makes the scores and the probabilities' gradients
-// anew (seven products instead of five, and the same bits on every run). Scores stay in registers: tiles stand on their side in the second,
-// whose rows are keys, so that probabilities are the left operand of the next product in both. Probabilities and the gradients of scores are
-// rounded to bf16 before that product, as out's are; all sums are f32 and rounded once.
+// Gradients of attention on tensor cores, without atomics: one kernel has tiles of queries and goes over the keys for dq, the other has
+// tiles of keys and goes over the queries of all heads of its group, upwards, for dk and dv; each makes the scores and the probabilities'
+// gradients anew (seven products instead of five, and the same bits on every run). Scores stay in registers: tiles stand on their side in
+// the second, whose rows are keys, so that probabilities are the left operand of the next product in both. Probabilities and the gradients
+// of scores are rounded to bf16 before that product, as out's are; all sums are f32 and rounded once.
 #include "kernels/attention_mma_cuda.h"
 #include "kernels/attention_mma_tiles_cuda.h"
 
@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
     }
   }
   if (rows <= 0) return;
-  store_rows<kWidth>(sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
+  store_rows<kWidth>(
+      sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
 template <int kWidth, bool kDrops>
@@ -171,9 +172,10 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
     }
   }
   if (rows <= 0) return;
-  store_rows<kWidth>(key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(b, kv, first_row), f.dk.row, rows, e.width, f.dk.in_words);
-  store_rows<kWidth>(value_sum, [](int, int) { return 1.0f; }, own + S::kOwnBytes, f.dv.at(b, kv, first_row), f.dv.row, rows, e.width,
-                     f.dv.in_words);
+  store_rows<kWidth>(
+      key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(b, kv, first_row), f.dk.row, rows, e.width, f.dk.in_words);
+  store_rows<kWidth>(
+      value_sum, [](int, int) { return 1.0f; }, own + S::kOwnBytes, f.dv.at(b, kv, first_row), f.dv.row, rows, e.width, f.dv.in_words);
 }
 
 }  // namespace

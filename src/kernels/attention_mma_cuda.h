@@ -4,8 +4,8 @@
 
 namespace spillway::kernels::attention_mma {
 
-/// Whether heads of this width are taken by a GPU with the shared memory that the device in force has: multiples of 16, and what is narrower
-/// would be nearly all padding.
+/// Whether heads of this width are taken by a GPU with the shared memory that the device in force has: multiples of 16, and what is
+/// narrower would be nearly all padding.
 bool takes(DType dtype, i64 width);
 
 void attend(const attention_problem::Forward<BFloat16>& f);

@@ -1,7 +1,7 @@
-// Attention on tensor cores (Dao, arXiv:2307.08691): a block has kRows queries of one head, each warp 32 of them, and goes over tiles of kKeys
-// keys and values upwards, the next tile on its way while one is worked on. Scores and probabilities never leave the registers. Sums are f32:
-// of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to bf16 times values.
-// So out is off by no more than half an ulp of bf16 of the probabilities' mean of |v|, and its own rounding.
+// Attention on tensor cores (Dao, arXiv:2307.08691): a block has kRows queries of one head, each warp 32 of them, and goes over tiles of
+// kKeys keys and values upwards, the next tile on its way while one is worked on. Scores and probabilities never leave the registers. Sums
+// are f32: of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to bf16 times
+// values. So out is off by no more than half an ulp of bf16 of the probabilities' mean of |v|, and its own rounding.
 #include <limits>
 
 #include "kernels/attention_mma_cuda.h"
@@ -39,7 +39,8 @@ struct Softmax {
         float most = top[m][second];
         SPILLWAY_UNROLL
         for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(x[m][n][2 * second], x[m][n][2 * second + 1]));
-        most = fold_lanes(most, [](float a, float b) { return fmaxf(a, b); }, 4);
+        most = fold_lanes(
+            most, [](float a, float b) { return fmaxf(a, b); }, 4);
         const float decay = mma::exp2_fast((top[m][second] - most) * scale), offset = most * scale;
         top[m][second] = most;
         float more = 0;

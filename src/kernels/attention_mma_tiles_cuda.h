@@ -1,6 +1,6 @@
-// Products of tiles on tensor cores, for attention. Tiles are rows of kWidth bf16 in shared memory, in words of 16 bytes; what a warp multiplies
-// is kept as the fragments of mma.m16n8k16, in registers: a result [kM * 16, kN * 8] as float[kM][kN][4], which rounded to bf16 is the left
-// operand of the next product as it stands. Included by kernels/*_cuda.cu alone.
+// Products of tiles on tensor cores, for attention. Tiles are rows of kWidth bf16 in shared memory, in words of 16 bytes; what a warp
+// multiplies is kept as the fragments of mma.m16n8k16, in registers: a result [kM * 16, kN * 8] as float[kM][kN][4], which rounded to bf16
+// is the left operand of the next product as it stands. Included by kernels/*_cuda.cu alone.
 #pragma once
 #include "device/launch_cuda.h"
 #include "kernels/mma_cuda.h"
@@ -25,8 +25,8 @@ struct Layout {
   __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
 };
 
-/// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is zero.
-/// Rows that do not begin at multiples of 16 bytes are copied element by element: this changes no number.
+/// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is
+/// zero. Rows that do not begin at multiples of 16 bytes are copied element by element: this changes no number.
 template <int kWidth, int kThreads>
 class Copier {
  public:
@@ -129,8 +129,8 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
   }
 }
 
-/// A warp's sums times factor(m, whether the second row), rounded, into `there` rows from `to` on, by way of the tile `own`, which is the warp's
-/// alone.
+/// A warp's sums times factor(m, whether the second row), rounded, into `there` rows from `to` on, by way of the tile `own`, which is the
+/// warp's alone.
 template <int kWidth, int kM, class F>
 __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, BFloat16* to, i64 stride, i64 there, i64 width,
                            bool in_words) {

@@ -1,6 +1,6 @@
-// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: bf16 fragments of a warp, loads of them from shared memory, and
-// copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory is named by its
-// address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
+// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: bf16 fragments of a warp, loads of them from shared memory,
+// and copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory is named
+// by its address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -32,7 +32,8 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 16, there ? 16 : 0);
 #else
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+               : "memory");
 #endif
 }
 /// The same of one float.
@@ -40,7 +41,8 @@ __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
 #else
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0)
+               : "memory");
 #endif
 }
 /// All copies that this thread began. Others see them after a wait for the block.
