@@ -44,23 +44,23 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   using S = QueryShape<kWidth>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
   const auto& e = f.extents;
-  const i64 tiles = ceil_div(e.queries, S::kRows), head = blockIdx.x / tiles, b = head / e.heads, h = head % e.heads;
-  const i64 kv = h / (e.heads / e.kv_heads);
-  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys);
-  const int begin = static_cast<int>(tiles - 1 - blockIdx.x % tiles) * S::kRows, first_row = begin + warp() * S::kWarpRows;
+  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), heads = static_cast<int>(e.heads);
+  const int item = static_cast<int>(blockIdx.x), tiles = ceil_div(queries, S::kRows), h = item / tiles % heads, b = item / tiles / heads;
+  const int kv = h / (heads / static_cast<int>(e.kv_heads)), begin = (tiles - 1 - item % tiles) * S::kRows,
+            first_row = begin + warp() * S::kWarpRows;
   const int rows = min(S::kWarpRows, queries - first_row);
   const auto seen = [&](int row) { return e.causal ? min(keys, row + 1 + keys - queries) : keys; };
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
   const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + 2 * S::kOwnBytes;
   using Rows = Copier<kWidth, S::kThreads>;
-  const Rows key_rows(f.k, b, kv, keys, e.width), value_rows(f.v, b, kv, keys, e.width);
+  Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
-    key_rows.template copy<S::kColumns>(f.k, key, to);
-    value_rows.template copy<S::kColumns>(f.v, key, to + S::kTileBytes);
+    key_rows.template copy<S::kColumns>(f.k, keys - key, e.width, to);
+    value_rows.template copy<S::kColumns>(f.v, keys - key, e.width, to + S::kTileBytes);
   };
-  Rows(f.q, b, h, queries, e.width).template copy<S::kRows>(f.q, begin, query);
-  Rows(f.dout, b, h, queries, e.width).template copy<S::kRows>(f.dout, begin, query + S::kOwnBytes);
+  Rows(f.q, b, h, begin).template copy<S::kRows>(f.q, queries - begin, e.width, query);
+  Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
   float lse[kM][2], delta[kM][2];  // lse of base 2
@@ -104,9 +104,10 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
   using S = KeyShape<kWidth>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
   const auto& e = f.extents;
-  const i64 tiles = ceil_div(e.keys, S::kRows), head = blockIdx.x / tiles, b = head / e.kv_heads, kv = head % e.kv_heads;
-  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), group = static_cast<int>(e.heads / e.kv_heads);
-  const int begin = static_cast<int>(blockIdx.x % tiles) * S::kRows, first_row = begin + warp() * S::kWarpRows;
+  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), kv_heads = static_cast<int>(e.kv_heads);
+  const int group = static_cast<int>(e.heads) / kv_heads, item = static_cast<int>(blockIdx.x), tiles = ceil_div(keys, S::kRows);
+  const int kv = item / tiles % kv_heads, b = item / tiles / kv_heads, begin = item % tiles * S::kRows,
+            first_row = begin + warp() * S::kWarpRows;
   const int rows = min(S::kWarpRows, keys - first_row);
   const auto first_query = [&](int row) { return e.causal ? max(0, row - (keys - queries)) : 0; };
   const int first = first_query(begin) / S::kColumns * S::kColumns;
@@ -115,17 +116,16 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
   const u32 key = mma::shared_begin(), own = key + warp() * S::kWarpRows * S::kPitch, buffers = key + 2 * S::kOwnBytes;
   using Rows = Copier<kWidth, S::kThreads>;
   const auto copy_tile = [&](int step, u32 to) {
-    const i64 h = kv * group + step / of_head;
-    const int query = first + step % of_head * S::kColumns, i = static_cast<int>(threadIdx.x);
-    Rows(f.q, b, h, queries, e.width).template copy<S::kColumns>(f.q, query, to);
-    Rows(f.dout, b, h, queries, e.width).template copy<S::kColumns>(f.dout, query, to + S::kTileBytes);
+    const int h = kv * group + step / of_head, query = first + step % of_head * S::kColumns, i = static_cast<int>(threadIdx.x);
+    Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, e.width, to);
+    Rows(f.dout, b, h, query).template copy<S::kColumns>(f.dout, queries - query, e.width, to + S::kTileBytes);
     if (i < 2 * S::kColumns) {
       const float* from = (i < S::kColumns ? f.lse : f.delta) + (b * e.heads + h) * e.queries + query + i % S::kColumns;
       mma::copy_float(to + 2 * S::kTileBytes + i * 4, from, query + i % S::kColumns < queries);
     }
   };
-  Rows(f.k, b, kv, keys, e.width).template copy<S::kRows>(f.k, begin, key);
-  Rows(f.v, b, kv, keys, e.width).template copy<S::kRows>(f.v, begin, key + S::kOwnBytes);
+  Rows(f.k, b, kv, begin).template copy<S::kRows>(f.k, keys - begin, e.width, key);
+  Rows(f.v, b, kv, begin).template copy<S::kRows>(f.v, keys - begin, e.width, key + S::kOwnBytes);
   copy_tile(0, buffers);
 
   const float scale = f.scale * kLog2e;

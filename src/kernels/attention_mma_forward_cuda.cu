@@ -78,22 +78,22 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   using S = Shape<kWidth>;
   const auto& e = f.extents;
   // Blocks of a head go together, for its keys; of them the last tile first, which sees most.
-  const i64 tiles = ceil_div(e.queries, S::kRows), head = blockIdx.x / tiles, b = head / e.heads, h = head % e.heads;
-  const i64 kv = h / (e.heads / e.kv_heads);
-  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys);
-  const int begin = static_cast<int>(tiles - 1 - blockIdx.x % tiles) * S::kRows, first_row = begin + warp() * S::kWarpRows;
+  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), heads = static_cast<int>(e.heads);
+  const int item = static_cast<int>(blockIdx.x), tiles = ceil_div(queries, S::kRows), h = item / tiles % heads, b = item / tiles / heads;
+  const int kv = h / (heads / static_cast<int>(e.kv_heads)), begin = (tiles - 1 - item % tiles) * S::kRows,
+            first_row = begin + warp() * S::kWarpRows;
   const int rows = min(S::kWarpRows, queries - first_row);  // the warp's, perhaps none
   const auto seen = [&](int row) { return e.causal ? min(keys, row + 1 + keys - queries) : keys; };
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
   const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + S::kRows * S::kPitch;
   using Rows = Copier<kWidth, S::kThreads>;
-  const Rows key_rows(f.k, b, kv, keys, e.width), value_rows(f.v, b, kv, keys, e.width);
+  Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
-    key_rows.template copy<S::kKeys>(f.k, key, to);
-    value_rows.template copy<S::kKeys>(f.v, key, to + S::kTileBytes);
+    key_rows.template copy<S::kKeys>(f.k, keys - key, e.width, to);
+    value_rows.template copy<S::kKeys>(f.v, keys - key, e.width, to + S::kTileBytes);
   };
-  Rows(f.q, b, h, queries, e.width).template copy<S::kRows>(f.q, begin, query);
+  Rows(f.q, b, h, begin).template copy<S::kRows>(f.q, queries - begin, e.width, query);
   copy_tile(0, buffers);
 
   const float scale = f.scale * kLog2e;

@@ -26,28 +26,34 @@ struct Layout {
 };
 
 /// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is
-/// zero. Rows that do not begin at multiples of 16 bytes are copied element by element: this changes no number.
+/// zero.
 template <int kWidth, int kThreads>
 class Copier {
  public:
-  __device__ Copier(const attention_problem::View<const BFloat16>& view, i64 b, i64 h, int rows, i64 width)
-      : from_(view.at(b, h, row()) + word() * 8), end_(word() * 8 < width ? rows - row() : 0) {}
+  __device__ Copier(const attention_problem::View<const BFloat16>& view, i64 b, i64 h, int begin)
+      : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
-  /// kRows rows from `begin` on; view as before.
+  /// Begins to copy the next kRows rows, of which `rows` (perhaps more) are there; the view as before. Those that do not begin at multiples
+  /// of 16 bytes are copied element by element: this changes no number.
   template <int kRows>
-  __device__ void copy(const attention_problem::View<const BFloat16>& view, int begin, u32 tile) const {
+  __device__ void copy(const attention_problem::View<const BFloat16>& view, int rows, i64 width, u32 tile) {
     static_assert(kRows % kAtOnce == 0);
     if (word() * 8 >= kWidth) return;
-    const BFloat16* from = from_ + begin * view.row;
-    const u32 to = tile + L::at(row(), word());
+    const bool padding = word() * 8 >= static_cast<int>(width);
+    u32 to = tile + L::at(row(), word());
+    if (view.in_words && kRows <= rows) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < kRows; i += kAtOnce, from_ += kAtOnce * view.row) mma::copy_word(to + i * L::kPitch, from_, !padding);
+      return;
+    }
     SPILLWAY_NO_UNROLL
-    for (int i = 0; i < kRows; i += kAtOnce) {
+    for (int r = row(); r < kRows; r += kAtOnce, from_ += kAtOnce * view.row, to += kAtOnce * L::kPitch) {
+      const bool there = !padding && r < rows;
       if (view.in_words) {
-        mma::copy_word(to + i * L::kPitch, from, begin + i < end_);
+        mma::copy_word(to, from_, there);
       } else {
-        mma::store_shared(to + i * L::kPitch, begin + i < end_ ? one_by_one(from) : uint4{});
+        mma::store_shared(to, there ? one_by_one(from_) : uint4{});
       }
-      from += kAtOnce * view.row;
     }
   }
 
@@ -63,8 +69,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const BFloat16* from_;  // this thread's word of row row()
-  int end_;               // of the rows there are, counted from row()
+  const BFloat16* from_;  // this thread's word of the next rows' row row()
 };
 
 template <int kM, int kN>

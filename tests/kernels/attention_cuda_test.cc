@@ -144,6 +144,7 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 300, 300, 1, 1, 64},         // several blocks of queries and of keys
       {1, 130, 130, 2, 1, 128},        // the widest
       {1, 3, 200, 2, 1, 96},           // more keys than queries
+      {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all of a tile but one key
       {1, 130, 134, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
       {1, 70, 140, 1, 1, 112, false},  // nothing forbidden
       {1, 66, 70, 2, 1, 32, true, 0.3},
