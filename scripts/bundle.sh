@@ -24,7 +24,7 @@ fi
 if [ -z "${SPILLWAY_BUILD:-}" ]; then
   scripts/setup.sh
   source scripts/steps.sh
-  build release $(basename -a "${programs[@]}")
+  build release "${programs[@]##*/}"
 fi
 program=$built/spillway
 version=$("$program" --version | awk '{print $2}')
