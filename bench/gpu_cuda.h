@@ -113,24 +113,27 @@ inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, cons
   return medians;
 }
 
-/// Shares of a ceiling in percent, and whether they reach what is promised.
+/// Whether all shares of a ceiling reach what is promised.
 class Verdict {
  public:
-  Verdict(std::string what, double promised) : what_(std::move(what)), promised_(promised) {}
+  /// Shares and what is promised in percent.
+  Verdict(std::string what, double promised, std::string ceiling)
+      : what_(std::move(what)), ceiling_(std::move(ceiling)), promised_(promised) {}
   void add(const std::string& name, double share) {
     ++rows_;
-    if (share < promised_) below_ += " " + name + " " + std::to_string(static_cast<int>(share)) + " %;";
+    if (share < promised_) below_.push_back(name + " " + std::to_string(static_cast<int>(share)) + " %");
   }
   void print() const {
-    if (rows_ > 0)
-      std::printf("verdict: %s at least %.0f %%: %s%s\n", what_.c_str(), promised_, below_.empty() ? "yes" : "no:", below_.c_str());
+    if (rows_ == 0) return;
+    std::printf("verdict: %zu of %zu %s reach %.0f %% of %s\n", rows_ - below_.size(), rows_, what_.c_str(), promised_, ceiling_.c_str());
+    for (const std::string& one : below_) std::printf("  not: %s\n", one.c_str());
   }
 
  private:
-  const std::string what_;
+  const std::string what_, ceiling_;
   const double promised_;
-  int rows_ = 0;
-  std::string below_;
+  size_t rows_ = 0;
+  std::vector<std::string> below_;
 };
 
 inline void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {

@@ -21,7 +21,7 @@ using kernels::Unary;
 const i64 kElems = tiny() ? 1 << 13 : 1 << 27;  // of bf16: 256 MiB
 
 Verdict& verdict() {
-  static Verdict one("memory-bound kernels of a device-to-device copy's rate", 85);
+  static Verdict one("memory-bound kernels", 85, "a device-to-device copy's rate");
   return one;
 }
 
