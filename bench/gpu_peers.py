@@ -3,7 +3,8 @@
   attention   PyTorch's SDPA in bf16, causal, with each of its kernels: milliseconds of the forward and the backward pass, and TFLOP/s
               (4 B H T T D / 2 operations there, 2.5 times as many back)
   training    gpt2-124m and a Llama-shaped model of 1.5 billion parameters, both as torch.compile makes them with fused AdamW under
-              autocast to bf16, and as `spillway train --device cuda` runs them: tokens/s, medians of the steps of all rounds, in turn
+              autocast to bf16 (fp32 weights, what goes from layer to layer bf16), and as `spillway train --device cuda` runs them:
+              tokens/s, medians of the steps of all rounds, in turn
 Llama's layers are compiled one by one (they are alike), GPT-2 as a whole. Says "skipped" and why where PyTorch or a GPU is missing.
 
   gpu_peers.py --program bin/spillway --folder FOLDER [--seconds 120]    begins no round after so many seconds
@@ -98,8 +99,9 @@ def models(torch):
             super().__init__()
             self.head = width // heads
             kv = kv_heads * self.head
-            self.norm1, self.q, self.k, self.v, self.out = nn.RMSNorm(width), *(nn.Linear(width, n, bias=False) for n in (width, kv, kv, width))
-            self.norm2, self.gate, self.up, self.down = nn.RMSNorm(width), *(nn.Linear(width, mlp, bias=False) for _ in range(2)), nn.Linear(mlp, width, bias=False)
+            self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+            self.q, self.k, self.v, self.out = (nn.Linear(width, n, bias=False) for n in (width, kv, kv, width))
+            self.gate, self.up, self.down = (nn.Linear(i, o, bias=False) for i, o in ((width, mlp), (width, mlp), (mlp, width)))
 
         def forward(self, x, angles):
             b, t, c = x.shape
@@ -133,6 +135,7 @@ def models(torch):
             x = self.tokens(tokens)
             if self.positions:
                 x = x + self.positions(torch.arange(tokens.size(1), device=tokens.device))
+            x = x.to(torch.bfloat16)
             for layer in self.layers:
                 x = layer(x, angles)
             return self.end(x, targets)
@@ -172,7 +175,10 @@ class Torch:
             self.steps(WARM_STEPS)
         except Exception as reason:  # no C compiler, above all
             say(what="note", text="torch.compile fails here, eager instead: " + first_line(reason))
-            torch._dynamo.config.disable = True
+            for layer in self.model.layers:
+                layer._compiled_call_impl = None
+            self.model.__dict__.pop("end", None)
+            self.optimizer.zero_grad(set_to_none=True)
             self.call, self.who = self.model, "PyTorch, eager (torch.compile fails here)"
             self.steps(WARM_STEPS)
 
@@ -199,13 +205,15 @@ class Ours:
         self.run = Path(given.folder) / "peer-run"
         text = Path(given.folder) / "peer-text.txt"
         text.write_text("in the beginning was the word, and so on to the end of it.\n" * 40000)
-        self.command = [given.program, "train", "--model", model, "--from-scratch", "--tokenizer", "bytes", "--data", str(text), "--device", "cuda",
-                        "--precision", "bf16", "--sequence-length", str(positions), "--micro-batch-size", str(rows), "--no-final-checkpoint",
-                        "--steps", str(WARM_STEPS + STEPS), "--resume", "never", "--out"]
+        self.command = [given.program, "train", "--model", model, "--from-scratch", "--tokenizer", "bytes", "--data", str(text),
+                        "--device", "cuda", "--precision", "bf16", "--sequence-length", str(positions), "--micro-batch-size", str(rows),
+                        "--no-final-checkpoint", "--steps", str(WARM_STEPS + STEPS), "--resume", "never", "--recompute", "none"]
+        for what in ("parameters", "gradients", "optimizer", "activations"):  # as PyTorch has it: it all fits
+            self.command += [f"--place-{what}", "device"]
 
     def steps(self, _):
         name = f"{self.run}-{time.monotonic_ns()}"
-        done = subprocess.run(self.command + [name], capture_output=True, text=True)
+        done = subprocess.run(self.command + ["--out", name], capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
         rows = [json.loads(line) for line in (Path(name) / "metrics.jsonl").read_text().splitlines()]
@@ -220,7 +228,8 @@ def training(torch, given):
     (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
     status = 0
     for name, ours, make, vocabulary, rows, positions, whole in (
-            ("gpt2-124m", "gpt2-124m", gpt2, VOCABULARY, 16, 1024, True), ("llama-1.5b", str(folder), llama, LLAMA_VOCABULARY, 4, 2048, False)):
+            ("gpt2-124m", "gpt2-124m", gpt2, VOCABULARY, 16, 1024, True),
+            ("llama-1.5b", str(folder), llama, LLAMA_VOCABULARY, 4, 2048, False)):
         if time.monotonic() > given.end:
             say(what="training", model=name, left_out="no time was left")
             continue
@@ -268,7 +277,8 @@ def main():
         print("skipped: PyTorch sees no GPU")
         return 0
     torch.set_float32_matmul_precision("high")
-    say(what="machine", torch=torch.__version__, cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(), gpu=torch.cuda.get_device_name())
+    say(what="machine", torch=torch.__version__, cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
+        gpu=torch.cuda.get_device_name())
     attention(torch)
     return training(torch, given)
 
