@@ -24,7 +24,9 @@ LLAMA_CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "h
                 "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
                 "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False,
                 "attention_bias": False, "mlp_bias": False, "vocab_size": LLAMA_VOCABULARY, "bos_token_id": 1, "eos_token_id": 2}
-ATTENTION = [(16, 12, 12, 1024, 64), (4, 16, 8, 2048, 128), (1, 16, 8, 8192, 128)]  # B, H, heads of k and v, T, D
+# B, H, heads of k and v, T, D: those of bench/attention.cc.
+ATTENTION = {"gpt2-124m/1024": (16, 12, 12, 1024, 64), "llama3-1b/2048": (8, 32, 8, 2048, 64), "llama3-1b/8192": (2, 32, 8, 8192, 64),
+             "llama3-8b/2048": (8, 32, 8, 2048, 128), "llama3-8b/8192": (2, 32, 8, 8192, 128)}
 WARM_STEPS, STEPS = 3, 8
 
 
@@ -38,7 +40,7 @@ def first_line(reason):
 
 def attention(torch):
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    for B, H, kv_heads, T, D in ATTENTION:
+    for name, (B, H, kv_heads, T, D) in ATTENTION.items():
         q = torch.randn(B, H, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         k, v = (torch.randn(B, kv_heads, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
         dy = torch.randn_like(q)
@@ -47,7 +49,7 @@ def attention(torch):
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv_heads != H)
 
         for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"):
-            row = dict(what="attention", shape=f"B={B} H={H} KV={kv_heads} T={T} D={D}", who=f"PyTorch, {backend.lower()}")
+            row = dict(what="attention", shape=name, who=f"PyTorch, {backend.lower()}")
             try:
                 with sdpa_kernel(getattr(SDPBackend, backend)):
                     y = forward()

@@ -191,17 +191,20 @@ sanitize 385 "initcheck of kernels" initcheck test_kernels '*Twins*-MatmulTwins*
 
 # ---- speed
 bench() {
-  [ -e "$here/bin/$3" ] || return
+  if [ ! -e "$here/bin/$3" ]; then skip "not in this archive" "$2" "$3"; return; fi
   attempt "$1" "$2" "$here/bin/$3" --benchmark_color=false
   local verdict why
-  why=$(sed -n 's/^skipped: //p' "$log") verdict=$(grep '^verdict:' "$log")
-  if [ -n "$why" ]; then row "$2" "skipped: $why"; return; fi
+  why=$(sed -n "s/^skipped: //p; s/.*ERROR OCCURRED: '\(.*\)'.*/\1/p" "$log" | head -n 1) verdict=$(grep '^verdict:' "$log")
+  if [ -n "$why" ]; then
+    row "$2" "$([ -n "$gpu" ] && echo FAILED || echo skipped): $why"
+    return
+  fi
   row "$2" "$(outcome)${verdict:+, ${verdict#verdict: }}"
   [ $status -ne 0 ] || detail "$2" "$(grep -vE '^(Run on|  L[123]|CPU Caches|Load Average|\*\*\*)' "$log" | cut -c1-200)"
 }
 bench 415 "bench of memory" bench_memory_cuda
 bench 445 "bench of matrix products" bench_matmul_cuda
-for attention in bench_attention bench_attention_cuda; do bench 470 "bench of attention" $attention; done
+bench 470 "bench of attention" bench_attention
 if [ -z "$gpu" ]; then
   skip "$no_gpu" "PyTorch beside" "gpu_peers.py"
 elif ! python3 -c 'import torch' 2>/dev/null; then
