@@ -145,7 +145,8 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 130, 130, 2, 1, 128},        // the widest
       {1, 3, 200, 2, 1, 96},           // more keys than queries
       {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all of a tile but one key
-      {1, 130, 134, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
+      {1, 40, 41, 1, 1, 64},           // the first key of a warp is seen by one query of a tile
+      {1, 130, 131, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
       {1, 70, 140, 1, 1, 112, false},  // nothing forbidden
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
