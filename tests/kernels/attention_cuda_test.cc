@@ -176,6 +176,37 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
+// `t`, all of whose axes before `axis` have size 1, with NaN behind it.
+Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
+  Shape shape = t.shape();
+  shape.set(axis, t.size(axis) + 64);
+  const Tensor all = empty(shape, t.dtype());
+  std::memset(all.raw(), 0xff, static_cast<size_t>(all.bytes()));
+  std::memcpy(all.raw(), t.raw(), static_cast<size_t>(t.bytes()));
+  return gpu(all).slice(axis, 0, t.size(axis));
+}
+
+TEST_F(AttentionTwins, NothingBehindTheLastRowOnTensorCores) {
+  for (const i64 width : {64, 96}) {
+    const Case c{1, 65, 70, 1, 1, width};
+    const Inputs in = inputs(c, DType::bf16);
+    const Results plain = on_gpu(gpu(), c, in);
+    const auto rows = [&](const Tensor& t) { return before_nan(gpu(), t, 1); };
+    const Tensor q = rows(in.q), k = rows(in.k), v = rows(in.v), dout = rows(in.dout), out = rows(plain.out),
+                 lse = before_nan(gpu(), plain.lse, 2),
+                 workspace =
+                     before_nan(gpu(), empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), DType::bf16)}, DType::uint8), 0);
+    const Results again = gpu().run([&] {
+      const Results r{empty(c.q(), DType::bf16), empty(plain.lse.shape(), DType::f32), empty(c.q(), DType::bf16), empty(c.k(), DType::bf16),
+                      empty(c.k(), DType::bf16)};
+      kernels::attention(q, k, v, c.mask(), r.out, r.lse, workspace);
+      kernels::attention_gradient(q, k, v, out, lse, dout, c.mask(), r.dq, r.dk, r.dv, workspace);
+      return r;
+    });
+    expect_same_bits(plain, each(again, [&](const Tensor& t) { return gpu().host(t); }));
+  }
+}
+
 // q, k and v as thirds of one tensor [B, T, 3 H, D + room], from element `room` of each row on: with room 0 as GPT-2 has them, with another
 // one no access of four elements is aligned.
 struct Packed {
