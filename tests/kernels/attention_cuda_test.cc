@@ -145,7 +145,8 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 130, 130, 2, 1, 128},        // the widest
       {1, 3, 200, 2, 1, 96},           // more keys than queries
       {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all of a tile but one key
-      {1, 130, 134, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
+      {1, 40, 41, 1, 1, 64},           // the first key of a warp is seen by one query of a tile
+      {1, 130, 131, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
       {1, 70, 140, 1, 1, 112, false},  // nothing forbidden
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
@@ -172,6 +173,37 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   for (const i64 b : {0, 1}) {
     const auto sample = [&](const Tensor& t) { return t.slice(0, b, b + 1); };
     expect_same_bits(each(both, sample), on_gpu(gpu(), one, {sample(in.q), sample(in.k), sample(in.v), sample(in.dout)}));
+  }
+}
+
+// `t`, all of whose axes before `axis` have size 1, with NaN behind it.
+Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
+  Shape shape = t.shape();
+  shape.set(axis, t.size(axis) + 64);
+  const Tensor all = empty(shape, t.dtype());
+  std::memset(all.raw(), 0xff, static_cast<size_t>(all.bytes()));
+  std::memcpy(all.raw(), t.raw(), static_cast<size_t>(t.bytes()));
+  return gpu(all).slice(axis, 0, t.size(axis));
+}
+
+TEST_F(AttentionTwins, NothingBehindTheLastRowOnTensorCores) {
+  for (const i64 width : {64, 96}) {
+    const Case c{1, 65, 70, 1, 1, width};
+    const Inputs in = inputs(c, DType::bf16);
+    const Results plain = on_gpu(gpu(), c, in);
+    const auto rows = [&](const Tensor& t) { return before_nan(gpu(), t, 1); };
+    const Tensor q = rows(in.q), k = rows(in.k), v = rows(in.v), dout = rows(in.dout), out = rows(plain.out),
+                 lse = before_nan(gpu(), plain.lse, 2),
+                 workspace =
+                     before_nan(gpu(), empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), DType::bf16)}, DType::uint8), 0);
+    const Results again = gpu().run([&] {
+      const Results r{empty(c.q(), DType::bf16), empty(plain.lse.shape(), DType::f32), empty(c.q(), DType::bf16), empty(c.k(), DType::bf16),
+                      empty(c.k(), DType::bf16)};
+      kernels::attention(q, k, v, c.mask(), r.out, r.lse, workspace);
+      kernels::attention_gradient(q, k, v, out, lse, dout, c.mask(), r.dq, r.dk, r.dv, workspace);
+      return r;
+    });
+    expect_same_bits(plain, each(again, [&](const Tensor& t) { return gpu().host(t); }));
   }
 }
 
