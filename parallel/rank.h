@@ -100,7 +100,7 @@ class Rank {
   Event receive_message(std::span<std::byte> bytes, const Instruction& i);
   void send_weights(const Instruction& i);
   void receive_weights(const Instruction& i);
-  // The like of what lies on a GPU.
+  // The like of these with what lies on a GPU.
   void gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std::byte> mine, std::byte* all);
   void sum_on_gpu(std::span<std::byte> all, DType dtype);
   void sum_part_on_gpu(const Group& group, std::byte* all, DType dtype);
