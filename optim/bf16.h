@@ -22,6 +22,12 @@ constexpr float join_master(u16 weight, u16 remainder) {
   return std::bit_cast<float>((u32{weight} << 16 | remainder) - ((u32{remainder} & 0x8000) << 1));
 }
 
+/// To nearest, of two as near the even one; NaN becomes the canonical one.
+constexpr u16 round_bf16_to_even(float x) {
+  const u32 bits = std::bit_cast<u32>(x);
+  return static_cast<u16>((x == x ? bits + 0x7fff + (bits >> 16 & 1) : kNanBits) >> 16);
+}
+
 /// Stochastic: up in magnitude with probability (lower half) / 2^16 over a uniform `noise`; 0x8000 rounds to nearest, ties away.
 /// Infinity stays, NaN becomes the canonical one.
 constexpr u16 round_moment_bf16(float x, u16 noise) {

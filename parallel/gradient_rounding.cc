@@ -1,7 +1,6 @@
 #include "parallel/gradient_rounding.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "device/stream.h"
@@ -13,16 +12,10 @@ namespace {
 
 using optim::kTileElems;
 
-u16 to_nearest_even(float x) {
-  const u32 bits = std::bit_cast<u32>(x);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<u16>(optim::kNanBits >> 16);
-  return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 double round_tile(const std::byte* from, DType into, std::byte* to) {
   alignas(64) BFloat16 rounded[kTileElems];
   const float* x = reinterpret_cast<const float*>(from);
-  for (i64 i = 0; i < kTileElems; ++i) rounded[i].bits = to_nearest_even(x[i]);
+  for (i64 i = 0; i < kTileElems; ++i) rounded[i].bits = optim::round_bf16_to_even(x[i]);
   if (into == DType::bf16) {
     std::memcpy(to, rounded, sizeof(rounded));
   } else {

@@ -12,4 +12,8 @@ namespace spillway::parallel {
 /// memory: as fp32 in place, or (`into` bf16) packed from `base` on, in half of it. On the current stream's threads.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums);
 
+/// The rounding alone, the same bits, of tiles in the memory of the GPU whose queue is that of the stream in force; put on it. In a build
+/// without CUDA Error(bug).
+void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles);
+
 }  // namespace spillway::parallel

@@ -20,6 +20,7 @@ constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kBounceBytes = 4 * kMiB;
+constexpr i64 kPassBytes = 4 * kMiB;
 constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
 
 // Of one pipeline rank.
@@ -172,6 +173,16 @@ i64 dry_runs(const Request& r, const List& train, const List& forward) {
   return round_up(peak, kPage);
 }
 
+// A piece has a tile of each data-parallel rank, or more.
+void size_passes(Plan& plan) {
+  const i64 lanes = std::ssize(plan.passing_lanes());
+  if (lanes == 0) return;
+  const optim::StateFormat& format = plan.scheduling.format;
+  const i64 tile_bytes = std::max(format.weight_tile_bytes(), format.gradient_tile_bytes());
+  plan.pass_bytes = std::max(kPassBytes, plan.scheduling.sharding.ranks * tile_bytes);
+  add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
+}
+
 // What only a GPU needs: the device's memory for the sums of squares of a group's tiles, and the host's for what passes between it and
 // nvme.
 void size_gpu(Plan& plan) {
@@ -180,6 +191,7 @@ void size_gpu(Plan& plan) {
   for (const Group& g : plan.layout.groups) tiles = std::max(tiles, whole(g).count());
   plan.sums_bytes = round_up(tiles * static_cast<i64>(sizeof(double)), kPage);
   add_row(plan, "norm", {plan.sums_bytes, 0, 0});
+  size_passes(plan);
   if (!plan.uses(Tier::nvme)) return;
   plan.bounce_bytes = kBounceBytes;
   add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounce_bytes, 0});
@@ -275,6 +287,13 @@ bool Plan::recoverable() const {
     return placement.parameters[g.id] == Tier::nvme && (!has_state(g) || placement.optimizer[g.id] == Tier::nvme);
   };
   return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
+}
+
+std::vector<Lane> Plan::passing_lanes() const {
+  std::vector<Lane> lanes;
+  if (on_gpu() && scheduling.sharding.ranks > 1) lanes.push_back(Lane::data);
+  if (on_gpu() && scheduling.pipeline.ranks > 1) lanes.insert(lanes.end(), {Lane::send, Lane::receive});
+  return lanes;
 }
 
 TierBytes Plan::moved_per_step() const {

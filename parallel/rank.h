@@ -14,6 +14,7 @@
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
+#include "parallel/host_pass.h"
 #include "parallel/stepper.h"
 
 namespace spillway::parallel {
@@ -94,10 +95,17 @@ class Rank {
   void exchange(const Instruction& i);
   double send(const Instruction& i);
   double receive(const Instruction& i);
-  void send_message(std::span<const std::byte> bytes, const Instruction& i);
-  void receive_message(std::span<std::byte> bytes, const Instruction& i);
+  std::span<std::byte> message_bytes(const Instruction& i, const Slot& slot);
+  Event send_message(std::span<const std::byte> bytes, const Instruction& i);
+  Event receive_message(std::span<std::byte> bytes, const Instruction& i);
   void send_weights(const Instruction& i);
   void receive_weights(const Instruction& i);
+  // The like of these with what lies on a GPU.
+  void gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std::byte> mine, std::byte* all);
+  void sum_on_gpu(std::span<std::byte> all, DType dtype);
+  void sum_part_on_gpu(const Group& group, std::byte* all, DType dtype);
+  void send_from_gpu(std::span<const std::byte> bytes, const Instruction& i);
+  void receive_to_gpu(std::span<std::byte> bytes, const Instruction& i);
   void agree();
   void agree_with_data_ranks();
   void agree_with_pipeline_ranks();
@@ -106,6 +114,7 @@ class Rank {
   void tell_pipeline_ranks(std::span<std::byte> bytes);
   void add_gradients(const Instruction& i);
   void reduce(const Instruction& i);
+  void reduce_on_gpu(std::byte* base, std::byte* home, DType resting, std::span<double> sums);
   void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
@@ -142,7 +151,8 @@ class Rank {
   Allocation moving_, spill_, activation_slab_;
   Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
-  std::vector<std::unique_ptr<GpuQueue>> queues_;  // on a GPU, by lane
+  std::vector<std::unique_ptr<GpuQueue>> queues_;           // on a GPU, by lane
+  std::array<std::unique_ptr<HostPass>, kLanes> passes_{};  // likewise, of those that talk to other ranks
   const Stream stream_, input_stream_, host_stream_;
   // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
   const Stream beside_stream_;

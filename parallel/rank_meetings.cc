@@ -16,7 +16,11 @@ void Rank::gather(const Instruction& i) {
   const auto all = stepped ? blob.view(whole(group), step_from_ + 1) : bytes(i.out);
   std::span<const std::byte> mine = bytes(i.in);
   if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
-  data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
+  if (plan_.on_gpu()) {
+    gather_to_gpu(group, tile_bytes, mine, all.data());
+  } else {
+    data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
+  }
   exchanged_bytes_ += std::ssize(all);
   if (!stepped) fill_group(i.group, all.data());
 }
@@ -25,7 +29,9 @@ void Rank::exchange(const Instruction& i) {
   const Group& group = plan_.layout.groups[i.group];
   const DType dtype = format().gradient;
   const std::span<std::byte> all(gradient(i.in, {i.group, i.use}), static_cast<size_t>(group.elems * size_of(dtype)));
-  if (!sharding().splits_state()) {
+  if (plan_.on_gpu()) {
+    sharding().splits_state() ? sum_part_on_gpu(group, all.data(), dtype) : sum_on_gpu(all, dtype);
+  } else if (!sharding().splits_state()) {
     data_ranks_->all_reduce(all, dtype, Reduction::sum).wait();
   } else {
     const i64 tile_bytes = kTileElems * size_of(dtype);

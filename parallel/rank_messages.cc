@@ -17,45 +17,53 @@ void for_pieces(TileRange tiles, i64 most, Body&& body) {
 
 }  // namespace
 
-void Rank::send_message(std::span<const std::byte> bytes, const Instruction& i) {
-  ask_pipeline_ranks([&] { return pipeline_ranks_->send(bytes, i.peer, tag(i)); }).wait();
+Event Rank::send_message(std::span<const std::byte> bytes, const Instruction& i) {
   sent_bytes_ += std::ssize(bytes);
+  return ask_pipeline_ranks([&] { return pipeline_ranks_->send(bytes, i.peer, tag(i)); });
 }
 
-void Rank::receive_message(std::span<std::byte> bytes, const Instruction& i) {
-  ask_pipeline_ranks([&] { return pipeline_ranks_->receive(bytes, i.peer, tag(i)); }).wait();
+Event Rank::receive_message(std::span<std::byte> bytes, const Instruction& i) {
+  return ask_pipeline_ranks([&] { return pipeline_ranks_->receive(bytes, i.peer, tag(i)); });
 }
 
 double Rank::send(const Instruction& i) {
   return microseconds_of([&] {
     if (i.what == What::weights) return send_weights(i);
-    if (i.what != What::gradient) return send_message(bytes(i.in), i);
-    const i64 bytes = i.tiles.count() * format().gradient_tile_bytes();
-    if (bytes > 0) send_message({gradient_tiles(i.in, {i.group, i.use}, i.tiles), static_cast<size_t>(bytes)}, i);
+    const auto message = message_bytes(i, i.in);
+    if (message.empty()) return;
+    plan_.on_gpu() ? send_from_gpu(message, i) : send_message(message, i).wait();
   });
 }
 
 double Rank::receive(const Instruction& i) {
   return microseconds_of([&] {
     if (i.what == What::weights) return receive_weights(i);
-    if (i.what != What::gradient) return receive_message(bytes(i.out), i);
-    const i64 bytes = i.tiles.count() * format().gradient_tile_bytes();
-    if (bytes > 0) receive_message({gradient_tiles(i.out, {i.group, i.use}, i.tiles), static_cast<size_t>(bytes)}, i);
+    const auto message = message_bytes(i, i.out);
+    if (message.empty()) return;
+    plan_.on_gpu() ? receive_to_gpu(message, i) : receive_message(message, i).wait();
   });
 }
 
-// What this rank has stepped. Weights on nvme pass a buffer of the ring, which Steps before this one on its lane have done with.
+// Of a gradient this rank's tiles, which may be none.
+std::span<std::byte> Rank::message_bytes(const Instruction& i, const Slot& slot) {
+  if (i.what != What::gradient) return bytes(slot);
+  if (i.tiles.count() == 0) return {};
+  return {gradient_tiles(slot, {i.group, i.use}, i.tiles), static_cast<size_t>(i.tiles.count() * format().gradient_tile_bytes())};
+}
+
+// What this rank has stepped. Weights that the CPU does not see pass a buffer of the ring, which Steps before this one on its lane have
+// done with.
 void Rank::send_weights(const Instruction& i) {
   if (steps_ == Steps::idle) return;
   stepper_.drain();
   offload::Blob& blob = state_.weights(i.group);
   for_pieces(i.tiles, plan_.chunk_tiles, [&](TileRange piece) {
-    if (blob.tier() != Tier::nvme) return send_message(blob.view(piece, step_from_ + 1), i);
+    if (!blob.is_staged()) return send_message(blob.view(piece, step_from_ + 1), i).wait();
     const offload::StagingRing::Lease lease = state_.staging()->acquire();
     const auto bytes = lease.bytes().first(static_cast<size_t>(piece.count() * blob.tile_bytes()));
     blob.read(piece, step_from_ + 1, bytes).wait();
     state_.verify(blob, piece, step_from_ + 1, bytes);
-    send_message(bytes, i);
+    send_message(bytes, i).wait();
   });
   count_host(i);
 }
@@ -65,10 +73,10 @@ void Rank::receive_weights(const Instruction& i) {
   stepper_.drain();
   offload::Blob& blob = state_.weights(i.group);
   for_pieces(i.tiles, plan_.chunk_tiles, [&](TileRange piece) {
-    if (blob.tier() != Tier::nvme) return receive_message(blob.view(piece, step_from_ + 1), i);
+    if (!blob.is_staged()) return receive_message(blob.view(piece, step_from_ + 1), i).wait();
     const offload::StagingRing::Lease lease = state_.staging()->acquire();
     const auto bytes = lease.bytes().first(static_cast<size_t>(piece.count() * blob.tile_bytes()));
-    receive_message(bytes, i);
+    receive_message(bytes, i).wait();
     blob.stamp(piece, step_from_ + 1, bytes);
     blob.write(piece, step_from_ + 1, bytes).wait();
   });

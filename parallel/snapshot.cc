@@ -212,20 +212,20 @@ void Snapshot::visit_copy(Lock& lock, const Visit& visit) {
 bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   constexpr double kBrieflyS = 1e-3;
   const SnapshotPieces::Piece& piece = pieces_[number];
-  const bool staged = pieces_.staged(piece.group);
+  const bool visible = pieces_.visible(piece.group);
   stages_[number] = Stage::busy;
   lock.unlock();
-  std::optional<Copy> room = staged ? room_for(number, kBrieflyS) : std::nullopt;
+  std::optional<Copy> room = visible ? std::nullopt : room_for(number, kBrieflyS);
   if (room) {
     pieces_.read(number, room->weights, room->state);
     visit(piece.group, piece.range, room->weights, room->state);
-  } else if (!staged) {
+  } else if (visible) {
     visit(piece.group, piece.range, pieces_.weights(number), pieces_.state(number));
   }
   lock.lock();
-  const bool visited = room || !staged;
+  const bool visited = room || visible;
   stages_[number] = visited ? Stage::taken : Stage::pending;
-  outcome_.left_behind += staged && visited && !pieces_.frozen(piece.group);
+  outcome_.left_behind += visited && pieces_.staged(piece.group) && !pieces_.frozen(piece.group);
   changed_.notify_all();
   return visited;
 }

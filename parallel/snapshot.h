@@ -2,10 +2,10 @@
 // its own runs the save, which asks for the pieces; between it and the Steps is a queue of planned memory.
 // Invariants: every piece that this rank saves is handed out once, with the bytes of that generation; they are not written over before the
 // piece is taken, for the Stepper calls before() ahead of each chunk it updates. What lies on nvme is handed over by the Step that reads it
-// anyway, so nothing more is read; what lies in memory is walked by the snapshot's thread, and a Step that comes first copies it; frozen
-// weights, which no Step passes, are walked wherever they lie. Where the Steps' patience with a slow save is at its end, a piece on nvme,
-// whose bytes stand for one more step, is left behind and read by the snapshot's thread. Thread-safety: before() and hand_over() on the
-// optimizer lane, step_ended() and drain() while no lane runs, the rest from anywhere.
+// anyway, so nothing more is read; what lies in memory is walked by the snapshot's thread (through the queue, if it is a GPU's), and a Step
+// that comes first copies it; frozen weights, which no Step passes, are walked wherever they lie. Where the Steps' patience with a slow
+// save is at its end, a piece on nvme, whose bytes stand for one more step, is left behind and read by the snapshot's thread.
+// Thread-safety: before() and hand_over() on the optimizer lane, step_ended() and drain() while no lane runs, the rest from anywhere.
 #pragma once
 #include <chrono>
 #include <condition_variable>

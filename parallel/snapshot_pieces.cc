@@ -34,6 +34,10 @@ bool SnapshotPieces::staged(u16 group) const {
   return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
 }
 
+bool SnapshotPieces::visible(u16 group) const {
+  return !state_.weights(group).is_staged() && (frozen(group) || !state_.optimizer(group).is_staged());
+}
+
 u64 SnapshotPieces::written_over_by(u16 group) const {
   const bool in_place = state_.weights(group).slots() == 1 || state_.optimizer(group).slots() == 1;
   return in_place ? generation_ : generation_ + 1;
@@ -60,7 +64,7 @@ void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
 }
 
 void SnapshotPieces::read(offload::Blob& blob, TileRange range, Bytes into) {
-  if (blob.tier() != Tier::nvme) {
+  if (!blob.is_staged()) {
     std::memcpy(into.data(), blob.view(range, generation_).data(), into.size());
     return;
   }

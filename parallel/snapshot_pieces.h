@@ -30,11 +30,13 @@ class SnapshotPieces {
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
   /// Some of it lies on nvme: a Step of this generation reads it into the staging ring.
   bool staged(u16 group) const;
+  /// All of it lies where the CPU sees it; else it is copied to be seen.
+  bool visible(u16 group) const;
   /// The generation whose Step is the first to write where the piece lies.
   u64 written_over_by(u16 group) const;
   size_t weight_bytes(size_t number) const { return bytes(number, state_.weights(pieces_[number].group)); }
   size_t state_bytes(size_t number) const;
-  /// Where it lies in memory.
+  /// Where it lies in memory, of a visible one.
   std::span<const std::byte> weights(size_t number) const;
   std::span<const std::byte> state(size_t number) const;
   /// Copies it from wherever it lies, checked.

@@ -107,6 +107,8 @@ bool Stepper::all_on_gpu(const Bucket& bucket, std::span<std::byte> gradient) co
 
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& u, u64 from,
                           std::span<std::byte> gradient) {
+  for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
+    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece of it is filled from what a Step reads
   const Group& group = plan_.layout.groups[bucket.group];
   offload::Blob &weights = state_.weights(group.id), &state = state_.optimizer(group.id);
   const i64 gradient_tile_bytes = kTileElems * size_of(plan_.resting_gradient({group.id, 0}));

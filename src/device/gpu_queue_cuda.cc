@@ -21,7 +21,9 @@ GpuQueue::~GpuQueue() {
 void GpuQueue::wait() const { cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize"); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
-  if (bytes > 0) cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, handle_), "cudaMemcpyAsync");
+  if (bytes == 0) return;
+  use_device(gpu_);  // a thread that was never given one would wake another GPU
+  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, handle_), "cudaMemcpyAsync");
 }
 
 }  // namespace spillway

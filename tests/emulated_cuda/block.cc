@@ -11,6 +11,7 @@
 #include "cuda_runtime.h"
 #include "work.h"
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -44,9 +45,38 @@ struct Copy {
   unsigned group;
 };
 
+// Kept for the launches after: fresh ones cost more than most kernels.
+class Stack {
+ public:
+  Stack() {
+    if (kept().empty()) {
+      memory_.reset(new std::byte[kStackBytes]);
+    } else {
+      memory_ = std::move(kept().back());
+      kept().pop_back();
+    }
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(memory_.get(), kStackBytes);  // fibers end without leaving their functions
+#endif
+  }
+  Stack(Stack&&) = default;
+  ~Stack() {
+    if (memory_) kept().push_back(std::move(memory_));
+  }
+  std::byte* get() const { return memory_.get(); }
+
+ private:
+  using Memory = std::unique_ptr<std::byte[]>;
+  static std::vector<Memory>& kept() {
+    static thread_local std::vector<Memory> all;
+    return all;
+  }
+  Memory memory_;
+};
+
 struct Fiber {
   ucontext_t context;
-  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  Stack stack;
   uint3 index;
   const Barrier* waits_for = nullptr;
   unsigned until = 0;  // opened so often

@@ -2,9 +2,7 @@
 // GPU's code runs on the CPU.
 #include <gtest/gtest.h>
 
-#include "device/device_query.h"
-#include "models/presets.h"
-#include "support_run.h"
+#include "support_gpu_run.h"
 
 namespace spillway::test {
 namespace {
@@ -13,32 +11,11 @@ using parallel::OptimizerOverlap;
 using parallel::Order;
 using parallel::Tier;
 
-RunOptions tiny(const std::string& preset) {
-  RunOptions o;
-  o.model = models::preset(preset);
-  o.model.layers = 2;
-  o.sequence_length = 8;
-  o.micro_batch_size = 1;
-  o.micro_batches = 2;
-  o.steps = 2;
-  o.max_bucket_elems = 4 * parallel::kTileElems;
-  o.on_gpu = true;
-  return o;
-}
-
-class GpuRuns : public testing::Test {
- protected:
-  void SetUp() override {
-    const GpuReport report = query_gpus();
-    if (report.gpus.empty()) GTEST_SKIP() << report.problem;
-  }
-};
-
 class OnGpu : public GpuRuns, public testing::WithParamInterface<const char*> {};
 
 // Sums in another order: each loss and norm within a few thousand roundings of fp32.
 TEST_P(OnGpu, TrainsNearTheCpu) {
-  RunOptions o = tiny(GetParam());
+  RunOptions o = small_gpu_run(GetParam());
   const RunResult got = train(o);
   o.on_gpu = false;
   const RunResult want = train(o);
@@ -68,7 +45,7 @@ class GpuPlacements : public GpuRuns, public testing::WithParamInterface<size_t>
 
 // The models in turn; what each is compared with has everything on the GPU.
 TEST_P(GpuPlacements, GiveTheSameBits) {
-  RunOptions o = tiny(GetParam() % 2 ? "gpt2-tiny" : "llama-tiny");
+  RunOptions o = small_gpu_run(GetParam() % 2 ? "gpt2-tiny" : "llama-tiny");
   const RunResult want = train(o);
   ways()[GetParam()].change(o);
   expect_same_run(train(o), want);

@@ -11,6 +11,7 @@
 #include "parallel/check.h"
 #include "support_program.h"
 #include "support_run.h"
+#include "support_sparse_batch.h"
 
 namespace spillway::test {
 namespace {
@@ -33,22 +34,6 @@ RunOptions tiny(const std::string& preset, int ranks, i64 micro_batches) {
   o.reduce_each = ranks > 1;
   o.gradient_clipping = 0.5;
   return o;
-}
-
-// Micro-batch n = k ranks + r of a step is all ignored, so that its gradient is zero, unless it is one of the first k, or k's only one.
-StepBatch sparse_batch(const RunOptions& o, i64 step, int rank, int ranks) {
-  StepBatch batch = random_batch(o, step, rank);
-  batch.counted_targets = 0;
-  for (i64 j = 0; j < std::ssize(batch.micro_batches); ++j) {
-    MicroBatch& m = batch.micro_batches[static_cast<size_t>(j)];
-    const i64 n = j * o.ranks + rank, k = n / ranks;
-    if (k > 0 && n % ranks != k % ranks) {
-      std::fill_n(m.targets_BT.data<i32>(), m.targets_BT.elems(), kIgnoredTarget);
-      m.counted_targets = 0;
-    }
-    batch.counted_targets += m.counted_targets;
-  }
-  return batch;
 }
 
 // Of such a step one rank with all micro-batches adds up what is not zero in this order: all of k = 0, then one of each k. So do ranks that

@@ -4,15 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <future>
 #include <limits>
 #include <map>
-#include <thread>
 
 #include "base/error.h"
 #include "models/presets.h"
-#include "support_run.h"
+#include "support_snapshot.h"
 
 namespace spillway::test {
 namespace {
@@ -31,44 +28,6 @@ constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier
                                {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
                                {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
 constexpr OptimizerOverlap kOverlaps[] = {OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward};
-
-// The bytes of a generation by group, and how often each tile came.
-struct Bytes {
-  struct Group {
-    std::map<i64, std::vector<std::byte>> weights, state;  // by tile
-  };
-  std::map<u16, Group> groups;
-  i64 visits = 0;
-
-  void add(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
-    const auto tile = [&](std::span<const std::byte> all, i64 t) {
-      const size_t size = all.size() / static_cast<size_t>(range.count());
-      const auto one = all.subspan(static_cast<size_t>(t) * size, size);
-      return std::vector<std::byte>(one.begin(), one.end());
-    };
-    for (i64 t = 0; t < range.count(); ++t, ++visits) {
-      groups[group].weights[range.begin + t] = tile(weights, t);
-      groups[group].state[range.begin + t] = tile(state, t);
-    }
-  }
-};
-
-bool same(const Bytes& a, const Bytes& b) {
-  bool all = a.groups.size() == b.groups.size() && a.visits == b.visits;
-  for (const auto& [group, bytes] : b.groups) {
-    const auto found = a.groups.find(group);
-    all = all && found != a.groups.end() && found->second.weights == bytes.weights && found->second.state == bytes.state;
-  }
-  return all;
-}
-
-Bytes scanned(Rank& rank) {
-  Bytes all;
-  for (const auto& g : rank.plan().layout.groups) {
-    rank.state().scan(g.id, [&](TileRange range, auto weights, auto state) { all.add(g.id, range, weights, state); });
-  }
-  return all;
-}
 
 RunOptions base(const Corner& corner, OptimizerOverlap overlap) {
   RunOptions o;
@@ -104,17 +63,6 @@ RunOptions eventful(const Corner& corner, OptimizerOverlap overlap, i64 micro_ba
   return o;
 }
 
-void use_buffers(RunOptions& o, i64 buffers) {
-  o.change_plan = [buffers](parallel::Plan& plan) {
-    plan.total[1] += (buffers - plan.queue_buffers) * plan.queue_buffer_bytes;
-    plan.queue_buffers = buffers;
-  };
-}
-
-// held_back: asks for no tile before the next save is due, so that Steps must copy all they go over; there is room for that.
-// impatient: slow, and Steps leave behind what they can.
-enum class Pace { quick, slow, held_back, impatient };
-
 // Under a sanitizer fewer of the cells that differ in numbers alone: the same paths, ten times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kMicroBatches[] = {1};
@@ -123,56 +71,6 @@ constexpr Pace kPaces[] = {Pace::held_back, Pace::impatient};
 constexpr i64 kMicroBatches[] = {1, 4};
 constexpr Pace kPaces[] = {Pace::quick, Pace::slow, Pace::held_back, Pace::impatient};
 #endif
-
-struct Saved {
-  Bytes bytes;
-  i64 begun = 0;  // after so many steps
-  std::promise<void> gate;
-};
-
-// Trains with a save begun after each of `saves` steps, and gives back what they saved.
-std::vector<std::unique_ptr<Saved>> train_with_saves(RunOptions o, const std::vector<i64>& saves, Pace pace, RunResult& result) {
-  std::vector<std::unique_ptr<Saved>> all;
-  const auto end_last = [&](Rank& rank) {
-    if (!rank.snapshot()) return;
-    if (pace == Pace::held_back) all.back()->gate.set_value();
-    rank.snapshot()->drain();
-    EXPECT_EQ(rank.snapshot()->outcome().error, nullptr);
-    EXPECT_TRUE(pace == Pace::impatient || rank.snapshot()->outcome().left_behind == 0);
-    rank.end_snapshot();
-  };
-  o.between = [&](Rank& rank, i64 steps) {
-    if (std::find(saves.begin(), saves.end(), steps) == saves.end()) return;
-    end_last(rank);
-    all.push_back(std::make_unique<Saved>());
-    Saved& save = *all.back();
-    save.begun = steps;
-    rank.begin_snapshot(
-        [&save, pace](const Snapshot::Tiles& tiles) {
-          if (pace == Pace::held_back) save.gate.get_future().wait();
-          tiles([&](u16 group, TileRange range, auto weights, auto state) {
-            if (pace == Pace::slow || pace == Pace::impatient) std::this_thread::sleep_for(std::chrono::microseconds(200));
-            save.bytes.add(group, range, weights, state);
-          });
-        },
-        pace == Pace::impatient ? 0 : Snapshot::kPatient);
-  };
-  o.at_end = end_last;
-  use_buffers(o, pace == Pace::held_back ? 64 : pace == Pace::quick ? 4 : 2);
-  result = train(o);
-  return all;
-}
-
-std::map<i64, Bytes> train_with_scans(RunOptions o, const std::vector<i64>& saves, RunResult& result) {
-  std::map<i64, Bytes> all;
-  o.between = [&](Rank& rank, i64 steps) {
-    if (std::find(saves.begin(), saves.end(), steps) == saves.end()) return;
-    rank.settle();
-    all[steps] = scanned(rank);
-  };
-  result = train(o);
-  return all;
-}
 
 class Snapshots : public testing::TestWithParam<std::tuple<int, int>> {};
 
@@ -183,7 +81,7 @@ TEST_P(Snapshots, AreTheBytesOfABlockingScan) {
   for (const i64 micro_batches : kMicroBatches) {
     const RunOptions o = eventful(corner, overlap, micro_batches);
     RunResult want;
-    const std::map<i64, Bytes> scans = train_with_scans(o, saves, want);
+    const std::map<i64, StateBytes> scans = train_with_scans(o, saves, want);
     EXPECT_TRUE(want.steps[1].skipped && want.steps[2].clipped);
     EXPECT_EQ(want.steps[2].redo, overlap == OptimizerOverlap::backward);
     EXPECT_FALSE(same(scans.at(1), scans.at(4))) << "the comparison cannot fail";
@@ -213,7 +111,7 @@ TEST(Snapshot, HoldsFrozenWeights) {
       o.steps = 3;
       o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("bias") || p.name.ends_with("wte.weight"); };
       RunResult want;
-      const std::map<i64, Bytes> scans = train_with_scans(o, {1}, want);
+      const std::map<i64, StateBytes> scans = train_with_scans(o, {1}, want);
       for (const Pace pace : {Pace::quick, Pace::held_back, Pace::impatient}) {
         RunResult got;
         const auto all = train_with_saves(o, {1}, pace, got);
@@ -232,7 +130,7 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
       o.dtype = DType::bf16;
       o.steps = 4;
       RunResult want;
-      const std::map<i64, Bytes> scans = train_with_scans(o, {1, 2}, want);
+      const std::map<i64, StateBytes> scans = train_with_scans(o, {1, 2}, want);
       EXPECT_FALSE(same(scans.at(1), scans.at(2))) << "the comparison cannot fail";
       for (const Pace pace : {Pace::quick, Pace::held_back, Pace::impatient}) {
         RunResult got;
@@ -293,7 +191,7 @@ TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {
     RunOptions o = base(corner, OptimizerOverlap::none);
     o.steps = 3;
-    Bytes want;
+    StateBytes want;
     Saved got;
     std::unique_ptr<Snapshot> blind;
     std::optional<offload::StagingRing> queue;
