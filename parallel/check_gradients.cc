@@ -128,7 +128,7 @@ void GradientRules::reduce(u32 i) {
     if (group == now.group) c_.walk.refuse(i, fmt::format("reduces before use {} of its weight is added", use));
   }
   reduced_[now.group] = i;
-  if (c_.gradient_moves(now.group) && c_.placement.gradients[now.group] != Tier::nvme) leaves(i);
+  if (c_.gradient_moves(now.group) && !moves_beside(c_.scheduling, c_.placement.gradients[now.group])) leaves(i);
 }
 
 void GradientRules::tied(u32 i) {

@@ -29,7 +29,7 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
     const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
     if (moves(tier)) bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
-  } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host) {
+  } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host && !scheduling.copy_engines) {
     const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
     i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);
   }

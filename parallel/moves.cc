@@ -20,9 +20,8 @@ void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std:
     after.insert(after.end(), found->second.begin(), found->second.end());
 }
 
-// A CPU has no engine for copies beside its cores: between the device and host memory the computing threads copy, all of them, just when it
-// is needed. `own`: the lane of what moves between the device and a drive.
-Lane lane_between(Tier tier, Lane own) { return tier == Tier::nvme ? own : Lane::compute; }
+// `own`: the lane of what moves beside computing.
+Lane lane_between(const Scheduling& scheduling, Tier tier, Lane own) { return moves_beside(scheduling, tier) ? own : Lane::compute; }
 
 }  // namespace
 
@@ -31,7 +30,7 @@ void WeightMoves::plan_stays(const ComputingOrder& order) {
   for (i64 i = 0; i < order.size(); ++i) {
     for (const GroupUse& g : list_.layout.blocks[order[i].block]) {
       if (!list_.weights_move(g.group) || !list_.reads_weights(order[i])) continue;
-      const bool ahead = list_.placement.parameters[g.group] == Tier::nvme || list_.weights_split(g.group);
+      const bool ahead = moves_beside(list_.scheduling, list_.placement.parameters[g.group]) || list_.weights_split(g.group);
       const i64 issue = ahead ? order.issue_at(i) : i;
       auto& own = stays[g.group];
       if (!own.empty() && issue <= own.back().last + 1) {
@@ -62,7 +61,8 @@ void WeightMoves::fetch_due(i64 position) {
 }
 
 u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
-  Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.parameters[group], Lane::load), .what = What::weights};
+  Instruction fetch{
+      .op = Op::Fetch, .lane = lane_between(list_.scheduling, list_.placement.parameters[group], Lane::load), .what = What::weights};
   fetch.group = group;
   fetch.tiles = tiles;
   fetch.after = std::move(after);
@@ -110,13 +110,14 @@ void GradientMoves::fetch_due(i64 position) {
       const bool each = list_.scheduling.sums_each();
       if (each && list_.stepped(g.group).count() == 0) continue;
       // From memory just when it is added to: whole accumulators by the backward, sums after it.
-      if (list_.placement.gradients[g.group] == Tier::nvme || (&c == &order_[position] && !each)) fetch(key);
+      if (moves_beside(list_.scheduling, list_.placement.gradients[g.group]) || (&c == &order_[position] && !each)) fetch(key);
     }
   });
 }
 
 void GradientMoves::fetch(Key key) {
-  Instruction fetch{.op = Op::Fetch, .lane = lane_between(list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
+  Instruction fetch{
+      .op = Op::Fetch, .lane = lane_between(list_.scheduling, list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
   fetch.group = key.first;
   fetch.use = key.second;
   const bool sum = list_.scheduling.sums_each();
@@ -149,7 +150,7 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
   const u32 reduced = reduce(group, backward);
   if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, list_.scheduling, g)) return reduced;
   const Key key{group, u8{0}};
-  return list_.placement.gradients[group] == Tier::nvme ? evict(key, reduced, list_.stepped(group)) : left(key, reduced);
+  return moves_beside(list_.scheduling, list_.placement.gradients[group]) ? evict(key, reduced, list_.stepped(group)) : left(key, reduced);
 }
 
 // The sum over the ranks, in place: of this rank's part, or of all where nothing is split.
@@ -237,7 +238,8 @@ void GradientMoves::add_tied_uses(const Group& group) {
 }
 
 u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
-  Instruction evict{.op = Op::Evict, .lane = lane_between(list_.placement.gradients[key.first], Lane::store), .what = What::gradient};
+  Instruction evict{
+      .op = Op::Evict, .lane = lane_between(list_.scheduling, list_.placement.gradients[key.first], Lane::store), .what = What::gradient};
   evict.group = key.first;
   evict.use = key.second;
   evict.tiles = tiles;

@@ -52,6 +52,7 @@ struct Scheduling {
   Order order = Order::micro_batch;
   Sharding sharding;
   Pipeline pipeline;
+  bool copy_engines = false;       // the device copies to and from host memory beside its computing: a GPU
   u16 staying_blocks = 1;          // whose gradients stay for their Steps; make_plan raises it where that takes no more memory
   std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
   std::vector<i64> output_bytes;   // by block: of what it hands on of one micro-batch to another pipeline rank (likewise)
@@ -63,6 +64,12 @@ struct Scheduling {
   /// Gradients come by their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };
+
+/// What moves between the device and this tier does so beside computing, on lanes of its own. A CPU has no engine for copies beside its
+/// cores: between the device and host memory its computing threads copy, all of them, just when it is needed.
+inline bool moves_beside(const Scheduling& scheduling, Tier tier) {
+  return tier == Tier::nvme || (scheduling.copy_engines && tier == Tier::host);
+}
 
 inline Stages make_stages(const Layout& layout, const Scheduling& s) {
   return make_stages(s.pipeline, s.order == Order::vertical, s.micro_batches, static_cast<u16>(layout.blocks.size()));

@@ -183,12 +183,11 @@ void size_passes(Plan& plan) {
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
-// What only a GPU needs: the device's memory for the sums of squares of a group's tiles, and the host's for what passes between it and
-// nvme.
+// What only a GPU needs: the device's memory for the sums of squares of all tiles, and the host's for what passes between it and nvme.
 void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
   i64 tiles = 0;
-  for (const Group& g : plan.layout.groups) tiles = std::max(tiles, whole(g).count());
+  for (const i64 of_group : plan.layout.model_tiles) tiles += of_group;
   plan.sums_bytes = round_up(tiles * static_cast<i64>(sizeof(double)), kPage);
   add_row(plan, "norm", {plan.sums_bytes, 0, 0});
   size_passes(plan);

@@ -9,12 +9,6 @@ namespace {
 
 Device device_of(const Plan& plan, const Resources& resources) { return plan.on_gpu() ? Device::cuda(resources.gpu) : Device::cpu(); }
 
-std::vector<std::unique_ptr<GpuQueue>> make_queues(Device device) {
-  std::vector<std::unique_ptr<GpuQueue>> queues;
-  for (int lane = 0; device.is_cuda() && lane < kLanes; ++lane) queues.push_back(std::make_unique<GpuQueue>(device));
-  return queues;
-}
-
 }  // namespace
 
 Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources)
@@ -28,7 +22,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       fetched_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
       evicted_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
-      queues_(make_queues(device_of(plan, resources))),
+      lanes_(plan.on_gpu() ? std::optional<GpuLanes>(std::in_place, device_of(plan, resources)) : std::nullopt),
       stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute)},
       input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
       host_stream_{Device::cpu(), resources.threads, &MemoryPool::heap()},
@@ -88,8 +82,11 @@ void Rank::end_snapshot() {
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   steps_ = steps;
-  return execute(
+  if (lanes_) lanes_->begin(list);
+  std::vector<Timing> timings = execute(
       list, [this](const Instruction& i) { return perform(i); }, [this](const std::exception_ptr& e) { tell_peers(e); });
+  if (lanes_) lanes_->end(timings);
+  return timings;
 }
 
 // Which Program, and what its Steps do: nothing, when nothing was deferred; or an update that hopes not to be clipped.

@@ -14,6 +14,7 @@
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
+#include "parallel/gpu_lanes.h"
 #include "parallel/host_pass.h"
 #include "parallel/stepper.h"
 
@@ -84,10 +85,12 @@ class Rank {
   /// Returns the microseconds it waited for transfers.
   double perform(const Instruction& i);
   double carry_out(const Instruction& i);
+  bool stays_on_gpu(const Instruction& i) const;
   void compute(const Instruction& i);
   void load_batches();
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
+  void copy_by_gpu(offload::Blob& blob, const Instruction& i, const std::byte* from, std::byte* to);
   double fetch_to_gpu(offload::Blob& blob, TileRange tiles, std::span<std::byte> into);
   double evict_from_gpu(offload::Blob& blob, TileRange tiles, std::span<const std::byte> from);
   void backward(const Instruction& i);
@@ -114,7 +117,8 @@ class Rank {
   void tell_pipeline_ranks(std::span<std::byte> bytes);
   void add_gradients(const Instruction& i);
   void reduce(const Instruction& i);
-  void reduce_on_gpu(std::byte* base, std::byte* home, DType resting, std::span<double> sums);
+  void reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const Instruction& i);
+  void take_sums();
   void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
@@ -139,7 +143,7 @@ class Rank {
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
   std::byte* gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles);
-  CUstream_st* queue(Lane lane) const { return queues_.empty() ? nullptr : queues_[static_cast<size_t>(lane)]->handle(); }
+  CUstream_st* queue(Lane lane) const { return lanes_ ? lanes_->queue(lane).handle() : nullptr; }
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
   const Sharding& sharding() const { return plan_.scheduling.sharding; }
   bool alone() const { return sharding().ranks == 1; }
@@ -151,7 +155,7 @@ class Rank {
   Allocation moving_, spill_, activation_slab_;
   Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
-  std::vector<std::unique_ptr<GpuQueue>> queues_;           // on a GPU, by lane
+  std::optional<GpuLanes> lanes_;                           // on a GPU
   std::array<std::unique_ptr<HostPass>, kLanes> passes_{};  // likewise, of those that talk to other ranks
   const Stream stream_, input_stream_, host_stream_;
   // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
@@ -161,6 +165,13 @@ class Rank {
   Stepper stepper_;
   std::vector<std::vector<double>> square_sums_;  // by group, tile; of all ranks once they have agreed
   double loss_sum_ = 0;                           // likewise
+  // Of a GPU: tiles whose sums it has made, from this one on of all, and nobody has taken.
+  struct Reduced {
+    u16 group;
+    TileRange tiles;
+    i64 first;
+  };
+  std::vector<Reduced> reduced_;
   Communicator* const data_ranks_;
   Communicator* const pipeline_ranks_;
   std::mutex asking_pipeline_ranks_;

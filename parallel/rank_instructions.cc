@@ -1,4 +1,7 @@
 // What each instruction of a Program means to a rank.
+#include <algorithm>
+#include <numeric>
+
 #include "device/copy.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
@@ -18,15 +21,36 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
 
 }  // namespace
 
-// On a GPU every instruction is done when it returns, as on a CPU.
 double Rank::perform(const Instruction& i) {
-  if (queues_.empty()) return carry_out(i);
-  const GpuQueue& queue = *queues_[static_cast<size_t>(i.lane)];
-  const Stream lane{stream_.device, stream_.threads, input_stream_.memory, queue.handle()};
+  if (!lanes_) return carry_out(i);
+  const Stream lane{stream_.device, stream_.threads, input_stream_.memory, queue(i.lane)};
   const StreamScope scope(lane);
-  const double waited_us = carry_out(i);
-  queue.wait();
-  return waited_us;
+  return lanes_->perform(i, stays_on_gpu(i), [&] { return carry_out(i); });
+}
+
+// All of it is put on the lane's queue.
+bool Rank::stays_on_gpu(const Instruction& i) const {
+  if (!lanes_) return false;
+  switch (i.op) {
+    case Op::Forward:
+    case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
+    case Op::Release:
+    case Op::Accumulate:
+    case Op::AddTied:
+    case Op::Reduce:
+      return true;
+    case Op::Fetch:
+    case Op::Evict: {
+      const auto& tiers = i.what == What::weights ? plan_.placement.parameters : plan_.placement.gradients;
+      return i.what != What::activations && tiers[i.group] != Tier::nvme;
+    }
+    case Op::Step:
+      return !snapshot_ && stepper_.stays_on_gpu(plan_.layout.buckets[i.bucket], i.in.bytes > 0);
+    default:
+      return false;
+  }
 }
 
 double Rank::carry_out(const Instruction& i) {
@@ -148,13 +172,13 @@ void Rank::reduce(const Instruction& i) {
   if (i.tiles.count() == 0) return;
   const StreamScope scope(stream_);
   const GroupUse use{i.group, 0};
-  const bool leaves = i.in.bytes > 0 && plan_.placement.gradients[i.group] != Tier::nvme;
+  const bool leaves = i.in.bytes > 0 && !moves_beside(plan_.scheduling, plan_.placement.gradients[i.group]);
   std::byte* base = gradient_tiles(i.in, use, i.tiles);
   std::byte* home = leaves ? gradient_tiles({}, use, i.tiles) : nullptr;
   const std::span<double> sums =
       std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
   if (plan_.on_gpu()) {
-    reduce_on_gpu(base, home, plan_.resting_gradient(use), sums);
+    reduce_on_gpu(base, home, plan_.resting_gradient(use), i);
   } else if (plan_.scheduling.round_gradients) {
     const DType resting = plan_.resting_gradient(use);
     round_gradient(base, resting, sums);
@@ -165,12 +189,22 @@ void Rank::reduce(const Instruction& i) {
   count_host(i);
 }
 
-void Rank::reduce_on_gpu(std::byte* base, std::byte* home, DType resting, std::span<double> sums) {
-  const i64 tiles = std::ssize(sums);
+void Rank::reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const Instruction& i) {
+  const i64 tiles = i.tiles.count(),
+            first = std::accumulate(plan_.layout.model_tiles.begin(), plan_.layout.model_tiles.begin() + i.group, i64{0}) + i.tiles.begin;
   if (plan_.scheduling.round_gradients) round_gradient_on_gpu(base, resting, tiles);
-  optim::tile_square_sums_on_gpu(base, resting, tiles, reinterpret_cast<double*>(sums_.data()));
-  transfer(reinterpret_cast<std::byte*>(sums.data()), sums_.data(), tiles * static_cast<i64>(sizeof(double)));
-  if (home) transfer(home, base, tiles * kTileElems * size_of(resting));
+  optim::tile_square_sums_on_gpu(base, resting, tiles, reinterpret_cast<double*>(sums_.data()) + first);
+  reduced_.push_back({i.group, i.tiles, first});
+  if (home) lanes_->queue(i.lane).copy(home, base, tiles * kTileElems * size_of(resting));
+}
+
+// What the GPU has summed since the last time.
+void Rank::take_sums() {
+  if (reduced_.empty()) return;
+  std::vector<double> all(static_cast<size_t>(sums_.bytes()) / sizeof(double));
+  transfer(reinterpret_cast<std::byte*>(all.data()), sums_.data(), std::ssize(all) * static_cast<i64>(sizeof(double)));
+  for (const Reduced& r : reduced_) std::copy_n(all.begin() + r.first, r.tiles.count(), square_sums_[r.group].begin() + r.tiles.begin);
+  reduced_.clear();
 }
 
 // A tile that goes home does so while it is in the cache.

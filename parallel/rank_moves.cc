@@ -9,11 +9,23 @@ TileRange Rank::activation_tile(const Instruction& i) const {
   return {tile, tile + 1};
 }
 
+// Beside the GPU's computing, by its own engines.
+void Rank::copy_by_gpu(offload::Blob& blob, const Instruction& i, const std::byte* from, std::byte* to) {
+  const i64 bytes = i.tiles.count() * blob.tile_bytes();
+  lanes_->queue(i.lane).copy(to, from, bytes);
+  offload::Traffic& traffic = state_.traffic();
+  if (blob.tier() == Tier::host) (i.op == Op::Fetch ? traffic.read_bytes : traffic.written_bytes)[static_cast<size_t>(Tier::host)] += bytes;
+}
+
 double Rank::fetch(const Instruction& i) {
   if (i.what == What::activations) return state_.read(state_.activations(i.block), activation_tile(i), bytes(i.out));
   offload::Blob& blob = i.what == What::weights ? state_.weights(i.group) : state_.gradients(i.group, i.use);
-  const bool through_host = plan_.on_gpu() && blob.tier() == Tier::nvme;
-  const double moving_us = through_host ? fetch_to_gpu(blob, i.tiles, bytes(i.out)) : state_.read(blob, i.tiles, bytes(i.out));
+  double moving_us = 0;
+  if (stays_on_gpu(i)) {
+    copy_by_gpu(blob, i, blob.view(i.tiles, state_.generation()).data(), at(i.out));
+  } else {
+    moving_us = lanes_ ? fetch_to_gpu(blob, i.tiles, bytes(i.out)) : state_.read(blob, i.tiles, bytes(i.out));
+  }
   if (i.what == What::weights && !weights_split(plan_.placement, plan_.scheduling, i.group)) fill_group(i.group, at(i.out));
   return moving_us;
 }
@@ -22,7 +34,9 @@ double Rank::evict(const Instruction& i) {
   if (i.what == What::activations) return state_.write(state_.activations(i.block), activation_tile(i), bytes(i.in));
   offload::Blob& blob = state_.gradients(i.group, i.use);
   const auto from = bytes(i.in).first(static_cast<size_t>(i.tiles.count() * blob.tile_bytes()));
-  return plan_.on_gpu() && blob.tier() == Tier::nvme ? evict_from_gpu(blob, i.tiles, from) : state_.write(blob, i.tiles, from);
+  if (!stays_on_gpu(i)) return lanes_ ? evict_from_gpu(blob, i.tiles, from) : state_.write(blob, i.tiles, from);
+  copy_by_gpu(blob, i, from.data(), blob.view(i.tiles, state_.generation()).data());
+  return 0;
 }
 
 double Rank::fetch_to_gpu(offload::Blob& blob, TileRange tiles, std::span<std::byte> into) {

@@ -45,7 +45,7 @@ std::span<std::byte> first(std::byte* buffer, i64 bytes) { return {buffer, stati
 // `mine` begins at this rank's part, and may lie on the host.
 void Rank::gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std::byte> mine, std::byte* all) {
   HostPass& pass = *passes_[static_cast<size_t>(Lane::data)];
-  const GpuQueue& queue = *queues_[static_cast<size_t>(Lane::data)];
+  const GpuQueue& queue = lanes_->queue(Lane::data);
   const DealtPieces pieces(sharding(), group, pass.buffer_bytes() / tile_bytes);
   const auto me = static_cast<size_t>(sharding().rank);
   const i64 part_begin = sharding().own(group).begin;
@@ -70,7 +70,7 @@ void Rank::gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std
 
 void Rank::sum_on_gpu(std::span<std::byte> all, DType dtype) {
   HostPass& pass = *passes_[static_cast<size_t>(Lane::data)];
-  const GpuQueue& queue = *queues_[static_cast<size_t>(Lane::data)];
+  const GpuQueue& queue = lanes_->queue(Lane::data);
   const auto part = [&](i64 p) { return nth(all, p, pass.buffer_bytes()); };
   const auto fill = [&](i64 p, std::byte* buffer) { queue.copy(buffer, part(p).data(), std::ssize(part(p))); };
   const auto cross = [&](i64 p, std::byte* buffer) {
@@ -82,7 +82,7 @@ void Rank::sum_on_gpu(std::span<std::byte> all, DType dtype) {
 
 void Rank::sum_part_on_gpu(const Group& group, std::byte* all, DType dtype) {
   HostPass& pass = *passes_[static_cast<size_t>(Lane::data)];
-  const GpuQueue& queue = *queues_[static_cast<size_t>(Lane::data)];
+  const GpuQueue& queue = lanes_->queue(Lane::data);
   const i64 tile_bytes = kTileElems * size_of(dtype);
   const DealtPieces pieces(sharding(), group, pass.buffer_bytes() / tile_bytes);
   const auto me = static_cast<size_t>(sharding().rank);
@@ -107,7 +107,7 @@ void Rank::sum_part_on_gpu(const Group& group, std::byte* all, DType dtype) {
 
 void Rank::send_from_gpu(std::span<const std::byte> bytes, const Instruction& i) {
   HostPass& pass = *passes_[static_cast<size_t>(i.lane)];
-  const GpuQueue& queue = *queues_[static_cast<size_t>(i.lane)];
+  const GpuQueue& queue = lanes_->queue(i.lane);
   const auto part = [&](i64 p) { return nth(bytes, p, pass.buffer_bytes()); };
   const auto fill = [&](i64 p, std::byte* buffer) { queue.copy(buffer, part(p).data(), std::ssize(part(p))); };
   const auto cross = [&](i64 p, std::byte* buffer) { return send_message(first(buffer, std::ssize(part(p))), i); };
@@ -116,7 +116,7 @@ void Rank::send_from_gpu(std::span<const std::byte> bytes, const Instruction& i)
 
 void Rank::receive_to_gpu(std::span<std::byte> bytes, const Instruction& i) {
   HostPass& pass = *passes_[static_cast<size_t>(i.lane)];
-  const GpuQueue& queue = *queues_[static_cast<size_t>(i.lane)];
+  const GpuQueue& queue = lanes_->queue(i.lane);
   const auto part = [&](i64 p) { return nth(bytes, p, pass.buffer_bytes()); };
   const auto cross = [&](i64 p, std::byte* buffer) { return receive_message(first(buffer, std::ssize(part(p))), i); };
   const auto empty = [&](i64 p, std::byte* buffer) { queue.copy(part(p).data(), buffer, std::ssize(part(p))); };

@@ -21,7 +21,7 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
     return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
   };
   const Scalars both{scalars(u.adamw.weight_decay), scalars(0)};
-  if (all_on_gpu(bucket, gradient)) {
+  if (stays_on_gpu(bucket, !gradient.empty())) {
     step_on_gpu(bucket, tiles, both, u, from, gradient);
     return 0;
   }
@@ -100,9 +100,9 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   return {&blob, blob.tile_bytes(), span, span, true, read, written};
 }
 
-bool Stepper::all_on_gpu(const Bucket& bucket, std::span<std::byte> gradient) const {
+bool Stepper::stays_on_gpu(const Bucket& bucket, bool given) const {
   return state_.queue() && state_.weights(bucket.group).on_gpu() && state_.optimizer(bucket.group).on_gpu() &&
-         (!gradient.empty() || state_.gradients(bucket.group, 0).on_gpu());
+         (given || state_.gradients(bucket.group, 0).on_gpu());
 }
 
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& u, u64 from,

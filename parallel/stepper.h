@@ -30,6 +30,9 @@ class Stepper {
   /// These tiles of the bucket's group, from generation `from` into from + 1. `gradient`: of what this rank steps of the group, where it
   /// did not leave memory; empty: from its blob. Returns the microseconds it waited for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
+  /// A step of this bucket is put on the queue of the stream in force altogether, if no snapshot is to copy what it passes. `given`: its
+  /// gradient is handed in.
+  bool stays_on_gpu(const Bucket& bucket, bool given) const;
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.
@@ -60,7 +63,6 @@ class Stepper {
   Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
   Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);
   std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
-  bool all_on_gpu(const Bucket& bucket, std::span<std::byte> gradient) const;
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);

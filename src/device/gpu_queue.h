@@ -5,8 +5,11 @@
 #include "device/device.h"
 
 struct CUstream_st;  // cudaStream_t's
+struct CUevent_st;   // cudaEvent_t's
 
 namespace spillway {
+
+class GpuEvent;
 
 class GpuQueue {
  public:
@@ -21,10 +24,32 @@ class GpuQueue {
   void wait() const;
   /// Between any memory of the GPU and the host. Done when the queue has come to it.
   void copy(std::byte* to, const std::byte* from, i64 bytes) const;
+  /// What is put on it from now on begins when that has happened.
+  void wait_for(const GpuEvent& event) const;
 
  private:
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
+};
+
+/// A moment on a queue: when all that is on it at record() is done. Recorded again it is another moment; whoever waits for the one before
+/// still does. Thread-safety: one thread records, others wait for what was recorded before they were told of it.
+class GpuEvent {
+ public:
+  explicit GpuEvent(Device gpu);
+  ~GpuEvent();
+  GpuEvent(const GpuEvent&) = delete;
+  GpuEvent& operator=(const GpuEvent&) = delete;
+
+  void record(const GpuQueue& queue) const;
+  /// The calling thread, until it has happened.
+  void wait() const;
+  /// Both have happened.
+  double seconds_since(const GpuEvent& earlier) const;
+  CUevent_st* handle() const { return handle_; }
+
+ private:
+  CUevent_st* handle_ = nullptr;
 };
 
 /// Makes the GPU the calling thread's; nothing for a CPU.

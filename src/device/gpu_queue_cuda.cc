@@ -26,4 +26,23 @@ void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, handle_), "cudaMemcpyAsync");
 }
 
+void GpuQueue::wait_for(const GpuEvent& event) const { cuda_check(cudaStreamWaitEvent(handle_, event.handle(), 0), "cudaStreamWaitEvent"); }
+
+GpuEvent::GpuEvent(Device gpu) {
+  use_device(gpu);
+  cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventDefault), "cudaEventCreateWithFlags");
+}
+
+GpuEvent::~GpuEvent() { static_cast<void>(cudaEventDestroy(handle_)); }
+
+void GpuEvent::record(const GpuQueue& queue) const { cuda_check(cudaEventRecord(handle_, queue.handle()), "cudaEventRecord"); }
+
+void GpuEvent::wait() const { cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize"); }
+
+double GpuEvent::seconds_since(const GpuEvent& earlier) const {
+  float milliseconds = 0;
+  cuda_check(cudaEventElapsedTime(&milliseconds, earlier.handle(), handle_), "cudaEventElapsedTime");
+  return milliseconds / 1e3;
+}
+
 }  // namespace spillway

@@ -111,6 +111,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.pipeline.rank = pipeline_rank;
   request.adaptive_overlap = o.adaptive;
   if (o.on_gpu) request.device = Device::Kind::cuda;
+  request.scheduling.copy_engines = o.on_gpu;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
   return request;
