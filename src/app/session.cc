@@ -107,6 +107,7 @@ parallel::PlanRequest Session::request() const {
   parallel::PlanRequest request;
   request.model = &model_;
   request.device = device_choice_.device.kind;
+  request.scheduling.copy_engines = device_choice_.device.is_cuda();
   request.layout = parallel::make_layout(model_, {.decay_all = work_.decay_all});
   request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
