@@ -322,6 +322,7 @@ i64 activation_slab_bytes(const PlanRequest& request) {
 }
 
 Plan make_plan(const PlanRequest& request) {
+  require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda), "[plan] a GPU has copy engines, a CPU has none");
   require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
           "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
   Request r = resolved(request);

@@ -25,6 +25,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       lanes_(plan.on_gpu() ? std::optional<GpuLanes>(std::in_place, device_of(plan, resources)) : std::nullopt),
       stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute)},
       input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
+      host_stream_{Device::cpu(), resources.threads, &MemoryPool::heap()},
       beside_stream_{stream_.device, plan.on_gpu() ? resources.threads : nullptr, resources.device, queue(Lane::optimizer)},
       runner_(model, plan.outputs),
       accumulator_(plan.layout, plan.scheduling.format.gradient),

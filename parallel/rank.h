@@ -65,8 +65,8 @@ class Rank {
   /// Logits of one position, row by row [B, V], widened to fp64. Likewise.
   std::vector<double> logits(const MicroBatch& batch, i64 position);
 
-  /// Device memory in force, for making micro-batches outside train_step.
-  const Stream& input_stream() const { return input_stream_; }
+  /// Memory in force that the CPU writes, for making micro-batches outside train_step: the device's, or beside a GPU the host's.
+  const Stream& input_stream() const { return plan_.on_gpu() ? host_stream_ : input_stream_; }
   ModelState& state() { return state_; }
   /// To other pipeline ranks so far.
   i64 sent_bytes() const { return sent_bytes_; }
@@ -103,7 +103,7 @@ class Rank {
   Event receive_message(std::span<std::byte> bytes, const Instruction& i);
   void send_weights(const Instruction& i);
   void receive_weights(const Instruction& i);
-  // The like of what lies on a GPU.
+  // The like of these with what lies on a GPU.
   void gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std::byte> mine, std::byte* all);
   void sum_on_gpu(std::span<std::byte> all, DType dtype);
   void sum_part_on_gpu(const Group& group, std::byte* all, DType dtype);
@@ -157,7 +157,7 @@ class Rank {
   Arena activations_;
   std::optional<GpuLanes> lanes_;                           // on a GPU
   std::array<std::unique_ptr<HostPass>, kLanes> passes_{};  // likewise, of those that talk to other ranks
-  const Stream stream_, input_stream_;
+  const Stream stream_, input_stream_, host_stream_;
   // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
   const Stream beside_stream_;
   BlockRunner runner_;

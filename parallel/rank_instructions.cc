@@ -115,9 +115,8 @@ void Rank::compute(const Instruction& i) {
 }
 
 void Rank::load_batches() {
-  const Stream host{Device::cpu(), stream_.threads, &MemoryPool::heap()};
   {
-    const StreamScope scope(plan_.on_gpu() ? host : input_stream_);
+    const StreamScope scope(input_stream());
     batch_ = (*load_batch_)();
   }
   const StreamScope scope(input_stream_);

@@ -1,32 +1,49 @@
 #!/usr/bin/env bash
 # Makes one archive that runs without installation and without root: the program, its libraries, libstdc++ and a C library with its
-# loader, a modulefile and an Apptainer recipe. Unpack it anywhere and run bin/spillway. MPI is not in it: the system's is loaded.
-#   scripts/bundle.sh [FOLDER]    leaves FOLDER/spillway-VERSION-ARCH.tar.gz (default: build)
+# loader, a modulefile and an Apptainer recipe. Unpack it anywhere and run bin/spillway. MPI and CUDA's libraries are not in it: the
+# system's are loaded.
+#   scripts/bundle.sh [FOLDER]            leaves FOLDER/spillway-VERSION-ARCH.tar.gz (default: build)
+#   scripts/bundle.sh --check [FOLDER]    FOLDER/spillway-check-VERSION-ARCH.tar.gz: with it the tests and benches of GPUs, and gpu_check.sh
+#                                         to run them all on a node that has one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+check=
+if [ "${1-}" = --check ]; then
+  check=-check
+  shift
+fi
 out=${1:-build}
-program=${SPILLWAY_BUILD:-build/release}/spillway
+built=${SPILLWAY_BUILD:-build/release}
+programs=(spillway)
+if [ -n "$check" ]; then
+  # The rooms with tests that skip where there is no GPU, and the benches of GPUs.
+  for room in $(grep -v '^#' tests/expected_skips.txt | cut -d/ -f1 | sort -u); do programs+=("tests/test_$room"); done
+  for bench in bench/attention.cc bench/*_cuda.cc; do
+    [ ! -e "$bench" ] || programs+=("bench/bench_$(basename "$bench" .cc)")
+  done
+fi
 if [ -z "${SPILLWAY_BUILD:-}" ]; then
   scripts/setup.sh
   source scripts/steps.sh
-  build release spillway
+  build release "${programs[@]##*/}"
 fi
+program=$built/spillway
 version=$("$program" --version | awk '{print $2}')
-name=spillway-$version-$(uname -m)
+name=spillway$check-$version-$(uname -m)
 mkdir -p "$out"
 stage=$(mktemp -d "$out/bundle.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
 root=$stage/$name
 mkdir -p "$root"/{bin,libexec,lib/glibc,share}
 
-cp "$program" "$root/libexec/spillway"
+for each in "${programs[@]}"; do [ ! -e "$built/$each" ] || cp "$built/$each" "$root/libexec/"; done  # there may be no CUDA, or no benches
 plugin=$(dirname "$program")/libspillway_mpi.so
 [ ! -e "$plugin" ] || cp "$plugin" "$root/lib/"
 
 # What the loader would load, MPI's own libraries aside; the C library's family apart from the rest.
-libraries() { ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// {print $1}'; }
-libraries "$program" | sort -u | while read -r library; do
+libraries() { for each; do ldd "$each"; done | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// {print $1}'; }
+libraries "$root"/libexec/* | sort -u | while read -r library; do
   case $(basename "$library") in
     ld-linux*) cp -L "$library" "$root/lib/glibc/ld.so" ;;
     libc.so.*|libm.so.*|libpthread.so.*|libdl.so.*|librt.so.*|libresolv.so.*|libutil.so.*) cp -L "$library" "$root/lib/glibc/" ;;
@@ -39,8 +56,14 @@ for old in libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1 libresolv.so.2; do
   [ ! -e "$(dirname "$libc")/$old" ] || cp -L "$(dirname "$libc")/$old" "$root/lib/glibc/"
 done
 "${CXX:-c++}" -std=c++20 -O2 -static -o "$root/bin/spillway" scripts/bundle/start.cc
-strip "$root/bin/spillway" "$root/libexec/spillway"
+strip "$root"/bin/* "$root"/libexec/*
+for each in $(cd "$root/libexec" && ls -I spillway); do ln "$root/bin/spillway" "$root/bin/$each"; done
 cp LICENSE README.md "$root/share/"
+if [ -n "$check" ]; then
+  cp scripts/gpu_check.sh "$root/"
+  cp -r bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
+  git describe --always --dirty --match '' >"$root/share/revision" 2>/dev/null || echo unknown >"$root/share/revision"
+fi
 
 cat >"$root/share/modulefile" <<MODULE
 #%Module1.0

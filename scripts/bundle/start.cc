@@ -1,6 +1,7 @@
-// bin/spillway of a bundle: starts the program with the bundle's libraries. Linked statically, so that it runs on any Linux of this
-// architecture, however old its C library, and where there is none. The C library and its loader come with the bundle; where the system's
-// own are newer they are taken instead, so that what is loaded at run time (MPI) finds what it was built for.
+// bin/spillway of a bundle, and every other program in bin: starts the one of its name in libexec with the bundle's libraries, behind them
+// those of LD_LIBRARY_PATH (CUDA's are the node's). Linked statically, so that it runs on any Linux of this architecture, however old its C
+// library, and where there is none. The C library and its loader come with the bundle; where the system's own are newer they are taken
+// instead, so that what is loaded at run time (MPI) finds what it was built for.
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,8 +46,9 @@ int main(int count, char** given) {
   const fs::path loader = newer ? system_loader : own / "ld.so";
   std::string libraries = (root / "lib").string();
   if (!newer) libraries += ":" + own.string();
-  const std::string program = root / "libexec" / "spillway";
-  setenv("SPILLWAY_PROGRAM", self.c_str(), 1);  // what starts another rank
+  if (const char* others = std::getenv("LD_LIBRARY_PATH"); others != nullptr && *others != '\0') libraries += std::string(":") + others;
+  const std::string program = root / "libexec" / self.filename();
+  setenv("SPILLWAY_PROGRAM", (root / "bin" / "spillway").c_str(), 1);  // what starts another rank
   std::vector<std::string> words{loader, "--library-path", libraries, program};
   words.insert(words.end(), given + 1, given + count);
   std::vector<char*> arguments;

@@ -56,6 +56,9 @@ std::string help_for(Resource resource, const Levers& levers) {
     case Resource::disk:
       return disk_help(levers);
     case Resource::compute:
+      if (levers.on_gpu)
+        return levers.bf16 ? "a faster GPU; a faster disk would not help"
+                           : "--precision bf16, or a faster GPU; a faster disk would not help";
       return fmt::format("more cores{}; a faster disk would not help",
                          levers.bf16 ? "" : ", or --precision bf16 where the CPU multiplies it (AVX512_BF16, AMX)");
     case Resource::memory:
@@ -140,6 +143,7 @@ std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes) {
   Levers levers;
   const optim::StateFormat& format = plan.scheduling.format;
+  levers.on_gpu = plan.on_gpu();
   levers.bf16 = format.weight == DType::bf16;
   levers.split_master_left = levers.bf16 && format.master == optim::Master::fp32;
   levers.low_moments_left = format.moments == optim::Moments::fp32;

@@ -32,7 +32,7 @@ struct MemoryAudit {
 
 /// What is known of the plan beside its figures, for what would help.
 struct Levers {
-  bool bf16 = false;
+  bool bf16 = false, on_gpu = false;
   bool split_master_left = false, low_moments_left = false;  // bf16 with fp32 masters; fp32 moments
   bool weights_on_nvme = false;
   i64 stripes = 0;

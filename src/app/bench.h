@@ -6,6 +6,7 @@
 
 #include "app/calibration.h"
 #include "app/config.h"
+#include "device/device.h"
 #include "offload/io_engine.h"
 #include "parallel/communicator.h"
 
@@ -19,7 +20,8 @@ struct BenchSize {
   i64 matmul_tokens = 512, matmul_width = 768;
   i64 parameters = 50'000'000;  // 16 bytes each
   i64 disk_bytes = kGiB;
-  double disk_fill_s = 3;          // a slow disk's file is what it took by then
+  double disk_fill_s = 3;  // a slow disk's file is what it took by then
+  i64 gpu_tokens = 8192, gpu_width = 4096, gpu_bytes = 512 * kMiB, link_bytes = 256 * kMiB;
   i64 exchange_bytes = 64 * kMiB;  // of the whole that ranks sum or gather; each has room for two
 };
 /// Smaller arrays where the memory granted is tight.
@@ -37,6 +39,12 @@ std::vector<BenchRow> bench_matmul(const BenchSize& size);
 std::vector<BenchRow> bench_adam(const BenchSize& size);
 /// disk.read, disk.write, disk.mixed by `engine`, on a file that is gone from the folder as soon as it is open
 std::vector<BenchRow> bench_disk(const BenchSize& size, const ScratchPath& path, offload::IoEngine& engine);
+/// gpu.matmul-f32 and gpu.matmul-bf16: activations [tokens, width] times weights [width, 4 width]. What follows is of one GPU.
+std::vector<BenchRow> bench_gpu_matmul(const BenchSize& size, Device gpu);
+/// gpu.copy
+std::vector<BenchRow> bench_gpu_memory(const BenchSize& size, Device gpu);
+/// link.to-gpu, link.from-gpu: from and to page-locked host memory
+std::vector<BenchRow> bench_link(const BenchSize& size, Device gpu);
 /// communicator.reduce-scatter, communicator.all-gather: bytes that all ranks together read and write; the ceiling is a copy of as many by
 /// a thread a rank, all at once. All ranks call it, and get rows of their own clocks.
 std::vector<BenchRow> bench_communicator(const BenchSize& size, parallel::Communicator& ranks);

@@ -36,6 +36,10 @@ struct Calibration {
   double reduce_scatter_bytes_per_s = 6e9;
   double all_gather_bytes_per_s = 6e9;
   bool ranks_measured = false;
+  // Of the first GPU that can be used: products of large matrices, a copy in its memory (read and written bytes both counted), and copies
+  // between it and page-locked host memory.
+  double gpu_matmul_flops_f32 = 50e12, gpu_matmul_flops_bf16 = 500e12, gpu_copy_bytes_per_s = 2e12;
+  double to_gpu_bytes_per_s = 20e9, from_gpu_bytes_per_s = 20e9;
   std::vector<DiskRates> disks;  // measured paths
   bool measured = false;         // anything is
   std::string warning;           // one line; empty when the file was good, or is not there

@@ -11,8 +11,10 @@
 #include "app/peers.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
+#include "kernels/gpu_libraries.h"
 #include "offload/scratch.h"
 
 namespace spillway::app {
@@ -42,6 +44,20 @@ std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
   if (!all.empty()) return all;
   if (!config.what.empty()) throw Error(ErrorCode::usage, "[bench] expected --nvme PATH for disk, got none and no $SLURM_TMPDIR");
+  return {};
+}
+
+// The first that can be used; none is refused only where it was asked for by name.
+std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console) {
+  const GpuReport report = query_gpus();
+  for (const GpuFacts& gpu : report.gpus) {
+    if (gpu.problem.empty() && kernels::missing_gpu_library().empty()) return Device::cuda(gpu.index);
+  }
+  const std::string why = report.gpus.empty() ? report.problem : report.gpus[0].problem + kernels::missing_gpu_library();
+  if (config.what == std::vector<std::string>{"link"})
+    throw Error(ErrorCode::usage,
+                fmt::format("[bench] expected a GPU for link, between whose memory and the host's it copies, got none: {}", why));
+  if (config.wants("link")) console.log("link: left out, for there is no GPU: " + why);
   return {};
 }
 
@@ -93,6 +109,16 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
     if (!config.wants(name)) continue;
     console.progress(fmt::format("bench: {}, {} thread{}", name, threads.threads(), threads.threads() == 1 ? "" : "s"));
     add(rows, measure(size));
+  }
+  const bool of_gpu = config.wants("memory") || config.wants("matmul") || config.wants("link");
+  if (const auto gpu = of_gpu ? gpu_to_measure(config, console) : std::nullopt) {
+    const std::pair<const char*, std::vector<BenchRow> (*)(const BenchSize&, Device)> on_gpu[] = {
+        {"memory", bench_gpu_memory}, {"matmul", bench_gpu_matmul}, {"link", bench_link}};
+    for (const auto& [name, measure] : on_gpu) {
+      if (!config.wants(name)) continue;
+      console.progress(fmt::format("bench: {}, {}", name, to_string(*gpu)));
+      add(rows, measure(size, *gpu));
+    }
   }
   add(rows, measure_disks(config, size, disks, console));
   console.result(console.json() ? bench_json(rows) : table(rows));

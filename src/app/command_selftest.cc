@@ -12,6 +12,7 @@
 
 #include "app/checkpoint.h"
 #include "app/commands.h"
+#include "app/device_choice.h"
 #include "app/own_program.h"
 #include "app/selftest_cells.h"
 #include "base/error.h"
@@ -78,7 +79,7 @@ u32 checksum(const fs::path& file) {
   return offload::crc32c(std::as_bytes(std::span(bytes)));
 }
 
-std::vector<std::string> arguments(const SelftestCell& cell, const fs::path& folder, const fs::path& out) {
+std::vector<std::string> arguments(const SelftestCell& cell, const std::string& device, const fs::path& folder, const fs::path& out) {
   std::vector<std::string> all = {"train",
                                   "--model",
                                   "gpt2-tiny",
@@ -95,7 +96,7 @@ std::vector<std::string> arguments(const SelftestCell& cell, const fs::path& fol
                                   "--learning-rate",
                                   "1e-3",
                                   "--device",
-                                  "cpu",
+                                  device,
                                   "--device-memory",
                                   "96MiB",
                                   "--host-memory",
@@ -108,11 +109,11 @@ std::vector<std::string> arguments(const SelftestCell& cell, const fs::path& fol
   return all;
 }
 
-Trained train(const SelftestCell& cell, const fs::path& folder) {
+Trained train(const SelftestCell& cell, const std::string& device, const fs::path& folder) {
   const fs::path out = folder / "run";
   fs::remove_all(out);
   Trained trained;
-  trained.status = run_own_program(arguments(cell, folder, out), (folder / "said").string());
+  trained.status = run_own_program(arguments(cell, device, folder, out), (folder / "said").string());
   if (trained.status != 0) {
     trained.trouble = last_line(read_whole(folder / "said").value_or(""));
     return trained;
@@ -147,10 +148,11 @@ std::string line_of(const Row& row) {
                      row.trained.moments, row.verdict);
 }
 
-std::string as_text(const std::vector<Row>& rows) {
-  std::string text = fmt::format("{:<74} {:<20} {:<20} {:<8} {:<8}",
-                                 fmt::format("gpt2-tiny, {} steps, cpu, {}", kSteps, optim::to_string(optim::resolve(optim::Isa::best))),
-                                 "last loss", "last gradient norm", "weights", "moments");
+std::string as_text(const std::vector<Row>& rows, const std::string& device) {
+  std::string text =
+      fmt::format("{:<74} {:<20} {:<20} {:<8} {:<8}",
+                  fmt::format("gpt2-tiny, {} steps, {}, {}", kSteps, device, optim::to_string(optim::resolve(optim::Isa::best))),
+                  "last loss", "last gradient norm", "weights", "moments");
   for (const Row& row : rows) text += "\n" + line_of(row);
   return text;
 }
@@ -173,22 +175,25 @@ std::string as_json(const std::vector<Row>& rows) {
 
 }  // namespace
 
-int run_selftest(const SelftestConfig& config, Console& console, const Host& host) {
+int run_selftest(const SelftestConfig& given, Console& console, const Host& host) {
+  ResourceConfig config;
+  config.device = given.device;
+  resolve_device(config, query_gpus());
   const auto scratch = host.env("SLURM_TMPDIR");
-  const Folder folder(!config.nvme.empty() ? fs::path(config.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
+  const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
   write_text(folder.path() / "text.txt");
   std::vector<Row> rows;
   std::map<std::string, Trained> references;  // by family
   const std::vector<SelftestCell> cells = selftest_cells((folder.path() / "nvme").string());
   for (const SelftestCell& cell : cells) {
     console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
-    const Trained trained = train(cell, folder.path());
+    const Trained trained = train(cell, *config.device, folder.path());
     const auto reference = references.find(cell.family);
     rows.push_back({cell, trained, verdict(trained, reference == references.end() ? nullptr : &reference->second)});
     if (trained.status == 0) references.try_emplace(cell.family, trained);
   }
   console.end_progress();
-  console.result(console.json() ? as_json(rows) : as_text(rows));
+  console.result(console.json() ? as_json(rows) : as_text(rows, *config.device));
   for (const Row& row : rows) {
     if (row.verdict == "FAILED" || row.verdict == "DIFFERS")
       throw Error(ErrorCode::numbers, "[selftest] " + row.cell.family + ", " + row.cell.name +

@@ -75,10 +75,10 @@ struct ResourceConfig : CommonConfig {
   std::string model;
   std::string checkpoint = "last";  // generate, evaluate, export: last, best or a step
   std::optional<std::string> tokenizer;
-  Precision precision = Precision::fp32;
+  std::optional<Precision> precision;  // empty: fp32, on a GPU bf16
   u64 seed = 1337;
 
-  std::string device = "cpu";
+  std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best found
   std::optional<i64> device_memory_bytes, host_memory_bytes;
   std::vector<ScratchPath> nvme;
   bool allow_network_nvme = false;
@@ -214,7 +214,8 @@ struct BenchConfig : NodeConfig {
 };
 
 struct SelftestConfig : CommonConfig {
-  std::vector<ScratchPath> nvme;  // the first is where it works
+  std::optional<std::string> device;  // as ResourceConfig's
+  std::vector<ScratchPath> nvme;      // the first is where it works
 };
 
 struct SlurmConfig : TrainConfig {

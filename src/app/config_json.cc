@@ -97,9 +97,11 @@ TrainConfig without_alternatives(TrainConfig config) {
   return config;
 }
 
-// The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are.
+// The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are. Which GPU is all the
+// same.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (option.name == "global-batch-size") return config.global_batch();
+  if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
   const bool follows = option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(*config.steps);
   return follows ? Json() : value_of(option, settings);
 }

@@ -17,6 +17,9 @@ using parallel::Tier;
 // Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
 constexpr double kBlockEfficiency = 0.6;
 
+// A GPU of a data centre that nobody has looked at: dense products, its own memory, and PCIe 4 to the host's.
+constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPerS = 2e12, kLinkBytesPerS = 20e9;
+
 double at(const std::array<i64, offload::kTiers>& bytes, Tier tier) { return static_cast<double>(bytes[static_cast<size_t>(tier)]); }
 
 double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.micro_batch_size * plan.sequence_length); }
@@ -31,7 +34,7 @@ class Costing {
   }
 
   parallel::Work operator()(const Instruction& i) const {
-    const double cores = rates_.machine.cores;
+    const double cores = plan_.on_gpu() ? 1 : rates_.machine.cores;
     switch (i.op) {
       case Op::Forward:
         return {.cpu_s = blocks_[i.block].forward + copy_s(i), .cores = cores};
@@ -42,10 +45,10 @@ class Costing {
       case Op::Step:
         return step(i);
       case Op::Reduce:
-        return {.cpu_s = elems(i) * rates_.unit.norm_s + copy_s(i), .cores = cores};
+        return {.cpu_s = elems(i) * (plan_.on_gpu() ? rates_.unit.gpu_norm_s : rates_.unit.norm_s) + copy_s(i), .cores = cores};
       case Op::Accumulate:
       case Op::AddTied:
-        return {.cpu_s = 3 * gradient_bytes(i) * rates_.unit.sweep_s, .cores = cores};
+        return {.cpu_s = 3 * gradient_bytes(i) * (plan_.on_gpu() ? rates_.unit.gpu_sweep_s : rates_.unit.sweep_s), .cores = cores};
       case Op::Gather:
         return {.cpu_s = gather_s(i)};
       case Op::Exchange:
@@ -87,11 +90,21 @@ class Costing {
 
   // What streams through the ring is updated in the cache, what rests in memory at the memory's speed.
   parallel::Work step(const Instruction& i) const {
+    if (plan_.on_gpu()) return step_beside_gpu(i);
     const double cores = beside_ ? 1 : rates_.machine.cores;
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
     const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / cores;
     const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
+  }
+
+  // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.
+  parallel::Work step_beside_gpu(const Instruction& i) const {
+    const auto lies = [&](Tier tier) { return plan_.placement.optimizer[i.group] == tier; };
+    if (lies(Tier::device)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
+    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / rates_.threads;
+    const double memory_s = lies(Tier::nvme) ? 0 : elems(i) * rates_.unit.update_s;
+    return {.cpu_s = std::max(alone_s, memory_s), .read_s = read_s(i), .write_s = write_s(i)};
   }
 
   const parallel::Plan& plan_;
@@ -149,9 +162,18 @@ double Rates::disk_s(double read_bytes, double written_bytes) const {
   return 2 * together_s / machine.duplex + std::max(read_s, write_s) - together_s;
 }
 
-Rates make_rates(const Calibration& c, DType weight, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) {
+Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
+                 const std::vector<u32>& shares) {
   Rates rates;
   rates.flops = kBlockEfficiency * (weight == DType::bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32);
+  if (device == Device::Kind::cuda) {
+    rates.flops = kBlockEfficiency * (weight == DType::bf16 ? kGpuFlopsBf16 : kGpuFlopsF32);
+    rates.unit.copy_s = 1 / kLinkBytesPerS;
+    const double state_bytes = 28;  // an element's gradient, weight and moments, read and written
+    rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
+    rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
+    rates.machine.cores = parallel::kLanes;
+  }
   rates.reduce_scatter_bytes_per_s = c.reduce_scatter_bytes_per_s;
   rates.all_gather_bytes_per_s = c.all_gather_bytes_per_s;
   if (disks.empty()) return rates;
@@ -176,7 +198,8 @@ double forward_flops(const parallel::Layout& layout, const nn::Sequential& model
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates) {
   const parallel::Plan* const alone = &plan;
   return predicted(std::span(&alone, 1), 0, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {
-    return simulate(*world[0], [&](const Instruction& i) { return work(0, i); }, rates.machine);
+    return simulate(
+        *world[0], [&](const Instruction& i) { return work(0, i); }, rates.machine);
   });
 }
 

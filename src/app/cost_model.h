@@ -22,15 +22,17 @@ struct Rates {
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Read and written by all ranks of a node together (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
-  parallel::Machine machine;
+  double threads = 1;         // of the host, beside a GPU
+  parallel::Machine machine;  // on a GPU as many cores as lanes: none waits for another's
 
   BlockSeconds block(size_t index, double forward_flops) const;
   /// At the least, for bytes that are read and written while one another.
   double disk_s(double read_bytes, double written_bytes) const;
 };
 
-/// Of one rank computing in `weight` type; the disks' are those of all paths together, which take `shares` of the bytes.
-Rates make_rates(const Calibration& calibration, DType weight, const std::vector<DiskRates>& disks, const std::vector<u32>& shares);
+/// Of one rank computing on such a device in `weight` type; the disks' are those of all paths together, which take `shares` of the bytes.
+Rates make_rates(const Calibration& calibration, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
+                 const std::vector<u32>& shares);
 
 /// Floating-point operations of a block's forward over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
 double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);
@@ -46,7 +48,7 @@ struct StepCost {
 /// a pipeline runs the same.
 struct StepLists {
   bool when_clipping = false;
-  parallel::List parallel::Program::* tail = &parallel::Program::commit;
+  parallel::List parallel::Program::*tail = &parallel::Program::commit;
 
   const parallel::Program& program(const parallel::Plan& plan) const {
     return !plan.training ? plan.forward : when_clipping ? *plan.train_when_clipping : plan.train;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
+#include "kernels/gpu_libraries.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
 
@@ -174,11 +175,16 @@ std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, boo
 Finding look_at_gpu(const Host& host) {
   const GpuReport report = query_gpus();
   std::string text;
+  bool all = true;
   for (const GpuFacts& gpu : report.gpus) {
+    all &= gpu.problem.empty();
     text += fmt::format("{}cuda:{} {}, {} free of {}{}", text.empty() ? "" : "; ", gpu.index, gpu.name, format_bytes(gpu.free_bytes),
                         format_bytes(gpu.total_bytes), gpu.problem.empty() ? "" : " (" + gpu.problem + ")");
   }
-  if (!text.empty()) return {Level::yellow, "GPU", text, "training on CUDA is not built yet: the CPU backend trains"};
+  if (!text.empty()) {
+    const std::string missing = kernels::missing_gpu_library();
+    return {all && missing.empty() ? Level::green : Level::yellow, "GPU", text, missing};
+  }
   const bool driver = host.read("/proc/driver/nvidia/version").has_value();
   const std::string none = report.problem.empty() ? "none" : "none (" + report.problem + ")";
   return {driver ? Level::yellow : Level::green, "GPU", none, driver ? "an NVIDIA driver is here: the CPU backend trains" : ""};

@@ -76,6 +76,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
 int run_evaluate(const EvaluateConfig& given, Console& console, const Peers& peers) {
   EvaluateConfig config = given;
   config.ranks = peers.ranks();
+  resolve_device(config, query_gpus());
   return run_on_ranks(peers, console, [&](Console& own) { return evaluate(config, own, peers); });
 }
 

@@ -98,8 +98,8 @@ Field composite(M C::*member, Parse parse, Print print) {
 }
 
 /// One of the named values.
-template <class C, class E>
-Field choice(E C::*member, std::initializer_list<std::pair<const char*, E>> names) {
+template <class C, class M, class E = typename MemberOf<M>::Value>
+Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> names) {
   const std::vector<std::pair<std::string, E>> table(names.begin(), names.end());
   Field field = make_field(
       Kind::choice, member,

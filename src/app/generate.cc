@@ -37,6 +37,7 @@ int generate(const GenerateConfig& config, Console& console, const Peers& peers)
 int run_generate(const GenerateConfig& given, Console& console, const Peers& peers) {
   GenerateConfig config = given;
   config.ranks = peers.ranks();
+  resolve_device(config, query_gpus());
   return run_on_ranks(peers, console, [&](Console& own) { return generate(config, own, peers); });
 }
 

@@ -38,7 +38,8 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   check_same_flags(peers_, to_json(command_, settings), facts);
   const std::string id = peers_.from_first(fmt::format("{}-{}", info(command_).name, ::getpid()));
   const parallel::Pipeline pipeline{.ranks = mesh_.pipeline};
-  peers_.together([&] { session_.emplace(config_, source_, id, StateWishes(), peers_.place(), pipeline); });
+  const ChosenDevice device = device_on_ranks(config_, peers_);
+  peers_.together([&] { session_.emplace(config_, device, source_, id, StateWishes(), peers_.place(), pipeline); });
   plan_on_ranks(peers_, *session_, wishes_of(config_), work);
   if (peers_.ranks() > 1) {
     for (const std::string& line : session_->choices()) console.log(line);

@@ -1,4 +1,5 @@
 // Where things lie, what runs them, and on how many ranks: nothing here changes numbers but the device kind and a pinned instruction set.
+#include "app/device_choice.h"
 #include "app/field.h"
 
 namespace spillway::app {
@@ -23,26 +24,26 @@ std::vector<Option> memory() {
   return {
       {.name = "device",
        .group = kMemory,
-       .help = "what computes",
-       .field = word(&ResourceConfig::device, {"cpu"}),
+       .help = "what computes; of several ranks each takes a GPU of its own, in turn where there are fewer",
+       .field = composite(&ResourceConfig::device, parse_device, [](const std::string& text) { return text; }),
        .commands = kRuns,
+       .changes_numbers = true,
+       .metavar = "cpu|cuda|cuda:N",
        .default_text = "best found",
-       .unset_word = "auto",
-       .instead = "cpu works",
-       .later = {"cuda"}},
+       .unset_word = "auto"},
       {.name = "device-memory",
        .group = kMemory,
-       .help = "hard budget of the device tier; on the CPU backend it is host memory with a budget of its own",
+       .help = "hard budget of the device tier; with --device cpu it is host memory with a budget of its own",
        .field = size(&ResourceConfig::device_memory_bytes),
        .commands = kRuns,
-       .default_text = "the grant less --host-memory",
+       .default_text = "a GPU's free memory - 512MiB; on the CPU the grant less --host-memory",
        .range = above(0)},
       {.name = "host-memory",
        .group = kMemory,
        .help = "hard budget of the host tier",
        .field = size(&ResourceConfig::host_memory_bytes),
        .commands = kRuns,
-       .default_text = "the grant less --device-memory, when that is given"},
+       .default_text = "the grant; on the CPU less --device-memory, when that is given"},
       {.name = "nvme",
        .group = kMemory,
        .help = "scratch folder, with a ceiling for all ranks of a node; a missing last component is created",

@@ -75,6 +75,8 @@ std::vector<Option> model() {
        .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32}, {"fp64", Precision::fp64}, {"bf16", Precision::bf16}}),
        .commands = kRuns,
        .changes_numbers = true,
+       .default_text = "fp32, on a GPU bf16",
+       .unset_word = "auto",
        .instead = "fp32, fp64 and bf16 work",
        .later = {"tf32", "fp16"}},
   };

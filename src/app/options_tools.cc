@@ -1,4 +1,5 @@
 // Options of the other commands alone.
+#include "app/device_choice.h"
 #include "app/field.h"
 
 namespace spillway::app {
@@ -189,6 +190,14 @@ std::vector<Option> node_options() {
        .commands = on(Command::selftest),
        .metavar = "PATH",
        .default_text = "$SLURM_TMPDIR, or $TMPDIR"},
+      {.name = "device",
+       .group = kGroup,
+       .help = "what computes",
+       .field = composite(&SelftestConfig::device, parse_device, [](const std::string& text) { return text; }),
+       .commands = on(Command::selftest),
+       .metavar = "cpu|cuda",
+       .default_text = "best found",
+       .unset_word = "auto"},
       {.name = "io-engine",
        .group = kGroup,
        .help = "the engine to try",
@@ -207,13 +216,11 @@ std::vector<Option> node_options() {
       {.name = "what",
        .group = kGroup,
        .help = "what to measure; without a word all, the disk where there is a path",
-       .field = word(&BenchConfig::what, {"memory", "matmul", "cpu-adam", "disk", "communicator"}),
+       .field = word(&BenchConfig::what, {"memory", "matmul", "cpu-adam", "disk", "link", "communicator"}),
        .commands = on(Command::bench),
-       .metavar = "memory|matmul|cpu-adam|disk|communicator",
+       .metavar = "memory|matmul|cpu-adam|disk|link|communicator",
        .default_text = "all",
-       .positional = true,
-       .instead = "on the CPU backend device and host memory are one, and memory.copy of `memory` is what copying between them takes",
-       .later = {"link"}},
+       .positional = true},
       {.name = "threads",
        .group = kGroup,
        .help = "compute threads to measure with",

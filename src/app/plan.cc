@@ -53,14 +53,16 @@ std::string program_text(const parallel::Program& program) {
 
 int run_plan(const PlanConfig& given, Console& console) {
   PlanConfig config = given;
+  const GpuReport gpus = query_gpus();
+  resolve_device(config, gpus);
   ModelSource source = find_model(config.model);
   resolve_model(config, source);
   // The first of so many ranks on this node: no other one's parts are larger.
   check_stages(config);
   const auto ranks = static_cast<int>(config.ranks);
   const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.reduce_each, config.freeze};
-  Session session(config, std::move(source), "plan", state, {.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks},
-                  pipeline_of(config));
+  const RankPlace place{.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks};
+  Session session(config, choose_device(config, gpus, place, true), std::move(source), "plan", state, place, pipeline_of(config));
   session.plan(wishes_of(config), work_of(config));
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {

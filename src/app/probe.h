@@ -16,19 +16,23 @@ struct BlockSeconds {
 };
 
 struct UnitSeconds {
-  double tile_s = 0;      // an element's update in the run's format, by one thread in its cache
-  double checksum_s = 0;  // a byte, by one thread in its cache
-  double copy_s = 0;      // a byte from memory to memory, by all threads
-  double update_s = 0;    // an element's update from and to memory, by all threads
-  double norm_s = 0;      // an element's square in a sum, from memory, by all threads
-  double sweep_s = 0;     // a byte of what is read or written in passing, by all threads
+  double tile_s = 0;                                         // an element's update in the run's format, by one thread in its cache
+  double checksum_s = 0;                                     // a byte, by one thread in its cache
+  double copy_s = 0;                                         // a byte from memory to memory, by all threads
+  double update_s = 0;                                       // an element's update from and to memory, by all threads
+  double norm_s = 0;                                         // an element's square in a sum, from memory, by all threads
+  double sweep_s = 0;                                        // a byte of what is read or written in passing, by all threads
+  double gpu_update_s = 0, gpu_norm_s = 0, gpu_sweep_s = 0;  // the same by a GPU in its memory
 };
 
 /// By block; blocks with parameters of the same shapes take the same time. Empty when it would need more than `budget_bytes`, or seconds on
 /// end. `flops`: what to expect of the machine.
-std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, ThreadPool& threads, i64 budget_bytes, double flops,
-                                      i64& peak_bytes);
+std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, Device device, ThreadPool& threads, i64 budget_bytes,
+                                      double flops, i64& peak_bytes);
 
-UnitSeconds time_units(const optim::StateFormat& format, ThreadPool& threads);
+/// What the CPU takes.
+void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool& threads);
+/// What a GPU takes, and copies to and from host memory.
+void time_gpu_units(UnitSeconds& unit, const optim::StateFormat& format, Device gpu);
 
 }  // namespace spillway::app

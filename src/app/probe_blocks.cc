@@ -1,7 +1,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "app/cost_model.h"
@@ -9,7 +11,9 @@
 #include "app/probe.h"
 #include "base/error.h"
 #include "device/arena.h"
+#include "device/gpu_queue.h"
 #include "device/memory_pool.h"
+#include "device/transfer.h"
 #include "parallel/accumulator.h"
 #include "parallel/block_runner.h"
 #include "parallel/stopwatch.h"
@@ -51,9 +55,11 @@ Kinds kinds_of(const PlanRequest& r) {
 }
 
 // Small numbers of both signs, in f32 and (two to a word) in bf16.
-void fill(std::byte* data, i64 bytes) {
-  auto* words = reinterpret_cast<u32*>(data);
+std::vector<std::byte> numbers(i64 bytes) {
+  std::vector<std::byte> all(static_cast<size_t>(bytes));
+  auto* words = reinterpret_cast<u32*>(all.data());
   for (i64 i = 0; i < bytes / 4; ++i) words[i] = 0x3c003c00u | ((static_cast<u32>(i) * 2654435761u) & 0x807f807fu);
+  return all;
 }
 
 i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE)); }
@@ -61,10 +67,12 @@ i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sys
 // The kinds' first blocks in a row, as if they were the model.
 class Chain {
  public:
-  Chain(const PlanRequest& r, const Kinds& kinds, i64 rows)
+  /// `queue`: of the GPU, if it computes.
+  Chain(const PlanRequest& r, const Kinds& kinds, i64 rows, const GpuQueue* queue = nullptr)
       : r_(r),
         kinds_(kinds),
         rows_(rows),
+        queue_(queue),
         in_parts_(make_stages(r.layout, r.scheduling).schedule.splits_backward()),
         runner_(*r.model),
         accumulator_(r.layout, r.scheduling.format.gradient) {}
@@ -79,11 +87,12 @@ class Chain {
   /// Weights and gradients of all its blocks. `slab`: what the stream in force computes in.
   void take(Allocator& memory, std::span<const std::byte> slab) {
     const i64 model_bytes = r_.layout.elems() * (size_of(r_.scheduling.format.weight) + size_of(r_.scheduling.format.gradient));
-    if (model_bytes > cache_bytes()) slab_ = slab;
+    if (model_bytes > cache_bytes() && !queue_) slab_ = slab;
     for (u16 group : groups()) {
       const parallel::Group& g = r_.layout.groups[group];
       Allocation weights = memory.allocate(g.elems * size_of(r_.scheduling.format.weight), "probe: weights");
-      fill(weights.data(), weights.bytes());
+      const std::vector<std::byte> values = numbers(weights.bytes());
+      transfer(weights.data(), values.data(), weights.bytes());
       for (const parallel::Segment& s : g.segments) storage(s).fill(weights.data() + s.begin * size_of(r_.scheduling.format.weight));
       weights_[group] = std::move(weights);
       if (!g.frozen) gradients_[group] = memory.allocate(g.elems * size_of(r_.scheduling.format.gradient), "probe: gradients");
@@ -98,7 +107,7 @@ class Chain {
     for (size_t k = 0; k < seconds.size(); ++k) {
       const Instruction i{.op = Op::Forward, .block = kinds_.first[k], .micro_batch = 0};
       forget(i.block);
-      seconds[k].forward = parallel::microseconds_of([&] { runner_.forward(i); }) / 1e6;
+      seconds[k].forward = seconds_of([&] { runner_.forward(i); });
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
       if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // the last block's backward follows its forward
@@ -121,9 +130,16 @@ class Chain {
       const auto memory = gradients_.find(use.group);
       accumulator_.place(use, memory == gradients_.end() ? nullptr : memory->second.data(), i.first);
     }
+    return seconds_of([&] {
+      runner_.backward(i, accumulator_);
+      accumulator_.finish();
+    });
+  }
+  // Until the GPU has done it too.
+  double seconds_of(const std::function<void()>& work) const {
     return parallel::microseconds_of([&] {
-             runner_.backward(i, accumulator_);
-             accumulator_.finish();
+             work();
+             if (queue_) queue_->wait();
            }) /
            1e6;
   }
@@ -157,21 +173,23 @@ class Chain {
 
   MicroBatch batch() const {
     const Shape shape{rows_, r_.sequence_length};
-    MicroBatch b{empty(shape, DType::int32), empty(shape, DType::int32), empty(shape, DType::int32), 0, 0};
-    b.counted_targets = shape.elems();
-    if (!b.tokens_BT.raw()) return b;
     const i64 vocabulary = r_.model->parameters[0]->shape[0];
-    for (i64 i = 0; i < shape.elems(); ++i) {
-      b.tokens_BT.data<i32>()[i] = static_cast<i32>(i * 7919 % vocabulary);
-      b.targets_BT.data<i32>()[i] = static_cast<i32>(i * 104729 % vocabulary);
-      b.positions_BT.data<i32>()[i] = static_cast<i32>(i % r_.sequence_length);
-    }
+    const auto tensor = [&](i64 times, i64 below) {
+      Tensor t = empty(shape, DType::int32);
+      std::vector<i32> values(static_cast<size_t>(shape.elems()));
+      for (i64 i = 0; i < shape.elems(); ++i) values[static_cast<size_t>(i)] = static_cast<i32>(i * times % below);
+      if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), shape.elems() * i64{sizeof(i32)});
+      return t;
+    };
+    MicroBatch b{tensor(7919, vocabulary), tensor(104729, vocabulary), tensor(1, r_.sequence_length), 0, 0};
+    b.counted_targets = shape.elems();
     return b;
   }
 
   const PlanRequest& r_;
   const Kinds& kinds_;
   const i64 rows_;
+  const GpuQueue* const queue_;
   const bool in_parts_;              // backward, as the schedule has it
   std::span<const std::byte> slab_;  // empty: the model stays in the caches
   std::map<u16, Allocation> weights_, gradients_;
@@ -182,7 +200,7 @@ class Chain {
 
 i64 slab_bytes(const PlanRequest& r, const Kinds& kinds, i64 rows) {
   Arena memory;
-  const Stream stream{Device::meta(), nullptr, &memory};
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
   Chain chain(r, kinds, rows);
   chain.pass(true);
@@ -241,13 +259,16 @@ std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
 }
 
 // By kind; empty where there is no memory for it.
-std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, ThreadPool& threads, MemoryPool& pool) {
+std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, Device device, ThreadPool& threads,
+                                    MemoryPool& pool) {
   try {
     Allocation slab = pool.allocate(slab_bytes(r, kinds, rows), "probe: activations");
     Arena memory(slab.data(), slab.bytes());
-    const Stream stream{Device::cpu(), &threads, &memory};
+    std::optional<GpuQueue> queue;
+    if (device.is_cuda()) queue.emplace(device);
+    const Stream stream{device, &threads, &memory, queue ? queue->handle() : nullptr};
     const StreamScope scope(stream);
-    Chain chain(r, kinds, rows);
+    Chain chain(r, kinds, rows, queue ? &*queue : nullptr);
     chain.take(pool, {slab.data(), static_cast<size_t>(slab.bytes())});
     return time_chain(chain, r.scheduling.micro_batches > 1);
   } catch (const Error& e) {
@@ -258,17 +279,18 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
 
 }  // namespace
 
-std::vector<BlockSeconds> time_blocks(const PlanRequest& r, ThreadPool& threads, i64 budget_bytes, double flops, i64& peak_bytes) {
+std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, ThreadPool& threads, i64 budget_bytes, double flops,
+                                      i64& peak_bytes) {
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
-  MemoryPool pool("probe", budget_bytes);
+  MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
   i64 rows = 1;
-  std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, threads, pool);
+  std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, threads, pool);
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
   while (more > 1 && total(timed) * static_cast<double>(more) > kMostPassSeconds) more /= 2;
   for (; more > 1; more /= 2) {  // as many as there is memory for
-    std::vector<BlockSeconds> larger = time_rows(r, kinds, more, threads, pool);
+    std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, threads, pool);
     if (larger.empty()) continue;
     timed = std::move(larger);
     rows = more;

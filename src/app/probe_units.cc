@@ -95,10 +95,9 @@ void time_tiles(UnitSeconds& unit, const optim::StateFormat& format, const Strea
 
 }  // namespace
 
-UnitSeconds time_units(const optim::StateFormat& format, ThreadPool& threads) {
+void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool& threads) {
   MemoryPool pool("probe", kUnlimited);
   const Stream all{Device::cpu(), &threads, &pool}, one{Device::cpu(), nullptr, &pool};
-  UnitSeconds unit;
   time_tiles(unit, format, one, all, pool);
   const Allocation from = pool.allocate(kMemoryBytes / 2, "probe: from"), to = pool.allocate(kMemoryBytes / 2, "probe: to");
   const std::span<const std::byte> bytes(from.data(), static_cast<size_t>(from.bytes()));
@@ -113,7 +112,6 @@ UnitSeconds time_units(const optim::StateFormat& format, ThreadPool& threads) {
   const StreamScope scope(all);
   unit.copy_s =
       least_seconds([&] { copy_past_caches(to.data(), from.data(), from.bytes()); }, forget_both) / static_cast<double>(bytes.size());
-  return unit;
 }
 
 }  // namespace spillway::app

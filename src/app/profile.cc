@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/cost_model.h"
 #include "app/shares.h"
 
 namespace spillway::app {
@@ -29,6 +30,13 @@ i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
   return i.tiles.count() * per_tile;
 }
 
+// A forward's products, and twice as many in a whole backward: a half for the input's gradient, a half for the weights'.
+double flops_of(const Instruction& i, const Profile::Flops& flops) {
+  if (!parallel::computes_block(i.op)) return 0;
+  const double forward = flops(i.block), again = i.op == Op::Forward || i.recompute ? forward : 0;
+  return again + (parallel::makes_input_gradient(i.op) ? forward : 0) + (parallel::makes_weight_gradients(i.op) ? forward : 0);
+}
+
 void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) {
   sum.disk_read_bytes += i.read_bytes[kNvme];
   sum.disk_written_bytes += i.written_bytes[kNvme];
@@ -39,15 +47,34 @@ void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) 
   }
 }
 
-void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibration, const std::vector<DiskRates>& disks,
+// What copies, sweeps and products can reach where a rank computes.
+struct Ceilings {
+  double copy, memory, flops;
+  const char* copy_name;
+};
+
+Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool bf16) {
+  if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
+  // Bytes of a copy are counted on both sides of the link.
+  return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, bf16 ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
+          "link"};
+}
+
+void rate(ProfileRow& row, const Profile::Sum& sum, const Ceilings& ceilings, const std::vector<DiskRates>& disks,
           const std::vector<u32>& shares) {
   const auto all_stripes = [&](double DiskRates::*of) { return disks.empty() ? DiskRates().*of : striped_rate(shares, disks, of); };
   const i64 disk_bytes = sum.disk_read_bytes + sum.disk_written_bytes, bytes = disk_bytes > 0 ? disk_bytes : sum.memory_bytes;
-  if (bytes == 0 || !(sum.ms > 0)) return;
+  if (!(sum.ms > 0)) return;
+  if (sum.flops > 0) {
+    row.flops_per_s = sum.flops / (sum.ms / 1e3);
+    row.ceiling = ceilings.flops, row.ceiling_name = "matmul";
+    return;
+  }
+  if (bytes == 0) return;
   row.bytes_per_s = static_cast<double>(bytes) / (sum.ms / 1e3);
   if (disk_bytes == 0) {
-    row.ceiling = sum.copies ? calibration.copy_bytes_per_s : calibration.memory_bytes_per_s;
-    row.ceiling_name = sum.copies ? "copy" : "memory";
+    row.ceiling = sum.copies ? ceilings.copy : ceilings.memory;
+    row.ceiling_name = sum.copies ? ceilings.copy_name : "memory";
   } else if (sum.disk_written_bytes == 0) {
     row.ceiling = all_stripes(&DiskRates::read_bytes_per_s);
     row.ceiling_name = "disk read";
@@ -62,18 +89,23 @@ void rate(ProfileRow& row, const Profile::Sum& sum, const Calibration& calibrati
 
 }  // namespace
 
-void Profile::add(const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan) {
+void Profile::add(const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan,
+                  const Flops& flops) {
+  on_gpu_ = plan.on_gpu(), bf16_ = plan.scheduling.format.weight == DType::bf16;
   for (size_t n = 0; n < timings.size(); ++n) {
     const Instruction& i = list[n];
     Sum& sum = sums_[{kind_of(i), std::string(parallel::to_string(i.lane))}];
     sum.ms += (timings[n].end_us - timings[n].start_us) / 1e3;
     count(sum, i, plan);
+    sum.flops += flops_of(i, flops);
   }
 }
 
-void Profile::step(const parallel::Rank& rank, double seconds) {
-  add(rank.last_program().head, rank.head_timings(), rank.plan());
-  if (rank.last_tail()) add(*rank.last_tail(), rank.tail_timings(), rank.plan());
+void Profile::step(const parallel::Rank& rank, const nn::Sequential& model, double seconds) {
+  const auto tokens = static_cast<double>(rank.plan().micro_batch_size * rank.plan().sequence_length);
+  const Flops flops = [&](u16 block) { return forward_flops(rank.plan().layout, model, block, tokens); };
+  add(rank.last_program().head, rank.head_timings(), rank.plan(), flops);
+  if (rank.last_tail()) add(*rank.last_tail(), rank.tail_timings(), rank.plan(), flops);
   seconds_ += seconds;
   ++steps_;
 }
@@ -85,7 +117,7 @@ std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std:
   for (const auto& [name, sum] : sums_) {
     ProfileRow row{.kind = name.first, .lane = name.second, .ms = sum.ms / steps};
     if (seconds_ > 0) row.share = sum.ms / 1e3 / seconds_;
-    rate(row, sum, calibration, disks, shares);
+    rate(row, sum, ceilings_of(calibration, on_gpu_, bf16_), disks, shares);
     all.push_back(std::move(row));
   }
   std::ranges::stable_sort(all, std::greater(), &ProfileRow::ms);
@@ -98,7 +130,9 @@ std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
   for (const ProfileRow& row : rows) {
     text += fmt::format("{:<20}{:<11}{:>10.2f}{:>6.1f} %", row.kind, row.lane, row.ms, 100 * row.share);
     if (row.bytes_per_s) text += fmt::format("{:>7.2f} GB/s", *row.bytes_per_s / 1e9);
-    if (row.bytes_per_s && row.ceiling) text += fmt::format("  {:.0f} % of {}", 100 * *row.bytes_per_s / *row.ceiling, row.ceiling_name);
+    if (row.flops_per_s) text += fmt::format("{:>7.2f} TF/s", *row.flops_per_s / 1e12);
+    const std::optional<double> rate = row.flops_per_s ? row.flops_per_s : row.bytes_per_s;
+    if (rate && row.ceiling) text += fmt::format("  {:.0f} % of {}", 100 * *rate / *row.ceiling, row.ceiling_name);
     text += '\n';
   }
   return text;

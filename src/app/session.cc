@@ -62,11 +62,12 @@ optim::StateFormat state_format(Precision precision, const StateWishes& state) {
 
 }  // namespace
 
-Session::Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state, const RankPlace& place,
-                 const parallel::Pipeline& pipeline)
+Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource source, std::string run_id, const StateWishes& state,
+                 const RankPlace& place, const parallel::Pipeline& pipeline)
     : config_(config),
+      device_choice_(std::move(device)),
       source_(std::move(source)),
-      format_(state_format(config.precision, state)),
+      format_(state_format(*config.precision, state)),
       round_gradients_(state.round_gradients),
       reduce_each_(state.reduce_each),
       durability_(state.durability),
@@ -81,9 +82,12 @@ Session::Session(const ResourceConfig& config, ModelSource source, std::string r
 }
 
 void Session::find_budgets(const ResourceConfig& config) {
-  const Budgets memory = split_grant(memory_grant(Host{}, place_.local_ranks), config.device_memory_bytes, config.host_memory_bytes);
+  const MemoryGrant grant = memory_grant(Host{}, place_.local_ranks);
+  const bool on_gpu = device_choice_.device.is_cuda();
+  const Budgets memory = on_gpu ? gpu_budgets(grant, device_choice_, config.device_memory_bytes, config.host_memory_bytes)
+                                : split_grant(grant, config.device_memory_bytes, config.host_memory_bytes);
   budgets_.bytes = {memory.device_bytes, memory.host_bytes, 0};
-  budgets_.host_from_device = !config.device_memory_bytes && !config.host_memory_bytes;
+  budgets_.host_from_device = !on_gpu && !config.device_memory_bytes && !config.host_memory_bytes;
   std::vector<ScratchPath> paths = config.nvme;
   if (paths.empty()) {
     if (const auto slurm = Host{}.env("SLURM_TMPDIR")) paths.push_back({*slurm, {}});
@@ -102,6 +106,8 @@ void Session::find_budgets(const ResourceConfig& config) {
 parallel::PlanRequest Session::request() const {
   parallel::PlanRequest request;
   request.model = &model_;
+  request.device = device_choice_.device.kind;
+  request.scheduling.copy_engines = device_choice_.device.is_cuda();
   request.layout = parallel::make_layout(model_, {.decay_all = work_.decay_all});
   request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
@@ -186,13 +192,19 @@ void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
     shares_ = shares_by(disks, "measured");
     budgets_.bytes[2] = striped_room(shares_.weights, nvme_room_bytes_);
   }
-  rates_ = make_rates(calibration, format_.weight, disks, shares_.weights);
-  rates_.machine.cores = threads_;
+  rates_ = make_rates(calibration, request.device, format_.weight, disks, shares_.weights);
+  rates_.threads = threads_;
+  if (request.device == Device::Kind::cpu) rates_.machine.cores = threads_;
   process_bytes_ = process_memory().now_bytes;
   if (!request.training) return;
   ThreadPool threads(threads_);
-  rates_.unit = time_units(format_, threads);
-  rates_.blocks = time_blocks(request, threads, budgets_.bytes[0], rates_.flops, probe_bytes_);
+  time_units(rates_.unit, format_, threads);
+  if (device_choice_.device.is_cuda() && !device_choice_.free_bytes) {
+    rates_from_ += "; no GPU was looked at: computing and copying are reckoned with constants";
+    return;
+  }
+  if (device_choice_.device.is_cuda()) time_gpu_units(rates_.unit, format_, device_choice_.device);
+  rates_.blocks = time_blocks(request, device_choice_.device, threads, budgets_.bytes[0], rates_.flops, probe_bytes_);
   if (place_.ranks > 1 && !calibration.ranks_measured)
     rates_from_ += fmt::format("; exchanges are reckoned at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
                                rates_.all_gather_bytes_per_s / 1e9);
@@ -232,7 +244,8 @@ StepCost Session::predict_step(const StepLists& lists) const {
 
 i64 Session::predicted_process_bytes() const {
   const parallel::Plan& plan = chosen_->plan;
-  return process_bytes_ + std::max(probe_bytes_, place_.process_ranks * (plan.total[0] + plan.total[1]));
+  const i64 device_bytes = plan.on_gpu() ? 0 : plan.total[0];
+  return process_bytes_ + std::max(plan.on_gpu() ? 0 : probe_bytes_, place_.process_ranks * (device_bytes + plan.total[1]));
 }
 
 std::string Session::prediction_text() {
@@ -253,7 +266,7 @@ std::string Session::prediction_text() {
   text += fmt::format("; the process about {}", format_bytes(predicted_process_bytes()));
   const double break_even = break_even_tokens(plan, model_, rates_);
   if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
-  const double small = small_copies_tokens(plan, model_, rates_);
+  const double small = plan.on_gpu() ? 0 : small_copies_tokens(plan, model_, rates_);  // a GPU's copies hide behind its computing
   if (small > 0)
     text += fmt::format(
         "; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, less above",
@@ -297,9 +310,13 @@ void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends)
   const parallel::Plan& plan = chosen_->plan;
   pool_ = std::make_unique<ThreadPool>(threads_);
   if (budgets_.host_from_device) budgets_.bytes = {budgets_.bytes[0] - plan.total[1], plan.total[1], budgets_.bytes[2]};
-  device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory");
-  host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory");
+  const Device device = device_choice_.device;
+  device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory",
+                                         device.is_cuda() ? gpu_memory(device.index, plan.total[0]) : system_memory());
+  host_ =
+      std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory", device.is_cuda() ? pinned_memory() : system_memory());
   resources_ = {device_.get(), host_.get(), pool_.get(), nullptr, {}, folder_id(place_.rank), durability_};
+  resources_.gpu = device.index;
   if (ends) resources_.data_ranks = ends->data_ranks.get(), resources_.pipeline_ranks = ends->pipeline_ranks.get();
   if (plan.uses(Tier::nvme)) {
     for (const ScratchPath& path : scratch_paths_) {

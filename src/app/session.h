@@ -7,6 +7,7 @@
 #include "app/config.h"
 #include "app/console.h"
 #include "app/cost_model.h"
+#include "app/device_choice.h"
 #include "app/disk_meter.h"
 #include "app/model_source.h"
 #include "app/peers.h"
@@ -39,9 +40,10 @@ struct Workload {
 
 class Session {
  public:
-  /// `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a dead one left.
-  Session(const ResourceConfig& config, ModelSource source, std::string run_id, const StateWishes& state = {}, const RankPlace& place = {},
-          const parallel::Pipeline& pipeline = {});
+  /// `config` is resolved for `device`. `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a
+  /// dead one left.
+  Session(const ResourceConfig& config, ChosenDevice device, ModelSource source, std::string run_id, const StateWishes& state = {},
+          const RankPlace& place = {}, const parallel::Pipeline& pipeline = {});
 
   /// What all ranks' plans must fit into, when another one has less.
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
@@ -73,6 +75,7 @@ class Session {
   const optim::StateFormat& format() const { return format_; }
   DType dtype() const { return format_.weight; }
   int threads() const { return threads_; }
+  const ChosenDevice& device() const { return device_choice_; }
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }
@@ -103,6 +106,7 @@ class Session {
   std::string prediction_text();
   void drop_other_ranks(const std::string& path);
   ResourceConfig config_;
+  const ChosenDevice device_choice_;
   ModelSource source_;
   const optim::StateFormat format_;
   const bool round_gradients_, reduce_each_;

@@ -14,11 +14,7 @@ std::string list(const std::vector<std::string>& words) {
   return text;
 }
 
-// "cuda:2" is a later choice when "cuda" is.
-bool is_later(const Option& option, const std::string& text) {
-  const std::string word = option.name == "device" ? text.substr(0, text.find(':')) : text;
-  return std::ranges::find(option.later, word) != option.later.end();
-}
+bool is_later(const Option& option, const std::string& text) { return std::ranges::find(option.later, text) != option.later.end(); }
 
 void check_choice(const Option& option, const std::string& text, const std::string& what) {
   if (is_later(option, text)) refuse("[" + what + "] not built yet: \"" + text + "\"; " + option.instead);

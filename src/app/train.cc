@@ -42,11 +42,12 @@ std::string run_id(const std::string& out) {
 }
 
 // Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had.
-void note_machine(Progress& progress, Console& console) {
-  const std::string here = fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+void note_machine(Progress& progress, const ChosenDevice& device, Console& console) {
+  const std::string here =
+      device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
   if (!progress.made_with.empty() && progress.made_with != here) {
     console.warn(fmt::format(
-        "the checkpoint was made on another instruction set ({}; here {}): the last bits of the numbers may differ from here on",
+        "the checkpoint was made on another instruction set or GPU ({}; here {}): the last bits of the numbers may differ from here on",
         progress.made_with, here));
   }
   progress.made_with = here;
@@ -68,10 +69,11 @@ void introduce(Session& session, const TrainConfig& config, Console& console, co
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
   const i64 frozen = frozen_elems(session.model());
-  console.log(fmt::format("{}: {} parameters{} in {} blocks, {} on {}{} thread{}", session.source().name, session.model().parameter_elems(),
-                          frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(),
-                          to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "", session.threads(),
-                          session.threads() == 1 ? "" : "s"));
+  console.log(fmt::format(
+      "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
+      frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(), to_string(session.dtype()),
+      config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
+      session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
@@ -123,7 +125,7 @@ class Training {
     choose_plan();
     peers_.together([&] { take_all(); });
     recover();
-    note_machine(progress_, console_);
+    note_machine(progress_, session_->device(), console_);
     peers_.together([&] { begin_run(); });
     try {
       return train();
@@ -136,6 +138,7 @@ class Training {
  private:
   void read_all() {
     check_stages(config_);
+    resolve_device(config_, query_gpus());
     source_ = find_model(config_.model);
     check_weights(config_, source_);
     resolve_model(config_, source_);
@@ -159,8 +162,9 @@ class Training {
   void choose_plan() {
     const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients,
                             config_.reduce_each,    config_.freeze,  durability_of(config_)};
+    const ChosenDevice device = device_on_ranks(config_, peers_);
     peers_.together(
-        [&] { session_.emplace(config_, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
+        [&] { session_.emplace(config_, device, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
     plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }

@@ -100,7 +100,7 @@ int Trainer::run() {
     report_step(progress_.step);
     const Wanted now = wanted(report);
     write_metrics(report);
-    if (profile_) profile_->step(session_.rank(), report.seconds);
+    if (profile_) profile_->step(session_.rank(), session_.model(), report.seconds);
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();

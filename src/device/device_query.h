@@ -13,6 +13,7 @@ namespace spillway {
 struct GpuFacts {
   int index = 0;  // as in Device::cuda(index): the visible ones, from 0
   std::string name;
+  std::string bus;  // where it is plugged in, as the driver says it: which GPU of the node this is
   i64 total_bytes = 0;
   i64 free_bytes = 0;
   int compute_capability = 0;  // major * 10 + minor: 90 for Hopper

@@ -42,6 +42,8 @@ GpuFacts facts_of(int index) {
   cudaError_t status = cudaGetDeviceProperties(&properties, index);
   if (status == cudaSuccess) {
     gpu.name = properties.name;
+    gpu.bus =
+        std::to_string(properties.pciDomainID) + ":" + std::to_string(properties.pciBusID) + ":" + std::to_string(properties.pciDeviceID);
     gpu.total_bytes = static_cast<i64>(properties.totalGlobalMem);
     gpu.compute_capability = properties.major * 10 + properties.minor;
     status = cudaSetDevice(index);

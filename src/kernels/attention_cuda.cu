@@ -1,12 +1,12 @@
-// Attention for every width of head, in ordinary arithmetic: probabilities stay in tiles of kTile x kTile, and the softmax is taken while
-// going over the keys (Dao et al., arXiv:2205.14135). A block has one tile of rows of one head and up to kWidth columns of the result;
-// wider heads take several blocks, each with the scores anew. Gradients of queries are summed over key tiles upwards, those of keys and
-// values by the block that has the keys, over query heads and tiles upwards.
+// Attention for every width of head, in ordinary arithmetic; what tensor cores take goes there (attention_mma_cuda.h). Probabilities stay
+// in tiles of kTile x kTile, and the softmax is taken while going over the keys (Dao et al., arXiv:2205.14135). A block has one tile of
+// rows of one head and up to kWidth columns of the result; wider heads take several blocks, each with the scores anew. Gradients of queries
+// are summed over key tiles upwards, those of keys and values by the block that has the keys, over query heads and tiles upwards.
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
-#include "kernels/attention.h"
+#include "kernels/attention_mma_cuda.h"
 #include "kernels/attention_tiles_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/sums_cuda.h"
@@ -14,64 +14,8 @@
 namespace spillway::kernels::cuda {
 namespace {
 
+using namespace attention_problem;
 using namespace attention_tiles;
-
-// A view [B, T, H, D].
-template <class S>
-struct View {
-  S* data = nullptr;
-  i64 batch = 0, row = 0, head = 0;
-  bool aligned = false;
-  View() = default;
-  explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
-    aligned = batch % kQuad == 0 && rows_aligned<kQuad>(data, row) && head % kQuad == 0;
-  }
-  __device__ S* at(i64 b, i64 h, i64 t) const { return data + b * batch + h * head + t * row; }
-  __device__ Rows<std::remove_const_t<S>> rows(i64 b, i64 h, i64 t, i64 end) const { return {at(b, h, t), row, end - t, aligned}; }
-};
-
-struct Extents {
-  i64 batch, queries, keys, heads, kv_heads, width;
-  bool causal;
-  __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
-  __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
-};
-
-template <class T>
-struct Dropout {
-  RandomKey key;
-  i64 first_sample;
-  u64 limit;  // 0: none
-  T kept;
-  // What an element is multiplied by.
-  __device__ T factor(i64 b, i64 element) const {
-    if (limit == 0) return 1;
-    const auto words = philox(key, static_cast<u64>(first_sample + b), static_cast<u64>(element));
-    return (words[0] | static_cast<u64>(words[1]) << 32) >> 11 < limit ? T(0) : kept;
-  }
-};
-
-// What both directions have.
-template <class S>
-struct Problem {
-  Extents extents;
-  Dropout<Wide<S>> dropout;
-  Wide<S> scale;
-  View<const S> q, k, v;
-  __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const { return dropout.factor(b, (h * extents.queries + t) * extents.keys + s); }
-};
-template <class S>
-struct Forward : Problem<S> {
-  View<S> out;
-  Wide<S>* lse;
-};
-template <class S>
-struct Backward : Problem<S> {
-  View<const S> out, dout;
-  const Wide<S>* lse;
-  Wide<S>* delta;  // [B, H, Tq]: out . dout
-  View<S> dq, dk, dv;
-};
 
 // One block's piece of work: item = ((b * heads + h) * parts of the width + part) * tiles + tile.
 struct Piece {
@@ -239,19 +183,6 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   }
 }
 
-Extents extents_of(const Tensor& q, const Tensor& k, const AttentionMask& mask) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), mask.causal};
-}
-
-template <class S>
-void set(Problem<S>& f, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
-  using T = Wide<S>;
-  f.extents = extents_of(q, k, mask);
-  f.dropout = {mask.key, mask.first_sample, static_cast<u64>(std::ceil(mask.dropout * 0x1p53)), static_cast<T>(1 / (1 - mask.dropout))};
-  f.scale = static_cast<T>(mask.scale);
-  f.q = View<const S>(q), f.k = View<const S>(k), f.v = View<const S>(v);
-}
-
 // f(std::integral_constant<int, kWidth>): the columns of a block.
 template <class T, class F>
 void for_width(i64 width, F f) {
@@ -282,6 +213,9 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
     Forward<S> f;
     set(f, q, k, v, mask);
     f.out = View<S>(out), f.lse = lse.data<Wide<S>>();
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      if (attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
+    }
     for_width<Wide<S>>(f.extents.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
       launch_tiles(attend<kWidth, S>, f, f.extents.batch * f.extents.heads, f.extents.queries, kWidth);
     });
@@ -300,6 +234,9 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
     const Extents& e = f.extents;
     const i64 rows = e.batch * e.heads * e.queries;
     launch("attention", dot_rows<S>, blocks_for(rows, WarpRows::kRowsOfBlock), dim3(kBlockThreads), f);
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      if (attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
+    }
     for_width<T>(e.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
       launch_tiles(query_gradients<kWidth, S>, f, e.batch * e.heads, e.queries, kWidth);
       launch_tiles(key_gradients<kWidth, S>, f, e.batch * e.kv_heads, e.keys, kWidth);

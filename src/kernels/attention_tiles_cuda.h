@@ -4,9 +4,11 @@
 #pragma once
 #include <cmath>
 
-#include "kernels/packs_cuda.h"
+#include "kernels/attention_problem_cuda.h"
 
 namespace spillway::kernels::attention_tiles {
+
+using attention_problem::Rows;
 
 constexpr int kTile = 64, kSide = 16, kQuad = 4, kThreads = kSide * kSide;
 // Of rows in shared memory: quads stay aligned, and columns of four rows lie in different banks.
@@ -30,14 +32,6 @@ template <class F>
 __device__ __forceinline__ void for_quad(F f) {
   f(0), f(1), f(2), f(3);
 }
-
-/// Up to kTile rows of a head; those from `rows` on are zero.
-template <class S>
-struct Rows {
-  const S* at;
-  i64 stride, rows;
-  bool aligned;
-};
 
 /// sum[i][j] = the product of a's row 4 y + i and b's row 4 x + j over the width. Begins with a wait for the whole block.
 template <class S, class T = Wide<S>>

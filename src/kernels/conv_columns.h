@@ -1,5 +1,6 @@
-// The matrices that convolution multiplies, gathered piece by piece from images and weights. For conv_cpu.cc and conv_weight_cpu.cc alone;
-// no allocation, thread-safe. Legend: k = (channel, tap row, tap column), j = (image, grid row, grid column), both with the last fastest.
+// The matrices that convolution multiplies, gathered piece by piece from images and weights, and where the results go. For conv*.cc and
+// conv*_cuda.* alone; no allocation, thread-safe. Legend: k = (channel, tap row, tap column), j = (image, grid row, grid column), both with
+// the last fastest.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -26,14 +27,26 @@ AxisTaps input_gradient_taps(i64 extent, i64 kernel, i64 stride, i64 padding, i6
 struct Columns {
   AxisTaps h, w;
   i64 channels, images, image_stride;
-  i64 taps() const { return h.count * w.count; }
-  i64 k() const { return channels * taps(); }
-  i64 j() const { return images * h.positions * w.positions; }
+  constexpr i64 taps() const { return h.count * w.count; }
+  constexpr i64 k() const { return channels * taps(); }
+  constexpr i64 j() const { return images * h.positions * w.positions; }
 };
 /// Columns of x under the window, for one group.
 Columns forward_columns(const ConvShape& shape);
 /// Every position of y itself, for one group: [O, J].
 Columns position_columns(const ConvShape& shape);
+/// Columns of y under the taps that reach x's rows row, row + stride, ... and columns likewise, for one group.
+Columns phase_columns(const ConvShape& shape, i64 row, i64 column);
+
+/// Where the results lie: of channel c, grid position i of image n at
+/// n * image_stride + c * plane + first + i / columns * row_step + i % columns * column_step.
+struct Place {
+  i64 positions, columns, row_step, column_step, first, image_stride, plane;
+};
+/// In y, of forward_columns.
+Place forward_place(const ConvShape& shape);
+/// In x, of phase_columns.
+Place phase_place(const ConvShape& shape, i64 row, i64 column, const Columns& columns);
 
 /// to[(k - k_begin) * row_stride + (j - j_begin)] for the given ranges. `source`: image 0, the group's channel 0.
 template <class T>

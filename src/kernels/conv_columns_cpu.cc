@@ -122,6 +122,27 @@ Columns position_columns(const ConvShape& s) {
   return joined({forward_taps(at.h, 1, 1, 0, 1), forward_taps(at.w, 1, 1, 0, 1), s.outputs_of_group(), s.images, s.outputs * at.h * at.w});
 }
 
+Columns phase_columns(const ConvShape& s, i64 row, i64 column) {
+  const Window& v = s.window;
+  const Pair at = s.positions();
+  return {input_gradient_taps(s.extent.h, v.kernel.h, v.stride.h, v.padding.h, v.dilation.h, row),
+          input_gradient_taps(s.extent.w, v.kernel.w, v.stride.w, v.padding.w, v.dilation.w, column), s.outputs_of_group(), s.images,
+          s.outputs * at.h * at.w};
+}
+
+Place forward_place(const ConvShape& s) {
+  const Pair at = s.positions();
+  const i64 plane = at.h * at.w;
+  return {plane, plane, 0, 1, 0, s.outputs * plane, plane};
+}
+
+Place phase_place(const ConvShape& s, i64 row, i64 column, const Columns& columns) {
+  const i64 positions = columns.h.positions * columns.w.positions, plane = s.extent.h * s.extent.w, width = s.extent.w;
+  const Pair stride = s.window.stride;
+  if (stride == Pair(1)) return {plane, plane, 0, 1, 0, s.inputs * plane, plane};
+  return {positions, columns.w.positions, stride.h * width, stride.w, row * width + column, s.inputs * plane, plane};
+}
+
 template <class T>
 void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride) {
   const i64 taps = c.taps(), plane = c.h.source * c.w.source;

@@ -1,9 +1,10 @@
 #include <algorithm>
 
 #include "kernels/conv.h"
-#include "kernels/conv_columns.h"
+#include "kernels/conv_strips.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -18,11 +19,6 @@ template <class T>
 i64 packed_elems_of(i64 rows, i64 k) {
   return round_up(rows, kStrip) * packed_depth<T>(k);
 }
-
-// Where the grid's positions lie in an image of the result.
-struct Place {
-  i64 columns, row_step, column_step, first, image_stride, plane;
-};
 
 // out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: the forward product and, of y's gradient, the input's.
 template <class T>
@@ -62,7 +58,7 @@ struct GatheredProduct {
 
   void store(i64 group, i64 row, i64 m, i64 begin, i64 end, const Wide<T>* sums) const {
     for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
-      const i64 lines = columns.h.positions * columns.w.positions / place.columns;  // of an image
+      const i64 lines = place.positions / place.columns;  // of an image
       T* to = out + line / lines * place.image_stride + (group * rows + row) * place.plane + place.first + line % lines * place.row_step +
               first * place.column_step;
       for (i64 r = 0; r < m; ++r, to += place.plane) {
@@ -116,14 +112,6 @@ void check(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& y
   require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected one dtype");
 }
 
-Columns phase_columns(const ConvShape& s, i64 row, i64 column) {
-  const Window& v = s.window;
-  const Pair at = s.positions();
-  return {input_gradient_taps(s.extent.h, v.kernel.h, v.stride.h, v.padding.h, v.dilation.h, row),
-          input_gradient_taps(s.extent.w, v.kernel.w, v.stride.w, v.padding.w, v.dilation.w, column), s.outputs_of_group(), s.images,
-          s.outputs * at.h * at.w};
-}
-
 // Every group's sums over images and positions of one channel.
 template <class T, class Out>
 void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
@@ -143,6 +131,7 @@ void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
 }  // namespace
 
 i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
+  if (Stream::current().device.works_as_cuda()) return product_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
   i64 elems = 0;
   const i64 k = forward_columns(s).k();
   for_dtype("conv2d", dtype, [&]<class T>(T) { elems = s.groups * packed_elems_of<T>(s.outputs_of_group(), k); });
@@ -155,16 +144,17 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
           "[conv2d] the bias must have one element an output, of the images' type");
   require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::conv2d(s, x, w, bias, y, workspace);
+  }
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.outputs_of_group(), inputs = s.inputs_of_group();
-  const Pair at = s.positions();
-  const i64 plane = at.h * at.w;
   for_dtype("conv2d", x.dtype(), [&]<class T>(T) {
     GatheredProduct<T>{forward_columns(s),
                        {w.data<T>(), inputs * taps, taps, s.window.kernel},
                        x.data<T>(),
                        bias.defined() ? bias.data<T>() : nullptr,
                        y.data<T>(),
-                       {plane, 0, 1, 0, s.outputs * plane, plane},
+                       forward_place(s),
                        s.groups,
                        rows,
                        inputs * s.extent.h * s.extent.w,
@@ -175,36 +165,39 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
 }
 
 i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
-  i64 elems = 0;
-  for (i64 row = 0; row < s.window.stride.h; ++row) {
-    for (i64 column = 0; column < s.window.stride.w; ++column) {
-      const i64 k = phase_columns(s, row, column).k();
-      for_dtype("conv2d", dtype, [&]<class T>(T) { elems = std::max(elems, s.groups * packed_elems_of<T>(s.inputs_of_group(), k)); });
+  const bool on_gpu = Stream::current().device.works_as_cuda();
+  i64 bytes = 0;
+  for (i64 row = 0; row < std::min(s.window.stride.h, s.extent.h); ++row) {
+    for (i64 column = 0; column < std::min(s.window.stride.w, s.extent.w); ++column) {
+      const Columns columns = phase_columns(s, row, column);
+      for_dtype("conv2d", dtype, [&]<class T>(T) {
+        bytes = std::max(bytes, on_gpu ? product_strips(columns, s.inputs_of_group(), dtype).bytes
+                                       : s.groups * packed_elems_of<T>(s.inputs_of_group(), columns.k()) * size_of(dtype));
+      });
     }
   }
-  return elems * size_of(dtype);
+  return bytes;
 }
 
 void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace) {
   check(s, dx, w, dy);
   require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()), "[conv2d] the workspace is too small");
   if (dx.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, dx, workspace);
+  }
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.inputs_of_group(), outputs = s.outputs_of_group();
-  const i64 plane = s.extent.h * s.extent.w, width = s.extent.w;
   const Pair stride = s.window.stride, at = s.positions();
   for (i64 row = 0; row < std::min(stride.h, s.extent.h); ++row) {
-    for (i64 column = 0; column < std::min(stride.w, width); ++column) {
+    for (i64 column = 0; column < std::min(stride.w, s.extent.w); ++column) {
       const Columns columns = phase_columns(s, row, column);
-      const Place place = stride == Pair(1)
-                              ? Place{plane, 0, 1, 0, s.inputs * plane, plane}
-                              : Place{columns.w.positions, stride.h * width, stride.w, row * width + column, s.inputs * plane, plane};
       for_dtype("conv2d", dx.dtype(), [&]<class T>(T) {
         GatheredProduct<T>{columns,
                            {w.data<T>(), taps, rows * taps, s.window.kernel},
                            dy.data<T>(),
                            nullptr,
                            dx.data<T>(),
-                           place,
+                           phase_place(s, row, column, columns),
                            s.groups,
                            rows,
                            outputs * at.h * at.w,
@@ -220,6 +213,9 @@ void sum_channels(const Tensor& x, const Tensor& to) {
   require(x.rank() >= 2 && x.is_contiguous() && to.is_contiguous() && to.elems() == x.size(1) && x.elems() > 0,
           "[sum_channels] expected x[N, C, ...] and one sum a channel");
   if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::sum_channels(x, to);
+  }
   const i64 images = x.size(0), channels = x.size(1), plane = x.elems() / (images * channels);
   for_dtypes("sum_channels", x.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
     const T* from = x.data<T>();

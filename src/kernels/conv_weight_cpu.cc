@@ -1,9 +1,10 @@
 #include <algorithm>
 
 #include "kernels/conv.h"
-#include "kernels/conv_columns.h"
+#include "kernels/conv_strips.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
+#include "kernels/has_cuda.h"
 
 namespace spillway::kernels {
 namespace {
@@ -94,6 +95,7 @@ void finish_row(const PartialGradients<T>& partial, const ConvShape& s, i64 outp
 }  // namespace
 
 i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
+  if (Stream::current().device.works_as_cuda()) return gradient_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
   i64 elems = 0;
   for_dtype("conv2d", dtype, [&]<class T>(T) { elems = Cut<T>(s).elems(); });
   return elems * size_of(wide_dtype(dtype));
@@ -108,6 +110,9 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
           "[conv2d] the views do not fit the shape");
   require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
   if (dw.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dw.device().is_cuda()) return cuda::conv2d_weight_gradient(s, x, dy, dw, workspace);
+  }
   for_dtypes("conv2d", x.dtype(), dw.dtype(), [&]<class T, class Out>(T, Out) {
     const PartialGradients<T> partial{Cut<T>(s),
                                       forward_columns(s),

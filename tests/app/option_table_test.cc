@@ -48,14 +48,14 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"lr-pct-start", ""},
     {"lr-decay-steps", ""},
     {"gradient-clipping", "1"},
-    {"precision", "fp32"},
+    {"precision", "fp32, on a GPU bf16"},
     {"tf32-matmul", ""},
     {"tf32-conv", ""},
     {"dropout", "presets 0, folders what config.json says"},
     {"freeze", "none"},
     {"device", "best found"},
-    {"device-memory", "the grant less --host-memory"},
-    {"host-memory", "the grant less --device-memory, when that is given"},
+    {"device-memory", "a GPU's free memory - 512MiB; on the CPU the grant less --host-memory"},
+    {"host-memory", "the grant; on the CPU less --device-memory, when that is given"},
     {"nvme", "none; SIZE: free space - 5 %"},
     {"allow-network-nvme", ""},
     {"place-parameters", "auto"},
@@ -119,7 +119,7 @@ TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
 TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
   const std::string help = command_help(Command::train);
   for (const char* piece :
-       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision fp32|fp64|bf16", "(not built yet: tf32 fp16)",
+       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16", "(not built yet: tf32 fp16)",
         "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
     EXPECT_NE(help.find(piece), std::string::npos) << piece;
   }

@@ -81,6 +81,30 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
+// Two, four and two products' worth: forward, a backward that runs it again first, and the half of one.
+TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
+  parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
+                         instruction(Op::BackwardWeight, Lane::compute)};
+  for (Instruction& i : list) i.block = 3;
+  list[1].recompute = true;
+  Calibration calibration;
+  calibration.matmul_flops_f32 = 4e12, calibration.gpu_matmul_flops_bf16 = 1e15;
+  const auto flops = [](u16 block) { return block == 3 ? 1e9 : 0; };
+  Profile on_cpu;
+  on_cpu.add(list, {{0, 1000}, {1000, 3000}, {3000, 4000}}, plan(), flops);
+  const auto rows = on_cpu.rows(calibration, {}, {});
+  EXPECT_DOUBLE_EQ(*row(rows, "Forward").flops_per_s, 1e12);
+  EXPECT_DOUBLE_EQ(*row(rows, "Backward").flops_per_s, 1.5e12);
+  EXPECT_DOUBLE_EQ(*row(rows, "BackwardWeight").flops_per_s, 1e12);
+  EXPECT_DOUBLE_EQ(*row(rows, "Forward").ceiling, 4e12);
+  EXPECT_NE(to_text(rows, true).find("1.50 TF/s  38 % of matmul"), std::string::npos) << to_text(rows, true);
+  parallel::Plan gpu = plan();
+  gpu.device = Device::Kind::cuda, gpu.scheduling.format.weight = DType::bf16;
+  Profile on_gpu;
+  on_gpu.add(list, {{0, 1000}, {1000, 3000}, {3000, 4000}}, gpu, flops);
+  EXPECT_DOUBLE_EQ(*row(on_gpu.rows(calibration, {}, {}), "Forward").ceiling, 1e15);
+}
+
 TEST(Profile, AnUpdateTakesItsLandingToo) {
   parallel::List list = {instruction(Op::Step, Lane::optimizer), instruction(Op::Land, Lane::optimizer)};
   list[0].tiles = {0, 10};

@@ -22,7 +22,7 @@ models::ModelConfig deep() {
 struct Refusals : testing::Test {
   const nn::Sequential model = models::build(deep(), DType::f32);
   parallel::PlanRequest base;
-  const Rates rates = make_rates(Calibration{}, DType::f32, {}, {});
+  const Rates rates = make_rates(Calibration{}, Device::Kind::cpu, DType::f32, {}, {});
 
   Refusals() {
     base.model = &model;

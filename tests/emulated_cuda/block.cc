@@ -1,6 +1,7 @@
 // Kernels, thread by thread: each of a block is a fiber that runs until it waits.
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +34,15 @@ struct Warp {
   Barrier barrier;
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
+  alignas(16) std::byte published[2][kLanes][kPublishedBytes];
+};
+
+// Of cp.async, until it is waited for.
+struct Copy {
+  unsigned to;
+  const void* from;
+  size_t bytes, there;
+  unsigned group;
 };
 
 // Kept for the launches after: fresh ones cost more than most kernels.
@@ -72,6 +82,8 @@ struct Fiber {
   unsigned until = 0;  // opened so often
   bool ended = false;
   void* fake_stack = nullptr;  // AddressSanitizer's
+  unsigned publications = 0, copy_groups = 0;
+  std::vector<Copy> copies;
 
   bool runs() const { return !ended && (!waits_for || waits_for->opened != until); }
 };
@@ -91,12 +103,12 @@ class Block {
     barrier_ = {};
     for (Warp& warp : warps_) warp = {};
     for (size_t t = 0; t < fibers_.size(); ++t) start(t);
+    std::memset(shared_.data(), 0xff, shared_.size());
     while (alive_ > 0) {
+      // Each warp as far as it can: the distance between warps is then the largest that the waits of the block allow.
       bool any = false;
-      for (size_t t = 0; t < fibers_.size(); ++t) {
-        if (!fibers_[t].runs()) continue;
-        any = true;
-        go_on(t);
+      for (size_t first = 0; first < fibers_.size(); first += kLanes) {
+        while (sweep(first)) any = true;
       }
       if (!any && alive_ > 0) {
         std::fprintf(stderr, "emulated CUDA: %d threads of block (%u, %u, %u) wait for each other\n", alive_, blockIdx.x, blockIdx.y,
@@ -112,13 +124,27 @@ class Block {
   int lane() const { return static_cast<int>(now_ % kLanes); }
   Warp& warp() { return warps_[now_ / kLanes]; }
   std::byte* shared() { return shared_.data(); }
+  Fiber& fiber() { return fibers_[now_]; }
 
  private:
+  // Lets the threads of the warp of thread `first` run until they wait; whether any could.
+  bool sweep(size_t first) {
+    bool any = false;
+    for (size_t t = first; t < std::min(first + kLanes, fibers_.size()); ++t) {
+      if (!fibers_[t].runs()) continue;
+      any = true;
+      go_on(t);
+    }
+    return any;
+  }
+
   void start(size_t t) {
     Fiber& f = fibers_[t];
     const auto at = static_cast<unsigned>(t);
     f.index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
     f.waits_for = nullptr, f.ended = false;
+    f.publications = f.copy_groups = 0;
+    f.copies.clear();
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = f.stack.get();
     f.context.uc_stack.ss_size = kStackBytes;
@@ -207,10 +233,10 @@ thread_local Block* Block::running = nullptr;
 
 }  // namespace
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
   const size_t threads = size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
   const bool legal = threads > 0 && threads <= 1024 && config.gridDim.x > 0 && config.gridDim.y > 0 && config.gridDim.z > 0 &&
-                     config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.dynamicSmemBytes <= 227 << 10;
+                     config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.dynamicSmemBytes <= dynamic_shared_bytes(kernel);
   if (!legal) return cudaErrorInvalidValue;
   return enqueue(config.stream, "cudaLaunchKernelEx", [config, thread = std::move(thread)] {
     const Running running;
@@ -239,6 +265,40 @@ void exchange(const void* mine, void* theirs, size_t bytes, int source) {
   block.wait_for_warp();
   std::memcpy(theirs, warp.given[source], bytes);
   block.wait_for_warp();
+}
+
+const std::byte* publish(const void* mine, size_t bytes) {
+  Block& block = *Block::running;
+  Warp& warp = block.warp();
+  if (warp.alive != kLanes) {
+    std::fprintf(stderr, "emulated CUDA: an instruction of a whole warp, of which %d threads are left\n", warp.alive);
+    std::abort();
+  }
+  auto& slots = warp.published[block.fiber().publications++ % 2];
+  std::memcpy(slots[block.lane()], mine, bytes);
+  block.wait_for_warp();
+  return slots[0];
+}
+
+void cp_async(unsigned to, const void* from, size_t bytes, size_t there) {
+  Block& block = *Block::running;
+  if (to % bytes != 0 || (there > 0 && reinterpret_cast<std::uintptr_t>(from) % bytes != 0)) {
+    std::fprintf(stderr, "emulated CUDA: cp.async of %zu bytes that do not begin at a multiple of it\n", bytes);
+    std::abort();
+  }
+  std::memset(block.shared() + to, 0xff, bytes);
+  block.fiber().copies.push_back({to, from, bytes, there, block.fiber().copy_groups});
+}
+void cp_async_commit() { ++Block::running->fiber().copy_groups; }
+void cp_async_wait(unsigned pending) {
+  Fiber& f = Block::running->fiber();
+  std::erase_if(f.copies, [&](const Copy& copy) {
+    if (copy.group + pending >= f.copy_groups) return false;
+    std::byte* to = Block::running->shared() + copy.to;
+    if (copy.there > 0) std::memcpy(to, copy.from, copy.there);
+    std::memset(to + copy.there, 0, copy.bytes - copy.there);
+    return true;
+  });
 }
 
 unsigned ballot(bool mine) {

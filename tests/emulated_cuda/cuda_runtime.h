@@ -54,8 +54,8 @@ struct cudaLaunchConfig_t {
 
 namespace emulated_cuda {
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
-/// The block's, of dynamicSmemBytes.
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread);
+/// The block's, of dynamicSmemBytes; NaN until written.
 std::byte* dynamic_shared();
 void wait_for_block();
 void wait_for_warp();
@@ -64,12 +64,25 @@ void exchange(const void* mine, void* theirs, size_t bytes, int source);
 int lane();
 unsigned ballot(bool mine);
 
+// PTX ISA 9.0, of a whole warp or a thread; shared memory is named by the distance from dynamic_shared().
+/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b.
+void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
+/// ldmatrix.sync.aligned.m8n8.x4(.trans).shared.b16
+void ldmatrix_x4(unsigned at, bool transposed, unsigned (&to)[4]);
+/// cp.async of `bytes`, of which `there` are read and the rest are zeros. What is there before the wait is NaN.
+void cp_async(unsigned to, const void* from, size_t bytes, size_t there);
+void cp_async_commit();
+void cp_async_wait(unsigned pending);
+/// What each lane of the warp publishes, kPublishedBytes apart; stays until the next but one.
+constexpr size_t kPublishedBytes = 32;
+const std::byte* publish(const void* mine, size_t bytes);
+
 }  // namespace emulated_cuda
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
   std::tuple<std::decay_t<Parameters>...> kept{static_cast<Parameters>(arguments)...};
-  return emulated_cuda::launch(*config, [kernel, kept] { std::apply(kernel, kept); });
+  return emulated_cuda::launch(*config, reinterpret_cast<const void*>(kernel), [kernel, kept] { std::apply(kernel, kept); });
 }
 
 inline void __syncthreads() { emulated_cuda::wait_for_block(); }

@@ -19,6 +19,7 @@ namespace emulated_cuda {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr int kMostSharedBytes = 227 << 10;
 
 struct Planted {
   int in = 0;  // calls until it fails
@@ -36,6 +37,7 @@ struct Machine {
   std::map<std::string, Planted> planted;
   std::map<void*, Held> held;
   std::map<void*, size_t> registered;
+  std::map<const void*, size_t> shared_bytes;  // dynamic, where a kernel may have more than any
   size_t held_bytes = 0, registered_bytes = 0, total_bytes = size_t{1} << 30;
   int running = 0;  // kernels and copies: while there are none, nobody may touch the GPUs' memory
 
@@ -89,6 +91,12 @@ size_t registered_bytes() {
 void set_total_bytes(size_t bytes) {
   const std::lock_guard lock(machine().mutex);
   machine().total_bytes = bytes;
+}
+
+size_t dynamic_shared_bytes(const void* kernel) {
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().shared_bytes.find(kernel);
+  return found == machine().shared_bytes.end() ? size_t{48} << 10 : found->second;
 }
 
 }  // namespace emulated_cuda
@@ -256,12 +264,12 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *properties = {"emulated", machine().total_bytes, 9, 0, 4};
+  *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *value = 4;
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? kMostSharedBytes : 4;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -279,6 +287,13 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   if (const cudaError_t status = planted("cudaFuncGetAttributes"); status != cudaSuccess) return said(status);
   attributes->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value < 0 || value > kMostSharedBytes) return said(cudaErrorInvalidValue);
+  const std::lock_guard lock(machine().mutex);
+  machine().shared_bytes[kernel] = static_cast<size_t>(value);
   return cudaSuccess;
 }
 

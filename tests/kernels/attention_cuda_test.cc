@@ -57,10 +57,11 @@ Results on_gpu(test::Gpu& gpu, const Case& c, const Inputs& in) {
   return each(r, [&](const Tensor& t) { return gpu.host(t); });
 }
 
-Results in_fp64(const Case& c, const Inputs& in) {
+Inputs wide(const Inputs& in) {
   const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
-  return run(c, {wide(in.q), wide(in.k), wide(in.v), wide(in.dout)});
+  return {wide(in.q), wide(in.k), wide(in.v), wide(in.dout)};
 }
+Results in_fp64(const Case& c, const Inputs& in) { return run(c, wide(in)); }
 
 void expect_same_bits(const Results& a, const Results& b) {
   EXPECT_TRUE(test::same_bits(a.out, b.out));
@@ -107,6 +108,105 @@ TEST_F(AttentionTwins, NearFp64AndTheCpu) {
   }
 }
 
+// Rows of the last axis by their lengths: |got - want| <= relative |want| + absolute.
+void expect_rows_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
+  ASSERT_EQ(got.shape(), want.shape()) << what;
+  const i64 width = want.size(want.rank() - 1);
+  for (i64 row = 0; row < want.elems() / width; ++row) {
+    double off = 0, length = 0;
+    for (i64 i = row * width; i < (row + 1) * width; ++i) {
+      off += std::pow(test::at(got, i) - test::at(want, i), 2);
+      length += std::pow(test::at(want, i), 2);
+    }
+    ASSERT_LE(std::sqrt(off), absolute + relative * std::sqrt(length)) << what << " row " << row;
+  }
+}
+
+// Gradients in fp64 as they follow from the out and lse that a result has: its delta is then theirs.
+Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
+  const Inputs exact = wide(in);
+  const Tensor out = test::as(DType::f64, of.out), lse = test::as(DType::f64, of.lse);
+  const Results r{out, lse, empty(c.q(), DType::f64), empty(c.k(), DType::f64), empty(c.k(), DType::f64)};
+  kernels::attention_gradient(exact.q, exact.k, exact.v, out, lse, exact.dout, c.mask(), r.dq, r.dk, r.dv,
+                              empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), DType::f64)}, DType::uint8));
+  return r;
+}
+
+// Tensor cores get probabilities and gradients of scores rounded to bf16: off by u = half an ulp at most, each on its own, as the elements
+// that they are multiplied with are. A sum of such products, seen as a row of a head, is then off by no more than u of its length (about
+// 0.4 u, and less than u where one product is all), and is rounded to bf16 once more. One u more is for sums of terms that cancel. A key
+// more or less among n changes a row by a part of 1 / sqrt(n) of its length, which is far more. The rest is of f32, as above.
+TEST_F(AttentionTwins, TensorCoresNearFp64) {
+  const Case cases[] = {
+      {1, 1, 1, 1, 1, 64},             // one query and key
+      {2, 63, 63, 1, 1, 64},           // not quite a tile
+      {1, 65, 65, 4, 2, 64},           // a key more than a tile, groups of heads
+      {1, 300, 300, 1, 1, 64},         // several blocks of queries and of keys
+      {1, 130, 130, 2, 1, 128},        // the widest
+      {1, 3, 200, 2, 1, 96},           // more keys than queries
+      {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all of a tile but one key
+      {1, 40, 41, 1, 1, 64},           // the first key of a warp is seen by one query of a tile
+      {1, 130, 131, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
+      {1, 70, 140, 1, 1, 112, false},  // nothing forbidden
+      {1, 66, 70, 2, 1, 32, true, 0.3},
+      {1, 33, 129, 1, 1, 128, false, 0.5},
+  };
+  const double u = test::half_ulp(DType::bf16);
+  for (const Case& c : cases) {
+    const Inputs in = inputs(c, DType::bf16);
+    const Results got = on_gpu(gpu(), c, in), exact = in_fp64(c, in), after = gradients_in_fp64(c, in, got);
+    const double f32 = 10 * test::half_ulp(DType::f32) * (std::sqrt(static_cast<double>(c.width)) + 4);
+    test::expect_near(got.lse, exact.lse, f32, f32, c.name() + " lse");
+    const double floor = f32 * static_cast<double>(c.width);
+    expect_rows_near(got.out, exact.out, 3 * u, floor, c.name() + " out");
+    expect_rows_near(got.dq, after.dq, 3 * u, floor, c.name() + " dq");
+    expect_rows_near(got.dk, after.dk, 3 * u, floor, c.name() + " dk");
+    expect_rows_near(got.dv, after.dv, 3 * u, floor, c.name() + " dv");
+  }
+}
+
+// Where a sample stands in a batch and what stands beside it changes nothing of it.
+TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
+  const Case two{2, 40, 66, 2, 1, 64}, one{1, 40, 66, 2, 1, 64};
+  const Inputs in = inputs(two, DType::bf16);
+  const Results both = on_gpu(gpu(), two, in);
+  for (const i64 b : {0, 1}) {
+    const auto sample = [&](const Tensor& t) { return t.slice(0, b, b + 1); };
+    expect_same_bits(each(both, sample), on_gpu(gpu(), one, {sample(in.q), sample(in.k), sample(in.v), sample(in.dout)}));
+  }
+}
+
+// `t`, all of whose axes before `axis` have size 1, with NaN behind it.
+Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
+  Shape shape = t.shape();
+  shape.set(axis, t.size(axis) + 64);
+  const Tensor all = empty(shape, t.dtype());
+  std::memset(all.raw(), 0xff, static_cast<size_t>(all.bytes()));
+  std::memcpy(all.raw(), t.raw(), static_cast<size_t>(t.bytes()));
+  return gpu(all).slice(axis, 0, t.size(axis));
+}
+
+TEST_F(AttentionTwins, NothingBehindTheLastRowOnTensorCores) {
+  for (const i64 width : {64, 96}) {
+    const Case c{1, 65, 70, 1, 1, width};
+    const Inputs in = inputs(c, DType::bf16);
+    const Results plain = on_gpu(gpu(), c, in);
+    const auto rows = [&](const Tensor& t) { return before_nan(gpu(), t, 1); };
+    const Tensor q = rows(in.q), k = rows(in.k), v = rows(in.v), dout = rows(in.dout), out = rows(plain.out),
+                 lse = before_nan(gpu(), plain.lse, 2),
+                 workspace =
+                     before_nan(gpu(), empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), DType::bf16)}, DType::uint8), 0);
+    const Results again = gpu().run([&] {
+      const Results r{empty(c.q(), DType::bf16), empty(plain.lse.shape(), DType::f32), empty(c.q(), DType::bf16), empty(c.k(), DType::bf16),
+                      empty(c.k(), DType::bf16)};
+      kernels::attention(q, k, v, c.mask(), r.out, r.lse, workspace);
+      kernels::attention_gradient(q, k, v, out, lse, dout, c.mask(), r.dq, r.dk, r.dv, workspace);
+      return r;
+    });
+    expect_same_bits(plain, each(again, [&](const Tensor& t) { return gpu().host(t); }));
+  }
+}
+
 // q, k and v as thirds of one tensor [B, T, 3 H, D + room], from element `room` of each row on: with room 0 as GPT-2 has them, with another
 // one no access of four elements is aligned.
 struct Packed {
@@ -138,29 +238,34 @@ struct Packed {
   }
 };
 
-TEST_F(AttentionTwins, TheSameBitsAgainAndInOtherViews) {
-  const Case c{1, 9, 9, 2, 2, 12};
-  for (const DType dtype : kFloats) {
+void expect_same_bits_again(test::Gpu& gpu, const Case& c, std::initializer_list<DType> dtypes) {
+  for (const DType dtype : dtypes) {
     const Inputs in = inputs(c, dtype);
-    const Results once = on_gpu(gpu(), c, in);
-    expect_same_bits(once, on_gpu(gpu(), c, in));
+    const Results once = on_gpu(gpu, c, in);
+    expect_same_bits(once, on_gpu(gpu, c, in));
     for (const i64 room : {0, 1}) {
       const Packed packed{c, room};
-      const Tensor all = packed.pack({in.q, in.k, in.v}), gradients = gpu().empty(packed.shape(), dtype),
-                   outs = gpu()(packed.pack({once.out, in.dout, once.out})), lse = gpu()(once.lse);
-      gpu().run([&] {
-        const Tensor qkv = gpu()(all), workspace = empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), dtype)}, DType::uint8);
+      const Tensor all = packed.pack({in.q, in.k, in.v}), gradients = gpu.empty(packed.shape(), dtype),
+                   outs = gpu(packed.pack({once.out, in.dout, once.out})), lse = gpu(once.lse);
+      gpu.run([&] {
+        const Tensor qkv = gpu(all), workspace = empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), dtype)}, DType::uint8);
         kernels::attention(packed.third(qkv, 0), packed.third(qkv, 1), packed.third(qkv, 2), c.mask(), packed.third(outs, 2), lse,
                            workspace);
         kernels::attention_gradient(packed.third(qkv, 0), packed.third(qkv, 1), packed.third(qkv, 2), packed.third(outs, 0), lse,
                                     packed.third(outs, 1), c.mask(), packed.third(gradients, 0), packed.third(gradients, 1),
                                     packed.third(gradients, 2), workspace);
       });
-      const Tensor got = gpu().host(gradients);
+      const Tensor got = gpu.host(gradients);
       expect_same_bits(
-          once, {packed.unpack(gpu().host(outs), 2), gpu().host(lse), packed.unpack(got, 0), packed.unpack(got, 1), packed.unpack(got, 2)});
+          once, {packed.unpack(gpu.host(outs), 2), gpu.host(lse), packed.unpack(got, 0), packed.unpack(got, 1), packed.unpack(got, 2)});
     }
   }
+}
+
+TEST_F(AttentionTwins, TheSameBitsAgainAndInOtherViews) {
+  expect_same_bits_again(gpu(), {1, 9, 9, 2, 2, 12}, {DType::f32, DType::f64, DType::bf16});
+  expect_same_bits_again(gpu(), {1, 70, 70, 2, 2, 64}, {DType::bf16});
+  expect_same_bits_again(gpu(), {2, 9, 9, 1, 1, 80}, {DType::bf16});
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Several ranks that compute on a GPU (here one that all share): as on a CPU, whatever part of the weights, gradients, state and blocks
 // each holds, and in whichever tier, all numbers are the same bits as those of one rank.
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
+#include "base/error.h"
 #include "support_gpu_run.h"
 #include "support_sparse_batch.h"
 
@@ -158,6 +161,60 @@ TEST_F(GpuRuns, StagesAnswerAsOne) {
   EXPECT_EQ(std::ssize(answers[0].second), o.model.vocabulary);
   EXPECT_EQ(answers[1], answers[0]);
   EXPECT_EQ(answers[2], answers[0]);
+}
+
+// A fault on one rank ends the others too, whose pieces are under way, and they know whose.
+TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
+  RunOptions o = small("gpt2-tiny", 2, 3, 1);
+  o.pipeline = {.ranks = 2};
+  std::atomic<int> loads{0};
+  o.batches = [&](i64 step, int rank) -> StepBatch {
+    if (loads++ == 5) throw Error(ErrorCode::data, "planted");
+    return random_batch(o, step, rank);
+  };
+  try {
+    train(o);
+    FAIL() << "the fault was lost";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("planted"), std::string::npos) << e.what();
+  }
+}
+
+// Of two stages with two ranks each, the bytes of weights and state by group and tile, while they train on.
+TEST_F(GpuRuns, SnapshotsOfSeveralRanksHoldEveryTileOnce) {
+  using Tiles = std::map<std::pair<u16, i64>, std::string>;
+  const auto snapshot_of = [](RunOptions o) {
+    std::mutex mutex;
+    Tiles tiles;
+    const auto keep = [&](u16 group, parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+      const std::lock_guard lock(mutex);
+      for (i64 t = 0; t < range.count(); ++t) {
+        std::string bytes;
+        for (const auto& all : {weights, state}) {
+          const size_t each = all.size() / static_cast<size_t>(range.count());
+          bytes.append(reinterpret_cast<const char*>(all.data()) + static_cast<size_t>(t) * each, each);
+        }
+        EXPECT_TRUE(tiles.emplace(std::pair(group, range.begin + t), std::move(bytes)).second) << "tile " << t << " came twice";
+      }
+    };
+    o.between = [&](parallel::Rank& rank, i64 steps) {
+      if (steps == 1) rank.begin_snapshot([&](const parallel::Snapshot::Tiles& all) { all(keep); });
+    };
+    o.at_end = [](parallel::Rank& rank) {
+      rank.snapshot()->drain();
+      EXPECT_EQ(rank.snapshot()->outcome().error, nullptr);
+      rank.end_snapshot();
+    };
+    train(o);
+    return tiles;
+  };
+  const Tiles want = snapshot_of(small("gpt2-tiny", 1, 0, 2));
+  EXPECT_GT(want.size(), 4u);
+  RunOptions o = small("gpt2-tiny", 2, 2, 1);
+  o.pipeline = {.ranks = 2};
+  EXPECT_TRUE(snapshot_of(o) == want);
+  o.zero_stage = 0;
+  EXPECT_TRUE(snapshot_of(o) == want);
 }
 
 // What the plan says of both tiers is what is asked for; of tokens it counts whole pages.

@@ -1,0 +1,157 @@
+// What the benches of a GPU share: its memory and a queue, times by its own clock, work in turn with what it is held against, and a verdict
+// at the end. Included by *_cuda.cc alone. SPILLWAY_BENCH_TINY=1: sizes that an emulated GPU does in no time.
+#pragma once
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/cuda_handle.h"
+#include "device/device_query.h"
+#include "device/gpu_queue.h"
+#include "device/memory_pool.h"
+#include "tensor/tensor.h"
+
+namespace spillway::bench {
+
+using Work = std::function<void()>;
+
+inline bool tiny() { return std::getenv("SPILLWAY_BENCH_TINY") != nullptr; }
+
+/// Why nothing can be measured here; empty where there is a GPU.
+inline std::string why_no_gpu() {
+  const GpuReport report = query_gpus();
+  return report.gpus.empty() ? report.problem : report.gpus[0].problem;
+}
+
+inline double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<i64>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+class Gpu {
+ public:
+  Gpu() : begin_(make_timer()), end_(make_timer()) {}
+  const Stream& stream() const { return stream_; }
+  const GpuQueue& queue() const { return queue_; }
+
+  /// Of one run, of so many put on the queue at once.
+  double seconds(const Work& work, int times) const {
+    cuda_check(cudaEventRecord(begin_.get(), queue_.handle()), "cudaEventRecord");
+    for (int i = 0; i < times; ++i) work();
+    cuda_check(cudaEventRecord(end_.get(), queue_.handle()), "cudaEventRecord");
+    cuda_check(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
+    float milliseconds = 0;
+    cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
+    return milliseconds * 1e-3 / times;
+  }
+  /// How many to put on the queue at once, so that it is never empty and its ends do not count. Runs it a few times first.
+  int times_for(const Work& work) const {
+    work();
+    return tiny() ? 1 : std::clamp(static_cast<int>(3e-3 / seconds(work, 3)), 2, 200);
+  }
+
+  /// Numbers between -1 and 1 (zeros would cost the GPU less power, and so run faster), f32 or bf16.
+  Tensor numbers(const Shape& shape, DType dtype) const {
+    constexpr i64 kBlock = 1 << 20;
+    std::vector<float> block(static_cast<size_t>(std::min(kBlock, shape.elems())));
+    u32 state = 1;
+    for (float& x : block) x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) * 0x1p-23F - 1;
+    if (dtype == DType::f32) return repeated<float>(block, shape);
+    std::vector<BFloat16> narrow_block(block.size());
+    std::transform(block.begin(), block.end(), narrow_block.begin(), [](float x) { return narrow<BFloat16>(x); });
+    return repeated<BFloat16>(narrow_block, shape);
+  }
+  /// Between 0 and `limit`.
+  Tensor ids(const Shape& shape, i64 limit) const {
+    std::vector<i32> block(static_cast<size_t>(shape.elems()));
+    u32 state = 1;
+    for (i32& x : block) x = static_cast<i32>(((state = state * 1664525U + 1013904223U) >> 4) % limit);
+    return repeated<i32>(block, shape);
+  }
+  /// `block` again and again, to the end of the tensor.
+  template <class T>
+  Tensor repeated(std::span<const T> block, const Shape& shape) const {
+    const Tensor t = empty(shape, DTypeOf<T>::value);
+    const auto length = static_cast<i64>(block.size_bytes());
+    for (i64 at = 0; at < t.bytes(); at += length) {
+      queue_.copy(t.raw() + at, reinterpret_cast<const std::byte*>(block.data()), std::min(length, t.bytes() - at));
+    }
+    queue_.wait();
+    return t;
+  }
+
+ private:
+  static CudaEvent make_timer() {
+    cudaEvent_t event = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreateWithFlags");
+    return CudaEvent(event);
+  }
+  static constexpr i64 kMemory = 6 * kGiB, kTinyMemory = 96 * kMiB;
+  MemoryPool memory_{"bench", tiny() ? kTinyMemory : kMemory, "", gpu_memory(0, tiny() ? kTinyMemory : kMemory)};
+  const GpuQueue queue_{Device::cuda(0)};
+  const Stream stream_{Device::cuda(0), nullptr, &memory_, queue_.handle()};
+  const CudaEvent begin_, end_;
+};
+
+/// Medians of each, one after the other in every iteration: what drifts hits all of them.
+inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, const std::vector<Work>& all) {
+  std::vector<int> times;
+  std::vector<std::vector<double>> seconds(all.size());
+  for (const Work& work : all) times.push_back(gpu.times_for(work));
+  for (auto _ : state) {
+    for (size_t i = 0; i < all.size(); ++i) seconds[i].push_back(gpu.seconds(all[i], times[i]));
+    state.SetIterationTime(seconds[0].back());
+  }
+  std::vector<double> medians;
+  for (const auto& of_one : seconds) medians.push_back(median(of_one));
+  return medians;
+}
+
+/// Whether all shares of a ceiling reach what is promised.
+class Verdict {
+ public:
+  /// Shares and what is promised in percent.
+  Verdict(std::string what, double promised, std::string ceiling)
+      : what_(std::move(what)), ceiling_(std::move(ceiling)), promised_(promised) {}
+  void add(const std::string& name, double share) {
+    ++rows_;
+    if (share < promised_) below_.push_back(name + " " + std::to_string(static_cast<int>(share)) + " %");
+  }
+  void print() const {
+    if (rows_ == 0) return;
+    std::printf("verdict: %zu of %zu %s reach %.0f %% of %s\n", rows_ - below_.size(), rows_, what_.c_str(), promised_, ceiling_.c_str());
+    for (const std::string& one : below_) std::printf("  not: %s\n", one.c_str());
+  }
+
+ private:
+  const std::string what_, ceiling_;
+  const double promised_;
+  size_t rows_ = 0;
+  std::vector<std::string> below_;
+};
+
+inline void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {
+  benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(tiny() ? 1 : 15);
+}
+
+/// Runs what `add_all` adds, or says why it cannot be done here; a bench's exit status.
+inline int run_benches(int argc, char** argv, const std::function<void()>& add_all, const Verdict& verdict) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  if (const std::string why = why_no_gpu(); !why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return 0;
+  }
+  add_all();
+  benchmark::RunSpecifiedBenchmarks();
+  verdict.print();
+  return 0;
+}
+
+}  // namespace spillway::bench

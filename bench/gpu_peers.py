@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""PyTorch on this machine's GPU, and our program beside it in the same run. Prints a JSON object a line:
+  attention   PyTorch's SDPA in bf16, causal, with each of its kernels: milliseconds of the forward and the backward pass, and TFLOP/s
+              (4 B H T T D / 2 operations there, 2.5 times as many back)
+  training    gpt2-124m and a Llama-shaped model of 1.5 billion parameters, both as torch.compile makes them with fused AdamW under
+              autocast to bf16 (fp32 weights, what goes from layer to layer bf16), and as `spillway train --device cuda` runs them:
+              tokens/s, medians of the steps of all rounds, in turn
+Llama's layers are compiled one by one (they are alike), GPT-2 as a whole. Says "skipped" and why where PyTorch or a GPU is missing.
+
+  gpu_peers.py --program bin/spillway --folder FOLDER [--seconds 120]    begins no round after so many seconds
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+VOCABULARY, LLAMA_VOCABULARY = 50257, 32000
+GPT2 = dict(width=768, layers=12, heads=12)
+LLAMA = dict(width=2048, layers=28, heads=16, kv_heads=8, mlp=6144)
+LLAMA_CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 2048, "head_dim": 128,
+                "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False,
+                "attention_bias": False, "mlp_bias": False, "vocab_size": LLAMA_VOCABULARY, "bos_token_id": 1, "eos_token_id": 2}
+# B, H, heads of k and v, T, D: those of bench/attention.cc.
+ATTENTION = {"gpt2-124m/1024": (16, 12, 12, 1024, 64), "llama3-1b/2048": (8, 32, 8, 2048, 64), "llama3-1b/8192": (2, 32, 8, 8192, 64),
+             "llama3-8b/2048": (8, 32, 8, 2048, 128), "llama3-8b/8192": (2, 32, 8, 8192, 128)}
+WARM_STEPS, STEPS = 3, 8
+
+
+def say(**row):
+    print(json.dumps(row), flush=True)
+
+
+def first_line(reason):
+    return (str(reason).strip().splitlines() or [type(reason).__name__])[0][:300]
+
+
+def attention(torch):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    for name, (B, H, kv_heads, T, D) in ATTENTION.items():
+        q = torch.randn(B, H, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        k, v = (torch.randn(B, kv_heads, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+        dy = torch.randn_like(q)
+
+        def forward():
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv_heads != H)
+
+        for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"):
+            row = dict(what="attention", shape=name, who=f"PyTorch, {backend.lower()}")
+            try:
+                with sdpa_kernel(getattr(SDPBackend, backend)):
+                    y = forward()
+                    there = gpu_ms(torch, forward)
+                    back = gpu_ms(torch, lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True))
+            except (RuntimeError, AttributeError) as reason:
+                say(**row, unavailable=first_line(reason))
+                continue
+            teraflop = 4e-12 * B * H * T * T * D / 2
+            say(**row, forward_ms=round(there, 4), backward_ms=round(back, 4), forward_tflops=round(1e3 * teraflop / there, 1),
+                backward_tflops=round(2.5e3 * teraflop / back, 1))
+
+
+def gpu_ms(torch, work, rounds=15, times=10):
+    """The median over the rounds, by the GPU's clock."""
+    for _ in range(3):
+        work()
+    all_ms = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(times):
+            work()
+        end.record()
+        end.synchronize()
+        all_ms.append(begin.elapsed_time(end) / times)
+    return statistics.median(all_ms)
+
+
+def models(torch):
+    nn, F = torch.nn, torch.nn.functional
+
+    class GPT2Layer(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.norm1, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.norm2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x, _):
+            b, t, c = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class LlamaLayer(nn.Module):
+        def __init__(self, width, heads, kv_heads, mlp):
+            super().__init__()
+            self.head = width // heads
+            kv = kv_heads * self.head
+            self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+            self.q, self.k, self.v, self.out = (nn.Linear(width, n, bias=False) for n in (width, kv, kv, width))
+            self.gate, self.up, self.down = (nn.Linear(i, o, bias=False) for i, o in ((width, mlp), (width, mlp), (mlp, width)))
+
+        def forward(self, x, angles):
+            b, t, c = x.shape
+            y = self.norm1(x)
+            q, k, v = (f(y).view(b, t, -1, self.head).transpose(1, 2) for f in (self.q, self.k, self.v))
+            y = F.scaled_dot_product_attention(turned(q, angles), turned(k, angles), v, is_causal=True, enable_gqa=True)
+            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+            y = self.norm2(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+    def turned(x, angles):
+        a, b = x.float().chunk(2, -1)
+        cos, sin = angles
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+    class Model(nn.Module):
+        def __init__(self, vocabulary, width, layers, positions, norm, tied):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width) if positions else None
+            self.layers, self.norm, self.head = nn.ModuleList(layers), norm(width), nn.Linear(width, vocabulary, bias=False)
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, std=0.02)
+            if tied:
+                self.head.weight = self.tokens.weight
+
+        def end(self, x, targets):
+            return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
+
+        def forward(self, tokens, targets, angles):
+            x = self.tokens(tokens)
+            if self.positions:
+                x = x + self.positions(torch.arange(tokens.size(1), device=tokens.device))
+            x = x.to(torch.bfloat16)
+            for layer in self.layers:
+                x = layer(x, angles)
+            return self.end(x, targets)
+
+    def gpt2():
+        layers = [GPT2Layer(GPT2["width"], GPT2["heads"]) for _ in range(GPT2["layers"])]
+        return Model(VOCABULARY, GPT2["width"], layers, 1024, nn.LayerNorm, True)
+
+    def llama():
+        layers = [LlamaLayer(LLAMA["width"], LLAMA["heads"], LLAMA["kv_heads"], LLAMA["mlp"]) for _ in range(LLAMA["layers"])]
+        return Model(LLAMA_VOCABULARY, LLAMA["width"], layers, 0, nn.RMSNorm, False)
+
+    return gpt2, llama
+
+
+class Torch:
+    """A training that goes on step by step; compiled if this machine can."""
+
+    def __init__(self, torch, make, vocabulary, rows, positions, whole):
+        self.torch, self.tokens = torch, rows * positions
+        torch.manual_seed(0)
+        with torch.device("cuda"):
+            self.model = make()
+            self.x, self.y = torch.randint(0, vocabulary, (2, rows, positions))
+            frequencies = 500000.0 ** (-torch.arange(0, 64) / 64)
+            angles = torch.outer(torch.arange(positions), frequencies)
+        self.angles = (angles.cos(), angles.sin())
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+        self.call, self.who = self.model, "PyTorch, torch.compile"
+        try:
+            if whole:
+                self.call = torch.compile(self.model)
+            else:
+                for layer in self.model.layers:
+                    layer.compile()
+                self.model.end = torch.compile(self.model.end)
+            self.steps(WARM_STEPS)
+        except Exception as reason:  # no C compiler, above all
+            say(what="note", text="torch.compile fails here, eager instead: " + first_line(reason))
+            for layer in self.model.layers:
+                layer._compiled_call_impl = None
+            self.model.__dict__.pop("end", None)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.call, self.who = self.model, "PyTorch, eager (torch.compile fails here)"
+            self.steps(WARM_STEPS)
+
+    def steps(self, count):
+        seconds = []
+        for _ in range(count):
+            self.torch.cuda.synchronize()
+            begin = time.perf_counter()
+            with self.torch.autocast("cuda", self.torch.bfloat16):
+                loss = self.call(self.x, self.y, self.angles)
+            loss.backward()
+            self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+
+class Ours:
+    who = "spillway"
+
+    def __init__(self, given, model, rows, positions):
+        self.run = Path(given.folder) / "peer-run"
+        text = Path(given.folder) / "peer-text.txt"
+        text.write_text("in the beginning was the word, and so on to the end of it.\n" * 40000)
+        self.command = [given.program, "train", "--model", model, "--from-scratch", "--tokenizer", "bytes", "--data", str(text),
+                        "--device", "cuda", "--precision", "bf16", "--sequence-length", str(positions), "--micro-batch-size", str(rows),
+                        "--no-final-checkpoint", "--steps", str(WARM_STEPS + STEPS), "--resume", "never", "--recompute", "none"]
+        for what in ("parameters", "gradients", "optimizer", "activations"):  # as PyTorch has it: it all fits
+            self.command += [f"--place-{what}", "device"]
+
+    def steps(self, _):
+        name = f"{self.run}-{time.monotonic_ns()}"
+        done = subprocess.run(self.command + ["--out", name], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+        rows = [json.loads(line) for line in (Path(name) / "metrics.jsonl").read_text().splitlines()]
+        return [row["step_ms"] / 1e3 for row in rows[WARM_STEPS:]]
+
+
+def training(torch, given):
+    """Exit status: 1 if ours fails."""
+    gpt2, llama = models(torch)
+    folder = Path(given.folder) / "llama-1.5b"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    status = 0
+    for name, ours, make, vocabulary, rows, positions, whole in (
+            ("gpt2-124m", "gpt2-124m", gpt2, VOCABULARY, 16, 1024, True),
+            ("llama-1.5b", str(folder), llama, LLAMA_VOCABULARY, 4, 2048, False)):
+        if time.monotonic() > given.end:
+            say(what="training", model=name, left_out="no time was left")
+            continue
+        sides, seconds = {}, {}
+        for side, make_side in (("torch", lambda: Torch(torch, make, vocabulary, rows, positions, whole)),
+                                ("ours", lambda: Ours(given, ours, rows, positions))):
+            try:
+                sides[side], seconds[side] = make_side(), []
+            except Exception as reason:
+                say(what="training", model=name, who=side, failed=first_line(reason))
+        for number in range(given.rounds):
+            for side in list(sides):
+                if number > 0 and time.monotonic() > given.end:
+                    continue
+                try:
+                    seconds[side] += sides[side].steps(STEPS)
+                except Exception as reason:
+                    say(what="training", model=name, who=sides.pop(side).who, failed=first_line(reason))
+                    status |= side == "ours"
+        rates = {side: rows * positions / statistics.median(seconds[side]) for side in sides}
+        for side, rate in rates.items():
+            say(what="training", model=name, who=sides[side].who, B=rows, T=positions, tokens_per_s=round(rate),
+                step_ms=round(1e3 * statistics.median(seconds[side]), 2), steps=len(seconds[side]))
+        if len(rates) == 2:
+            say(what="training", model=name, ours_over_torch=round(rates["ours"] / rates["torch"], 3))
+        sides.clear()
+        torch.cuda.empty_cache()
+    return status
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
+    given.end = time.monotonic() + given.seconds
+    try:
+        import torch
+    except ImportError as reason:
+        print(f"skipped: no PyTorch here: {first_line(reason)}")
+        return 0
+    if not torch.cuda.is_available():
+        print("skipped: PyTorch sees no GPU")
+        return 0
+    torch.set_float32_matmul_precision("high")
+    say(what="machine", torch=torch.__version__, cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
+        gpu=torch.cuda.get_device_name())
+    attention(torch)
+    return training(torch, given)
+
+
+sys.exit(main())

@@ -1,0 +1,130 @@
+// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: bf16 fragments of a warp, loads of them from shared memory,
+// and copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory is named
+// by its address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "base/types.h"
+#include "tensor/dtype.h"
+
+#ifdef __CUDACC__
+#define SPILLWAY_UNROLL _Pragma("unroll")
+#define SPILLWAY_NO_UNROLL _Pragma("unroll 1")
+#else
+#define SPILLWAY_UNROLL
+#define SPILLWAY_NO_UNROLL
+#endif
+
+namespace spillway::kernels::mma {
+
+/// Where the block's dynamic shared memory begins, a multiple of 256.
+__device__ inline u32 shared_begin() {
+#ifdef __CUDA_EMULATED__
+  return 0;
+#else
+  extern __shared__ __align__(256) u8 dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+#endif
+}
+
+/// 16 bytes to shared memory, zeros where they are not there; both ends multiples of 16. Done after wait_for_copies, for this thread.
+__device__ inline void copy_word(u32 to, const void* from, bool there) {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::cp_async(to, from, 16, there ? 16 : 0);
+#else
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+               : "memory");
+#endif
+}
+/// The same of one float.
+__device__ inline void copy_float(u32 to, const float* from, bool there) {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0)
+               : "memory");
+#endif
+}
+/// All copies that this thread began. Others see them after a wait for the block.
+__device__ inline void wait_for_copies() {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::cp_async_commit();
+  emulated_cuda::cp_async_wait(0);
+#else
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+template <class T>
+__device__ T load_shared(u32 at) {
+#ifdef __CUDA_EMULATED__
+  return *reinterpret_cast<const T*>(emulated_cuda::dynamic_shared() + at);
+#else
+  return *static_cast<const T*>(__cvta_shared_to_generic(at));
+#endif
+}
+template <class T>
+__device__ void store_shared(u32 at, T x) {
+#ifdef __CUDA_EMULATED__
+  *reinterpret_cast<T*>(emulated_cuda::dynamic_shared() + at) = x;
+#else
+  *static_cast<T*>(__cvta_shared_to_generic(at)) = x;
+#endif
+}
+
+/// Four matrices of 8 x 8 bf16, of which lane l gives the address of row l % 8 of matrix l / 8 and gets the elements 2 (l % 4), + 1 of row
+/// l / 4 of each.
+__device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::ldmatrix_x4(at, false, to);
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at));
+#endif
+}
+/// The same of the transposed matrices.
+__device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::ldmatrix_x4(at, true, to);
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at));
+#endif
+}
+
+/// c[16, 8] += a[16, 16] b[16, 8], in f32. Lane l has of c the columns 2 (l % 4), + 1 in rows l / 4 (c[0], c[1]) and l / 4 + 8.
+__device__ inline void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::mma_m16n8k16(c, a, b0, b1);
+#else
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/// Two numbers rounded to bf16, `first` in the lower half.
+__device__ inline u32 pack_bf16(float first, float second) {
+#ifdef __CUDA_EMULATED__
+  return narrow<BFloat16>(first).bits | static_cast<u32>(narrow<BFloat16>(second).bits) << 16;
+#else
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+#endif
+}
+
+/// 2^x within 2 ulp; 0 where that is not a normal number.
+__device__ inline float exp2_fast(float x) {
+#ifdef __CUDA_EMULATED__
+  return std::exp2(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+}  // namespace spillway::kernels::mma

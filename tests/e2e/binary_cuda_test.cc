@@ -1,0 +1,70 @@
+// What is in the program that was built with CUDA: code for the GPUs it promises, and nothing that a node without a driver could not load.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "support_program.h"
+
+namespace spillway::test {
+namespace {
+
+std::string output_of(const std::string& command) {
+  const Workplace place;
+  EXPECT_EQ(std::system((command + " >" + (place / "said").string() + " 2>&1").c_str()), 0) << command;
+  return place.read("said");
+}
+
+TEST(BinaryRelease, AsksTheLoaderForNothingOfNvidias) {
+  const std::string said = output_of("ldd " SPILLWAY_PROGRAM);
+  EXPECT_TRUE(mentions(said, "libc.so")) << said;
+  EXPECT_FALSE(std::regex_search(said, std::regex("lib(cuda|cublas|cudnn|nccl|nv)"))) << said;
+}
+
+template <class T>
+T read_at(const std::string& bytes, size_t at) {
+  T value{};
+  if (at + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+// The pieces of device code, each of one .cu file: a header (magic, version, its bytes, bytes behind it), then entries of a header (kind,
+// its bytes, bytes behind it, at 28 the architecture) and code. Kind 1 is PTX, 2 is machine code. As `cuobjdump --list-elf --list-ptx`
+// tells.
+std::vector<std::set<std::string>> device_codes(const std::string& program) {
+  constexpr u32 kMagic = 0xBA55ED50;
+  constexpr size_t kHeader = 16;
+  std::vector<std::set<std::string>> all;
+  for (size_t at = 0; at + kHeader < program.size(); at += 8) {
+    if (read_at<u32>(program, at) != kMagic || read_at<u16>(program, at + 4) != 1 || read_at<u16>(program, at + 6) != kHeader) continue;
+    const size_t end = at + kHeader + read_at<u64>(program, at + 8);
+    if (end > program.size()) continue;
+    std::set<std::string>& found = all.emplace_back();
+    for (size_t entry = at + kHeader; entry < end;) {
+      found.insert((read_at<u16>(program, entry) == 1 ? "compute_" : "sm_") + std::to_string(read_at<u32>(program, entry + 28)));
+      const size_t bytes = read_at<u32>(program, entry + 4) + read_at<u64>(program, entry + 8);
+      if (bytes < kHeader) break;
+      entry += bytes;
+    }
+  }
+  return all;
+}
+
+TEST(BinaryRelease, HasCodeForAmpereAndHopperAndPtxForWhatComesAfter) {
+  const auto codes = device_codes(output_of("cat " SPILLWAY_PROGRAM));
+  EXPECT_GE(codes.size(), 10u) << "each .cu file has its own";
+  for (const auto& found : codes) {
+    std::string names;
+    for (const std::string& name : found) names += name + " ";
+    for (const char* wanted : {"sm_80", "sm_90", "compute_90"}) EXPECT_TRUE(found.contains(wanted)) << wanted << " of " << names;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::test

@@ -1,0 +1,99 @@
+// The program on a GPU, from outside: trains, saves, goes on and evaluates. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on
+// the CPU.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "device/device_query.h"
+#include "support_program.h"
+
+namespace spillway::test {
+namespace {
+
+struct ProgramOnGpu : testing::Test {
+  const Workplace at;
+  void SetUp() override {
+    ::setenv("SPILLWAY_EMULATED_GPUS", "1", 1);
+    const GpuReport report = query_gpus();
+    if (report.gpus.empty()) GTEST_SKIP() << report.problem;
+    at.write_text("text.txt", 4000);
+  }
+  void TearDown() override { ::unsetenv("SPILLWAY_EMULATED_GPUS"); }
+
+  Args training(const std::string& out, int steps, const Args& more = {}, const std::string& device = "cuda") const {
+    Args args = {"train",
+                 "--model",
+                 "gpt2-tiny",
+                 "--data",
+                 "text.txt",
+                 "--device",
+                 device,
+                 "--precision",
+                 "fp32",
+                 "--sequence-length",
+                 "8",
+                 "--device-memory",
+                 "64MiB",
+                 "--host-memory",
+                 "64MiB",
+                 "--out",
+                 out,
+                 "--steps",
+                 std::to_string(steps),
+                 "--warmup-steps",
+                 "1",
+                 "--lr-schedule",
+                 "constant",
+                 "--nvme",
+                 "scratch"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+};
+
+TEST_F(ProgramOnGpu, TrainsAndGoesOnWithTheSameNumbersFromAnyTier) {
+  const Finished whole = at.spillway(training("whole", 4));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_TRUE(mentions(whole.err, "on cuda:0, ")) << whole.err;
+  EXPECT_TRUE(mentions(at.read("whole/config.json"), "\"device\": \"cuda\""));
+  const Args spilled = {"--place-parameters",  "host", "--place-gradients",  "host", "--place-optimizer", "nvme",
+                        "--optimizer-overlap", "none", "--checkpoint-every", "1"};
+  const Finished first = at.spillway(training("run", 2, spilled));
+  ASSERT_EQ(first.status, 0) << first.err;
+  const Finished second = at.spillway(training("run", 4));
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_TRUE(mentions(second.err, "continues at step 2 of 4")) << second.err;
+  EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("whole")));
+  EXPECT_TRUE(at.read("run/checkpoints/step-00000004/optimizer.safetensors") ==
+              at.read("whole/checkpoints/step-00000004/optimizer.safetensors"));
+  const Finished on_cpu = at.spillway(training("run", 6, {}, "cpu"));
+  EXPECT_TRUE(on_cpu.status == 2 && mentions(on_cpu.err, "device: \"cuda\" -> \"cpu\"")) << on_cpu.err;
+}
+
+TEST_F(ProgramOnGpu, EvaluatesAndGeneratesNearTheCpu) {
+  ASSERT_EQ(at.spillway(training("run", 1)).status, 0);
+  const auto evaluate = [&](const std::string& device) {
+    const Finished f = at.spillway({"evaluate", "--model", "run", "--data", "text.txt", "--sequence-length", "128", "--device", device,
+                                    "--precision", "fp32", "--device-memory", "64MiB"});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return std::stod(f.out.substr(f.out.find("loss ") + 5));
+  };
+  const double on_cpu = evaluate("cpu");
+  EXPECT_NEAR(evaluate("cuda"), on_cpu, 1e-4 * on_cpu);
+  const Finished text = at.spillway({"generate", "--model", "run", "--prompt", "the ", "--max-tokens", "4", "--temperature", "0",
+                                     "--device", "cuda", "--precision", "fp32", "--device-memory", "64MiB"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_EQ(text.out.substr(0, 4), "the ");
+}
+
+TEST_F(ProgramOnGpu, MoreThanItsMemoryIsRefused) {
+  const Finished f = at.spillway(training("run", 1, {}, "cuda:7"));
+  EXPECT_EQ(f.status, 2);
+  const Finished large =
+      at.spillway({"train", "--model", "gpt2-tiny", "--data", "text.txt", "--device", "cuda", "--device-memory", "900TiB"});
+  EXPECT_EQ(large.status, 3) << large.err;
+  EXPECT_TRUE(mentions(large.err, "--device-memory of at most")) << large.err;
+}
+
+}  // namespace
+}  // namespace spillway::test
