@@ -7,7 +7,7 @@ namespace spillway::parallel {
 namespace {
 
 void hand_on(const Tensor& tensor, std::byte* to) {
-  if (tensor.raw()) transfer(to, tensor.raw(), tensor.bytes());
+  if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ Tensor BlockRunner::received(u16 block, const std::byte* from) const {
   Shape shape_BTC = outputs_.at(block).shape;
   for (const int axis : {0, 1}) shape_BTC.set(axis, batches_->front().tokens_BT.size(axis));
   Tensor copy = empty(shape_BTC, outputs_[block].dtype, "from another rank");
-  if (copy.raw()) transfer(copy.raw(), from, copy.bytes());
+  if (copy.raw()) put_transfer(copy.raw(), from, copy.bytes());
   return copy;
 }
 

@@ -30,6 +30,7 @@ struct Resources {
   Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
   u64 newest_generation = ~u64{0};         // to be recovered from nvme
   int gpu = 0;                             // whose memory `device` is, where a GPU computes
+  Tf32 tf32;                               // likewise
 };
 
 class ModelState {

@@ -23,7 +23,7 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       evicted_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
       lanes_(plan.on_gpu() ? std::optional<GpuLanes>(std::in_place, device_of(plan, resources)) : std::nullopt),
-      stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute)},
+      stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute), resources.tf32},
       input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
       host_stream_{Device::cpu(), resources.threads, &MemoryPool::heap()},
       beside_stream_{stream_.device, plan.on_gpu() ? resources.threads : nullptr, resources.device, queue(Lane::optimizer)},

@@ -45,7 +45,7 @@ void SpillDoor::spill(std::byte* to) {
   spilled_ = held_alone();
   i64 at = 0;
   for (const auto& s : spilled_) {
-    if (!s->device().is_meta()) transfer(to + at, s->data(), s->bytes());
+    if (!s->device().is_meta()) put_transfer(to + at, s->data(), s->bytes());
     at += round_up(s->bytes(), kAlignment);
     s->drop();
   }
@@ -55,7 +55,7 @@ void SpillDoor::restore(const std::byte* from) {
   i64 at = 0;
   for (const auto& s : spilled_) {
     s->refill(Stream::current().memory->allocate(s->bytes(), "restored activations"));
-    if (!s->device().is_meta()) transfer(s->data(), from + at, s->bytes());
+    if (!s->device().is_meta()) put_transfer(s->data(), from + at, s->bytes());
     at += round_up(s->bytes(), kAlignment);
   }
   spilled_.clear();

@@ -20,7 +20,7 @@ namespace spillway::app {
 
 using offload::Tier;
 
-enum class Precision { fp32, fp64, bf16 };
+enum class Precision { fp32, fp64, bf16, tf32 };
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
 enum class Durability { checkpoint, step };
@@ -76,6 +76,7 @@ struct ResourceConfig : CommonConfig {
   std::string checkpoint = "last";  // generate, evaluate, export: last, best or a step
   std::optional<std::string> tokenizer;
   std::optional<Precision> precision;  // empty: fp32, on a GPU bf16
+  bool tf32_matmul = false, tf32_conv = false;
   u64 seed = 1337;
 
   std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best found

@@ -195,6 +195,29 @@ double forward_flops(const parallel::Layout& layout, const nn::Sequential& model
   return 2 * elems * tokens;
 }
 
+double work_flops(const Instruction& i, double forward) {
+  if (!computes_block(i.op)) return 0;
+  const double again = i.op == Op::Forward || i.recompute ? forward : 0;
+  return again + (makes_input_gradient(i.op) ? forward : 0) + (makes_weight_gradients(i.op) ? forward : 0);
+}
+
+double model_flops(const parallel::Plan& plan, const nn::Sequential& model) {
+  double flops = 0;
+  for (Instruction i : plan.train.head) {
+    if (!computes_block(i.op)) continue;
+    i.recompute = false;
+    flops += work_flops(i, forward_flops(plan.layout, model, i.block, tokens_of(plan)));
+  }
+  return flops;
+}
+
+std::optional<double> measured_flops(const Calibration& c, const parallel::Plan& plan) {
+  const bool bf16 = plan.scheduling.format.weight == DType::bf16;
+  const auto figure = plan.on_gpu() ? (bf16 ? &Calibration::gpu_matmul_flops_bf16 : &Calibration::gpu_matmul_flops_f32)
+                                    : (bf16 ? &Calibration::matmul_flops_bf16 : &Calibration::matmul_flops_f32);
+  return c.*figure == Calibration().*figure ? std::nullopt : std::optional(c.*figure);
+}
+
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates) {
   const parallel::Plan* const alone = &plan;
   return predicted(std::span(&alone, 1), 0, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {

@@ -3,6 +3,7 @@
 // Values; thread-safe.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,6 +37,14 @@ Rates make_rates(const Calibration& calibration, Device::Kind device, DType weig
 
 /// Floating-point operations of a block's forward over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
 double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);
+
+/// Of an instruction that computes a block whose forward takes so many: a forward's, and as many for each of a backward's two parts. What
+/// is run again counts for the work done, not for the model's.
+double work_flops(const parallel::Instruction& i, double forward_flops);
+/// Those of a training step of this rank that the model itself asks for.
+double model_flops(const parallel::Plan& plan, const nn::Sequential& model);
+/// What bench measured of matrix products where the plan computes; empty if it did not.
+std::optional<double> measured_flops(const Calibration& calibration, const parallel::Plan& plan);
 
 /// What a step spends where.
 struct StepCost {

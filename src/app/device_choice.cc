@@ -53,6 +53,15 @@ void resolve_device(ResourceConfig& config, const GpuReport& report) {
   const bool works = std::ranges::any_of(report.gpus, usable) && kernels::missing_gpu_library().empty();
   if (!config.device) config.device = works ? kCuda : "cpu";
   if (!config.precision) config.precision = *config.device == "cpu" ? Precision::fp32 : Precision::bf16;
+  const bool tf32 = config.precision == Precision::tf32;
+  if (tf32) config.tf32_matmul = config.tf32_conv = true;
+  if (!config.tf32_matmul && !config.tf32_conv) return;
+  if (*config.device == "cpu")
+    throw Error(ErrorCode::usage,
+                "[--precision] expected --device cuda with tf32, which only GPUs multiply in, got cpu: fp32 and bf16 work there");
+  if (!tf32 && config.precision != Precision::fp32)
+    throw Error(ErrorCode::usage,
+                "[--precision] expected fp32 or tf32 with --tf32-matmul or --tf32-conv, got another: leave one of them out");
 }
 
 ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report, const RankPlace& place, bool planning) {

@@ -24,7 +24,8 @@ struct ChosenDevice {
 /// "cpu", "cuda", "cuda:2". Error(usage) naming `what`.
 std::string parse_device(const std::string& text, const std::string& what);
 
-/// Writes into `config` what was left open: the device ("cpu" or "cuda": the best that can be used here) and with it the precision.
+/// Writes into `config` what was left open: the device ("cpu" or "cuda": the best that can be used here) and with it the precision, and
+/// what tf32 comes to. Error(usage) on tf32 where it cannot be.
 void resolve_device(ResourceConfig& config, const GpuReport& report);
 
 /// Of a rank, after resolve_device(). Throws Error(usage) for a GPU that is not there or that this build has no code for, and Error(io) for

@@ -61,6 +61,8 @@ std::string to_json(const MetricsRow& m) {
     put(row, "slowest_rank_waits", m.slowest_wait);
   }
   put_wear(row, m.wear);
+  put(row, "flops_per_s", m.flops_per_s);
+  row["matmul_share"] = m.matmul_share ? Json(*m.matmul_share) : Json();
   row["bound_by"] = m.bound_by;
   put(row, "predicted_ms", m.predicted_ms);
   if (m.validation_loss) put(row, "validation_loss", *m.validation_loss);

@@ -22,6 +22,8 @@ struct MetricsRow {
   double slowest_wait = 0;  // the share of the step that the slowest rank waited for the others
   Phases phases;
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
+  double flops_per_s = 0;              // of this rank: model_flops()
+  std::optional<double> matmul_share;  // of what bench measured: model FLOP/s utilisation by the device's own peak
   double predicted_ms = 0;
   std::string bound_by;
   Wear wear;  // at the run's mean rate

@@ -157,8 +157,6 @@ std::vector<Option> types() {
        .field = choice(&TrainConfig::reduce_each, {{"step", false}, {"micro-batch", true}}),
        .commands = kTrain,
        .changes_numbers = true},
-      unbuilt("tf32-matmul", kTypes, "tf32 in matrix products (CUDA)", Kind::flag, "", "--precision fp32 and fp64 work"),
-      unbuilt("tf32-conv", kTypes, "tf32 in convolutions (CUDA)", Kind::flag, "", "--precision fp32 and fp64 work"),
   };
 }
 

@@ -27,7 +27,7 @@ struct UnitSeconds {
 
 /// By block; blocks with parameters of the same shapes take the same time. Empty when it would need more than `budget_bytes`, or seconds on
 /// end. `flops`: what to expect of the machine.
-std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, Device device, ThreadPool& threads, i64 budget_bytes,
+std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, Device device, Tf32 tf32, ThreadPool& threads, i64 budget_bytes,
                                       double flops, i64& peak_bytes);
 
 /// What the CPU takes.

@@ -259,14 +259,14 @@ std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
 }
 
 // By kind; empty where there is no memory for it.
-std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, Device device, ThreadPool& threads,
+std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, Device device, Tf32 tf32, ThreadPool& threads,
                                     MemoryPool& pool) {
   try {
     Allocation slab = pool.allocate(slab_bytes(r, kinds, rows), "probe: activations");
     Arena memory(slab.data(), slab.bytes());
     std::optional<GpuQueue> queue;
     if (device.is_cuda()) queue.emplace(device);
-    const Stream stream{device, &threads, &memory, queue ? queue->handle() : nullptr};
+    const Stream stream{device, &threads, &memory, queue ? queue->handle() : nullptr, tf32};
     const StreamScope scope(stream);
     Chain chain(r, kinds, rows, queue ? &*queue : nullptr);
     chain.take(pool, {slab.data(), static_cast<size_t>(slab.bytes())});
@@ -279,18 +279,18 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
 
 }  // namespace
 
-std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, ThreadPool& threads, i64 budget_bytes, double flops,
+std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 tf32, ThreadPool& threads, i64 budget_bytes, double flops,
                                       i64& peak_bytes) {
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
   i64 rows = 1;
-  std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, threads, pool);
+  std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
   while (more > 1 && total(timed) * static_cast<double>(more) > kMostPassSeconds) more /= 2;
   for (; more > 1; more /= 2) {  // as many as there is memory for
-    std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, threads, pool);
+    std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, tf32, threads, pool);
     if (larger.empty()) continue;
     timed = std::move(larger);
     rows = more;

@@ -30,13 +30,6 @@ i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
   return i.tiles.count() * per_tile;
 }
 
-// A forward's products, and twice as many in a whole backward: a half for the input's gradient, a half for the weights'.
-double flops_of(const Instruction& i, const Profile::Flops& flops) {
-  if (!parallel::computes_block(i.op)) return 0;
-  const double forward = flops(i.block), again = i.op == Op::Forward || i.recompute ? forward : 0;
-  return again + (parallel::makes_input_gradient(i.op) ? forward : 0) + (parallel::makes_weight_gradients(i.op) ? forward : 0);
-}
-
 void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) {
   sum.disk_read_bytes += i.read_bytes[kNvme];
   sum.disk_written_bytes += i.written_bytes[kNvme];
@@ -97,7 +90,7 @@ void Profile::add(const parallel::List& list, const std::vector<parallel::Timing
     Sum& sum = sums_[{kind_of(i), std::string(parallel::to_string(i.lane))}];
     sum.ms += (timings[n].end_us - timings[n].start_us) / 1e3;
     count(sum, i, plan);
-    sum.flops += flops_of(i, flops);
+    if (parallel::computes_block(i.op)) sum.flops += work_flops(i, flops(i.block));
   }
 }
 

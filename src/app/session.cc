@@ -45,6 +45,7 @@ DType weight_dtype(Precision precision) {
     case Precision::bf16:
       return DType::bf16;
     case Precision::fp32:
+    case Precision::tf32:
       break;
   }
   return DType::f32;
@@ -204,7 +205,8 @@ void Session::find_rates(const parallel::PlanRequest& request, bool nvme) {
     return;
   }
   if (device_choice_.device.is_cuda()) time_gpu_units(rates_.unit, format_, device_choice_.device);
-  rates_.blocks = time_blocks(request, device_choice_.device, threads, budgets_.bytes[0], rates_.flops, probe_bytes_);
+  rates_.blocks = time_blocks(request, device_choice_.device, {config_.tf32_matmul, config_.tf32_conv}, threads, budgets_.bytes[0],
+                              rates_.flops, probe_bytes_);
   if (place_.ranks > 1 && !calibration.ranks_measured)
     rates_from_ += fmt::format("; exchanges are reckoned at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
                                rates_.all_gather_bytes_per_s / 1e9);
@@ -317,6 +319,7 @@ void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends)
       std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory", device.is_cuda() ? pinned_memory() : system_memory());
   resources_ = {device_.get(), host_.get(), pool_.get(), nullptr, {}, folder_id(place_.rank), durability_};
   resources_.gpu = device.index;
+  resources_.tf32 = {config_.tf32_matmul, config_.tf32_conv};
   if (ends) resources_.data_ranks = ends->data_ranks.get(), resources_.pipeline_ranks = ends->pipeline_ranks.get();
   if (plan.uses(Tier::nvme)) {
     for (const ScratchPath& path : scratch_paths_) {

@@ -82,6 +82,8 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       first_step_(progress.step),
       start_(Clock::now()),
       last_save_(start_),
+      model_flops_(model_flops(session.chosen(), session.model())),
+      matmul_flops_(measured_flops(load_calibration(), session.chosen())),
       saves_(session, folder, console, peers, config.keep) {
   if (config.profile) profile_.emplace();
   if (config.time_limit_s) {
@@ -244,6 +246,8 @@ void Trainer::write_metrics(const StepReport& r) {
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
   row.wear = wear();
+  row.flops_per_s = model_flops_ / r.seconds;
+  if (matmul_flops_) row.matmul_share = row.flops_per_s / *matmul_flops_;
   row.predicted_ms = predicted().seconds * 1e3;
   row.bound_by = to_string(r.account.bound_by());
   folder_.metrics_line(to_json(row));

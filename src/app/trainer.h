@@ -97,7 +97,9 @@ class Trainer {
   i64 nonfinite_in_a_row_ = 0;
   std::optional<double> last_validation_;
   std::optional<Profile> profile_;
-  double step_seconds_ = 0;  // of the last step
+  double step_seconds_ = 0;   // of the last step
+  const double model_flops_;  // of a step of this rank
+  const std::optional<double> matmul_flops_;
   Saves saves_;
   Audit audit_;
   parallel::TierBytes moved_, planned_;  // by this rank's steps

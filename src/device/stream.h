@@ -10,11 +10,17 @@ struct CUstream_st;  // cudaStream_t's
 
 namespace spillway {
 
+/// Where a GPU may multiply f32 on its tensor cores, which take 10 of the 23 bits behind an operand's point.
+struct Tf32 {
+  bool matmul = false, conv = false;
+};
+
 struct Stream {
   Device device;
   ThreadPool* threads = nullptr;  // null: serial
   Allocator* memory = nullptr;    // never null in a stream in force
   CUstream_st* queue = nullptr;   // of a GPU: what kernels and copies are put on, to be done in order, later
+  Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
   /// ThreadPool::run, serial without a pool.

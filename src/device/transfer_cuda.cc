@@ -7,11 +7,15 @@
 
 namespace spillway {
 
-void transfer(std::byte* to, const std::byte* from, i64 bytes) {
+void put_transfer(std::byte* to, const std::byte* from, i64 bytes) {
   const Stream& stream = Stream::current();
   if (!stream.device.is_cuda()) return copy_past_caches(to, from, bytes);
   if (bytes > 0) cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream.queue), "cudaMemcpyAsync");
-  cuda_check(cudaStreamSynchronize(stream.queue), "cudaStreamSynchronize");
+}
+
+void transfer(std::byte* to, const std::byte* from, i64 bytes) {
+  put_transfer(to, from, bytes);
+  if (Stream::current().device.is_cuda()) cuda_check(cudaStreamSynchronize(Stream::current().queue), "cudaStreamSynchronize");
 }
 
 void fill_zeros(std::byte* at, i64 bytes) {

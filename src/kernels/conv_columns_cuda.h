@@ -7,6 +7,16 @@
 
 namespace spillway::kernels::cuda {
 
+/// The stream in force for products of a convolution, which has a switch of its own for tf32.
+class ConvolutionScope {
+ public:
+  ConvolutionScope() { stream_.tf32.matmul = stream_.tf32.conv; }
+
+ private:
+  Stream stream_ = Stream::current();
+  const StreamScope scope_{stream_};
+};
+
 /// A matrix [rows, columns] at `offset` of the workspace, its rows `stride` elements apart.
 inline Tensor matrix_in(const Tensor& workspace, i64 offset, i64 rows, i64 columns, i64 stride, DType dtype) {
   return workspace.slice(0, offset, offset + rows * stride * size_of(dtype)).reinterpret({rows, stride}, dtype).slice(1, 0, columns);

@@ -1,7 +1,6 @@
 // As on the CPU a product of gathered columns, with cuBLASLt in it (conv_strips.h), and not cudnnConvolution*. Those want dw of the type
 // of x alone, so that sums of bf16 images would be rounded to bf16; how much memory an algorithm wants is known only where the GPU is, and
 // a plan is made before; and which one is fit for a shape cannot be tried in tests without a GPU, where all that is here runs but cuBLASLt.
-// TF32 for whoever asks for it would be matmul.h's to give.
 #include "kernels/conv.h"
 #include "kernels/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -51,6 +50,7 @@ struct StripProduct {
   void run(const Tensor& workspace) const {
     constexpr DType dtype = DTypeOf<T>::value, wide = DTypeOf<Wide<T>>::value;
     const Strips s = product_strips(columns, rows, dtype);
+    const ConvolutionScope scope;
     const Tensor product_space = workspace.slice(0, s.product_at, s.bytes);
     for (i64 group = 0; group < groups && s.k > 0; ++group) {
       const Tensor matrix = matrix_in(workspace, s.matrix_at, rows, s.k, s.k_stride, dtype);

@@ -64,7 +64,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
                       columns_of(a, "the first operand"),
                       columns_of(out, "the result"),
                       fused ? alignment_of(bias.raw()) : 0,
-                      matmul_workspace_bytes(m, n, k, a.dtype(), out.dtype())};
+                      matmul_workspace_bytes(m, n, k, a.dtype(), out.dtype()),
+                      Stream::current().tf32.matmul && a.dtype() == DType::f32};
   require(!key.d.transposed, "[matmul] the rows of the result must not overlap");
   const void* added = fused ? bias.raw() : nullptr;
   if (a.dtype() == DType::f64) {

@@ -97,9 +97,9 @@ struct Memo {
 BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias) {
   const bool f64 = key.in == DType::f64;
   cublasLtMatmulDesc_t made = nullptr;
-  // COMPUTE_32F is fp32 throughout, never TF32, which would be COMPUTE_32F_FAST_TF32.
-  blas_lt_check(blas_lt().desc_create(&made, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
-                "cublasLtMatmulDescCreate");
+  // COMPUTE_32F is fp32 throughout.
+  const cublasComputeType_t compute = f64 ? CUBLAS_COMPUTE_64F : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  blas_lt_check(blas_lt().desc_create(&made, compute, f64 ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
   BlasLtDesc desc(made);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(key.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));

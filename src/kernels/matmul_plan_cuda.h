@@ -26,6 +26,7 @@ struct MatmulKey {
   BlasMatrix a, b, d;
   i64 bias_alignment;  // 0: none
   i64 workspace_bytes;
+  bool tf32;  // of f32 operands
   auto operator<=>(const MatmulKey&) const = default;
 };
 

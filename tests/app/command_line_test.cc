@@ -157,7 +157,7 @@ TEST(CommandLine, FlagsThatNeedAnother) {
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--optimizer", "sgd"}, "adamw works"},
-      {{"--precision", "tf32"}, "fp32, fp64 and bf16 work"},
+      {{"--precision", "fp16"}, "fp32, tf32, fp64 and bf16 work"},
       {{"--communicator", "nccl"}, "auto, local and mpi work"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
       {{"--lr-schedule", "wsd"}, "constant, linear and cosine work"},

@@ -123,7 +123,7 @@ TEST_F(CostModel, PricesABackwardInParts) {
   EXPECT_NEAR(ms["backward_weight"], 1e3 * blocks * ((5 - 2) + 3 * (6 - 2)), 1);
   ThreadPool threads(1);
   i64 peak = 0;
-  for (const BlockSeconds& b : time_blocks(request_, Device::cpu(), threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
+  for (const BlockSeconds& b : time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
 }
 
 // As many rows are timed as there is memory for; with none for one row there is no answer.
@@ -131,16 +131,16 @@ TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   request_.placement = parallel::Placement::uniform(request_.layout, Tier::device, Tier::device, Tier::device);
   ThreadPool threads(2);
   i64 all = 0, fewer = 0, none = 0;
-  const auto blocks = time_blocks(request_, Device::cpu(), threads, kGiB, 1e12, all);
+  const auto blocks = time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, all);
   ASSERT_EQ(blocks.size(), request_.layout.blocks.size());
   for (const BlockSeconds& b : blocks) {
     EXPECT_GT(b.forward, 0);
     EXPECT_GT(b.backward, 0);
   }
-  EXPECT_EQ(time_blocks(request_, Device::cpu(), threads, all - 1, 1e12, fewer).size(), blocks.size());
+  EXPECT_EQ(time_blocks(request_, Device::cpu(), {}, threads, all - 1, 1e12, fewer).size(), blocks.size());
   EXPECT_GT(fewer, 0);
   EXPECT_LT(fewer, all);
-  EXPECT_TRUE(time_blocks(request_, Device::cpu(), threads, 1000, 1e12, none).empty());
+  EXPECT_TRUE(time_blocks(request_, Device::cpu(), {}, threads, 1000, 1e12, none).empty());
 }
 
 }  // namespace

@@ -61,6 +61,22 @@ TEST(DeviceChoice, LeftOpenItIsTheBestFound) {
   EXPECT_EQ(config.precision, Precision::fp32);
 }
 
+TEST(DeviceChoice, Tf32IsAGpus) {
+  ResourceConfig config = on("cuda");
+  config.precision = Precision::tf32;
+  resolve_device(config, two_gpus());
+  EXPECT_TRUE(config.tf32_matmul && config.tf32_conv);
+  config = on("cuda");
+  config.precision = Precision::fp32, config.tf32_conv = true;
+  resolve_device(config, two_gpus());
+  EXPECT_TRUE(!config.tf32_matmul && config.tf32_conv) << "each by itself";
+  config.device = "cpu";
+  expect_error(error_of([&] { resolve_device(config, two_gpus()); }), ErrorCode::usage, "expected --device cuda with tf32");
+  config = on("cuda");
+  config.tf32_matmul = true;
+  expect_error(error_of([&] { resolve_device(config, two_gpus()); }), ErrorCode::usage, "expected fp32 or tf32");
+}
+
 TEST(DeviceChoice, RefusesWhatIsNotThere) {
   const auto choose = [](const std::string& device, const GpuReport& report, const RankPlace& place = {}) {
     return error_of([&] { choose_device(on(device), report, place); });

@@ -56,6 +56,19 @@ TEST_F(TrainReport, EnduranceInTheSummaryTheMetricsAndStatus) {
   EXPECT_TRUE(status["nvme_written_bytes"]["days_to_endurance"].is_number());
 }
 
+// gpt2-tiny has 4 layers of 12 * 128 * 128 matrix elements and a head of 256 * 128: two operations a token and element in the forward, and
+// twice that in the backward, however often it is run again.
+TEST_F(TrainReport, OperationsOfTheModel) {
+  for (const char* recompute : {"none", "block"}) {
+    std::filesystem::remove_all(run());
+    ASSERT_EQ(run_app(train({"--recompute", recompute, "--gradient-accumulation-steps", "2"})).status, 0);
+    const Json last = last_metrics();
+    const double elems = 4 * 12 * 128 * 128 + 256 * 128, tokens = 2 * 32;
+    EXPECT_NEAR(last["flops_per_s"].get<double>() * last["step_ms"].get<double>() / 1e3, 6 * elems * tokens, 1) << recompute;
+    EXPECT_TRUE(last.contains("matmul_share"));
+  }
+}
+
 TEST_F(TrainReport, WithoutARatingThereAreNoDaysAndWithoutNvmeNothing) {
   const Outcome rated_not = run_app(on_nvme({}));
   ASSERT_EQ(rated_not.status, 0) << rated_not.err;

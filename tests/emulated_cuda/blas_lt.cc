@@ -60,7 +60,16 @@ struct Product {
   double alpha, beta;
 };
 
-template <class In, class Out, class Sum>
+// To the nearest number with 10 bits behind the point, ties away from zero.
+float tf32(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & ~0x1fffu;
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+}
+
+template <class In, class Out, class Sum, bool kTf32 = false>
 void multiply(const Product& p) {
   const auto* a = static_cast<const In*>(p.a_data);
   const auto* b = static_cast<const In*>(p.b_data);
@@ -70,10 +79,10 @@ void multiply(const Product& p) {
   const std::uint64_t a_row = p.desc.transpose_a ? p.a.leading : 1, a_k = p.desc.transpose_a ? 1 : p.a.leading;
   const std::uint64_t b_k = p.desc.transpose_b ? p.b.leading : 1, b_column = p.desc.transpose_b ? 1 : p.b.leading;
   const auto alpha = static_cast<Sum>(p.alpha), beta = static_cast<Sum>(p.beta);
+  const auto operand = [](const In& x) { return static_cast<Sum>(kTf32 ? tf32(static_cast<float>(wide(x))) : wide(x)); };
   const auto chain = [&](std::uint64_t i, std::uint64_t j, std::uint64_t begin, std::uint64_t end) {
     Sum sum = 0;
-    for (std::uint64_t k = begin; k < end; ++k)
-      sum += static_cast<Sum>(wide(a[i * a_row + k * a_k])) * static_cast<Sum>(wide(b[k * b_k + j * b_column]));
+    for (std::uint64_t k = begin; k < end; ++k) sum += operand(a[i * a_row + k * a_k]) * operand(b[k * b_k + j * b_column]);
     return sum;
   };
   const auto whole = [&](std::uint64_t i, std::uint64_t j) {
@@ -103,6 +112,8 @@ Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const La
   const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
   const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
   if (a.type != b.type) return nullptr;
+  const bool in_tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && desc.scale == CUDA_R_32F;
+  if (in_tf32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float, true>;
   if (in_f64 && a.type == CUDA_R_64F && d.type == CUDA_R_64F) return multiply<double, double, double>;
   if (in_f32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float>;
   if (in_f32 && a.type == CUDA_R_16BF && d.type == CUDA_R_32F) return multiply<Bf16, float, float>;

@@ -1,4 +1,6 @@
 // Matrix products on a GPU against fp64, and what is said where cuBLASLt is missing.
+#include <tuple>
+
 #include "base/error.h"
 #include "kernels/blas_lt_cuda.h"
 #include "kernels/matmul_plan_cuda.h"
@@ -20,8 +22,12 @@ double error_of_an_addition(const Types& types) { return types.in == DType::bf16
 
 class MatmulTwins : public test::GpuTest {
  protected:
-  void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store = Store::replace) {
+  void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store = Store::replace,
+                const Tf32& tf32 = {}) {
     gpu().run([&] {
+      Stream stream = Stream::current();
+      stream.tf32 = tf32;
+      const StreamScope scope(stream);
       const i64 bytes = kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype());
       kernels::matmul(a, b, bias, out, empty({bytes}, DType::uint8), store);
     });
@@ -117,6 +123,24 @@ TEST_F(MatmulTwins, SumsOfBf16StayWide) {
     multiply(gpu()(a), gpu()(b), {}, out);
     EXPECT_EQ(test::at(gpu().host(out), 0), 0x1p-4) << k;
   }
+}
+
+// Operands have 10 bits behind the point, cut or rounded: each is off by less than 2^-10 of itself. Nothing else changes.
+TEST_F(MatmulTwins, Tf32WhereItIsAskedFor) {
+  const Extents e{40, 24, 300};
+  const auto product = [&](DType dtype, const Tf32& tf32) {
+    const Tensor a = test::random({e.m, e.k}, dtype, 5), b = test::random({e.k, e.n}, dtype, 6),
+                 out = gpu().empty({e.m, e.n}, wide_dtype(dtype));
+    const Tensor ga = gpu()(a), gb = gpu()(b);
+    multiply(ga, gb, {}, out, Store::replace, tf32);
+    return std::tuple(a, b, gpu().host(out));
+  };
+  const auto [a, b, rounded] = product(DType::f32, {.matmul = true});
+  test::expect_product(a, b, {}, rounded, 2.1 * 0x1p-10 / static_cast<double>(e.k) + 0x1p-23);
+  const Tensor exact = std::get<2>(product(DType::f32, {}));
+  EXPECT_NE(test::plain(rounded), test::plain(exact));
+  EXPECT_EQ(test::plain(std::get<2>(product(DType::f32, {.conv = true}))), test::plain(exact)) << "convolutions have a switch of their own";
+  EXPECT_EQ(test::plain(std::get<2>(product(DType::bf16, {.matmul = true}))), test::plain(std::get<2>(product(DType::bf16, {}))));
 }
 
 TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
