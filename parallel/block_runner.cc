@@ -1,6 +1,8 @@
 #include "parallel/block_runner.h"
 
 #include "base/error.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
 #include "device/transfer.h"
 
 namespace spillway::parallel {
@@ -48,9 +50,11 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
 
 // A copy, so that the slot is free for the next one as soon as the block has run.
 Tensor BlockRunner::received(u16 block, const std::byte* from) const {
-  Shape shape_BTC = outputs_.at(block).shape;
-  for (const int axis : {0, 1}) shape_BTC.set(axis, batches_->front().tokens_BT.size(axis));
-  Tensor copy = empty(shape_BTC, outputs_[block].dtype, "from another rank");
+  Shape shape = outputs_.at(block).shape;
+  const Tensor& tokens_BT = batches_->front().tokens_BT;
+  shape.set(0, batches_->front().targets_BT.size(0));
+  if (tokens_BT.defined()) shape.set(1, tokens_BT.size(1));
+  Tensor copy = empty(shape, outputs_[block].dtype, "from another rank");
   if (copy.raw()) put_transfer(copy.raw(), from, copy.bytes());
   return copy;
 }
@@ -79,7 +83,11 @@ void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
     output = std::move(live.output.value);
   }
   const bool loss = mode_ != nn::Mode::generate && i.block + 1u == model_.blocks.size();
-  if (loss) losses_[i.micro_batch] = output.item();
+  if (loss && memory.loss) {
+    put_transfer(reinterpret_cast<std::byte*>(memory.loss), output.raw(), sizeof(double));
+  } else if (loss) {
+    losses_[i.micro_batch] = output.item();
+  }
   if (i.out.bytes > 0) {
     hand_on(output, memory.out);
   } else if (!loss || mode_ == nn::Mode::evaluate) {
@@ -103,6 +111,10 @@ i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
 Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
   if (i.in.bytes > 0) return received(i.block, memory.in);
   if (i.block + 1u == model_.blocks.size()) {
+    // In the CPU's memory: who reads it need not wait for a GPU.
+    const Stream cpu{.memory = &MemoryPool::heap()};
+    std::optional<StreamScope> scope;
+    if (Stream::current().device.is_cuda()) scope.emplace(cpu);
     constexpr double kOne = 1;
     return tensor_of<double>(std::span(&kOne, 1), Shape{});
   }

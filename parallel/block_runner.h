@@ -25,6 +25,7 @@ struct BlockMemory {
   std::byte* spill = nullptr;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
+  double* loss = nullptr;  // on a GPU: where the last block puts its loss, so that nothing waits for it; else loss_sum() has it
 };
 
 class BlockRunner {
@@ -46,6 +47,7 @@ class BlockRunner {
 
   /// The last block's output of a micro-batch (its loss sum, or logits); taken once.
   Tensor take_output(u16 micro_batch);
+  size_t micro_batches() const { return losses_.size(); }
   /// Sum of token losses over the micro-batches run since begin(), added in their order; 0 where the last block is another rank's.
   double loss_sum() const { return std::accumulate(losses_.begin(), losses_.end(), 0.0); }
 

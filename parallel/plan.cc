@@ -28,26 +28,17 @@ struct Request : PlanRequest {
   std::vector<BlockOutput> outputs;
 };
 
-MicroBatch meta_batch(i64 rows, i64 positions) {
-  const Shape shape{rows, positions};
-  MicroBatch batch;
-  batch.tokens_BT = empty(shape, DType::int32);
-  batch.targets_BT = empty(shape, DType::int32);
-  batch.positions_BT = empty(shape, DType::int32);
-  return batch;
-}
-
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
   const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
   const Stream stream{Device::meta(r.device), nullptr, &activations};
-  const i64 rows = mode == nn::Mode::generate ? 1 : r.micro_batch_size;
+  const i64 rows = mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size;  // text is generated alone
   std::vector<MicroBatch> batches;
   {
     const StreamScope scope(input_stream);
     for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k)
-      batches.push_back(meta_batch(rows, r.sequence_length));
+      batches.push_back(nn::empty_batch(*r.model, rows, r.sequence_length));
   }
   const StreamScope scope(stream);
   BlockRunner runner(*r.model, r.outputs);
@@ -169,7 +160,9 @@ void size_store(Plan& plan, const PlanRequest& r) {
 
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
-  if (r.training) peak = std::max({peak, dry_run(r, train, nn::Mode::train), dry_run(r, forward, nn::Mode::generate)});
+  if (r.training) peak = std::max(peak, dry_run(r, train, nn::Mode::train));
+  // Samples of text; and the logits that are right or wrong about images.
+  if (r.training || r.model->reads_images()) peak = std::max(peak, dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
 
@@ -183,12 +176,12 @@ void size_passes(Plan& plan) {
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
-// What only a GPU needs: the device's memory for the sums of squares of all tiles, and the host's for what passes between it and nvme.
+// What only a GPU needs: the device's memory for the sums of squares of all tiles and for losses, and the host's for what passes between it
+// and nvme.
 void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
-  i64 tiles = 0;
-  for (const i64 of_group : plan.layout.model_tiles) tiles += of_group;
-  plan.sums_bytes = round_up(tiles * static_cast<i64>(sizeof(double)), kPage);
+  plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
+  plan.sums_bytes = round_up((plan.tile_sums + plan.scheduling.micro_batches) * static_cast<i64>(sizeof(double)), kPage);
   add_row(plan, "norm", {plan.sums_bytes, 0, 0});
   size_passes(plan);
   if (!plan.uses(Tier::nvme)) return;
@@ -199,7 +192,11 @@ void size_gpu(Plan& plan) {
 void size_activations(Plan& plan, const Request& r) {
   plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
-  plan.input_bytes = batches * 3 * round_up(r.micro_batch_size * r.sequence_length * size_of(DType::int32), kPage);
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  MicroBatch batch = nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length);
+  for (const Tensor* t : batch.tensors()) plan.input_bytes += t->defined() ? batches * round_up(t->bytes(), kPage) : 0;
 }
 
 // As many blocks' gradients stay in their slots for their Steps as there is memory for anyway, whatever the overlap. Deferred Steps hold up
@@ -250,7 +247,7 @@ std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
   Arena memory;
   const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
-  const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);
   runner.begin(batches, nn::Mode::evaluate, {}, 1);
   std::vector<BlockOutput> outputs;
@@ -304,7 +301,7 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   Arena memory;
   const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
-  const std::vector<MicroBatch> batches{meta_batch(r.micro_batch_size, r.sequence_length)};
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);
   runner.begin(batches, nn::Mode::train, {}, 1);
   const auto blocks = static_cast<u16>(r.layout.blocks.size());
@@ -350,7 +347,7 @@ Plan make_plan(const PlanRequest& request) {
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_spilled_rows(plan);
-  add_row(plan, "tokens", {plan.input_bytes, 0, 0});
+  add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, 0, 0});
   size_gpu(plan);
   size_chunks(plan);
   size_staging(plan, r);

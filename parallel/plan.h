@@ -46,7 +46,8 @@ struct Plan {
   Program train, forward;
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 sums_bytes = 0, bounce_bytes = 0;               // on a GPU: for tile sums; of each of the two buffers between it and nvme
+  i64 tile_sums = 0;                                  // on a GPU: as many, and a loss a micro-batch, in sums_bytes
+  i64 sums_bytes = 0, bounce_bytes = 0;               // likewise; of each of the two buffers between it and nvme
   i64 pass_bytes = 0;                                 // likewise of each lane's two between it and other ranks
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
   i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue

@@ -147,7 +147,9 @@ void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
   if (plan_.on_gpu()) {
     const StreamScope scope(input_stream_);
     MicroBatch& m = forward_batch_.front();
-    for (Tensor* t : {&m.tokens_BT, &m.targets_BT, &m.positions_BT}) *t = to_current_device(*t, "tokens");
+    for (Tensor* t : m.tensors()) {
+      if (t->defined()) *t = to_current_device(*t, "inputs");
+    }
   }
   runner_.begin(forward_batch_, mode, {}, 1, position);
   run_list(plan_.forward.head);
@@ -157,7 +159,7 @@ double Rank::evaluate(const MicroBatch& batch) {
   run_forward(batch, nn::Mode::evaluate, 0);
   if (has_last_block()) runner_.take_output(0);
   forward_batch_.clear();
-  double loss_sum = runner_.loss_sum();
+  double loss_sum = sum_losses();
   tell_pipeline_ranks(std::as_writable_bytes(std::span(&loss_sum, 1)));
   return loss_sum;
 }

@@ -119,6 +119,10 @@ class Rank {
   void reduce(const Instruction& i);
   void reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const Instruction& i);
   void take_sums();
+  /// On a GPU: one of each micro-batch, behind the tile sums.
+  double* losses() const { return reinterpret_cast<double*>(sums_.data()) + plan_.tile_sums; }
+  /// Of this rank's micro-batches, in their order.
+  double sum_losses() const;
   void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
@@ -136,7 +140,9 @@ class Rank {
   /// `factor`: the clip factor.
   StepResult judge(const StepSettings& settings, double& factor) const;
   void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
-  BlockMemory memory(const Instruction& i) { return {at(i.spill), at(i.in), at(i.out)}; }
+  BlockMemory memory(const Instruction& i) {
+    return {at(i.spill), at(i.in), at(i.out), plan_.on_gpu() ? losses() + i.micro_batch : nullptr};
+  }
   std::byte* at(const Slot& slot) { return (slot.slab == Slab::spill ? spill_ : moving_).data() + slot.offset; }
   std::span<std::byte> bytes(const Slot& slot) { return {at(slot), static_cast<size_t>(slot.bytes)}; }
   TileRange activation_tile(const Instruction& i) const;

@@ -122,7 +122,9 @@ void Rank::load_batches() {
   const StreamScope scope(input_stream_);
   for (MicroBatch& m : batch_.micro_batches) {
     if (!plan_.on_gpu()) break;
-    for (Tensor* t : {&m.tokens_BT, &m.targets_BT, &m.positions_BT}) *t = to_current_device(*t, "tokens");
+    for (Tensor* t : m.tensors()) {
+      if (t->defined()) *t = to_current_device(*t, "inputs");
+    }
   }
   if (!alone()) data_ranks_->all_reduce(std::as_writable_bytes(std::span(&batch_.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
@@ -201,10 +203,19 @@ void Rank::reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const 
 // What the GPU has summed since the last time.
 void Rank::take_sums() {
   if (reduced_.empty()) return;
-  std::vector<double> all(static_cast<size_t>(sums_.bytes()) / sizeof(double));
+  std::vector<double> all(static_cast<size_t>(plan_.tile_sums));
   transfer(reinterpret_cast<std::byte*>(all.data()), sums_.data(), std::ssize(all) * static_cast<i64>(sizeof(double)));
   for (const Reduced& r : reduced_) std::copy_n(all.begin() + r.first, r.tiles.count(), square_sums_[r.group].begin() + r.tiles.begin);
   reduced_.clear();
+}
+
+double Rank::sum_losses() const {
+  if (!plan_.on_gpu() || !has_last_block()) return runner_.loss_sum();
+  const StreamScope scope(stream_);
+  std::vector<double> all(runner_.micro_batches());
+  transfer(reinterpret_cast<std::byte*>(all.data()), reinterpret_cast<const std::byte*>(losses()),
+           std::ssize(all) * static_cast<i64>(sizeof(double)));
+  return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 // A tile that goes home does so while it is in the cache.

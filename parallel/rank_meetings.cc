@@ -44,7 +44,7 @@ void Rank::exchange(const Instruction& i) {
 // Every rank gets every rank's loss and tile sums, and adds them in one order.
 void Rank::agree() {
   take_sums();
-  loss_sum_ = runner_.loss_sum();
+  loss_sum_ = sum_losses();
   if (!alone()) agree_with_data_ranks();
   if (plan_.scheduling.pipeline.ranks > 1) agree_with_pipeline_ranks();
 }

@@ -11,15 +11,28 @@ namespace spillway::app {
 
 i64 default_warmup_steps(i64 steps) { return std::min<i64>(2000, steps / 100); }
 
+DType weight_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return DType::f64;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp32:
+    case Precision::tf32:
+      break;
+  }
+  return DType::f32;
+}
+
 i64 TrainConfig::micro_batches(i64 data_parallel_ranks) const {
   if (!global_batch_size) return gradient_accumulation_steps.value_or(1);
-  const i64 rows = micro_batch_size * data_parallel_ranks;
+  const i64 each = micro_batch_rows(), rows = each * data_parallel_ranks;
   if (*global_batch_size % rows == 0) return *global_batch_size / rows;
   const i64 below = *global_batch_size / rows * rows;
   throw Error(ErrorCode::usage,
               fmt::format("[--global-batch-size] expected a multiple of {} (--micro-batch-size {} on {} data-parallel rank{}), got {}; "
                           "the nearest legal sizes are {}{}",
-                          rows, micro_batch_size, data_parallel_ranks, data_parallel_ranks == 1 ? "" : "s", *global_batch_size,
+                          rows, each, data_parallel_ranks, data_parallel_ranks == 1 ? "" : "s", *global_batch_size,
                           below > 0 ? std::to_string(below) + " and " : "", below + rows));
 }
 

@@ -15,12 +15,15 @@
 #include "optim/schedule.h"
 #include "optim/state_format.h"
 #include "parallel/schedule_simulate.h"
+#include "tensor/dtype.h"
 
 namespace spillway::app {
 
 using offload::Tier;
 
 enum class Precision { fp32, fp64, bf16, tf32 };
+/// Of weights and of what blocks hand on.
+DType weight_dtype(Precision precision);
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
 enum class Durability { checkpoint, step };
@@ -111,8 +114,8 @@ struct TrainConfig : RanksConfig {
   std::optional<i64> validation_steps;  // empty: all
   DataOrder data_order = DataOrder::shuffled;
 
-  std::optional<i64> sequence_length;  // empty: the model's
-  i64 micro_batch_size = 1;
+  std::optional<i64> sequence_length;                                 // empty: the model's
+  std::optional<i64> micro_batch_size;                                // empty: 1, of images 64
   std::optional<i64> gradient_accumulation_steps, global_batch_size;  // at most one of the two
   std::optional<i64> steps;                                           // at most one of steps and epochs; neither: 1 epoch
   std::optional<double> epochs;
@@ -158,7 +161,9 @@ struct TrainConfig : RanksConfig {
   /// batch does not divide.
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
   /// Windows of one optimizer step on all ranks.
-  i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_size * data_ranks(); }
+  i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_rows() * data_ranks(); }
+  /// Once it is resolved.
+  i64 micro_batch_rows() const { return micro_batch_size.value_or(1); }
 };
 
 struct PlanConfig : TrainConfig {
@@ -175,8 +180,8 @@ struct GenerateConfig : RanksConfig {
 
 struct EvaluateConfig : RanksConfig {
   std::vector<std::string> data;
-  std::optional<i64> sequence_length;  // empty: the model's
-  i64 micro_batch_size = 1;
+  std::optional<i64> sequence_length;   // empty: the model's
+  std::optional<i64> micro_batch_size;  // likewise
 };
 
 struct ExportConfig : ResourceConfig {

@@ -187,9 +187,10 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
 double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
   double elems = 0;
   for (const parallel::GroupUse& use : layout.blocks[block]) {
-    if (block == 0) continue;  // looks its rows up
+    if (block == 0 && !model.reads_images()) continue;  // looks its rows up
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
-      if (model.parameters[s.parameter]->shape.rank() >= 2) elems += static_cast<double>(s.elems);
+      const nn::Parameter& p = *model.parameters[s.parameter];
+      if (p.shape.rank() >= 2) elems += static_cast<double>(s.elems) * static_cast<double>(p.positions);
     }
   }
   return 2 * elems * tokens;

@@ -10,6 +10,7 @@
 #include "app/held_out.h"
 #include "app/inference.h"
 #include "app/rank_report.h"
+#include "app/resolve.h"
 #include "app/run_on_ranks.h"
 #include "base/error.h"
 
@@ -39,25 +40,32 @@ void check_tokenizer(const EvaluateConfig& config, const ModelSource& source) {
 
 std::string result_text(const HeldOutLoss& loss, bool json) {
   const double perplexity = std::exp(loss.mean());
+  if (const auto accuracy = loss.accuracy()) {
+    if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"accuracy", *accuracy}, {"images", loss.targets}}.dump();
+    return fmt::format("loss {:.6f}, accuracy {:.4f}, {} images", loss.mean(), *accuracy, loss.targets);
+  }
   if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"perplexity", perplexity}, {"tokens", loss.targets}}.dump();
   return fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", loss.mean(), perplexity, loss.targets);
 }
 
 int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers) {
   std::optional<Inference> model;
-  std::vector<std::unique_ptr<data::TokenSource>> sources;
+  std::optional<DataSources> sources;
   std::optional<data::Loader> loader;
-  Workload work{.mode = nn::Mode::evaluate, .micro_batch_size = config.micro_batch_size};
+  Workload work{.mode = nn::Mode::evaluate};
   peers.together([&] {
     model.emplace(Command::evaluate, config, peers);
-    check_tokenizer(config, model->source());
+    const models::ModelConfig& of = model->source().config;
+    if (!of.reads_images()) check_tokenizer(config, model->source());
     work.sequence_length = sequence_length(config, model->source());
-    sources = data::open_token_sources(config.data, model->source().config.vocabulary);
-    loader.emplace(sources, data::LoaderOptions{.sequence_length = work.sequence_length,
-                                                .micro_batch_size = work.micro_batch_size,
-                                                .rank = model->mesh().data_rank(peers.rank()),
-                                                .ranks = model->mesh().data,
-                                                .validation_fraction = 1});
+    work.micro_batch_size = config.micro_batch_size.value_or(default_micro_batch_size(of));
+    sources.emplace(config.data, of, data::Split::held_out);
+    loader.emplace(sources->samples(work.sequence_length, weight_dtype(*config.precision)),
+                   data::LoaderOptions{.sequence_length = work.sequence_length,
+                                       .micro_batch_size = work.micro_batch_size,
+                                       .rank = model->mesh().data_rank(peers.rank()),
+                                       .ranks = model->mesh().data,
+                                       .validation_fraction = 1});
   });
   model->open(config, {{"windows of --data", std::to_string(loader->validation_windows())}}, work, console);
   report_phase(RankPhase::evaluating);

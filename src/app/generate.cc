@@ -5,6 +5,7 @@
 #include "app/inference.h"
 #include "app/rank_report.h"
 #include "app/run_on_ranks.h"
+#include "base/error.h"
 #include "data/tokenizer.h"
 
 namespace spillway::app {
@@ -17,6 +18,8 @@ int generate(const GenerateConfig& config, Console& console, const Peers& peers)
   Workload work{.mode = nn::Mode::generate};
   peers.together([&] {
     model.emplace(Command::generate, config, peers);
+    if (model->source().config.reads_images())
+      throw Error(ErrorCode::usage, "[generate] expected a language model, got " + model->source().name + ", which reads images");
     check_prompt(prompt, model->source().config.vocabulary);
     work.sequence_length = std::min<i64>(model->source().config.positions, static_cast<i64>(prompt.size()) + config.max_tokens);
   });

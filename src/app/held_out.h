@@ -1,7 +1,9 @@
-// The loss of a model on held-out windows, the same bits on any number of ranks: micro-batch j is data-parallel rank j % R's, and their
-// losses are added in order of j. What a rank has beyond the last one to count is evaluated, for all meet in it, and left out.
+// The loss of a model on held-out windows or images, and how many of these it names right, the same bits on any number of ranks:
+// micro-batch j is data-parallel rank j % R's, and their losses are added in order of j. What a rank has beyond the last one to count is
+// evaluated, for all meet in it, and left out.
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "app/peers.h"
 #include "data/loader.h"
@@ -13,7 +15,11 @@ namespace spillway::app {
 struct HeldOutLoss {
   double sum = 0;
   i64 targets = 0, micro_batches = 0;
+  std::optional<i64> right;  // of image models: targets with the largest logit, the first of equal ones
   double mean() const { return sum / static_cast<double>(targets); }
+  std::optional<double> accuracy() const {
+    return right ? std::optional(static_cast<double>(*right) / static_cast<double>(targets)) : std::nullopt;
+  }
 };
 
 /// Of all ranks together.

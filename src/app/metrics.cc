@@ -66,6 +66,7 @@ std::string to_json(const MetricsRow& m) {
   row["bound_by"] = m.bound_by;
   put(row, "predicted_ms", m.predicted_ms);
   if (m.validation_loss) put(row, "validation_loss", *m.validation_loss);
+  if (m.validation_accuracy) put(row, "validation_accuracy", *m.validation_accuracy);
   return row.dump();
 }
 
@@ -90,6 +91,7 @@ std::string to_json(const Summary& s) {
   put(row, "loss", s.last.loss);
   put(row, "grad_norm", s.last.grad_norm);
   if (s.validation_loss) put(row, "validation_loss", *s.validation_loss);
+  if (s.validation_accuracy) put(row, "validation_accuracy", *s.validation_accuracy);
   row["run"] = s.run;
   put_wear(row, s.wear);
   for (const ProfileRow& p : s.profile) row["profile"].push_back(profile_json(p));

@@ -16,7 +16,7 @@ struct MetricsRow {
   parallel::StepResult result;
   double learning_rate = 0, seconds = 0;
   i64 tokens = 0, samples = 0;  // of this step
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss, validation_accuracy;
   parallel::TierBytes moved;  // by this rank
   int ranks = 1, slowest_rank = 0;
   double slowest_wait = 0;  // the share of the step that the slowest rank waited for the others
@@ -38,7 +38,7 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
 struct Summary {
   i64 step = 0;
   parallel::StepResult last;
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss, validation_accuracy;
   std::string run;
   Wear wear;
   std::vector<ProfileRow> profile;  // empty: none wanted

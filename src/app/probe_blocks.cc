@@ -172,17 +172,24 @@ class Chain {
   Storage& storage(const parallel::Segment& s) const { return *r_.model->parameters[s.parameter]->storage; }
 
   MicroBatch batch() const {
-    const Shape shape{rows_, r_.sequence_length};
-    const i64 vocabulary = r_.model->parameters[0]->shape[0];
-    const auto tensor = [&](i64 times, i64 below) {
-      Tensor t = empty(shape, DType::int32);
-      std::vector<i32> values(static_cast<size_t>(shape.elems()));
-      for (i64 i = 0; i < shape.elems(); ++i) values[static_cast<size_t>(i)] = static_cast<i32>(i * times % below);
-      if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), shape.elems() * i64{sizeof(i32)});
-      return t;
+    MicroBatch b = nn::empty_batch(*r_.model, rows_, r_.sequence_length);
+    const auto fill = [](const Tensor& t, i64 times, i64 below) {
+      std::vector<i32> values(static_cast<size_t>(t.elems()));
+      for (i64 i = 0; i < t.elems(); ++i) values[static_cast<size_t>(i)] = static_cast<i32>(i * times % below);
+      if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
     };
-    MicroBatch b{tensor(7919, vocabulary), tensor(104729, vocabulary), tensor(1, r_.sequence_length), 0, 0};
-    b.counted_targets = shape.elems();
+    const bool images = r_.model->reads_images();
+    // Classes, or ids of tokens: the last matrix gives a logit to each, the first looks them up.
+    const i64 vocabulary = images ? r_.model->parameters.back()->shape[0] : r_.model->parameters[0]->shape[0];
+    fill(b.targets_BT, 104729, vocabulary);
+    b.counted_targets = b.targets_BT.elems();
+    if (images) {
+      const std::vector<std::byte> pixels = numbers(b.images_NCHW.bytes());
+      if (b.images_NCHW.raw()) transfer(b.images_NCHW.raw(), pixels.data(), b.images_NCHW.bytes());
+    } else {
+      fill(b.tokens_BT, 7919, vocabulary);
+      fill(b.positions_BT, 1, r_.sequence_length);
+    }
     return b;
   }
 

@@ -38,19 +38,6 @@ i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
 }
 
-DType weight_dtype(Precision precision) {
-  switch (precision) {
-    case Precision::fp64:
-      return DType::f64;
-    case Precision::bf16:
-      return DType::bf16;
-    case Precision::fp32:
-    case Precision::tf32:
-      break;
-  }
-  return DType::f32;
-}
-
 optim::StateFormat state_format(Precision precision, const StateWishes& state) {
   optim::StateFormat format = optim::plain_format(weight_dtype(precision));
   format.master = state.master;

@@ -35,11 +35,11 @@ i64 keep_global_batch(TrainConfig& config) {
   const TrainConfig before = run_config(text_of(file));
   if (before.data_ranks() == config.data_ranks() || config.global_batch_size) return before.ranks;
   const i64 batch = before.global_batch();
-  if (batch % (config.micro_batch_size * config.data_ranks()) != 0) {
+  if (batch % (config.micro_batch_rows() * config.data_ranks()) != 0) {
     throw Error(ErrorCode::usage,
                 fmt::format("[resume] the run's global batch of {} does not divide over {} data-parallel ranks with --micro-batch-size {}; "
                             "legal numbers of ranks: {}",
-                            batch, config.data_ranks(), config.micro_batch_size, legal_ranks(batch, config.micro_batch_size)));
+                            batch, config.data_ranks(), config.micro_batch_rows(), legal_ranks(batch, config.micro_batch_rows())));
   }
   config.gradient_accumulation_steps.reset();
   config.global_batch_size = batch;

@@ -100,7 +100,7 @@ PlanWishes wishes_of(const TrainConfig& config) {
 
 Workload work_of(const TrainConfig& config) {
   return {.micro_batches = config.micro_batches(config.data_ranks()),
-          .micro_batch_size = config.micro_batch_size,
+          .micro_batch_size = config.micro_batch_rows(),
           .sequence_length = *config.sequence_length,
           .decay_all = config.decay_all};
 }
@@ -144,7 +144,7 @@ class Training {
     resolve_model(config_, source_);
     ranks_before_ = keep_global_batch(config_);
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
-    data_.reset(new RunData(open_data(config_, mesh.data_rank(peers_.rank()), source_.config.vocabulary)));
+    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), source_.config);
     resolve_steps(config_, *data_->training);
     if (config_.out.empty()) config_.out = default_out(config_);
     start_ = find_start(config_);
@@ -223,7 +223,7 @@ class Training {
   Console& console_;
   const Peers& peers_;
   ModelSource source_;
-  std::unique_ptr<const RunData> data_;  // its loaders refer to its sources
+  std::unique_ptr<const RunData> data_;
   std::optional<fs::path> start_;
   Progress progress_;
   i64 ranks_before_ = 1;

@@ -165,7 +165,7 @@ Trainer::StepReport Trainer::step() {
                     "try a lower --learning-rate or a longer --warmup-steps",
                     kMostNonfinite, progress_.step));
   }
-  if (validates_now()) last_validation_ = report.validation_loss = validate();
+  if (validates_now()) validate(report);
   return report;
 }
 
@@ -221,11 +221,13 @@ void Trainer::settle() {
   moved_ += traffic_since(before, session_.rank());
 }
 
-double Trainer::validate() {
+void Trainer::validate(StepReport& report) {
   settle();
-  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_size);
+  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
   const i64 counted = std::min(all, config_.validation_steps.value_or(all));
-  return held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted).mean();
+  const HeldOutLoss loss = held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted);
+  last_validation_ = report.validation_loss = loss.mean();
+  last_accuracy_ = report.validation_accuracy = loss.accuracy();
 }
 
 void Trainer::write_metrics(const StepReport& r) {
@@ -238,6 +240,7 @@ void Trainer::write_metrics(const StepReport& r) {
   row.samples = data_.training->windows_per_step();
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
+  row.validation_accuracy = r.validation_accuracy;
   row.moved = r.moved;
   row.ranks = peers_.ranks();
   row.slowest_rank = r.slowest_rank;
@@ -256,10 +259,12 @@ void Trainer::write_metrics(const StepReport& r) {
 void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", progress_.step, *config_.steps,
-                                 r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} {}/s", progress_.step, *config_.steps,
+                                 r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds,
+                                 reads_images() ? "images" : "tokens");
   if (r.result.skipped) line += "  skipped: the gradient norm is not finite";
   if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
+  if (r.validation_accuracy) line += fmt::format("  accuracy {:.4f}", *r.validation_accuracy);
   line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
   console_.progress(line);
   if (r.validation_loss) console_.end_progress();
@@ -358,13 +363,14 @@ void Trainer::finish(const StepReport& last) {
   console_.end_progress();
   if (console_.json()) {
     return console_.result(
-        to_json(Summary{progress_.step, last.result, last_validation_, folder_.path().string(), wear(),
+        to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(), wear(),
                         profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
                         audit_.empty() ? std::vector<AuditRow>() : audit_.rows(memory_audit()), audit_.bound_by(), unplanned}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
+  if (last_accuracy_) text += fmt::format(", accuracy {:.4f}", *last_accuracy_);
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
   text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(process_memory().peak_bytes),
                       format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),

@@ -34,7 +34,7 @@ class Trainer {
   struct StepReport {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
-    std::optional<double> validation_loss;
+    std::optional<double> validation_loss, validation_accuracy;
     parallel::TierBytes moved;
     DiskUse disk;
     parallel::Account account;
@@ -55,7 +55,7 @@ class Trainer {
   std::string record(const parallel::StepResult& result) const;
   /// Executes what the optimizer has deferred, and counts what that moved.
   void settle();
-  double validate();
+  void validate(StepReport& report);
   bool validates_now() const;
   void write_metrics(const StepReport& report);
   void show_progress(const StepReport& report);
@@ -79,6 +79,7 @@ class Trainer {
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 tokens_per_step() const;
+  bool reads_images() const { return session_.model().reads_images(); }
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
   const TrainConfig& config_;
@@ -95,7 +96,7 @@ class Trainer {
   Clock::time_point last_save_;
   std::optional<double> limit_s_;
   i64 nonfinite_in_a_row_ = 0;
-  std::optional<double> last_validation_;
+  std::optional<double> last_validation_, last_accuracy_;
   std::optional<Profile> profile_;
   double step_seconds_ = 0;   // of the last step
   const double model_flops_;  // of a step of this rank

@@ -18,11 +18,13 @@ i64 held_out_windows(i64 windows, double fraction) {
   return std::clamp(static_cast<i64>(std::nearbyint(static_cast<double>(windows) * fraction)), i64{1}, windows - 1);
 }
 
+void at_least_one(i64 value, const char* flag) {
+  if (value < 1) throw Error(ErrorCode::usage, fmt::format("[loader] expected {} of at least 1, got {}", flag, value));
+}
+
+void check_sequence(const LoaderOptions& o) { at_least_one(o.sequence_length, "--sequence-length"); }
+
 void check_options(const LoaderOptions& o) {
-  const auto at_least_one = [](i64 value, const char* flag) {
-    if (value < 1) throw Error(ErrorCode::usage, fmt::format("[loader] expected {} of at least 1, got {}", flag, value));
-  };
-  at_least_one(o.sequence_length, "--sequence-length");
   at_least_one(o.micro_batch_size, "--micro-batch-size");
   at_least_one(o.micro_batches, "--gradient-accumulation-steps");
   require(o.ranks >= 1 && o.rank >= 0 && o.rank < o.ranks, "[loader] the rank is not one of the ranks");
@@ -41,25 +43,19 @@ i64 total(const Ranges& ranges) {
 }  // namespace
 
 Loader::Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options)
-    : sources_(sources), options_(options) {
+    : Loader((check_sequence(options), windows_of(sources, options.sequence_length)), options) {}
+
+Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options) : samples_(std::move(samples)), options_(options) {
   check_options(options_);
-  i64 tokens = 0;
-  for (size_t s = 0; s < sources_.size(); ++s) {
-    tokens += sources_[s]->tokens();
-    const i64 windows = std::max<i64>(sources_[s]->tokens() - 1, 0) / options_.sequence_length;
-    const i64 held_out = held_out_windows(windows, options_.validation_fraction), training = windows - held_out;
+  const std::vector<i64> counts = samples_->counts();
+  for (size_t s = 0; s < counts.size(); ++s) {
+    const i64 held_out = held_out_windows(counts[s], options_.validation_fraction), training = counts[s] - held_out;
     if (training > 0) training_.push_back({s, 0, training});
     if (held_out > 0) held_out_.push_back({s, training, held_out});
   }
   const bool only_validation = options_.validation_fraction == 1;
-  if (total(only_validation ? held_out_ : training_) == 0) {
-    throw Error(
-        ErrorCode::usage,
-        fmt::format(
-            "[loader] the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} in one source: give "
-            "more --data or a shorter --sequence-length",
-            tokens, sources_.size(), only_validation ? "validation" : "training", options_.sequence_length, options_.sequence_length + 1));
-  }
+  if (total(only_validation ? held_out_ : training_) == 0)
+    throw Error(ErrorCode::usage, "[loader] " + samples_->too_few(only_validation ? "validation" : "training"));
 }
 
 i64 Loader::windows() const { return total(training_); }
@@ -94,37 +90,23 @@ MicroBatch Loader::validation(i64 i) const {
 
 MicroBatch Loader::make_micro_batch(i64 first_sample, const std::vector<Range>& ranges,
                                     const std::function<i64(i64)>& window_of_row) const {
-  const i64 rows = options_.micro_batch_size, T = options_.sequence_length;
-  MicroBatch batch{.tokens_BT = empty({rows, T}, DType::int32, "tokens"),
-                   .targets_BT = empty({rows, T}, DType::int32, "targets"),
-                   .positions_BT = empty({rows, T}, DType::int32, "positions"),
-                   .first_sample = first_sample};
-  require(batch.tokens_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
+  const i64 rows = options_.micro_batch_size;
+  MicroBatch batch = samples_->batch(rows);
+  batch.first_sample = first_sample;
+  require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
   for (i64 row = 0; row < rows; ++row) {
     const i64 window = window_of_row(row);
-    if (window != kNoWindow) batch.counted_targets += T;
-    if (!batch.tokens_BT.raw()) continue;  // the meta device: sizes only
-    const auto row_of = [&](const Tensor& x_BT) { return x_BT.span<i32>().subspan(static_cast<size_t>(row * T), static_cast<size_t>(T)); };
-    fill_row(window, ranges, row_of(batch.tokens_BT), row_of(batch.targets_BT));
-    const auto positions = row_of(batch.positions_BT);
-    for (i64 t = 0; t < T; ++t) positions[static_cast<size_t>(t)] = static_cast<i32>(t);
+    if (window != kNoWindow) batch.counted_targets += samples_->targets();
+    if (batch.targets_BT.raw()) fill_row(window, ranges, batch, row);  // the meta device: sizes only
   }
   return batch;
 }
 
-void Loader::fill_row(i64 window, const std::vector<Range>& ranges, std::span<i32> tokens_T, std::span<i32> targets_T) const {
-  if (window == kNoWindow) {
-    std::ranges::fill(tokens_T, 0);
-    std::ranges::fill(targets_T, kIgnoredTarget);
-    return;
-  }
+void Loader::fill_row(i64 window, const std::vector<Range>& ranges, MicroBatch& batch, i64 row) const {
+  if (window == kNoWindow) return samples_->leave_out(batch, row);
   auto range = ranges.begin();
   for (; window >= range->windows; ++range) window -= range->windows;
-  const TokenSource& source = *sources_[range->source];
-  const i64 begin = (range->first_window + window) * options_.sequence_length;
-  source.read(begin, tokens_T);
-  std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
-  source.read(begin + options_.sequence_length, targets_T.last(1));
+  samples_->read(range->source, range->first_window + window, batch, row);
 }
 
 }  // namespace spillway::data

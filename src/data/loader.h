@@ -1,6 +1,6 @@
-// Token sources and the loader that yields whole steps. Window w of a source of L tokens is [w·T, w·T + T) with targets shifted by one;
-// windows that do not fill (T + 1 tokens) are dropped. Several sources are numbered through, each split into training windows (first) and
-// validation windows (the last `validation_fraction` of each source). The cursor q counts windows consumed: row b of micro-batch k of
+// Token sources and the loader that yields whole steps of samples (samples.h): windows of tokens, or images, which are called windows here
+// too. Several sources are numbered through, each split into training windows (first) and validation windows (the last
+// `validation_fraction` of each source). The cursor q counts windows consumed: row b of micro-batch k of
 // data-parallel rank r of R is window q + (k·R + r)·B + b through the order, which wraps at the end. `shuffled`: a seeded permutation per
 // epoch (base/random.h), a batch may straddle epochs.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "tensor/batch.h"
+#include "data/samples.h"
 
 namespace spillway::data {
 
@@ -30,8 +30,8 @@ class TokenSource {
 std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary);
 
 struct LoaderOptions {
-  i64 sequence_length = 0, micro_batch_size = 1;
-  i64 micro_batches = 1;  // gradient accumulation steps K
+  i64 sequence_length = 0, micro_batch_size = 1;  // images have no sequence
+  i64 micro_batches = 1;                          // gradient accumulation steps K
   int rank = 0, ranks = 1;
   bool shuffled = true;
   u64 seed = 1337;
@@ -42,6 +42,7 @@ class Loader {
  public:
   /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help.
   Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options);
+  Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options);
   i64 windows() const;  // training windows (an epoch)
   i64 validation_windows() const;
   /// Windows one optimizer step consumes over all ranks: K · R · B.
@@ -61,8 +62,8 @@ class Loader {
   static constexpr i64 kNoWindow = -1;
   i64 window_at(i64 at) const;
   MicroBatch make_micro_batch(i64 first_sample, const std::vector<Range>& ranges, const std::function<i64(i64 row)>& window_of_row) const;
-  void fill_row(i64 window, const std::vector<Range>& ranges, std::span<i32> tokens_T, std::span<i32> targets_T) const;
-  const std::vector<std::unique_ptr<TokenSource>>& sources_;
+  void fill_row(i64 window, const std::vector<Range>& ranges, MicroBatch& batch, i64 row) const;
+  std::unique_ptr<const Samples> samples_;
   LoaderOptions options_;
   std::vector<Range> training_, held_out_;
 };

@@ -47,6 +47,11 @@ nn::Sequential build_cifar_net(DType dtype) {
   nn::Sequential model;
   model.push(std::make_unique<ConvPart>(dtype));
   model.push(std::make_unique<MlpPart>(dtype));
+  model.image_CHW = {3, 32, 32};
+  for (const auto& p : model.parameters) {
+    if (p->name == "conv1.weight") p->positions = i64{28} * 28;
+    if (p->name == "conv2.weight") p->positions = i64{10} * 10;
+  }
   return model;
 }
 

@@ -114,6 +114,17 @@ ModelConfig parse_gpt2(const ConfigObject& object) {
   return config;
 }
 
+// It has no shapes to choose: those that are written are those it has.
+ModelConfig parse_cifar_net(const ConfigObject& object) {
+  ModelConfig config;
+  config.family = Family::cifar_net;
+  config.positions = 1;
+  config.vocabulary = object.whole("num_labels", 10, 10);
+  static_cast<void>(object.whole("image_size", 32, 32));
+  static_cast<void>(object.whole("num_channels", 3, 3));
+  return config;
+}
+
 // What one of the objects `rope_parameters` (new style) and `rope_scaling` (old style) says.
 struct Rope {
   std::optional<double> theta;
@@ -206,8 +217,10 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   if (!root.is_object()) throw Error(ErrorCode::data, fmt::format("[config] {}: expected a JSON object, got {}", file, root.type_name()));
   const ConfigObject object(root, file);
   const std::string type = object.text("model_type");
-  if (type != "gpt2" && type != "llama") object.complain("model_type", "one of gpt2, llama (the model types known)");
+  if (type != "gpt2" && type != "llama" && type != "cifar_net")
+    object.complain("model_type", "one of gpt2, llama, cifar_net (the model types known)");
   refuse_features(object);
+  if (type == "cifar_net") return parse_cifar_net(object);
   return type == "gpt2" ? parse_gpt2(object) : parse_llama(object);
 }
 

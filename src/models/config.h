@@ -12,7 +12,7 @@
 
 namespace spillway::models {
 
-enum class Family { gpt2, llama };
+enum class Family { gpt2, llama, cifar_net };
 
 /// Of GPT-2's MLP (Llama's is always SwiGLU).
 enum class Activation { gelu_tanh, gelu_erf, relu };
@@ -28,10 +28,10 @@ struct RopeScaling {
 struct ModelConfig {
   Family family = Family::gpt2;
   i64 layers = 0, width = 0, heads = 0;
-  i64 kv_heads = 0;  // divides heads; GPT-2: heads
-  i64 head_dim = 0;  // GPT-2: width / heads
-  i64 mlp_width = 0, positions = 0, vocabulary = 0;
-  bool tied_head = true;  // the head's weight is the token embedding
+  i64 kv_heads = 0;                                  // divides heads; GPT-2: heads
+  i64 head_dim = 0;                                  // GPT-2: width / heads
+  i64 mlp_width = 0, positions = 0, vocabulary = 0;  // of images: 1, and the classes
+  bool tied_head = true;                             // the head's weight is the token embedding
   double norm_eps = 1e-5, initializer_range = 0.02;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;  // shares dropped in training, [0, 1)
   std::optional<i64> begin_token, pad_token;
@@ -48,6 +48,7 @@ struct ModelConfig {
   std::optional<RopeScaling> rope_scaling;
 
   bool operator==(const ModelConfig&) const = default;
+  bool reads_images() const { return family == Family::cifar_net; }
 };
 
 /// Throws Error(data) "[config] FILE: `KEY`: expected …, got …"; `file` is for the message only.

@@ -91,9 +91,19 @@ json llama_json(const ModelConfig& c) {
           {"rope_parameters", std::move(parameters)}};
 }
 
+json cifar_net_json(const ModelConfig& c) {
+  return {
+      {"architectures", {"CifarNet"}}, {"model_type", "cifar_net"}, {"num_labels", c.vocabulary}, {"image_size", 32}, {"num_channels", 3}};
+}
+
 }  // namespace
 
 std::string to_json(const ModelConfig& c, DType weights) {
+  if (c.family == Family::cifar_net) {
+    json root = cifar_net_json(c);
+    root["dtype"] = torch_name(weights);
+    return root.dump(2) + "\n";
+  }
   json root = c.family == Family::gpt2 ? gpt2_json(c) : llama_json(c);
   root["vocab_size"] = c.vocabulary;
   root["tie_word_embeddings"] = c.tied_head;

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include "base/error.h"
+#include "models/cifar_net.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
 
@@ -15,6 +16,8 @@ nn::Sequential build(const ModelConfig& config, DType dtype) {
       return build_gpt2(config, dtype);
     case Family::llama:
       return build_llama(config, dtype);
+    case Family::cifar_net:
+      return build_cifar_net(dtype);
   }
   throw Error(ErrorCode::bug, "[models] a family without a builder");
 }

@@ -14,9 +14,9 @@
 namespace spillway::models {
 namespace {
 
-constexpr std::array<std::string_view, 9> kBuilt{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b",
-                                                 "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b"};
-constexpr std::array<std::string_view, 5> kNotBuilt{"qwen3-0.6b", "cifar-net", "resnet20", "resnet18", "resnet50"};
+constexpr std::array<std::string_view, 10> kBuilt{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m",  "gpt2-1.5b",
+                                                  "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b", "cifar-net"};
+constexpr std::array<std::string_view, 4> kNotBuilt{"qwen3-0.6b", "resnet20", "resnet18", "resnet50"};
 
 // Radford et al. 2019; the published vocabulary ends with <|endoftext|>, which begins and ends a text.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
@@ -73,6 +73,15 @@ ModelConfig llama3_1b() {
   return c;
 }
 
+// PyTorch's tutorial "Training a Classifier".
+ModelConfig cifar_net() {
+  ModelConfig c;
+  c.family = Family::cifar_net;
+  c.positions = 1;
+  c.vocabulary = 10;
+  return c;
+}
+
 // Levenshtein's.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -115,6 +124,7 @@ ModelConfig preset(std::string_view name) {
   if (name == "llama3-1b") return llama3_1b();
   if (name == "llama3-8b") return llama3(32, 4096, 32, 14336, 8);
   if (name == "llama3-70b") return llama3(80, 8192, 64, 28672, 8);
+  if (name == "cifar-net") return cifar_net();
   refuse(name.substr(0, 60));
 }
 

@@ -76,4 +76,17 @@ size_t Sequential::first_trained_block() const {
   return static_cast<size_t>(found - blocks.begin());
 }
 
+MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions) {
+  MicroBatch batch;
+  if (model.reads_images()) {
+    const Shape& image = model.image_CHW;
+    require(image.rank() == 3 && positions == 1, "[sequential] expected images of three dimensions with one position each");
+    batch.images_NCHW = empty({rows, image[0], image[1], image[2]}, model.parameters.front()->dtype, "images");
+    batch.targets_BT = empty({rows}, DType::int32, "targets");
+    return batch;
+  }
+  for (Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) *t = empty({rows, positions}, DType::int32, "tokens");
+  return batch;
+}
+
 }  // namespace spillway::nn

@@ -58,6 +58,7 @@ class Module {
 struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
+  Shape image_CHW;  // what the first block reads of a sample, in the first parameter's type; of rank 0: a row of tokens
 
   /// Adds a block; parameters not seen before get the next ids. Throws Error(bug), the model unchanged, when a parameter's uses are not
   /// 0, 1, 2 … in block order (one use a block) or when two parameters bear one name.
@@ -68,6 +69,10 @@ struct Sequential {
   i64 parameter_elems() const;
   /// The first block that uses a parameter which is not frozen: nothing flows back beyond it. The number of blocks if there is none.
   size_t first_trained_block() const;
+  bool reads_images() const { return image_CHW.rank() > 0; }
 };
+
+/// What the model reads, of so many rows, uninitialized, on the stream in force. Images have one position, their class.
+MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions);
 
 }  // namespace spillway::nn

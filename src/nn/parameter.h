@@ -21,6 +21,7 @@ struct Parameter {
   Initializer init;
   u32 id = 0;
   bool frozen = false;               // gets no gradient and no optimizer state
+  i64 positions = 1;                 // products it enters for each position of the loss: a convolution's one an output pixel
   std::shared_ptr<Storage> storage;  // vacant; whole parameter, contiguous
 
   Tensor value() const { return Tensor(storage, 0, shape, dtype); }

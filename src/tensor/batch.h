@@ -1,6 +1,7 @@
 // What a training step eats. The loader (data/) yields whole steps; blocks (nn/) read the micro-batch through their Context, on every
 // pipeline stage, so that only activations travel between blocks. Legend: B = rows, T = positions; of images N, C channels, H x W.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -15,6 +16,9 @@ struct MicroBatch {
   i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
   i64 counted_targets = 0;                     // targets that are not ignored
   Tensor images_NCHW;                          // of image models, whose targets are [N]; floating, contiguous
+
+  /// Those that a model does not read are undefined.
+  std::array<Tensor*, 4> tensors() { return {&tokens_BT, &targets_BT, &positions_BT, &images_NCHW}; }
 };
 
 struct StepBatch {

@@ -229,7 +229,7 @@ TEST(Loader, WrongOptionsNameTheFlag) {
   EXPECT_THAT(text, HasSubstr("100 tokens"));
   EXPECT_THAT(text, HasSubstr("--sequence-length 100"));
   EXPECT_THAT(text, HasSubstr("101"));
-  error_of(ErrorCode::usage, [&] { Loader loader({}, {.sequence_length = 4}); });
+  error_of(ErrorCode::usage, [&] { Loader loader(Sources(), {.sequence_length = 4}); });
 }
 
 TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "device/device_query.h"
 #include "support_program.h"
@@ -68,6 +69,27 @@ TEST_F(ProgramOnGpu, TrainsAndGoesOnWithTheSameNumbersFromAnyTier) {
               at.read("whole/checkpoints/step-00000004/optimizer.safetensors"));
   const Finished on_cpu = at.spillway(training("run", 6, {}, "cpu"));
   EXPECT_TRUE(on_cpu.status == 2 && mentions(on_cpu.err, "device: \"cuda\" -> \"cpu\"")) << on_cpu.err;
+}
+
+TEST_F(ProgramOnGpu, TrainsOnImagesNearTheCpu) {
+  std::string images;
+  for (int i = 0; i < 32; ++i) {
+    images += static_cast<char>(i % 10);
+    for (int p = 0; p < 3072; ++p) images += static_cast<char>(i * 37 + p * (i % 10 + 1));
+  }
+  at.write("images.bin", images);
+  const auto run = [&](const std::string& device) {
+    const Finished f = at.spillway({"train", "--model",         "cifar-net", "--data",        "images.bin", "--validation-fraction",
+                                    "0.25",  "--device",        device,      "--precision",   "fp32",       "--micro-batch-size",
+                                    "8",     "--device-memory", "64MiB",     "--host-memory", "64MiB",      "--steps",
+                                    "2",     "--warmup-steps",  "0",         "--out",         device});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return nlohmann::json::parse(at.metrics(device).back());
+  };
+  const nlohmann::json gpu = run("cuda"), cpu = run("cpu");
+  EXPECT_NEAR(gpu["loss"], cpu["loss"], 1e-5);
+  EXPECT_NEAR(gpu["validation_loss"], cpu["validation_loss"], 1e-4);
+  EXPECT_NEAR(gpu["validation_accuracy"], cpu["validation_accuracy"], 0.126) << "but for an image between two classes";
 }
 
 TEST_F(ProgramOnGpu, EvaluatesAndGeneratesNearTheCpu) {

@@ -77,8 +77,9 @@ TEST_F(RanksOfMpiRelease, GiveTheBitsOfThreadsAtEveryStage) {
 TEST_F(RanksOfMpi, EvaluateAndGenerateSayWhatOneRankSays) {
   ranks(1);
   ASSERT_EQ(at.spillway(flags("run", 2, {})).status, 0);
+  at.write_text("held_out.txt", 6000);
   const Args placed = {"--model", "run", "--device-memory", "64MiB", "--threads", "1", "--zero-stage", "3", "--quiet"};
-  for (Args args : {Args{"evaluate", "--data", "text.txt", "--sequence-length", "256", "--json"},
+  for (Args args : {Args{"evaluate", "--data", "held_out.txt", "--sequence-length", "256", "--json"},
                     Args{"generate", "--prompt", "the river", "--max-tokens", "8"}}) {
     args.insert(args.end(), placed.begin(), placed.end());
     ranks(1);

@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
     Table, HostileConfig,
     ::testing::Values(
         Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
-        Hostile{kGpt2, R"({"model_type": "qwen3"})", "model_type", "one of gpt2, llama"},
+        Hostile{kGpt2, R"({"model_type": "qwen3"})", "model_type", "one of gpt2, llama, cifar_net"},
         Hostile{kGpt2, R"({"model_type": 7})", "model_type", "got 7"}, Hostile{kGpt2, R"({"n_layer": "<remove>"})", "n_layer", "required"},
         Hostile{kGpt2, R"({"n_layer": null})", "n_layer", "got null"},
         Hostile{kGpt2, R"({"n_layer": "twelve"})", "n_layer", "got \"twelve\""},

@@ -1,0 +1,146 @@
+#include "data/samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "data/image_source.h"
+#include "data/loader.h"
+
+namespace spillway::data {
+namespace {
+
+std::span<i32> row_of(const Tensor& x_BT, i64 row) {
+  const auto T = static_cast<size_t>(x_BT.size(1));
+  return x_BT.span<i32>().subspan(static_cast<size_t>(row) * T, T);
+}
+
+class TokenWindows final : public Samples {
+ public:
+  TokenWindows(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 T) : sources_(sources), T_(T) {}
+
+  std::vector<i64> counts() const override {
+    std::vector<i64> counts;
+    for (const auto& source : sources_) counts.push_back(std::max<i64>(source->tokens() - 1, 0) / T_);
+    return counts;
+  }
+  i64 targets() const override { return T_; }
+
+  MicroBatch batch(i64 rows) const override {
+    return {.tokens_BT = empty({rows, T_}, DType::int32, "tokens"),
+            .targets_BT = empty({rows, T_}, DType::int32, "targets"),
+            .positions_BT = empty({rows, T_}, DType::int32, "positions")};
+  }
+
+  void read(size_t source, i64 window, MicroBatch& batch, i64 row) const override {
+    const std::span<i32> tokens_T = row_of(batch.tokens_BT, row), targets_T = row_of(batch.targets_BT, row);
+    sources_[source]->read(window * T_, tokens_T);
+    std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
+    sources_[source]->read(window * T_ + T_, targets_T.last(1));
+    count_positions(batch, row);
+  }
+
+  void leave_out(MicroBatch& batch, i64 row) const override {
+    std::ranges::fill(row_of(batch.tokens_BT, row), 0);
+    std::ranges::fill(row_of(batch.targets_BT, row), kIgnoredTarget);
+    count_positions(batch, row);
+  }
+
+  std::string too_few(const std::string& kind) const override {
+    i64 tokens = 0;
+    for (const auto& source : sources_) tokens += source->tokens();
+    return fmt::format(
+        "the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} in one source: give more --data or a "
+        "shorter --sequence-length",
+        tokens, sources_.size(), kind, T_, T_ + 1);
+  }
+
+ private:
+  static void count_positions(MicroBatch& batch, i64 row) {
+    i32 at = 0;
+    for (i32& position : row_of(batch.positions_BT, row)) position = at++;
+  }
+
+  const std::vector<std::unique_ptr<TokenSource>>& sources_;
+  const i64 T_;
+};
+
+std::array<float, 256> pixel_values() {
+  std::array<float, 256> values{};
+  for (size_t p = 0; p < values.size(); ++p) values[p] = (static_cast<float>(p) / 255.0f - 0.5f) / 0.5f;
+  return values;
+}
+
+class Images final : public Samples {
+ public:
+  Images(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype) : sources_(sources), dtype_(dtype) {
+    require(!sources.empty(), "[data] expected sources of images, got none");
+  }
+
+  std::vector<i64> counts() const override {
+    std::vector<i64> counts;
+    for (const auto& source : sources_) counts.push_back(source->images());
+    return counts;
+  }
+  i64 targets() const override { return 1; }
+
+  MicroBatch batch(i64 rows) const override {
+    const Shape& image = sources_.front()->shape_CHW();
+    MicroBatch batch;
+    batch.images_NCHW = empty({rows, image[0], image[1], image[2]}, dtype_, "images");
+    batch.targets_BT = empty({rows}, DType::int32, "targets");
+    return batch;
+  }
+
+  void read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
+    std::vector<u8> pixels(static_cast<size_t>(sources_[source]->shape_CHW().elems()));
+    batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = sources_[source]->read(image, pixels);
+    put(pixels, batch, row);
+  }
+
+  void leave_out(MicroBatch& batch, i64 row) const override {
+    batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = kIgnoredTarget;
+    put(std::vector<u8>(static_cast<size_t>(sources_.front()->shape_CHW().elems())), batch, row);
+  }
+
+  std::string too_few(const std::string& kind) const override {
+    return fmt::format("the data has no {} image in {} source(s): give more --data or a smaller --validation-fraction", kind,
+                       sources_.size());
+  }
+
+ private:
+  void put(const std::vector<u8>& pixels, MicroBatch& batch, i64 row) const {
+    switch (dtype_) {
+      case DType::f64:
+        return put<double>(pixels, batch, row);
+      case DType::bf16:
+        return put<BFloat16>(pixels, batch, row);
+      default:
+        return put<float>(pixels, batch, row);
+    }
+  }
+  template <class T>
+  static void put(const std::vector<u8>& pixels, MicroBatch& batch, i64 row) {
+    static const std::array<float, 256> kValues = pixel_values();
+    const std::span<T> all = batch.images_NCHW.span<T>();
+    for (size_t i = 0; i < pixels.size(); ++i)
+      all[static_cast<size_t>(row) * pixels.size() + i] = narrow<T>(static_cast<Wide<T>>(kValues[pixels[i]]));
+  }
+
+  const std::vector<std::unique_ptr<ImageSource>>& sources_;
+  const DType dtype_;
+};
+
+}  // namespace
+
+std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length) {
+  return std::make_unique<TokenWindows>(sources, sequence_length);
+}
+
+std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype) {
+  return std::make_unique<Images>(sources, dtype);
+}
+
+}  // namespace spillway::data

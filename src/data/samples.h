@@ -1,0 +1,38 @@
+// What a loader deals out: numbered samples of one kind, windows of token sources or images of image sources. Thread-safe.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/batch.h"
+
+namespace spillway::data {
+
+class TokenSource;
+class ImageSource;
+
+class Samples {
+ public:
+  virtual ~Samples() = default;
+
+  /// Of each source.
+  virtual std::vector<i64> counts() const = 0;
+  /// Of one sample.
+  virtual i64 targets() const = 0;
+  /// Room for so many, from the stream in force.
+  virtual MicroBatch batch(i64 rows) const = 0;
+  /// One of a source's into a row of a batch that lies in host memory.
+  virtual void read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
+  /// A row without a sample, whose targets are ignored.
+  virtual void leave_out(MicroBatch& batch, i64 row) const = 0;
+  /// For the error that there is not one: what there is, what one needs, and the cure. `kind`: "training".
+  virtual std::string too_few(const std::string& kind) const = 0;
+};
+
+/// Window w of a source is tokens [w·T, w·T + T), with targets shifted by one; what does not fill (T + 1 tokens) is dropped. The sources
+/// must outlive them.
+std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length);
+/// An image and its class. Pixels p become (p / 255 - 0.5) / 0.5 in fp32, as PyTorch's CIFAR-10 tutorial has them, rounded to `dtype`.
+std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype);
+
+}  // namespace spillway::data
