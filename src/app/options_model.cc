@@ -176,7 +176,7 @@ std::vector<Option> batch() {
        .commands = kTrain,
        .changes_numbers = true,
        .metavar = "ROWS",
-       .default_text = "1, of images 64",
+       .default_text = "1 (images: 64)",
        .range = at_least(1)},
       {.name = "gradient-accumulation-steps",
        .group = kBatch,

@@ -87,7 +87,7 @@ std::vector<Option> evaluate_options() {
        .field = integer(&EvaluateConfig::micro_batch_size),
        .commands = here,
        .metavar = "ROWS",
-       .default_text = "1, of images 64",
+       .default_text = "1 (images: 64)",
        .range = at_least(1)},
   };
 }

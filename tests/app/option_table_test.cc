@@ -24,7 +24,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"validation-steps", "all"},
     {"tokenizer", "the model folder's own; bytes for presets"},
     {"sequence-length", "the model's"},
-    {"micro-batch-size", "1"},
+    {"micro-batch-size", "1 (images: 64)"},
     {"gradient-accumulation-steps", "1"},
     {"global-batch-size", ""},
     {"steps", "1 epoch"},
