@@ -1,7 +1,7 @@
 // How what lies on a GPU meets other ranks: through host memory (host_exchange.h), or from GPU to GPU (nccl_exchange.h), the same bits
-// either way. Each call is made by all ranks that it concerns, on the same lane of each, and puts its work on that lane's queue; what it has
-// put there when it returns needs no other rank any more. One thread at a time makes the calls of a lane. Errors: Error(peer) where a rank
-// does not come, as Communicator has it; Error(io) of the GPU.
+// either way. Each call is made by all ranks that it concerns, on the same lane of each, and puts its work on that lane's queue; what it
+// has put there when it returns needs no other rank any more. One thread at a time makes the calls of a lane. Errors: Error(peer) where a
+// rank does not come, as Communicator has it; Error(io) of the GPU.
 #pragma once
 #include <algorithm>
 

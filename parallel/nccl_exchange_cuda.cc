@@ -137,16 +137,14 @@ class NcclExchange final : public GpuExchange {
 
   void send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int) override {
     Channel& channel = *channels_.at({pipeline_rank_, to});
-    channel.exchange(queue, "a message", [&](ncclComm_t comm) {
-      return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue.handle());
-    });
+    channel.exchange(queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue.handle()); });
   }
 
   void receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int) override {
     Channel& channel = *channels_.at({from, pipeline_rank_});
-    channel.exchange(queue, "a message", [&](ncclComm_t comm) {
-      return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue.handle());
-    });
+    channel.exchange(queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue.handle()); });
   }
 
  private:
@@ -186,8 +184,8 @@ class NcclExchange final : public GpuExchange {
     }
     /// Both ends have come here.
     Event came() {
-      return Event::all({meetings_.send(peer_, sends_ ? kSenderCame : kReceiverCame),
-                         meetings_.receive(peer_, sends_ ? kReceiverCame : kSenderCame)});
+      return Event::all(
+          {meetings_.send(peer_, sends_ ? kSenderCame : kReceiverCame), meetings_.receive(peer_, sends_ ? kReceiverCame : kSenderCame)});
     }
     /// The peer is done; until then this fails when it cannot go on.
     Event came_further() { return meetings_.receive(peer_, sends_ ? kReceiverDone : kSenderDone); }

@@ -40,7 +40,8 @@ void ordered_sum_on_gpu(std::byte* own, const std::byte* others, i64 stride_byte
   require(is_whole(own) && is_whole(others) && stride_bytes % kPackBytes == 0 && bytes % kPackBytes == 0,
           "[ordered_sum] expected addresses and sizes of whole 16 bytes");
   if (bytes == 0) return;
-  dtype == DType::f32 ? sum<float4>(own, others, stride_bytes, me, ranks, bytes) : sum<double2>(own, others, stride_bytes, me, ranks, bytes);
+  dtype == DType::f32 ? sum<float4>(own, others, stride_bytes, me, ranks, bytes)
+                      : sum<double2>(own, others, stride_bytes, me, ranks, bytes);
 }
 
 }  // namespace spillway::parallel

@@ -38,7 +38,8 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
           "[rank] the plan has pipeline ranks, but the communicator is not theirs");
   require(alone() || (data_ranks_ && data_ranks_->size() == sharding().ranks && data_ranks_->rank() == sharding().rank),
           "[rank] the plan has data-parallel ranks, but the communicator is not theirs");
-  require(!plan.gpu_to_gpu || resources.gpu_exchange, "[rank] the plan has GPUs talk to each other, but nothing is there that they talk over");
+  require(!plan.gpu_to_gpu || resources.gpu_exchange,
+          "[rank] the plan has GPUs talk to each other, but nothing is there that they talk over");
   if (plan.gpu_to_gpu) {
     exchange_ = resources.gpu_exchange;
   } else if (!plan.passing_lanes().empty()) {

@@ -14,8 +14,8 @@
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
-#include "parallel/gpu_lanes.h"
 #include "parallel/gpu_exchange.h"
+#include "parallel/gpu_lanes.h"
 #include "parallel/stepper.h"
 
 namespace spillway::parallel {

@@ -36,8 +36,8 @@ struct Group {
   std::mutex mutex;  // of all below
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
-  std::map<int, int> gpus;  // by rank that came
-  bool twice = false;       // two of them on one GPU
+  std::map<int, int> gpus;                                                  // by rank that came
+  bool twice = false;                                                       // two of them on one GPU
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (from, to)
 };
 
@@ -63,9 +63,7 @@ namespace {
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<std::pair<ncclComm_t, cudaStream_t>, std::vector<Operation>>> group_asked;
 
-ncclResult_t planted(const char* function) {
-  return emulated_cuda::planted(function) == cudaSuccess ? ncclSuccess : ncclSystemError;
-}
+ncclResult_t planted(const char* function) { return emulated_cuda::planted(function) == cudaSuccess ? ncclSuccess : ncclSystemError; }
 
 // With the group's mutex held.
 void fail(ncclComm& comm, ncclResult_t error, const std::string& said) {
@@ -112,8 +110,7 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   std::vector<std::shared_ptr<Given>> given;
   for (const Operation& op : operations) {
     if (op.kind == Operation::Kind::send) given.push_back(give(comm, op.peer, op.from, op.bytes, false));
-    for (int r = 0; op.kind == Operation::Kind::all_gather && r < group.ranks; ++r)
-      given.push_back(give(comm, r, op.from, op.bytes, true));
+    for (int r = 0; op.kind == Operation::Kind::all_gather && r < group.ranks; ++r) given.push_back(give(comm, r, op.from, op.bytes, true));
   }
   for (const Operation& op : operations) {
     if (op.kind == Operation::Kind::receive && !take(comm, lock, op.peer, op.to, op.bytes, false)) return;
@@ -277,8 +274,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  static const char* const kTexts[] = {"no error",      "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
-                                       "invalid usage", "remote process exited or there was a network error", "NCCL operation in progress"};
+  static const char* const kTexts[] = {"no error",
+                                       "unhandled cuda error",
+                                       "unhandled system error",
+                                       "internal error",
+                                       "invalid argument",
+                                       "invalid usage",
+                                       "remote process exited or there was a network error",
+                                       "NCCL operation in progress"};
   return result < ncclNumResults ? kTexts[result] : "unknown result code";
 }
 

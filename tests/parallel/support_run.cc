@@ -152,7 +152,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   resources.gpu = gpu;
   std::unique_ptr<parallel::GpuExchange> exchange;
   if (result.plan.gpu_to_gpu)
-    exchange = parallel::make_nccl_exchange(result.plan, {gpu, o.nccl_timeout_s, &device, ends.data_ranks.get(), ends.pipeline_ranks.get()});
+    exchange =
+        parallel::make_nccl_exchange(result.plan, {gpu, o.nccl_timeout_s, &device, ends.data_ranks.get(), ends.pipeline_ranks.get()});
   if (exchange && o.wrap_exchange) exchange = o.wrap_exchange(std::move(exchange));
   resources.gpu_exchange = exchange.get();
   parallel::Rank rank(model, result.plan, resources);
