@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 
 #include <chrono>
+#include <fstream>
 #include <random>
 #include <regex>
 
@@ -105,12 +106,20 @@ TEST_F(BackgroundSave, AFullDiskIsAWarningAndTrainingGoesOn) {
     Args args = saving(run, "2", optimizer);
     *std::find(args.begin(), args.end(), "20") = "1";
     *std::find(args.begin(), args.end(), std::to_string(kSteps)) = "200";
-    int filled = 0, freed = 0;
+    const fs::path filler = at / (disk + "/filler");
+    const std::string some(1 << 20, 'x');
+    bool failed = false;
     const Finished f = at.spillway_until(
         args,
         [&] {
-          if (at.metrics(run).size() >= 4 && !filled++) at.write(disk + "/filler", std::string(32 << 20, 'x'));
-          if (filled > 0 && mentions(at.read("stderr.txt"), "was not saved") && !freed++) fs::remove(at / (disk + "/filler"));
+          if (failed || at.metrics(run).size() < 4) return false;
+          failed = mentions(at.read("stderr.txt"), "was not saved");
+          if (failed) {
+            fs::remove(filler);
+          } else {  // again and again: a checkpoint that is removed leaves room
+            std::ofstream more(filler, std::ios::app);
+            while (more.write(some.data(), 1 << 20).flush()) {}
+          }
           return false;
         },
         SIGKILL);
