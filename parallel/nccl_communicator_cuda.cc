@@ -48,6 +48,13 @@ void rest(int turn) { turn < kSpins ? std::this_thread::yield() : std::this_thre
 
 }  // namespace
 
+ncclUniqueId make_nccl_id() {
+  ncclUniqueId id;
+  if (const ncclResult_t result = nccl().unique_id(&id); result != ncclSuccess)
+    throw Error(ErrorCode::io, fmt::format("[nccl] expected ncclGetUniqueId to succeed, got {}", nccl().error_string(result)));
+  return id;
+}
+
 NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Event& others) : place_(std::move(place)) {
   use_device(place_.gpu);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

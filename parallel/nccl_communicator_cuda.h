@@ -11,6 +11,9 @@
 
 namespace spillway::parallel {
 
+/// Of a communicator to be, for one of its members to give to the others. Error(io).
+ncclUniqueId make_nccl_id();
+
 class NcclCommunicator {
  public:
   struct Place {

@@ -27,9 +27,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr const char* kCure =
-    "install NCCL 2.18 or newer (libnccl2; on a cluster: module load nccl) and let LD_LIBRARY_PATH name its folder, or leave "
-    "--communicator "
-    "nccl out: GPUs then meet through host memory";
+    "install NCCL 2.18 or newer (libnccl2; on a cluster: module load nccl) and let LD_LIBRARY_PATH name its folder";
 
 template <class Function>
 void find(const SharedLibrary& library, const char* name, Function*& found) {

@@ -14,6 +14,11 @@ namespace spillway::parallel {
 
 /// Why ranks on this machine cannot talk over NCCL: this build or the machine has none. Empty when they can.
 std::string nccl_problem();
+/// "2.28.9"; empty where there is none.
+std::string nccl_version();
+/// Bytes go once from each rank's GPU to all. All ranks call it together and end within the time-out, and a moment. Why they did not come
+/// as they were sent; empty where they did, on this rank.
+std::string try_nccl(Communicator& ranks, int gpu, double timeout_s);
 
 struct NcclOptions {
   int gpu = 0;

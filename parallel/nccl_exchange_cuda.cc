@@ -60,13 +60,6 @@ bool lies_on_gpu(const std::byte* at) {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-ncclUniqueId make_id() {
-  ncclUniqueId id;
-  if (const ncclResult_t result = nccl().unique_id(&id); result != ncclSuccess)
-    throw Error(ErrorCode::io, fmt::format("[nccl] expected ncclGetUniqueId to succeed, got {}", nccl().error_string(result)));
-  return id;
-}
-
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -196,7 +189,7 @@ class NcclExchange final : public GpuExchange {
     // The sender's, on both.
     ncclUniqueId agreed_id() {
       ncclUniqueId id{};
-      if (sends_) id = make_id();
+      if (sends_) id = make_nccl_id();
       Event told;
       {
         const std::lock_guard lock(meetings_.mutex);
@@ -234,7 +227,7 @@ class NcclExchange final : public GpuExchange {
     data_meetings_ = options.data_ranks->split(0);
     buffer_ = options.device->allocate(plan.exchange_bytes, "between GPUs");
     ncclUniqueId id{};
-    if (data_meetings_->rank() == 0) id = make_id();
+    if (data_meetings_->rank() == 0) id = make_nccl_id();
     data_meetings_->broadcast(bytes_of(id), 0).wait();
     const Event others = neighbour_done();
     data_.emplace(
@@ -337,6 +330,13 @@ std::string nccl_problem() {
   }
 }
 
+std::string nccl_version() {
+  if (!nccl_problem().empty()) return "";
+  int version = 0;
+  static_cast<void>(nccl().version(&version));
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
   require(plan.gpu_to_gpu, "[nccl] the plan has GPUs meet through host memory");
   return std::make_unique<NcclExchange>(plan, options);
@@ -348,6 +348,8 @@ std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan& plan, const NcclOpti
 namespace spillway::parallel {
 
 std::string nccl_problem() { return "this build has no NCCL: nccl.h was not there (libnccl-dev)"; }
+
+std::string nccl_version() { return ""; }
 
 std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
   throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for GPUs that talk to each other, got one without: " + nccl_problem());
