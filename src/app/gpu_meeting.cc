@@ -55,7 +55,7 @@ std::string through_host_memory(const std::string& why) { return "GPUs meet thro
 
 [[noreturn]] void refuse(const std::string& problem) {
   throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that talk over NCCL for nccl, got: " + problem +
-                                          "; or leave --communicator out: GPUs then meet through host memory");
+                                          "; or leave --communicator out: ranks then meet through host memory");
 }
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace spillway {
 
 struct PeerReport {
   int gpus = 0;
-  int pairs = 0, reached = 0;  // of the ordered pairs of GPUs those between which the driver allows copies and the bytes came
-  std::string problem;         // what went wrong between which two; empty: nothing did
+  int reached = 0;      // of the ordered pairs of them: those between which the driver allows copies and the bytes came
+  std::string problem;  // what went wrong between which two; empty: nothing did
 };
 
 /// Forks: before this process has used a GPU, and with no other thread that holds a lock. Ends within the time-out, and a moment. Where

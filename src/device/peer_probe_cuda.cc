@@ -106,7 +106,6 @@ PeerReport report_of(int pipe, double timeout_s) {
   while (hear(pipe, until, told, gone)) {
     copying = told.what == Told::What::begins;
     if (told.what == Told::What::gpus) report.gpus = told.from;
-    if (told.what == Told::What::begins) ++report.pairs;
     if (told.what == Told::What::reached) ++report.reached;
     if (told.what == Told::What::lost && report.problem.empty()) report.problem = "copies lose their bytes " + between();
   }

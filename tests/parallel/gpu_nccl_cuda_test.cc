@@ -320,7 +320,17 @@ TEST_F(GpuNccl, ARankThatDoesNotComeIsNamed) {
   }
 }
 
-TEST_F(GpuNccl, WhoNeverCallsNcclIsNotWaitedForForEver) {
+class NcclOnOneGpu : public GpuNccl {
+ protected:
+  void SetUp() override { want(1); }
+};
+
+TEST_F(NcclOnOneGpu, ATrialOfOneRankIsWell) {
+  const auto said = on_ranks(1, 60, [](int, parallel::Communicator& alone) { EXPECT_EQ(parallel::try_nccl(alone, 0, 30), ""); });
+  EXPECT_EQ(said[0], "");
+}
+
+TEST_F(NcclOnOneGpu, WhoNeverCallsNcclIsNotWaitedForForEver) {
   ncclUniqueId id;
   ASSERT_EQ(parallel::nccl().unique_id(&id), ncclSuccess);
   const End end = end_of([&] { parallel::NcclCommunicator(id, {1, 3, Device::cuda(0), 0.3, "the ranks of this test"}); });
@@ -351,7 +361,7 @@ TEST_F(GpuNccl, WhoLeavesNcclAloneInAnExchangeIsNotWaitedForForEver) {
   });
 }
 
-TEST_F(GpuNccl, TwoRanksOnOneGpuAreRefused) {
+TEST_F(NcclOnOneGpu, TwoRanksAreRefused) {
   ncclUniqueId id;
   ASSERT_EQ(parallel::nccl().unique_id(&id), ncclSuccess);
   const auto said = on_ranks(2, 60, [&](int rank, parallel::Communicator&) {
@@ -359,6 +369,20 @@ TEST_F(GpuNccl, TwoRanksOnOneGpuAreRefused) {
   });
   EXPECT_NE(said[0] + said[1], "");
 }
+
+TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
+  const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) { EXPECT_EQ(parallel::try_nccl(ranks, rank, 30), ""); });
+  for (const std::string& one : said) EXPECT_EQ(one, "");
+}
+
+#ifdef NCCL_EMULATED
+TEST_F(GpuNccl, ATrialThatFailsIsASentenceOnEveryRank) {
+  for (const char* call : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclAllGather"}) {
+    emulated_cuda::fail(call, 1, cudaErrorLaunchFailure);
+    on_ranks(2, 60, [&](int rank, parallel::Communicator& ranks) { EXPECT_NE(parallel::try_nccl(ranks, rank, 0.5), "") << call; });
+  }
+}
+#endif
 
 TEST(Nccl, AMissingLibraryIsOneLineWithTheCure) {
   const End end = end_of([] { parallel::open_nccl({"/nowhere/libnccl.so.2"}); });
