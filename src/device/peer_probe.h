@@ -12,8 +12,8 @@ struct PeerReport {
   std::string problem;  // what went wrong between which two; empty: nothing did
 };
 
-/// Forks: before this process has used a GPU, and with no other thread that holds a lock. Ends within the time-out, and a moment. Where
-/// nothing can be found out the report is empty.
+/// Forks: before this process has used a GPU, and with no other thread that holds a lock. A copy hangs that takes longer than the
+/// time-out. Where nothing can be found out the report is empty.
 PeerReport probe_peers(double timeout_s = 10);
 
 }  // namespace spillway

@@ -18,8 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
+constexpr double kStart_s = 60;  // that the driver may take to find its GPUs and open them
 
-// What the prober tells: of a pair first that it begins, then how it ended.
+// What the prober tells: of a pair first that its copy begins, then how it ended.
 struct Told {
   enum class What { gpus, begins, no_access, reached, lost, failed } what;
   int from, to;  // of `gpus` the first is their number
@@ -33,12 +34,11 @@ class Prober {
   void run() const {
     int gpus = 0;
     if (cudaGetDeviceCount(&gpus) != cudaSuccess) return;
+    for (int gpu = 0; gpu < gpus && gpus > 1; ++gpu) static_cast<void>(cudaSetDevice(gpu) == cudaSuccess && cudaFree(nullptr));
     tell({Told::What::gpus, gpus, 0});
     for (int from = 0; from < gpus; ++from) {
       for (int to = 0; to < gpus; ++to) {
-        if (from == to) continue;
-        tell({Told::What::begins, from, to});
-        tell({probe(from, to), from, to});
+        if (from != to) tell({probe(from, to), from, to});
       }
     }
   }
@@ -46,7 +46,7 @@ class Prober {
  private:
   void tell(const Told& told) const { static_cast<void>(!::write(pipe_, &told, sizeof told)); }
 
-  static Told::What probe(int from, int to) {
+  Told::What probe(int from, int to) const {
     int allowed = 0;
     if (cudaDeviceCanAccessPeer(&allowed, from, to) != cudaSuccess) return Told::What::failed;
     if (!allowed) return Told::What::no_access;
@@ -56,13 +56,17 @@ class Prober {
     const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // in their order
       return std::ranges::all_of(calls, [](cudaError_t status) { return status == cudaSuccess; });
     };
-    if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice)}))
+    if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice),
+                   cudaStreamSynchronize(nullptr)}))
       return Told::What::failed;
-    if (!all_well({cudaSetDevice(from), cudaMalloc(&source, kBytes), cudaMemcpy(source, sent.data(), kBytes, cudaMemcpyHostToDevice)}))
+    if (!all_well({cudaSetDevice(from), cudaMalloc(&source, kBytes), cudaMemcpy(source, sent.data(), kBytes, cudaMemcpyHostToDevice),
+                   cudaStreamSynchronize(nullptr)}))
       return Told::What::failed;
     cudaStream_t stream = nullptr;
-    if (!all_well({cudaDeviceEnablePeerAccess(to, 0), cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                   cudaMemcpyPeerAsync(target, to, source, from, kBytes, stream), cudaStreamSynchronize(stream)}))
+    if (!all_well({cudaDeviceEnablePeerAccess(to, 0), cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)}))
+      return Told::What::failed;
+    tell({Told::What::begins, from, to});
+    if (!all_well({cudaMemcpyPeerAsync(target, to, source, from, kBytes, stream), cudaStreamSynchronize(stream)}))
       return Told::What::failed;
     if (!all_well({cudaSetDevice(to), cudaMemcpy(got.data(), target, kBytes, cudaMemcpyDeviceToHost)})) return Told::What::failed;
     static_cast<void>(cudaFree(target));
@@ -74,8 +78,9 @@ class Prober {
   const int pipe_;
 };
 
-// What comes before the moment, else nothing: of a prober that hangs or is gone.
-bool hear(int pipe, Clock::time_point until, Told& told, bool& gone) {
+// What comes in time, else nothing: of a prober that hangs or is gone.
+bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
   auto* to = reinterpret_cast<char*>(&told);
   for (size_t have = 0; have < sizeof told;) {
     const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -98,12 +103,11 @@ void end(pid_t prober) {
 }
 
 PeerReport report_of(int pipe, double timeout_s) {
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
   PeerReport report;
   Told told{};
   bool gone = false, copying = false;
   const auto between = [&] { return fmt::format("from cuda:{} to cuda:{}", told.from, told.to); };
-  while (hear(pipe, until, told, gone)) {
+  while (hear(pipe, report.gpus == 0 ? kStart_s : timeout_s, told, gone)) {
     copying = told.what == Told::What::begins;
     if (told.what == Told::What::gpus) report.gpus = told.from;
     if (told.what == Told::What::reached) ++report.reached;
