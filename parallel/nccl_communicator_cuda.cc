@@ -63,7 +63,7 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
     check(nccl().init(&comm_, place_.ranks, id, place_.rank, &config), "ncclCommInitRankConfig");
     poll("meeting", others, [&] { return is_done("ncclCommInitRankConfig"); });
   } catch (...) {
-    abort();
+    give_up();
     throw;
   }
 }
@@ -79,13 +79,13 @@ NcclCommunicator::~NcclCommunicator() {
     for (int turn = 0; !done && seconds_since(since) < std::min(kLongestEnd_s, place_.timeout_s); done = is_done("ncclCommFinalize"))
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
-    abort();
+    give_up();
   } catch (...) {  // nobody needs it any more
-    abort();
+    give_up();
   }
 }
 
-void NcclCommunicator::abort() noexcept {
+void NcclCommunicator::give_up() noexcept {
   if (comm_) static_cast<void>(nccl().abort(comm_));
   comm_ = nullptr;
 }
@@ -133,7 +133,7 @@ void NcclCommunicator::group(const std::function<void(ncclComm_t)>& calls, const
     check(ended, "ncclGroupEnd");
     poll("the start of an exchange", others, [&] { return is_done("ncclGroupEnd"); });
   } catch (...) {
-    abort();
+    give_up();
     throw;
   }
 }
@@ -148,7 +148,7 @@ void NcclCommunicator::wait(const GpuQueue& queue, const std::string& what, cons
       return true;
     });
   } catch (...) {
-    abort();
+    give_up();
     throw;
   }
 }

@@ -39,7 +39,7 @@ class NcclCommunicator {
   void wait(const GpuQueue& queue, const std::string& what, const Event& others);
   /// Throws unless NCCL says that this call is done or begun.
   void check(ncclResult_t result, const char* call) const;
-  void abort() noexcept;
+  void give_up() noexcept;
 
  private:
   bool is_done(const char* call) const;

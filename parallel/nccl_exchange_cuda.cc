@@ -95,9 +95,9 @@ class NcclExchange final : public GpuExchange {
 
   // NCCL may be ended in order only by all, and one after the other in an order that all share.
   ~NcclExchange() override {
-    if (data_ && !all_come(*data_meetings_)) data_->abort();
+    if (data_ && !all_come(*data_meetings_)) data_->give_up();
     if (messages_.ranks && !all_come(*messages_.ranks)) {
-      for (auto& [direction, channel] : channels_) channel->abort();
+      for (auto& [direction, channel] : channels_) channel->give_up();
     }
     data_.reset();
     while (!channels_.empty()) channels_.erase(channels_.begin());
@@ -182,7 +182,7 @@ class NcclExchange final : public GpuExchange {
     }
     /// The peer is done; until then this fails when it cannot go on.
     Event came_further() { return meetings_.receive(peer_, sends_ ? kReceiverDone : kSenderDone); }
-    void abort() { nccl_.abort(); }
+    void give_up() { nccl_.give_up(); }
     void done() { static_cast<void>(meetings_.send(peer_, sends_ ? kSenderDone : kReceiverDone)); }
 
    private:

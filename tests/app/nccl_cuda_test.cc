@@ -21,7 +21,7 @@ class CommandsOverNccl : public testing::Test {
     if (const std::string problem = parallel::nccl_problem(); !problem.empty()) GTEST_SKIP() << problem;
     std::string words;
     u32 state = 1;
-    for (int i = 0; i < 4000; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
+    for (int i = 0; i < 150; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
     text_ = folder_.write("text.txt", words);
   }
   void TearDown() override { ::unsetenv("SPILLWAY_EMULATED_GPUS"); }
@@ -30,7 +30,7 @@ class CommandsOverNccl : public testing::Test {
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
   Args flags(const std::string& out, const std::string& communicator, const Args& more) const {
     Args all = {"--model",           "gpt2-tiny", "--data",        text_,      "--device",        "cuda",  "--precision",   "fp32",
-                "--sequence-length", "8",         "--threads",     "1",        "--device-memory", "64MiB", "--host-memory", "64MiB",
+                "--sequence-length", "4",         "--threads",     "1",        "--device-memory", "64MiB", "--host-memory", "64MiB",
                 "--steps",           "2",         "--lr-schedule", "constant", "--warmup-steps",  "1",     "--out",         at(out),
                 "--communicator",    communicator};
     all.insert(all.end(), more.begin(), more.end());
@@ -48,21 +48,17 @@ class CommandsOverNccl : public testing::Test {
 constexpr const char *kOverNccl = "GPUs talk to each other over NCCL", *kThroughHost = "GPUs meet through host memory";
 
 TEST_F(CommandsOverNccl, TrainGivesTheNumbersAndStateOfHostMemory) {
-  const std::vector<Args> ways = {{"--zero-stage", "3"}, {"--pipeline-stages", "2", "--gradient-accumulation-steps", "2"}};
-  for (size_t i = 0; i < ways.size(); ++i) {
-    const std::string nccl = "nccl" + std::to_string(i), host = "host" + std::to_string(i);
-    expect_all_well(train_on(2, flags(nccl, "nccl", ways[i])), kOverNccl);
-    expect_all_well(train_on(2, flags(host, "local", ways[i])), kThroughHost);
-    EXPECT_EQ(numbers_in(at(nccl)), numbers_in(at(host)));
-    EXPECT_TRUE(state_in(at(nccl), 2) == state_in(at(host), 2));
-  }
+  expect_all_well(train_on(2, flags("nccl", "nccl", {"--zero-stage", "3"})), kOverNccl);
+  expect_all_well(train_on(2, flags("host", "local", {"--zero-stage", "3"})), kThroughHost);
+  EXPECT_EQ(numbers_in(at("nccl")), numbers_in(at("host")));
+  EXPECT_TRUE(state_in(at("nccl"), 2) == state_in(at("host"), 2));
 }
 
 TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
-  expect_all_well(train_on(2, flags("a", "auto", {})), kOverNccl);
+  expect_all_well(train_on(2, flags("a", "auto", {"--pipeline-stages", "2"})), kOverNccl);
   const auto evaluated = [&](const std::string& communicator) {
     return run_on(2, Command::evaluate,
-                  {"--model", at("a"), "--data", text_, "--sequence-length", "64", "--device", "cuda", "--precision", "fp32",
+                  {"--model", at("a"), "--data", text_, "--sequence-length", "16", "--device", "cuda", "--precision", "fp32",
                    "--device-memory", "64MiB", "--zero-stage", "3", "--communicator", communicator});
   };
   const auto over_nccl = evaluated("auto"), through_host = evaluated("local");
