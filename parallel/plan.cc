@@ -21,6 +21,7 @@ constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kBounceBytes = 4 * kMiB;
 constexpr i64 kPassBytes = 4 * kMiB;
+constexpr i64 kExchangeBytes = 32 * kMiB;  // some MiB a rank: long beside the start of an exchange
 constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
 
 // Of one pipeline rank.
@@ -168,11 +169,16 @@ i64 dry_runs(const Request& r, const List& train, const List& forward) {
 
 // A piece has a tile of each data-parallel rank, or more.
 void size_passes(Plan& plan) {
-  const i64 lanes = std::ssize(plan.passing_lanes());
-  if (lanes == 0) return;
+  const int ranks = plan.scheduling.sharding.ranks;
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 tile_bytes = std::max(format.weight_tile_bytes(), format.gradient_tile_bytes());
-  plan.pass_bytes = std::max(kPassBytes, plan.scheduling.sharding.ranks * tile_bytes);
+  if (plan.gpu_to_gpu && ranks > 1) {
+    plan.exchange_bytes = std::max(kExchangeBytes, round_up(ranks * tile_bytes, kPage));
+    add_row(plan, "between GPUs", {plan.exchange_bytes, 0, 0});
+  }
+  const i64 lanes = std::ssize(plan.passing_lanes());
+  if (lanes == 0) return;
+  plan.pass_bytes = std::max(kPassBytes, ranks * tile_bytes);
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
@@ -287,6 +293,7 @@ bool Plan::recoverable() const {
 
 std::vector<Lane> Plan::passing_lanes() const {
   std::vector<Lane> lanes;
+  if (gpu_to_gpu) return lanes;
   if (on_gpu() && scheduling.sharding.ranks > 1) lanes.push_back(Lane::data);
   if (on_gpu() && scheduling.pipeline.ranks > 1) lanes.insert(lanes.end(), {Lane::send, Lane::receive});
   return lanes;
@@ -332,6 +339,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.scheduling = r.scheduling;
   plan.training = r.training;
   plan.device = r.device;
+  plan.gpu_to_gpu = r.gpu_to_gpu && plan.on_gpu() && (r.scheduling.sharding.ranks > 1 || r.scheduling.pipeline.ranks > 1);
   plan.micro_batch_size = r.micro_batch_size;
   plan.sequence_length = r.sequence_length;
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);

@@ -24,6 +24,7 @@ struct PlanRequest {
   nn::Mode without_training = nn::Mode::generate;  // or evaluate: what runs then
   /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
   bool adaptive_overlap = false;
+  bool gpu_to_gpu = false;             // what lies on GPUs goes to other ranks' without host memory
   std::vector<u32> stripe_weights{1};  // of the nvme paths
   i64 staging_buffers = kLeastStagingBuffers;
 };
@@ -48,7 +49,9 @@ struct Plan {
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 tile_sums = 0;                                  // on a GPU: as many, and a loss a micro-batch, in sums_bytes
   i64 sums_bytes = 0, bounce_bytes = 0;               // likewise; of each of the two buffers between it and nvme
-  i64 pass_bytes = 0;                                 // likewise of each lane's two between it and other ranks
+  bool gpu_to_gpu = false;                            // as requested, where there is a GPU and other ranks
+  i64 pass_bytes = 0;                                 // of each lane's two buffers in host memory between the GPU and other ranks
+  i64 exchange_bytes = 0;                             // or of the GPU's one, where GPUs talk to each other
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
   i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;      // checkpoint queue, when training
@@ -75,7 +78,7 @@ struct Plan {
   bool on_gpu() const { return device == Device::Kind::cuda; }
   /// What the CPU reads or writes of this tier goes through the staging ring.
   bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
-  /// Lanes on which what lies on a GPU goes to other ranks or comes from them.
+  /// Lanes on which what lies on a GPU goes to other ranks or comes from them through host memory.
   std::vector<Lane> passing_lanes() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Bytes one training step moves, from its Programs.

@@ -14,8 +14,8 @@
 #include "parallel/block_runner.h"
 #include "parallel/clip_record.h"
 #include "parallel/executor.h"
+#include "parallel/gpu_exchange.h"
 #include "parallel/gpu_lanes.h"
-#include "parallel/host_pass.h"
 #include "parallel/stepper.h"
 
 namespace spillway::parallel {
@@ -101,14 +101,10 @@ class Rank {
   std::span<std::byte> message_bytes(const Instruction& i, const Slot& slot);
   Event send_message(std::span<const std::byte> bytes, const Instruction& i);
   Event receive_message(std::span<std::byte> bytes, const Instruction& i);
+  std::unique_ptr<GpuExchange> make_host_exchange(MemoryPool& host);
+  Dealt dealt(const Group& group, i64 tile_bytes) const;
   void send_weights(const Instruction& i);
   void receive_weights(const Instruction& i);
-  // The like of these with what lies on a GPU.
-  void gather_to_gpu(const Group& group, i64 tile_bytes, std::span<const std::byte> mine, std::byte* all);
-  void sum_on_gpu(std::span<std::byte> all, DType dtype);
-  void sum_part_on_gpu(const Group& group, std::byte* all, DType dtype);
-  void send_from_gpu(std::span<const std::byte> bytes, const Instruction& i);
-  void receive_to_gpu(std::span<std::byte> bytes, const Instruction& i);
   void agree();
   void agree_with_data_ranks();
   void agree_with_pipeline_ranks();
@@ -161,8 +157,7 @@ class Rank {
   Allocation moving_, spill_, activation_slab_;
   Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
-  std::optional<GpuLanes> lanes_;                           // on a GPU
-  std::array<std::unique_ptr<HostPass>, kLanes> passes_{};  // likewise, of those that talk to other ranks
+  std::optional<GpuLanes> lanes_;  // on a GPU
   const Stream stream_, input_stream_, host_stream_;
   // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
   const Stream beside_stream_;
@@ -181,6 +176,8 @@ class Rank {
   Communicator* const data_ranks_;
   Communicator* const pipeline_ranks_;
   std::mutex asking_pipeline_ranks_;
+  std::unique_ptr<GpuExchange> host_exchange_;  // on a GPU, unless `exchange_` is another
+  GpuExchange* exchange_ = nullptr;             // on a GPU that does not compute alone
   std::atomic<i64> exchanged_bytes_{0}, sent_bytes_{0};
 
   // Of the step under way.

@@ -6,6 +6,8 @@
 
 namespace spillway::parallel {
 
+Dealt Rank::dealt(const Group& group, i64 tile_bytes) const { return {sharding().parts(group, 1), tile_bytes}; }
+
 // Into a slot from where each rank has its part; or, after the Steps, into what every rank has whole.
 void Rank::gather(const Instruction& i) {
   const bool stepped = i.out.bytes == 0;
@@ -17,7 +19,7 @@ void Rank::gather(const Instruction& i) {
   std::span<const std::byte> mine = bytes(i.in);
   if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
   if (plan_.on_gpu()) {
-    gather_to_gpu(group, tile_bytes, mine, all.data());
+    exchange_->gather(lanes_->queue(i.lane), mine, all.data(), dealt(group, tile_bytes));
   } else {
     data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
   }
@@ -30,7 +32,12 @@ void Rank::exchange(const Instruction& i) {
   const DType dtype = format().gradient;
   const std::span<std::byte> all(gradient(i.in, {i.group, i.use}), static_cast<size_t>(group.elems * size_of(dtype)));
   if (plan_.on_gpu()) {
-    sharding().splits_state() ? sum_part_on_gpu(group, all.data(), dtype) : sum_on_gpu(all, dtype);
+    const GpuQueue& queue = lanes_->queue(i.lane);
+    if (sharding().splits_state()) {
+      exchange_->sum_part(queue, all.data(), dtype, dealt(group, kTileElems * size_of(dtype)));
+    } else {
+      exchange_->sum(queue, all, dtype);
+    }
   } else if (!sharding().splits_state()) {
     data_ranks_->all_reduce(all, dtype, Reduction::sum).wait();
   } else {

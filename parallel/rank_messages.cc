@@ -31,7 +31,9 @@ double Rank::send(const Instruction& i) {
     if (i.what == What::weights) return send_weights(i);
     const auto message = message_bytes(i, i.in);
     if (message.empty()) return;
-    plan_.on_gpu() ? send_from_gpu(message, i) : send_message(message, i).wait();
+    if (!plan_.on_gpu()) return send_message(message, i).wait();
+    sent_bytes_ += std::ssize(message);
+    exchange_->send(lanes_->queue(i.lane), message, i.peer, tag(i));
   });
 }
 
@@ -40,7 +42,8 @@ double Rank::receive(const Instruction& i) {
     if (i.what == What::weights) return receive_weights(i);
     const auto message = message_bytes(i, i.out);
     if (message.empty()) return;
-    plan_.on_gpu() ? receive_to_gpu(message, i) : receive_message(message, i).wait();
+    if (!plan_.on_gpu()) return receive_message(message, i).wait();
+    exchange_->receive(lanes_->queue(i.lane), message, i.peer, tag(i));
   });
 }
 

@@ -9,6 +9,7 @@ namespace spillway::app {
 namespace {
 
 std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
+  const std::vector<Finding> peers = look_at_peers();  // while this process has used no GPU
   std::vector<Finding> all = look_at_host(host);
   all.push_back(look_at_io(config.io_engine));
   std::vector<ScratchPath> paths = config.nvme;
@@ -23,6 +24,7 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
   }
   all.push_back(look_at_calibration(host));
   all.push_back(look_at_gpu(host));
+  all.insert(all.end(), peers.begin(), peers.end());
   for (Finding& found : look_at_cluster(host)) all.push_back(std::move(found));
   return all;
 }

@@ -94,7 +94,7 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
   return {device_bytes.value_or(device_room), host_bytes.value_or(grant.bytes)};
 }
 
-ChosenDevice device_on_ranks(const ResourceConfig& config, const Peers& peers) {
+ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   ChosenDevice chosen;
   std::string gpu;
   peers.together([&] {
@@ -105,6 +105,8 @@ ChosenDevice device_on_ranks(const ResourceConfig& config, const Peers& peers) {
   });
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
+  chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
+  if (chosen.meeting.nccl && chosen.free_bytes) *chosen.free_bytes -= std::min(kNcclBytes, *chosen.free_bytes / 32);
   return chosen;
 }
 

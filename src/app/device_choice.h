@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/config.h"
+#include "app/gpu_meeting.h"
 #include "app/grant.h"
 #include "app/peers.h"
 #include "device/device.h"
@@ -19,6 +20,7 @@ struct ChosenDevice {
   std::string name = "cpu";       // "cuda:0, NVIDIA H200"
   std::string model;              // of a GPU: what its bits depend on
   std::optional<i64> free_bytes;  // of a GPU, for this rank to plan with; unknown where a plan is made without the GPU
+  GpuMeeting meeting;             // of several ranks on GPUs
 };
 
 /// "cpu", "cuda", "cuda:2". Error(usage) naming `what`.
@@ -36,7 +38,8 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
 /// tells the GPU's.
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
-/// Of all ranks, each its own; those that share a GPU share its memory. All call it together, after resolve_device().
-ChosenDevice device_on_ranks(const ResourceConfig& config, const Peers& peers);
+/// Of all ranks, each its own; those that share a GPU share its memory. And how these GPUs meet. All call it together, after
+/// resolve_device().
+ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers);
 
 }  // namespace spillway::app

@@ -14,9 +14,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
+#include "device/peer_probe.h"
 #include "kernels/gpu_libraries.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
+#include "parallel/nccl_exchange.h"
 
 namespace spillway::app {
 namespace {
@@ -188,6 +190,25 @@ Finding look_at_gpu(const Host& host) {
   const bool driver = host.read("/proc/driver/nvidia/version").has_value();
   const std::string none = report.problem.empty() ? "none" : "none (" + report.problem + ")";
   return {driver ? Level::yellow : Level::green, "GPU", none, driver ? "an NVIDIA driver is here: the CPU backend trains" : ""};
+}
+
+std::vector<Finding> look_at_peers() {
+  const PeerReport report = probe_peers();
+  std::vector<Finding> findings;
+  if (report.gpus == 0) return findings;
+  if (report.gpus > 1) {
+    const bool well = report.problem.empty();
+    const std::string text =
+        fmt::format("{} of {} pairs of GPUs reach each other's memory", report.reached, report.gpus * (report.gpus - 1));
+    findings.push_back({well ? Level::green : Level::yellow, "GPU peers", well ? text : report.problem,
+                        well ? ""
+                             : "an IOMMU or PCIe's ACS stands between them; train runs NCCL with NCCL_P2P_DISABLE=1, "
+                               "other programs hang without it"});
+  }
+  const std::string problem = parallel::nccl_problem();
+  findings.push_back({problem.empty() ? Level::green : Level::yellow, "NCCL", problem.empty() ? parallel::nccl_version() : "none",
+                      problem.empty() ? "" : "GPUs of several ranks meet through host memory; " + problem});
+  return findings;
 }
 
 std::vector<Finding> look_at_cluster(const Host& host) {

@@ -27,6 +27,9 @@ Finding look_at_io(offload::IoEngineKind kind);
 /// A scratch path and the orphans on it, removed when `reclaim`. On a login node nothing is red.
 std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, bool reclaim);
 Finding look_at_gpu(const Host& host);
+/// Whether this node's GPUs reach each other, where there are several; and NCCL, where there is one. Call it before look_at_gpu():
+/// probe_peers() asks for that.
+std::vector<Finding> look_at_peers();
 /// The launcher, MPI and Slurm as seen from here.
 std::vector<Finding> look_at_cluster(const Host& host);
 

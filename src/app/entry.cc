@@ -8,6 +8,7 @@
 #include "app/cores.h"
 #include "app/failure.h"
 #include "app/given.h"
+#include "app/gpu_meeting.h"
 #include "app/help.h"
 #include "app/join.h"
 #include "app/rank_report.h"
@@ -43,6 +44,7 @@ struct Dispatch {
       });
     }
     bind_to_share(given.bind, launcher);  // before it starts other threads
+    keep_nccl_from_hanging(given, launcher, console);
     return body(given, console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
   }
 

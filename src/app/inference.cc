@@ -42,11 +42,13 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   peers_.together([&] { session_.emplace(config_, device, source_, id, StateWishes(), peers_.place(), pipeline); });
   plan_on_ranks(peers_, *session_, wishes_of(config_), work);
   if (peers_.ranks() > 1) {
+    if (!device.meeting.text.empty()) console.log(device.meeting.text);
     for (const std::string& line : session_->choices()) console.log(line);
   }
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
+  peers_.together([&] { session_->open(nullptr, &ends_); });
   peers_.together([&] {
-    session_->open(nullptr, &ends_);
+    session_->make_rank();
     const models::FolderWeights weights(session_->model(), *source_.folder);
     session_->rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
   });

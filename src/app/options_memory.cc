@@ -149,9 +149,11 @@ std::vector<Option> ranks() {
   Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks), kTrain);
   chunks.range = Range{.low = 1, .high = 65535};
   chunks.default_text = "2 for interleaved and zb-v, else 1";
-  Option communicator = rank_option("communicator", "how ranks talk; local: as threads of one process, which spillway starts",
-                                    word(&RanksConfig::communicator, {"auto", "local", "mpi"}), kForward, {"nccl"});
-  communicator.instead = "auto, local and mpi work";
+  const Option communicator =
+      rank_option("communicator",
+                  "how ranks talk; local: as threads of one process, which spillway starts; nccl: as with auto, and GPUs over NCCL, which "
+                  "auto takes where each rank has a GPU",
+                  word(&RanksConfig::communicator, {"auto", "local", "mpi", "nccl"}), kForward);
   Option ranks =
       rank_option("ranks", "processes on this node, which spillway starts where no launcher has", integer(&RanksConfig::ranks), kForward);
   ranks.default_text = "1, or the launcher's";

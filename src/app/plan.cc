@@ -62,7 +62,9 @@ int run_plan(const PlanConfig& given, Console& console) {
   const auto ranks = static_cast<int>(config.ranks);
   const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.reduce_each, config.freeze};
   const RankPlace place{.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks};
-  Session session(config, choose_device(config, gpus, place, true), std::move(source), "plan", state, place, pipeline_of(config));
+  ChosenDevice device = choose_device(config, gpus, place, true);
+  device.meeting = expected_meeting(config, device.device, gpus);
+  Session session(config, device, std::move(source), "plan", state, place, pipeline_of(config));
   session.plan(wishes_of(config), work_of(config));
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {

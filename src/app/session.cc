@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "models/model.h"
 #include "parallel/check.h"
+#include "parallel/nccl_exchange.h"
 
 namespace spillway::app {
 namespace {
@@ -96,6 +97,7 @@ parallel::PlanRequest Session::request() const {
   request.model = &model_;
   request.device = device_choice_.device.kind;
   request.scheduling.copy_engines = device_choice_.device.is_cuda();
+  request.gpu_to_gpu = device_choice_.meeting.nccl;
   request.layout = parallel::make_layout(model_, {.decay_all = work_.decay_all});
   request.scheduling.micro_batches = work_.micro_batches;
   request.scheduling.format = format_;
@@ -319,6 +321,18 @@ void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends)
     engine_ = offload::make_io_engine(config_.io_engine, offload::kQueueDepth, *meter_);
     for (size_t p = 0; p < scratch_.size(); ++p) resources_.scratch.push_back({scratch_[p].path(), shares_.weights[p]});
     resources_.engine = engine_.engine.get();
+  }
+}
+
+void Session::make_rank() {
+  const parallel::Plan& plan = chosen_->plan;
+  if (plan.gpu_to_gpu) {
+    exchange_ = parallel::make_nccl_exchange(plan, {.gpu = device_choice_.device.index,
+                                                    .timeout_s = device_choice_.meeting.timeout_s,
+                                                    .device = device_.get(),
+                                                    .data_ranks = resources_.data_ranks,
+                                                    .pipeline_ranks = resources_.pipeline_ranks});
+    resources_.gpu_exchange = exchange_.get();
   }
   rank_ = std::make_unique<parallel::Rank>(model_, plan, resources_);
 }

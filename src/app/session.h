@@ -17,6 +17,7 @@
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
 #include "offload/system_calls.h"
+#include "parallel/gpu_exchange.h"
 #include "parallel/rank.h"
 #include "parallel/rank_mesh.h"
 
@@ -59,9 +60,10 @@ class Session {
   /// What open() will still take of the filesystem under `folder`, for all ranks of this node; without what a dead run of this id left
   /// there.
   i64 scratch_bytes_beside(const std::string& folder) const;
-  /// Takes the memory and the scratch files, and makes the rank. `system`: what the I/O engine runs on; null: the real one.
-  /// `ends`: of several ranks.
+  /// Takes the memory and the scratch files. `system`: what the I/O engine runs on; null: the real one. `ends`: of several ranks.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
+  /// After it, on all ranks together: their GPUs may meet here.
+  void make_rank();
   /// Of what was recovered from nvme no later generation than this: other ranks do not hold it.
   void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
@@ -133,6 +135,7 @@ class Session {
   offload::ChosenEngine engine_;
   std::vector<offload::RunFolder> scratch_;
   parallel::Resources resources_;
+  std::unique_ptr<parallel::GpuExchange> exchange_;
   std::string dropped_;  // likewise: folders of ranks that are no more
   std::string cached_;   // for the log: the paths without direct I/O
   std::unique_ptr<parallel::Rank> rank_;

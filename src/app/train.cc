@@ -74,6 +74,7 @@ void introduce(Session& session, const TrainConfig& config, Console& console, co
       frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(), to_string(session.dtype()),
       config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
       session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
+  if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
   session.print_plan(console);
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
@@ -124,6 +125,7 @@ class Training {
     }
     choose_plan();
     peers_.together([&] { take_all(); });
+    peers_.together([&] { session_->make_rank(); });
     recover();
     note_machine(progress_, session_->device(), console_);
     peers_.together([&] { begin_run(); });

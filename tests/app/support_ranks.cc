@@ -85,6 +85,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
     parallel::MeshEnds ends;
     if (peers.communicator()) ends = split_mesh(*peers.communicator(), session.mesh());
     session.open(nullptr, &ends);
+    session.make_rank();
     load_checkpoint(checkpoint_path(run, step), session.model(), session.rank());
     std::ostream nowhere(nullptr);
     Console console(nowhere, nowhere);

@@ -117,5 +117,37 @@ TEST_F(ProgramOnGpu, MoreThanItsMemoryIsRefused) {
   EXPECT_TRUE(mentions(large.err, "--device-memory of at most")) << large.err;
 }
 
+TEST_F(ProgramOnGpu, NcclWhereItCannotBeIsOneLine) {
+  const auto refused = [&](const Args& args, const std::string& says) {
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_TRUE(mentions(f.err, "[--communicator] expected GPUs that talk over NCCL") && mentions(f.err, says)) << f.err;
+  };
+  const Args two = {"--ranks", "2", "--communicator", "nccl"};
+  refused(training("run", 1, two, "cpu"), "give --device cuda");
+  const Args plan = {"plan",   "--model",       "gpt2-tiny", "--data",         "text.txt", "--sequence-length",
+                     "8",      "--ranks",       "4",         "--device",       "cuda",     "--device-memory",
+                     "128MiB", "--host-memory", "64MiB",     "--communicator", "nccl"};
+  const Finished planned = at.spillway(plan);
+  EXPECT_EQ(planned.status, 0) << planned.err;
+  EXPECT_TRUE(mentions(planned.out, "between GPUs  ")) << planned.out;
+}
+
+TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
+  ::setenv("SPILLWAY_EMULATED_GPUS", "2", 1);
+  const size_t gpus = query_gpus().gpus.size();
+  EXPECT_EQ(mentions(at.spillway({"doctor"}).out, "pairs of GPUs reach each other"), gpus > 1);
+  if (query_gpus().gpus[0].name != "emulated") return;
+  ::setenv("SPILLWAY_EMULATED_PEERS", "lost", 1);
+  const Finished doctor = at.spillway({"doctor"});
+  EXPECT_TRUE(mentions(doctor.out, "copies lose their bytes from cuda:0 to cuda:1")) << doctor.out;
+  // Emulated GPUs of different processes have no NCCL: it is tried in vain, and host memory does.
+  const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "6s"}));
+  ::unsetenv("SPILLWAY_EMULATED_PEERS");
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(mentions(trained.err, "NCCL gets NCCL_P2P_DISABLE=1")) << trained.err;
+  EXPECT_TRUE(mentions(trained.err, "GPUs meet through host memory: ")) << trained.err;
+}
+
 }  // namespace
 }  // namespace spillway::test

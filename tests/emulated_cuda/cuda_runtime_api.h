@@ -2,7 +2,8 @@
 // every change. The GPU's memory can be touched only while a kernel or a copy runs, a stream is a thread that works off its queue, so that
 // what is not ordered may really run at once, and kernels are run thread by thread (block.cc). Found instead of CUDA's own headers where
 // the project is configured with SPILLWAY_CUDA=EMULATED. Semantics after the CUDA Runtime API and Programming Guide 13.0; what is not
-// declared here is not used. The number of GPUs is SPILLWAY_EMULATED_GPUS, 0 unless set.
+// declared here is not used. The number of GPUs is SPILLWAY_EMULATED_GPUS, 0 unless set. SPILLWAY_EMULATED_PEERS says what becomes of
+// copies between two of them: hang, lost (the bytes), none (the driver allows none), else they are made.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,7 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
@@ -93,6 +95,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr);
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);

@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -54,6 +55,11 @@ Machine& machine() {
 int gpus() {
   const char* text = std::getenv("SPILLWAY_EMULATED_GPUS");
   return text ? std::atoi(text) : 0;
+}
+
+std::string peers() {
+  const char* text = std::getenv("SPILLWAY_EMULATED_PEERS");
+  return text ? text : "";
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -274,8 +280,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   if (device < 0 || device >= gpus() || peer < 0 || peer >= gpus()) return said(cudaErrorInvalidDevice);
-  *can = device != peer;
+  *can = device != peer && peers() != "none";
   return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  int can = 0;
+  if (const cudaError_t status = cudaDeviceCanAccessPeer(&can, current_device, peer); status != cudaSuccess) return status;
+  return can ? cudaSuccess : said(cudaErrorInvalidDevice);
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (const cudaError_t status = planted("cudaMemGetInfo"); status != cudaSuccess) return said(status);
@@ -375,6 +386,14 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
     const Running running;
     for (size_t row = 0; row < height; ++row)
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
+  });
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
+  if (to_device < 0 || to_device >= gpus() || from_device < 0 || from_device >= gpus()) return said(cudaErrorInvalidDevice);
+  return enqueue(stream, "cudaMemcpyPeerAsync", [=] {
+    while (peers() == "hang") ::pause();
+    const Running running;
+    if (peers() != "lost") std::memcpy(to, from, bytes);
   });
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {

@@ -79,7 +79,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},
     {"hwy/", {"src/kernels/", "optim/", "parallel/ordered_sum.cc", "tests/kernels/", "tests/optim/", "tests/parallel/ordered_sum_test.cc"}},
     {"mpi.h", {"parallel/communicator_mpi.cc", "bench/communicator_mpi.cc"}},
-    {"nccl", {}},
+    {"nccl", {"*_cuda."}},
     {"cuda", {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc"}},
     {"cublas", {"*_cuda."}},
     {"cudnn", {"*_cuda."}},

@@ -8,6 +8,7 @@
 
 #include "models/model.h"
 #include "parallel/communicator_local.h"
+#include "parallel/nccl_exchange.h"
 #include "parallel/rank_mesh.h"
 
 namespace spillway::test {
@@ -112,6 +113,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.adaptive_overlap = o.adaptive;
   if (o.on_gpu) request.device = Device::Kind::cuda;
   request.scheduling.copy_engines = o.on_gpu;
+  request.gpu_to_gpu = o.gpu_to_gpu;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;
   return request;
@@ -136,7 +138,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   if (o.change_plan) o.change_plan(result.plan);
 
   const TemporaryFolder folder;
-  MemoryPool device("device", result.plan.total[0], "", o.on_gpu ? gpu_memory(0, result.plan.total[0]) : system_memory());
+  const int gpu = o.gpu_to_gpu ? parallel::Mesh{o.ranks, o.pipeline.ranks}.world_rank(rank_number, pipeline_rank) : 0;
+  MemoryPool device("device", result.plan.total[0], "", o.on_gpu ? gpu_memory(gpu, result.plan.total[0]) : system_memory());
   MemoryPool host("host", result.plan.total[1]);
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
@@ -146,6 +149,13 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
     resources.scratch.push_back({folder.path() / std::to_string(i), request.stripe_weights[static_cast<size_t>(i)]});
     fs::create_directory(resources.scratch.back().folder);
   }
+  resources.gpu = gpu;
+  std::unique_ptr<parallel::GpuExchange> exchange;
+  if (result.plan.gpu_to_gpu)
+    exchange =
+        parallel::make_nccl_exchange(result.plan, {gpu, o.nccl_timeout_s, &device, ends.data_ranks.get(), ends.pipeline_ranks.get()});
+  if (exchange && o.wrap_exchange) exchange = o.wrap_exchange(std::move(exchange));
+  resources.gpu_exchange = exchange.get();
   parallel::Rank rank(model, result.plan, resources);
   rank.load(o.weights ? o.weights : [](const nn::Parameter& p, i64 begin, std::span<double> out) { nn::initial_values(p, 1, begin, out); });
   const offload::Traffic& traffic = rank.state().traffic();

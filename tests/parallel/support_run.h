@@ -8,6 +8,7 @@
 
 #include "models/config.h"
 #include "offload/io_engine.h"
+#include "parallel/gpu_exchange.h"
 #include "parallel/rank.h"
 
 namespace spillway::test {
@@ -32,6 +33,8 @@ struct RunOptions {
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   bool on_gpu = false;
+  bool gpu_to_gpu = false;        // each rank on a GPU of its own, which talk over NCCL
+  double nccl_timeout_s = 60;     // likewise
   int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
   parallel::Pipeline pipeline;    // of as many ranks for each of them; `rank` is filled in
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
@@ -50,6 +53,8 @@ struct RunOptions {
   std::function<StepBatch(i64 step, int rank)> batches;  // of a data-parallel rank; default: random_batch
   parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
+  /// What stands between the rank and what its GPU talks over, made there.
+  std::function<std::unique_ptr<parallel::GpuExchange>(std::unique_ptr<parallel::GpuExchange>)> wrap_exchange;
   std::function<void(parallel::Rank&, i64 steps)> between;  // after each step, given how many are done
   std::function<void(parallel::Rank&)> at_end;              // after what moved was counted
 };

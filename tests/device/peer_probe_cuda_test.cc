@@ -1,0 +1,52 @@
+// Whether GPUs reach each other, with emulated ones between which copies hang or lose their bytes.
+#include "device/peer_probe.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+namespace spillway::test {
+namespace {
+
+class PeerProbe : public testing::Test {
+ protected:
+  // As it stands between two GPUs; with real ones nothing can be planted.
+  PeerReport between_two(const char* peers, double timeout_s = 60) {
+    if (!std::getenv(kGpus)) return probe_peers(timeout_s);
+    ::setenv(kGpus, "2", 1);
+    ::setenv(kPeers, peers, 1);
+    const PeerReport report = probe_peers(timeout_s);
+    ::unsetenv(kPeers);
+    ::setenv(kGpus, "1", 1);
+    return report;
+  }
+  static constexpr const char *kGpus = "SPILLWAY_EMULATED_GPUS", *kPeers = "SPILLWAY_EMULATED_PEERS";
+};
+
+TEST_F(PeerProbe, FindsThatAllReachEachOther) {
+  const PeerReport report = between_two("well");
+  if (report.gpus < 2) GTEST_SKIP() << "needs two GPUs";
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LE(report.reached, report.gpus * (report.gpus - 1));
+  if (report.gpus == 2 && std::getenv(kGpus)) {
+    EXPECT_EQ(report.reached, 2);
+  }
+}
+
+TEST_F(PeerProbe, SaysWhereCopiesHangLoseBytesOrAreNotAllowed) {
+  if (!std::getenv(kGpus)) GTEST_SKIP() << "needs emulated GPUs";
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(between_two("hang", 1).problem, "copies hang from cuda:0 to cuda:1");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  const PeerReport lost = between_two("lost");
+  EXPECT_EQ(lost.problem, "copies lose their bytes from cuda:0 to cuda:1");
+  EXPECT_EQ(lost.reached, 0);
+  const PeerReport none = between_two("none");
+  EXPECT_EQ(none.problem, "");
+  EXPECT_EQ(none.reached, 0);
+  EXPECT_EQ(none.gpus, 2);
+}
+
+}  // namespace
+}  // namespace spillway::test

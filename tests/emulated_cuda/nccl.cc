@@ -1,0 +1,312 @@
+#include "nccl.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "work.h"
+
+namespace {
+
+// What one rank gives another: both know it until the receiver has it.
+struct Given {
+  const void* from;
+  size_t bytes;
+  bool collective;
+  bool taken = false;
+};
+
+struct Operation {
+  enum class Kind { send, receive, all_gather } kind;
+  const void* from;
+  void* to;
+  size_t bytes;
+  int peer;
+};
+
+// Of all ranks of one unique id.
+struct Group {
+  std::mutex mutex;  // of all below
+  std::condition_variable changed;
+  int ranks = 0, finalized = 0;
+  std::map<int, int> gpus;                                                  // by rank that came
+  bool twice = false;                                                       // two of them on one GPU
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (from, to)
+};
+
+std::mutex registry_mutex;  // of these two
+std::map<int, std::shared_ptr<Group>> registry;
+int next_id = 1, alive = 0;
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Group> group;
+  int rank = 0;
+  bool blocking = true, ready = false, aborted = false, finalized = false;  // the group's mutex; aborted ends what it waits for
+  ncclResult_t error = ncclSuccess;
+  std::string said;
+  // Of a non-blocking group call: begun when it is looked at the second time.
+  int looks_until_begun = 0;
+  std::vector<std::pair<cudaStream_t, std::vector<Operation>>> asked;
+};
+
+namespace {
+
+thread_local int group_depth = 0;
+thread_local std::vector<std::pair<std::pair<ncclComm_t, cudaStream_t>, std::vector<Operation>>> group_asked;
+
+ncclResult_t planted(const char* function) { return emulated_cuda::planted(function) == cudaSuccess ? ncclSuccess : ncclSystemError; }
+
+// With the group's mutex held.
+void fail(ncclComm& comm, ncclResult_t error, const std::string& said) {
+  if (comm.error != ncclSuccess) return;
+  comm.error = error, comm.said = said;
+}
+
+std::shared_ptr<Given> give(ncclComm& comm, int to, const void* from, size_t bytes, bool collective) {
+  auto given = std::make_shared<Given>(Given{from, bytes, collective});
+  comm.group->given[{comm.rank, to}].push_back(given);
+  comm.group->changed.notify_all();
+  return given;
+}
+
+// Whether it came.
+bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to, size_t bytes, bool collective) {
+  Group& group = *comm.group;
+  auto& queue = group.given[{from, comm.rank}];
+  group.changed.wait(lock, [&] { return comm.aborted || !queue.empty(); });
+  if (comm.aborted) return false;
+  const std::shared_ptr<Given> given = queue.front();
+  queue.pop_front();
+  if (given->bytes != bytes || given->collective != collective) {
+    fail(comm, ncclInvalidUsage,
+         "rank " + std::to_string(from) + " gives " + std::to_string(given->bytes) + " bytes, rank " + std::to_string(comm.rank) +
+             " takes " + std::to_string(bytes));
+  } else {
+    lock.unlock();
+    {
+      const emulated_cuda::Running running;
+      std::memmove(to, given->from, bytes);
+    }
+    lock.lock();
+  }
+  given->taken = true;
+  group.changed.notify_all();
+  return true;
+}
+
+// All of a group call on one stream: everything is given, then everything taken, then waited for.
+void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
+  Group& group = *comm.group;
+  std::unique_lock lock(group.mutex);
+  std::vector<std::shared_ptr<Given>> given;
+  for (const Operation& op : operations) {
+    if (op.kind == Operation::Kind::send) given.push_back(give(comm, op.peer, op.from, op.bytes, false));
+    for (int r = 0; op.kind == Operation::Kind::all_gather && r < group.ranks; ++r) given.push_back(give(comm, r, op.from, op.bytes, true));
+  }
+  for (const Operation& op : operations) {
+    if (op.kind == Operation::Kind::receive && !take(comm, lock, op.peer, op.to, op.bytes, false)) return;
+    for (int r = 0; op.kind == Operation::Kind::all_gather && r < group.ranks; ++r) {
+      auto* to = static_cast<std::byte*>(op.to) + static_cast<size_t>(r) * op.bytes;
+      if (!take(comm, lock, r, to, op.bytes, true)) return;
+    }
+  }
+  group.changed.wait(lock, [&] {
+    if (comm.aborted) return true;
+    for (const auto& one : given) {
+      if (!one->taken) return false;
+    }
+    return true;
+  });
+}
+
+void begin(ncclComm* comm) {
+  for (auto& [stream, operations] : comm->asked)
+    emulated_cuda::enqueue(stream, "ncclKernel", [comm, all = std::move(operations)] { carry_out(*comm, all); });
+  comm->asked.clear();
+}
+
+ncclResult_t end_group() {
+  std::set<ncclComm_t> comms;
+  for (auto& [where, operations] : std::exchange(group_asked, {})) {
+    where.first->asked.emplace_back(where.second, std::move(operations));
+    comms.insert(where.first);
+  }
+  ncclResult_t result = planted("ncclGroupEnd");
+  if (result != ncclSuccess) return result;
+  for (ncclComm* comm : comms) {
+    if (comm->blocking) {
+      begin(comm);
+    } else {
+      comm->looks_until_begun = 2;
+      result = ncclInProgress;
+    }
+  }
+  return result;
+}
+
+ncclResult_t ask(const char* function, ncclComm_t comm, cudaStream_t stream, Operation operation) {
+  if (const ncclResult_t result = planted(function); result != ncclSuccess) return result;
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    const bool busy = !comm->ready || comm->looks_until_begun > 0;
+    const int most = operation.kind == Operation::Kind::all_gather ? 1 : comm->group->ranks;
+    if (busy || comm->aborted || comm->finalized) return ncclInvalidUsage;
+    if (operation.peer < 0 || operation.peer >= most) return ncclInvalidArgument;
+  }
+  const std::pair where{comm, stream};
+  if (group_asked.empty() || group_asked.back().first != where) group_asked.push_back({where, {}});
+  group_asked.back().second.push_back(operation);
+  return group_depth > 0 ? ncclSuccess : end_group();
+}
+
+// What a stream has of them may still look at them: never given back.
+std::vector<std::unique_ptr<ncclComm>>& aborted = *new std::vector<std::unique_ptr<ncclComm>>;  // the registry's mutex
+
+// Whether all came; with the group's mutex held.
+bool look_for_all(ncclComm& comm) {
+  Group& group = *comm.group;
+  if (group.twice) fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
+  if (static_cast<int>(group.gpus.size()) < group.ranks && comm.error == ncclSuccess) return false;
+  comm.ready = true;
+  return true;
+}
+
+}  // namespace
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (const ncclResult_t result = planted("ncclGetUniqueId"); result != ncclSuccess) return result;
+  const std::lock_guard lock(registry_mutex);
+  *id = {};
+  std::memcpy(id->internal, &next_id, sizeof next_id);
+  registry[next_id++] = std::make_shared<Group>();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (const ncclResult_t result = planted("ncclCommInitRankConfig"); result != ncclSuccess) return result;
+  if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(registry_mutex);
+    int number = 0;
+    std::memcpy(&number, id.internal, sizeof number);
+    const auto found = registry.find(number);
+    if (found == registry.end()) return ncclInvalidArgument;
+    group = found->second;
+    ++alive;
+  }
+  auto* made = new ncclComm;
+  made->group = group, made->rank = rank, made->blocking = !config || config->blocking != 0;
+  int gpu = 0;
+  cudaGetDevice(&gpu);
+  std::unique_lock lock(group->mutex);
+  group->ranks = ranks;
+  for (const auto& [other, its] : group->gpus) group->twice |= its == gpu;
+  group->gpus[rank] = gpu;
+  group->changed.notify_all();
+  *comm = made;
+  if (!made->blocking) return ncclInProgress;
+  group->changed.wait(lock, [&] { return look_for_all(*made); });
+  return made->error;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::lock_guard lock(comm->group->mutex);
+  if (comm->aborted || std::exchange(comm->finalized, true)) return ncclInvalidUsage;
+  ++comm->group->finalized;
+  comm->group->changed.notify_all();
+  return comm->blocking ? ncclSuccess : ncclInProgress;
+}
+
+// What still stands on a stream refers to it: NCCL asks for streams that are done, too.
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  {
+    const std::lock_guard lock(registry_mutex);
+    --alive;
+  }
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    comm->aborted = true;
+    comm->group->changed.notify_all();
+  }
+  const std::lock_guard lock(registry_mutex);
+  --alive;
+  aborted.emplace_back(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  if (const ncclResult_t result = planted("ncclCommGetAsyncError"); result != ncclSuccess) {
+    const std::lock_guard lock(comm->group->mutex);
+    fail(*comm, ncclRemoteError, "planted");
+  }
+  std::unique_lock lock(comm->group->mutex);
+  const bool all_came = look_for_all(*comm);
+  *error = comm->error;
+  if (comm->error != ncclSuccess) return ncclSuccess;
+  const bool ends = comm->finalized && comm->group->finalized < comm->group->ranks;
+  if (!all_came || ends || (comm->looks_until_begun > 0 && --comm->looks_until_begun > 0)) {
+    *error = ncclInProgress;
+    return ncclSuccess;
+  }
+  lock.unlock();
+  begin(comm);
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  static const char* const kTexts[] = {"no error",
+                                       "unhandled cuda error",
+                                       "unhandled system error",
+                                       "internal error",
+                                       "invalid argument",
+                                       "invalid usage",
+                                       "remote process exited or there was a network error",
+                                       "NCCL operation in progress"};
+  return result < ncclNumResults ? kTexts[result] : "unknown result code";
+}
+
+const char* ncclGetLastError(ncclComm_t comm) { return comm ? comm->said.c_str() : ""; }
+
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return ask("ncclSend", comm, stream, {Operation::Kind::send, from, nullptr, count, peer});
+}
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return ask("ncclRecv", comm, stream, {Operation::Kind::receive, nullptr, to, count, peer});
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t, ncclComm_t comm, cudaStream_t stream) {
+  return ask("ncclAllGather", comm, stream, {Operation::Kind::all_gather, from, to, count, 0});
+}
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() { return --group_depth > 0 ? ncclSuccess : end_group(); }
+
+namespace emulated_cuda {
+
+int nccl_communicators() {
+  const std::lock_guard lock(registry_mutex);
+  return alive;
+}
+
+}  // namespace emulated_cuda

@@ -1,0 +1,58 @@
+// The part of NCCL that this project uses, between emulated GPUs: ranks are threads of one process. Semantics after the NCCL 2.28 user
+// guide, and strict: what a communicator of non-blocking calls was asked is only begun once somebody has looked whether it is done; sends
+// and receives that do not fit are an error of the receiver's, where NCCL itself may hang or overwrite; two ranks on one GPU are refused;
+// a peer that does not come is waited for until the communicator is aborted.
+#pragma once
+#include <climits>
+
+#include "cuda_runtime_api.h"
+
+#define NCCL_EMULATED 1
+#define NCCL_UNIQUE_ID_BYTES 128
+
+typedef struct ncclComm* ncclComm_t;
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef enum {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
+  ncclNumResults = 8
+} ncclResult_t;
+typedef enum { ncclUint8 = 1 } ncclDataType_t;
+
+typedef struct {
+  int blocking;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER \
+  { INT_MIN }
+
+ncclResult_t ncclGetVersion(int* version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
+const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+
+// What tests may ask.
+namespace emulated_cuda {
+
+/// Communicators that are neither destroyed nor aborted.
+int nccl_communicators();
+
+}  // namespace emulated_cuda
