@@ -23,16 +23,42 @@ class CommandsOverNccl : public testing::Test {
     u32 state = 1;
     for (int i = 0; i < 150; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
     text_ = folder_.write("text.txt", words);
+    const std::string config = folder_.write(
+        "config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2})");
+    model_ = std::filesystem::path(config).parent_path().string();
   }
   void TearDown() override { ::unsetenv("SPILLWAY_EMULATED_GPUS"); }
 
   static void use_gpus(int emulated) { ::setenv("SPILLWAY_EMULATED_GPUS", std::to_string(emulated).c_str(), 1); }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
   Args flags(const std::string& out, const std::string& communicator, const Args& more) const {
-    Args all = {"--model",           "gpt2-tiny", "--data",        text_,      "--device",        "cuda",  "--precision",   "fp32",
-                "--sequence-length", "4",         "--threads",     "1",        "--device-memory", "64MiB", "--host-memory", "64MiB",
-                "--steps",           "2",         "--lr-schedule", "constant", "--warmup-steps",  "1",     "--out",         at(out),
-                "--communicator",    communicator};
+    Args all = {"--model",
+                model_,
+                "--from-scratch",
+                "--data",
+                text_,
+                "--device",
+                "cuda",
+                "--precision",
+                "fp32",
+                "--sequence-length",
+                "4",
+                "--threads",
+                "1",
+                "--device-memory",
+                "64MiB",
+                "--host-memory",
+                "64MiB",
+                "--steps",
+                "2",
+                "--lr-schedule",
+                "constant",
+                "--warmup-steps",
+                "1",
+                "--out",
+                at(out),
+                "--communicator",
+                communicator};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -42,7 +68,7 @@ class CommandsOverNccl : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  std::string text_;
+  std::string text_, model_;
 };
 
 constexpr const char *kOverNccl = "GPUs talk to each other over NCCL", *kThroughHost = "GPUs meet through host memory";
