@@ -1,7 +1,7 @@
 // Ranks talking to each other: collectives, messages, and the end of a rank. One Communicator is one rank's end of one group of ranks;
-// behind it are threads of one process (local), MPI or NCCL. Everything is asynchronous: a call returns at once, its buffers belong to the
-// communicator until its Event. All members call the same collectives in the same order; messages match by (sender, tag) in the order sent,
-// whatever collectives run. One thread at a time calls an end; different ends, of the same group too, are independent.
+// behind it are threads of one process (local), sockets or MPI. Everything is asynchronous: a call returns at once, its buffers belong to
+// the communicator until its Event. All members call the same collectives in the same order; messages match by (sender, tag) in the order
+// sent, whatever collectives run. One thread at a time calls an end; different ends, of the same group too, are independent.
 //
 // A call that is wrong by itself (parts that do not fit the buffers, a type that the operation does not know) throws Error(bug) at once and
 // counts as none. Calls of several members that are not one collective fail on all of them with Error(bug); the next may be right again.

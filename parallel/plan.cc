@@ -22,7 +22,7 @@ constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kBounceBytes = 4 * kMiB;
 constexpr i64 kPassBytes = 4 * kMiB;
 constexpr i64 kExchangeBytes = 32 * kMiB;  // some MiB a rank: long beside the start of an exchange
-constexpr i64 kQueueBuffers = 4;  // one filled, two waiting, one written
+constexpr i64 kQueueBuffers = 4;           // one filled, two waiting, one written
 
 // Of one pipeline rank.
 struct Request : PlanRequest {
