@@ -22,6 +22,12 @@ constexpr Moved<T> moved(const Moved<T>& old, T gradient, const AdamWScalars<T>&
   return {decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)), m, v};
 }
 
+/// What the weight column gets.
+template <Weights W>
+constexpr u16 rounded_weight(float master) {
+  return W == Weights::fp32_master_of_f16 ? round_f16(master) : weight_of_master(master);
+}
+
 /// The random bits with which the moments of one element are rounded.
 struct ElementNoise {
   u16 m, v;

@@ -61,7 +61,7 @@ __device__ const AdamWScalars<T>& scalars_of(const Launch<T>& l, i64 element) {
 template <class T, Weights W>
 __device__ T load_master(const Columns& c, i64 i) {
   if constexpr (W == Weights::own_master) return load<T>(c.weight, i);
-  if constexpr (W == Weights::fp32_master) return load<float>(c.master, i);
+  if constexpr (has_whole_master(W)) return load<float>(c.master, i);
   if constexpr (W == Weights::split_master) return join_master(load<u16>(c.weight, i), load<u16>(c.master, i));
 }
 
@@ -71,8 +71,8 @@ __device__ void store_master(const Columns& c, i64 i, T x) {
     store(c.new_weight, i, x);
   } else {
     const float master = canonical(x);
-    store(c.new_weight, i, weight_of_master(master));
-    if constexpr (W == Weights::fp32_master) store(c.new_master, i, master);
+    store(c.new_weight, i, rounded_weight<W>(master));
+    if constexpr (has_whole_master(W)) store(c.new_master, i, master);
     if constexpr (W == Weights::split_master) store(c.new_master, i, remainder_of_master(master));
   }
 }

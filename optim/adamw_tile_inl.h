@@ -48,7 +48,7 @@ SPILLWAY_LANE F32::V load_bf16(const std::byte* column, i64 i) {
 template <Weights W>
 SPILLWAY_LANE F32::V load_master(const Columns& c, i64 i) {
   if constexpr (W == Weights::own_master) return F32::load(at<float>(c.weight, i));
-  if constexpr (W == Weights::fp32_master) return F32::load(at<float>(c.master, i));
+  if constexpr (has_whole_master(W)) return F32::load(at<float>(c.master, i));
   if constexpr (W == Weights::split_master) {
     const auto weight = U32::load_u16(at<u16>(c.weight, i)), remainder = U32::load_u16(at<u16>(c.master, i));
     const auto carry = U32::shift_left<1>(U32::bit_and(remainder, U32::splat(0x8000)));
@@ -67,8 +67,11 @@ SPILLWAY_LANE void store_master(const Columns& c, i64 i, F32::V x, U32::V& weigh
     F32::store<kStream>(at<float>(c.new_weight, i), x);
   } else {
     const auto bits = F32::bits_unless_nan(x, F32::bits(x), U32::splat(kNanBits));
-    weight = U32::shift_right<16>(U32::add(bits, U32::splat(0x8000)));
-    if constexpr (W == Weights::fp32_master) F32::store<kStream>(at<float>(c.new_master, i), F32::of_bits(bits));
+    if constexpr (W == Weights::fp32_master_of_f16)
+      weight = F32::f16_bits(F32::of_bits(bits));
+    else
+      weight = U32::shift_right<16>(U32::add(bits, U32::splat(0x8000)));
+    if constexpr (has_whole_master(W)) F32::store<kStream>(at<float>(c.new_master, i), F32::of_bits(bits));
     if constexpr (W == Weights::split_master) remainder = bits;
   }
 }

@@ -14,7 +14,9 @@ namespace spillway::optim {
 constexpr i64 kRowElems = 64;
 
 /// What the weight column holds and where its master lies.
-enum class Weights { own_master, fp32_master, split_master };
+enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
+/// The fp32 master lies in the state.
+constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
 /// One pointer for each array of the stretch's tile, or of a block of it; null where the format has none. `master` is the fp32 master or
 /// the remainder. With int8 moments the m and v columns are fp32 scratch.
@@ -79,6 +81,7 @@ void for_fp32_format(const StateFormat& format, Body&& body) {
         return body.template operator()<W, Moments::int8>();
     }
   };
+  if (format.weight == DType::f16) return with_weights.template operator()<Weights::fp32_master_of_f16>();
   if (format.weight != DType::bf16) return with_weights.template operator()<Weights::own_master>();
   if (format.master == Master::split) return with_weights.template operator()<Weights::split_master>();
   with_weights.template operator()<Weights::fp32_master>();

@@ -14,7 +14,7 @@ ElementNoise noise_of(const RoundingNoise& noise, i64 i) {
 template <class T, Weights W>
 T load_master(const Columns& c, i64 i) {
   if constexpr (W == Weights::own_master) return load_element<T>(c.weight, i);
-  if constexpr (W == Weights::fp32_master) return load_element<float>(c.master, i);
+  if constexpr (has_whole_master(W)) return load_element<float>(c.master, i);
   if constexpr (W == Weights::split_master) return join_master(load_element<u16>(c.weight, i), load_element<u16>(c.master, i));
 }
 
@@ -24,8 +24,8 @@ void store_master(const Columns& c, i64 i, T x) {
     store_element(c.new_weight, i, x);
   } else {
     const float master = canonical(x);
-    store_element(c.new_weight, i, weight_of_master(master));
-    if constexpr (W == Weights::fp32_master) store_element(c.new_master, i, master);
+    store_element(c.new_weight, i, rounded_weight<W>(master));
+    if constexpr (has_whole_master(W)) store_element(c.new_master, i, master);
     if constexpr (W == Weights::split_master) store_element(c.new_master, i, remainder_of_master(master));
   }
 }

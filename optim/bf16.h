@@ -3,6 +3,8 @@
 // unchanged bits as remainder that is a bijection on all 2^32 patterns. Masters beyond the largest bf16 round to infinity, as in any
 // rounding to nearest, and come back finite. The bijection would give some NaN patterns the weight -0 or infinity, so masters are kept
 // canonical: one NaN, whose weight is NaN.
+// The f16 weight is its fp32 master rounded as anywhere (tensor/dtype.h): a master of 65520 or more has an infinite weight, and no step
+// goes on with it, since no norm is finite then.
 #pragma once
 #include <bit>
 

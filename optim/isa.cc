@@ -13,7 +13,7 @@ std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::scalar};
 #if defined(__x86_64__)
   // These look at the operating system's saved state too, not only at CPUID.
-  if (__builtin_cpu_supports("avx2")) isas.push_back(Isa::avx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) isas.push_back(Isa::avx2);
   if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::avx512);
 #endif
   return isas;

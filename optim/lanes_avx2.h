@@ -6,7 +6,7 @@
 #include "base/types.h"
 
 #define SPILLWAY_ISA avx2
-#define SPILLWAY_TARGET __attribute__((target("avx2")))
+#define SPILLWAY_TARGET __attribute__((target("avx2,f16c")))
 #define SPILLWAY_LANE SPILLWAY_TARGET __attribute__((always_inline)) static inline
 
 // name(a, b) as one instruction on both vectors of a pair.
@@ -124,6 +124,8 @@ struct F32 {
   SPILLWAY_LANE U32::V bits(V x) { return {_mm256_castps_si256(x.low), _mm256_castps_si256(x.high)}; }
   SPILLWAY_LANE V of_bits(U32::V x) { return {_mm256_castsi256_ps(x.low), _mm256_castsi256_ps(x.high)}; }
   SPILLWAY_LANE V of_integer(U32::V x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }
+  SPILLWAY_LANE __m256i one_f16_bits(__m256 x) { return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+  SPILLWAY_LANE U32::V f16_bits(V x) { return {one_f16_bits(x.low), one_f16_bits(x.high)}; }
   SPILLWAY_LANE U32::V truncate(V x) { return {_mm256_cvttps_epi32(x.low), _mm256_cvttps_epi32(x.high)}; }
   SPILLWAY_LANE __m256i choose_nan(__m256 x, __m256i of_x, __m256i other) {
     return _mm256_blendv_epi8(of_x, other, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));

@@ -100,6 +100,10 @@ struct F32 {
   SPILLWAY_LANE U32::V bits(V x) { return _mm512_castps_si512(x); }
   SPILLWAY_LANE V of_bits(U32::V x) { return _mm512_castsi512_ps(x); }
   SPILLWAY_LANE V of_integer(U32::V x) { return _mm512_maskz_cvtepi32_ps(kAll, x); }
+  /// Rounded to f16, in the lower halves.
+  SPILLWAY_LANE U32::V f16_bits(V x) {
+    return _mm512_maskz_cvtepu16_epi32(kAll, _mm512_maskz_cvtps_ph(kAll, x, _MM_FROUND_TO_NEAREST_INT));
+  }
   SPILLWAY_LANE U32::V truncate(V x) { return _mm512_maskz_cvttps_epi32(kAll, x); }
   /// `x`, and `other` where `x` is NaN.
   SPILLWAY_LANE U32::V bits_unless_nan(V x, U32::V of_x, U32::V other) {

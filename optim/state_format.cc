@@ -26,8 +26,8 @@ void StateFormat::check() const {
   const auto expect = [](bool holds, const std::string& what) {
     if (!holds) throw Error(ErrorCode::usage, "[optimizer state] expected " + what);
   };
-  expect(weight == DType::f32 || weight == DType::f64 || weight == DType::bf16,
-         "f32, f64 or bf16 weights, got " + std::string(to_string(weight)));
+  expect(is_floating(weight), "f32, f64, bf16 or f16 weights, got " + std::string(to_string(weight)));
+  expect(weight != DType::f16 || master == Master::fp32, "an fp32 master of f16 weights: only a bf16 weight is half of its master");
   expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with a split master: an fp32 weight is its own master");
   expect(weight != DType::f64 || moments == Moments::fp32, "full moments with f64 weights: rounded ones would waste them");
   expect(weight == DType::f64 ? gradient == DType::f64 : gradient == DType::f32 || gradient == DType::bf16,
@@ -35,7 +35,7 @@ void StateFormat::check() const {
 }
 
 i64 StateFormat::m_begin_bytes() const {
-  if (weight != DType::bf16) return 0;
+  if (!is_half(weight)) return 0;
   return kTileElems * (master == Master::split ? 2 : 4);
 }
 

@@ -1,8 +1,8 @@
 // How a tile of kTileElems parameters rests: the weight, the gradient and the optimizer's state, each a tile of its own.
 // A state tile is master | m | v, with int8 moments then the scales, every part at a multiple of 4096 bytes:
-//   master  f32; or u16, the lower half of the fp32 master whose upper half is the weight; or nothing (f32 and f64 are their own master)
-//   m, v    f32 (f64 with f64 weights), bf16, or 8 bits
-//   scales  f32 of m's 64 blocks of 256 elements, then of v's; the rest zero
+//   master  f32 of bf16 and f16; or of bf16 u16, the lower half of the fp32 master whose upper half is the weight; or nothing (f32 and f64
+//   are their own master) m, v    f32 (f64 with f64 weights), bf16, or 8 bits scales  f32 of m's 64 blocks of 256 elements, then of v's;
+//   the rest zero
 // bf16 and 8-bit moments are approximations; every master is exact, and the split master gives the bits of the plain one.
 // A value; thread-safe.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace spillway::optim {
 
-/// Of bf16 weights.
+/// Of bf16 weights; that of f16 ones is fp32.
 enum class Master : u8 { fp32, split };
 /// fp32 is f64 with f64 weights.
 enum class Moments : u8 { fp32, bf16, int8 };
@@ -24,7 +24,7 @@ constexpr i64 kMomentBlocks = kTileElems / kMomentBlockElems;
 constexpr i64 kScalesBytes = kMomentBlocks * 4;
 
 struct StateFormat {
-  DType weight = DType::f32;  // f32, f64 or bf16
+  DType weight = DType::f32;  // f32, f64, bf16 or f16
   Master master = Master::fp32;
   Moments moments = Moments::fp32;
   DType gradient = DType::f32;  // or bf16; f64 with f64 weights
@@ -32,7 +32,7 @@ struct StateFormat {
   /// Throws Error(usage) on a combination that does not exist.
   void check() const;
   /// A weight that is its own master, or half of it; one with a whole master beside it is written only.
-  bool update_reads_weight() const { return weight != DType::bf16 || master == Master::split; }
+  bool update_reads_weight() const { return !is_half(weight) || master == Master::split; }
   i64 weight_tile_bytes() const { return kTileElems * size_of(weight); }
   i64 gradient_tile_bytes() const { return kTileElems * size_of(gradient); }
   /// A multiple of 4096, as are the three starts below.
@@ -44,7 +44,7 @@ struct StateFormat {
   bool operator==(const StateFormat&) const = default;
 };
 
-/// Nothing rounded but the weight: f32 and f64 all through, bf16 with an fp32 master.
+/// Nothing rounded but the weight: f32 and f64 all through, bf16 and f16 with an fp32 master.
 StateFormat plain_format(DType weight);
 
 }  // namespace spillway::optim

@@ -52,7 +52,7 @@ void write_master(const StateFormat& f, std::span<const T> values, std::byte* we
       continue;
     }
     const float master = canonical(x);
-    store_element(weight, i, weight_of_master(master));
+    store_element(weight, i, f.weight == DType::f16 ? round_f16(master) : weight_of_master(master));
     if (f.master == Master::fp32)
       store_element(state, i, master);
     else
@@ -141,7 +141,10 @@ template void write_tile(const StateFormat&, const TileValues<double>&, std::byt
 
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight) {
   require(!format.update_reads_weight(), "[optimizer state] expected a format with a whole master beside the weight");
-  for (i64 i = 0; i < kTileElems; ++i) store_element(weight, i, weight_of_master(load_element<float>(state, i)));
+  for (i64 i = 0; i < kTileElems; ++i) {
+    const float master = load_element<float>(state, i);
+    store_element(weight, i, format.weight == DType::f16 ? round_f16(master) : weight_of_master(master));
+  }
 }
 
 }  // namespace spillway::optim

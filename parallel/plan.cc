@@ -81,7 +81,7 @@ void add_resident_rows(Plan& plan) {
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
-  add_row(plan, format.weight == DType::bf16 ? "optimizer state (master, m, v)" : "optimizer state (m, v)", state);
+  add_row(plan, is_half(format.weight) ? "optimizer state (master, m, v)" : "optimizer state (m, v)", state);
 }
 
 void add_spilled_rows(Plan& plan) {

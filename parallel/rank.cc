@@ -115,7 +115,7 @@ void Rank::begin_step(const StepSettings& settings) {
   step_from_ = state_.generation();
   update_ = settings.update;
   update_.random = settings.random;
-  update_.gradient_scale = 1;
+  update_.gradient_scale = 1 / settings.loss_scale;
 }
 
 StepResult Rank::judge(const StepSettings& settings, double& factor) const {
@@ -125,7 +125,8 @@ StepResult Rank::judge(const StepSettings& settings, double& factor) const {
   }
   StepResult result;
   result.loss = loss_sum_ / static_cast<double>(batch_.counted_targets);
-  result.grad_norm = std::sqrt(squares);
+  result.grad_norm = std::sqrt(squares) / settings.loss_scale;
+  result.loss_scale = settings.loss_scale;
   result.skipped = !std::isfinite(result.grad_norm);
   factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
   result.clipped = !result.skipped && factor < 1;
@@ -147,7 +148,7 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   batch_ = {};
   update_ = settings.update;
   update_.random = settings.random;
-  update_.gradient_scale = factor;
+  update_.gradient_scale = factor / settings.loss_scale;
   if (settings.record) record_ = settings.record(result);
   step_from_ = state_.generation();
   clip_record_.add(result.clipped);

@@ -23,7 +23,8 @@ namespace spillway::parallel {
 /// Numbers of one optimizer step.
 struct StepResult {
   double loss = 0;       // mean over all counted targets, before the update
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;  // before clipping, of the unscaled gradients
+  double loss_scale = 1;
   bool skipped = false;  // the norm was not finite: no update
   bool clipped = false;
   bool redo = false;  // the speculation was in vain
@@ -32,6 +33,7 @@ struct StepResult {
 struct StepSettings {
   Update update;  // gradient_scale is filled in
   double gradient_clipping = 1;
+  double loss_scale = 1;  // a power of two, on all ranks: gradients hold so many times what they are
   RandomKey random;
   /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
   std::function<std::string(const StepResult&)> record;

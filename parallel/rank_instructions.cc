@@ -129,7 +129,8 @@ void Rank::load_batches() {
   if (!alone()) data_ranks_->all_reduce(std::as_writable_bytes(std::span(&batch_.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
   const bool fp64 = format().weight == DType::f64;
-  runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random, fp64 ? factor : static_cast<float>(factor));
+  runner_.begin(batch_.micro_batches, nn::Mode::train, settings_.random,
+                (fp64 ? factor : static_cast<float>(factor)) * settings_.loss_scale);
 }
 
 // What a computing instruction itself reads from host memory and copies there.

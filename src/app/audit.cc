@@ -144,8 +144,8 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   Levers levers;
   const optim::StateFormat& format = plan.scheduling.format;
   levers.on_gpu = plan.on_gpu();
-  levers.bf16 = format.weight == DType::bf16;
-  levers.split_master_left = levers.bf16 && format.master == optim::Master::fp32;
+  levers.bf16 = multiplies_halves(format.weight, levers.on_gpu);
+  levers.split_master_left = format.weight == DType::bf16 && format.master == optim::Master::fp32;
   levers.low_moments_left = format.moments == optim::Moments::fp32;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {

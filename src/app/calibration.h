@@ -9,6 +9,7 @@
 
 #include "app/host.h"
 #include "base/types.h"
+#include "tensor/dtype.h"
 
 namespace spillway::app {
 
@@ -23,6 +24,9 @@ struct DiskRates {
   /// What reads and writes at once make of the disk: 1 where they share it, 2 where neither notices the other.
   double duplex() const;
 };
+
+/// Whether products of such weights go at the rate of bf16: a CPU widens those of fp16.
+constexpr bool multiplies_halves(DType weight, bool on_gpu) { return weight == DType::bf16 || (on_gpu && weight == DType::f16); }
 
 /// The constants are two cores of an ordinary server with AVX2.
 struct Calibration {

@@ -70,6 +70,14 @@ std::string text_of(const nlohmann::json& manifest, const char* key) {
   return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// None where it does not move, or is not one.
+std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
+  const auto scale = json.find("loss_scale"), steps = json.find("finite_steps");
+  if (scale == json.end() || steps == json.end() || !scale->is_number() || !steps->is_number_integer()) return {};
+  const optim::LossScale found{scale->get<double>(), steps->get<i64>()};
+  return found.is_valid() ? std::optional(found) : std::nullopt;
+}
+
 i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path& checkpoint) {
   if (!manifest.contains(key) || !manifest[key].is_number_integer() || manifest[key].get<i64>() < 0) {
     throw Error(ErrorCode::data,
@@ -81,8 +89,9 @@ i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path
 }  // namespace
 
 std::string to_record(const Progress& p, const std::string& numbers_hash, const std::string& metrics_line) {
-  const nlohmann::json record = {{"step", p.step},           {"updates", p.updates},    {"cursor", p.cursor},     {"tokens", p.tokens},
-                                 {"made_with", p.made_with}, {"numbers", numbers_hash}, {"metrics", metrics_line}};
+  nlohmann::json record = {{"step", p.step},           {"updates", p.updates},    {"cursor", p.cursor},     {"tokens", p.tokens},
+                           {"made_with", p.made_with}, {"numbers", numbers_hash}, {"metrics", metrics_line}};
+  if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
   return record.dump();
 }
 
@@ -97,6 +106,7 @@ std::optional<Record> parse_record(const std::string& text) {
     if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
     record.progress.*member = json[key].get<i64>();
   }
+  record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
@@ -130,7 +140,7 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
 Progress read_progress(const fs::path& checkpoint) {
   const nlohmann::json manifest = read_manifest(checkpoint);
   const auto number = [&](const char* key) { return whole_number(manifest, key, checkpoint); };
-  return {number("step"), number("updates"), number("cursor"), number("tokens"), text_of(manifest, "made_with")};
+  return {number("step"), number("updates"), number("cursor"), number("tokens"), loss_scale_of(manifest), text_of(manifest, "made_with")};
 }
 
 void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
@@ -144,7 +154,7 @@ void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, pa
   const models::FolderWeights weights(model, checkpoint);
   const StateReader state(checkpoint, model, format);
   const auto master = [&](const nn::Parameter& p, i64 begin, std::span<double> out) {
-    dtype == DType::bf16 && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights.read(p, begin, out);
+    is_half(dtype) && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights.read(p, begin, out);
   };
   rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) {
     if (!p.frozen) state.read(p, part, begin, out);

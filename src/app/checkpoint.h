@@ -1,7 +1,7 @@
 // Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
-// loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 weights "<name>.master").
-// Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles at a time.
-// Thread-safe on different steps.
+// loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 and f16 weights
+// "<name>.master"). Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles
+// at a time. Thread-safe on different steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -10,17 +10,19 @@
 #include <vector>
 
 #include "models/config.h"
+#include "optim/loss_scale.h"
 #include "parallel/rank.h"
 
 namespace spillway::app {
 
 /// Where a run stands, beside its weights and optimizer state.
 struct Progress {
-  i64 step = 0;           // optimizer steps taken, skipped ones counted
-  i64 updates = 0;        // applied: Adam's t
-  i64 cursor = 0;         // windows of data consumed
-  i64 tokens = 0;         // trained on so far
-  std::string made_with;  // what the bits depend on beside the configuration: the instruction set
+  i64 step = 0;                                // optimizer steps taken, skipped ones counted
+  i64 updates = 0;                             // applied: Adam's t
+  i64 cursor = 0;                              // windows of data consumed
+  i64 tokens = 0;                              // trained on so far
+  std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
+  std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.

@@ -105,6 +105,12 @@ class Writer {
   data::SafetensorsWriter weights_, state_;
 };
 
+// A loss scale that does not move is 1.
+void put_loss_scale(nlohmann::json& to, const Progress& p) {
+  to["loss_scale"] = p.loss_scale ? p.loss_scale->scale : 1.0;
+  if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
+}
+
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
@@ -122,9 +128,10 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
     : state_(std::make_unique<State>()) {
   const DType dtype = plan.scheduling.format.weight;
   state_->config_json = models::to_json(config, dtype);
-  const nlohmann::json manifest = {{"format", kCheckpointFormat}, {"step", progress.step},          {"updates", progress.updates},
-                                   {"cursor", progress.cursor},   {"tokens", progress.tokens},      {"dtype", to_string(dtype)},
-                                   {"loss_scale", 1.0},           {"made_with", progress.made_with}};
+  nlohmann::json manifest = {{"format", kCheckpointFormat},    {"step", progress.step},     {"updates", progress.updates},
+                             {"cursor", progress.cursor},      {"tokens", progress.tokens}, {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}};
+  put_loss_scale(manifest, progress);
   state_->manifest = manifest.dump(2) + "\n";
   state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
   state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);

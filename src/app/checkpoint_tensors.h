@@ -1,5 +1,5 @@
-// What a checkpoint's optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 weights have a master of
-// their own. Shared by who writes and who reads checkpoints.
+// What a checkpoint's optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 and f16 weights have a
+// master of their own. Shared by who writes and who reads checkpoints.
 #pragma once
 #include <vector>
 
@@ -14,7 +14,7 @@ struct StateTensor {
 
 inline std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
   std::vector<StateTensor> all{{".exp_avg", optim::StatePart::m}, {".exp_avg_sq", optim::StatePart::v}};
-  if (format.weight == DType::bf16) all.insert(all.begin(), {".master", optim::StatePart::master});
+  if (is_half(format.weight)) all.insert(all.begin(), {".master", optim::StatePart::master});
   return all;
 }
 

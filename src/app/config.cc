@@ -17,6 +17,8 @@ DType weight_dtype(Precision precision) {
       return DType::f64;
     case Precision::bf16:
       return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
     case Precision::fp32:
     case Precision::tf32:
       break;

@@ -21,7 +21,7 @@ namespace spillway::app {
 
 using offload::Tier;
 
-enum class Precision { fp32, fp64, bf16, tf32 };
+enum class Precision { fp32, fp64, bf16, fp16, tf32 };
 /// Of weights and of what blocks hand on.
 DType weight_dtype(Precision precision);
 enum class DataOrder { shuffled, sequential };

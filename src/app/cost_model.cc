@@ -165,9 +165,10 @@ double Rates::disk_s(double read_bytes, double written_bytes) const {
 Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
                  const std::vector<u32>& shares) {
   Rates rates;
-  rates.flops = kBlockEfficiency * (weight == DType::bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32);
+  const bool halves = multiplies_halves(weight, device == Device::Kind::cuda);
+  rates.flops = kBlockEfficiency * (halves ? c.matmul_flops_bf16 : c.matmul_flops_f32);
   if (device == Device::Kind::cuda) {
-    rates.flops = kBlockEfficiency * (weight == DType::bf16 ? kGpuFlopsBf16 : kGpuFlopsF32);
+    rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
     rates.unit.copy_s = 1 / kLinkBytesPerS;
     const double state_bytes = 28;  // an element's gradient, weight and moments, read and written
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
@@ -213,9 +214,9 @@ double model_flops(const parallel::Plan& plan, const nn::Sequential& model) {
 }
 
 std::optional<double> measured_flops(const Calibration& c, const parallel::Plan& plan) {
-  const bool bf16 = plan.scheduling.format.weight == DType::bf16;
-  const auto figure = plan.on_gpu() ? (bf16 ? &Calibration::gpu_matmul_flops_bf16 : &Calibration::gpu_matmul_flops_f32)
-                                    : (bf16 ? &Calibration::matmul_flops_bf16 : &Calibration::matmul_flops_f32);
+  const bool halves = multiplies_halves(plan.scheduling.format.weight, plan.on_gpu());
+  const auto figure = plan.on_gpu() ? (halves ? &Calibration::gpu_matmul_flops_bf16 : &Calibration::gpu_matmul_flops_f32)
+                                    : (halves ? &Calibration::matmul_flops_bf16 : &Calibration::matmul_flops_f32);
   return c.*figure == Calibration().*figure ? std::nullopt : std::optional(c.*figure);
 }
 

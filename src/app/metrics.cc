@@ -47,7 +47,7 @@ std::string to_json(const MetricsRow& m) {
   put(row, "samples_per_s", static_cast<double>(m.samples) / m.seconds);
   put(row, "step_ms", m.seconds * 1e3);
   row["phase_ms"] = m.phases;
-  row["loss_scale"] = 1.0;
+  row["loss_scale"] = m.result.loss_scale;
   row["skipped"] = m.result.skipped;
   row["clipped"] = m.result.clipped;
   row["redo"] = m.result.redo;
@@ -78,6 +78,7 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
   put(row, "lr", learning_rate);
   row["tokens"] = tokens;
   row["samples"] = samples;
+  row["loss_scale"] = result.loss_scale;
   row["skipped"] = result.skipped;
   row["clipped"] = result.clipped;
   row["redo"] = result.redo;

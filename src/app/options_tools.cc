@@ -114,7 +114,7 @@ std::vector<Option> export_options() {
       {.name = "dtype",
        .group = kGroup,
        .help = "of the written weights",
-       .field = word(&ExportConfig::dtype, {"fp32", "bf16"}),
+       .field = word(&ExportConfig::dtype, {"fp32", "bf16", "fp16"}),
        .commands = here,
        .default_text = "as stored"},
       {.name = "max-shard-size",

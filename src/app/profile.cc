@@ -46,10 +46,10 @@ struct Ceilings {
   const char* copy_name;
 };
 
-Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool bf16) {
-  if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, bf16 ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
+Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool halves) {
+  if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, halves ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
   // Bytes of a copy are counted on both sides of the link.
-  return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, bf16 ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
+  return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, halves ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
           "link"};
 }
 
@@ -84,7 +84,7 @@ void rate(ProfileRow& row, const Profile::Sum& sum, const Ceilings& ceilings, co
 
 void Profile::add(const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan,
                   const Flops& flops) {
-  on_gpu_ = plan.on_gpu(), bf16_ = plan.scheduling.format.weight == DType::bf16;
+  on_gpu_ = plan.on_gpu(), halves_ = multiplies_halves(plan.scheduling.format.weight, on_gpu_);
   for (size_t n = 0; n < timings.size(); ++n) {
     const Instruction& i = list[n];
     Sum& sum = sums_[{kind_of(i), std::string(parallel::to_string(i.lane))}];
@@ -110,7 +110,7 @@ std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std:
   for (const auto& [name, sum] : sums_) {
     ProfileRow row{.kind = name.first, .lane = name.second, .ms = sum.ms / steps};
     if (seconds_ > 0) row.share = sum.ms / 1e3 / seconds_;
-    rate(row, sum, ceilings_of(calibration, on_gpu_, bf16_), disks, shares);
+    rate(row, sum, ceilings_of(calibration, on_gpu_, halves_), disks, shares);
     all.push_back(std::move(row));
   }
   std::ranges::stable_sort(all, std::greater(), &ProfileRow::ms);

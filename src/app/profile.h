@@ -42,7 +42,7 @@ class Profile {
       const Flops& flops = [](u16) { return 0.0; });
 
  private:
-  bool on_gpu_ = false, bf16_ = false;
+  bool on_gpu_ = false, halves_ = false;
   std::map<std::pair<std::string, std::string>, Sum> sums_;  // by kind and lane
   double seconds_ = 0;
   i64 steps_ = 0;

@@ -43,6 +43,10 @@ optim::StateFormat state_format(Precision precision, const StateWishes& state) {
   optim::StateFormat format = optim::plain_format(weight_dtype(precision));
   format.master = state.master;
   format.moments = state.moments;
+  if (precision == Precision::fp16 && state.master == optim::Master::split)
+    throw Error(
+        ErrorCode::usage,
+        "[--master-weights] expected fp32 with --precision fp16, got split: only a bf16 weight is half of its master; leave it out");
   format.check();
   if (state.round_gradients && precision == Precision::fp64)
     throw Error(ErrorCode::usage, "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: rounded gradients would waste it");

@@ -85,6 +85,11 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
       saves_(session, folder, console, peers, config.keep) {
+  if (config.precision != Precision::fp16) {
+    progress_.loss_scale.reset();
+  } else if (!progress_.loss_scale) {
+    progress_.loss_scale.emplace();
+  }
   if (config.profile) profile_.emplace();
   if (config.time_limit_s) {
     limit_s_ = static_cast<double>(*config.time_limit_s);
@@ -149,6 +154,7 @@ Trainer::StepReport Trainer::step() {
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
   settings.gradient_clipping = config_.gradient_clipping;
+  if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");
   settings.record = [this](const parallel::StepResult& result) { return record(result); };
   report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
@@ -162,8 +168,9 @@ Trainer::StepReport Trainer::step() {
     throw AgreedError(
         ErrorCode::numbers,
         fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
-                    "try a lower --learning-rate or a longer --warmup-steps",
-                    kMostNonfinite, progress_.step));
+                    "try a lower --learning-rate or a longer --warmup-steps{}",
+                    kMostNonfinite, progress_.step,
+                    progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
   }
   if (validates_now()) validate(report);
   return report;
@@ -201,6 +208,7 @@ Progress Trainer::after(const parallel::StepResult& result) const {
   next.cursor += data_.training->windows_per_step();
   next.tokens += tokens_per_step();
   next.updates += !result.skipped;
+  if (next.loss_scale) next.loss_scale = next.loss_scale->after(!result.skipped);
   return next;
 }
 
@@ -262,13 +270,19 @@ void Trainer::show_progress(const StepReport& r) {
   std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} {}/s", progress_.step, *config_.steps,
                                  r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds,
                                  reads_images() ? "images" : "tokens");
-  if (r.result.skipped) line += "  skipped: the gradient norm is not finite";
+  if (r.result.skipped) line += "  skipped: " + why_skipped();
   if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
   if (r.validation_accuracy) line += fmt::format("  accuracy {:.4f}", *r.validation_accuracy);
   line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
   console_.progress(line);
   if (r.validation_loss) console_.end_progress();
   folder_.log(line);
+}
+
+// In fp16 the first steps may well find out which scale is the largest that fits.
+std::string Trainer::why_skipped() const {
+  if (!progress_.loss_scale) return "the gradient norm is not finite";
+  return fmt::format("gradients beyond fp16, loss scale {:.10g} from now on", progress_.loss_scale->scale);
 }
 
 void Trainer::sample() {

@@ -52,6 +52,7 @@ class Trainer {
   double learning_rate() const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
+  std::string why_skipped() const;
   std::string record(const parallel::StepResult& result) const;
   /// Executes what the optimizer has deferred, and counts what that moved.
   void settle();

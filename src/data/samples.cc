@@ -117,6 +117,8 @@ class Images final : public Samples {
         return put<double>(pixels, batch, row);
       case DType::bf16:
         return put<BFloat16>(pixels, batch, row);
+      case DType::f16:
+        return put<Float16>(pixels, batch, row);
       default:
         return put<float>(pixels, batch, row);
     }

@@ -9,8 +9,9 @@ namespace {
 
 constexpr i64 kGrain = 1 << 16;
 
+template <class T>
 void widen_all(const Tensor& from, const Tensor& to) {
-  const BFloat16* x = from.data<BFloat16>();
+  const T* x = from.data<T>();
   float* y = to.data<float>();
   Stream::current().for_ranges(to.elems(), kGrain, [=](i64 begin, i64 end) {
     for (i64 i = begin; i < end; ++i) y[i] = widen(x[i]);
@@ -42,7 +43,7 @@ void copy(const Tensor& from, const Tensor& to) {
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::copy(from, to);
   }
-  if (from.dtype() != to.dtype()) return widen_all(from, to);
+  if (from.dtype() != to.dtype()) return from.dtype() == DType::f16 ? widen_all<Float16>(from, to) : widen_all<BFloat16>(from, to);
   const std::byte* source = from.raw();
   std::byte* target = to.raw();
   Stream::current().for_ranges(to.bytes(), kGrain * 4,

@@ -22,7 +22,10 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void copy(const Tensor& from, const Tensor& to) {
-  if (from.dtype() != to.dtype()) return map_on_gpu("copy", to.elems(), Same(), to.data<float>(), from.data<BFloat16>());
+  if (from.dtype() != to.dtype()) {
+    return for_dtypes("copy", from.dtype(), to.dtype(),
+                      [&]<class T, class Out>(T, Out) { map_on_gpu("copy", to.elems(), Same(), to.data<Out>(), from.data<T>()); });
+  }
   cuda_check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(to.bytes()), cudaMemcpyDeviceToDevice, Stream::current().queue),
              "copy");
 }

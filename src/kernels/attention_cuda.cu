@@ -213,7 +213,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
     Forward<S> f;
     set(f, q, k, v, mask);
     f.out = View<S>(out), f.lse = lse.data<Wide<S>>();
-    if constexpr (std::is_same_v<S, BFloat16>) {
+    if constexpr (kIsHalf<S>) {
       if (attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
     }
     for_width<Wide<S>>(f.extents.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
@@ -234,7 +234,7 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
     const Extents& e = f.extents;
     const i64 rows = e.batch * e.heads * e.queries;
     launch("attention", dot_rows<S>, blocks_for(rows, WarpRows::kRowsOfBlock), dim3(kBlockThreads), f);
-    if constexpr (std::is_same_v<S, BFloat16>) {
+    if constexpr (kIsHalf<S>) {
       if (attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
     }
     for_width<T>(e.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {

@@ -2,14 +2,14 @@
 // tiles of keys and goes over the queries of all heads of its group, upwards, for dk and dv; each makes the scores and the probabilities'
 // gradients anew (seven products instead of five, and the same bits on every run). Scores stay in registers: tiles stand on their side in
 // the second, whose rows are keys, so that probabilities are the left operand of the next product in both. Probabilities and the gradients
-// of scores are rounded to bf16 before that product, as out's are; all sums are f32 and rounded once.
+// of scores are rounded to H (bf16 or f16) before that product, as out's are; all sums are f32 and rounded once.
 #include "kernels/attention_mma_cuda.h"
 #include "kernels/attention_mma_tiles_cuda.h"
 
 namespace spillway::kernels::attention_mma {
 namespace {
 
-using Backward = attention_problem::Backward<BFloat16>;
+using attention_problem::Backward;
 
 // A block has kRows rows (of q and dout, or of k and v), and goes over tiles of kColumns (of k and v, or of q and dout), of which a warp
 // multiplies kStep at a time.
@@ -39,8 +39,8 @@ __device__ void for_elements(F f) {
   }
 }
 
-template <int kWidth, bool kDrops>
-__global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Backward f) {
+template <class H, int kWidth, bool kDrops>
+__global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Backward<H> f) {
   using S = QueryShape<kWidth>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
   const auto& e = f.extents;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
   const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + 2 * S::kOwnBytes;
-  using Rows = Copier<kWidth, S::kThreads>;
+  using Rows = Copier<H, kWidth, S::kThreads>;
   Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
     key_rows.template copy<S::kColumns>(f.k, keys - key, e.width, to);
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
     SPILLWAY_NO_UNROLL
     for (int key = tile_key; key < min(tile_key + S::kColumns, visible_here); key += S::kStep, tile += S::kStep * S::kPitch) {
       float x[kM][kN][4], gradient[kM][kN][4];
-      multiply_rows<kWidth>(own, tile, x);
-      multiply_rows<kWidth>(own + S::kOwnBytes, tile + S::kTileBytes, gradient);
+      multiply_rows<H, kWidth>(own, tile, x);
+      multiply_rows<H, kWidth>(own + S::kOwnBytes, tile + S::kTileBytes, gradient);
       const bool masked = key + S::kStep > seen(first_row);
       for_elements<kM, kN>([&](int m, int n, int i, int row, int column) {
         float p = mma::exp2_fast(fmaf(x[m][n][i], scale, -lse[m][i / 2]));
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
         if constexpr (kDrops) gradient[m][n][i] *= f.kept(b, h, first_row + row, key + column);
         gradient[m][n][i] = p * (gradient[m][n][i] - delta[m][i / 2]);
       });
-      add_weighted<kWidth>(gradient, tile, sum);
+      add_weighted<H, kWidth>(gradient, tile, sum);
     }
   }
   if (rows <= 0) return;
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-template <int kWidth, bool kDrops>
-__global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 : 1) key_tile(Backward f) {
+template <class H, int kWidth, bool kDrops>
+__global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 : 1) key_tile(Backward<H> f) {
   using S = KeyShape<kWidth>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
   const auto& e = f.extents;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
   const int of_head = ceil_div(queries - first, S::kColumns), steps = group * of_head;
 
   const u32 key = mma::shared_begin(), own = key + warp() * S::kWarpRows * S::kPitch, buffers = key + 2 * S::kOwnBytes;
-  using Rows = Copier<kWidth, S::kThreads>;
+  using Rows = Copier<H, kWidth, S::kThreads>;
   const auto copy_tile = [&](int step, u32 to) {
     const int h = kv * group + step / of_head, query = first + step % of_head * S::kColumns, i = static_cast<int>(threadIdx.x);
     Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, e.width, to);
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
       if (query >= queries || query + S::kStep <= first_query(first_row)) continue;
       const u32 q_tile = tile + c * S::kPitch, dout_tile = q_tile + S::kTileBytes;
       float x[kM][kN][4], gradient[kM][kN][4];
-      multiply_rows<kWidth>(own, q_tile, x);
-      multiply_rows<kWidth>(own + S::kOwnBytes, dout_tile, gradient);
+      multiply_rows<H, kWidth>(own, q_tile, x);
+      multiply_rows<H, kWidth>(own + S::kOwnBytes, dout_tile, gradient);
       const bool masked = query < first_query(first_row + S::kWarpRows - 1);
       const u32 side = tile + 2 * S::kTileBytes + (c + fragment_column()) * 4;
       SPILLWAY_UNROLL
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
           gradient[m][n][i] = p * (d - deltas[i % 2]);
         }
       }
-      add_weighted<kWidth>(x, dout_tile, value_sum);
-      add_weighted<kWidth>(gradient, q_tile, key_sum);
+      add_weighted<H, kWidth>(x, dout_tile, value_sum);
+      add_weighted<H, kWidth>(gradient, q_tile, key_sum);
     }
   }
   if (rows <= 0) return;
@@ -180,14 +180,18 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
 
 }  // namespace
 
-void gradients(const Backward& f) {
+template <class H>
+void gradients(const Backward<H>& f) {
   const auto& e = f.extents;
   for_kernel(e.width, f.dropout.limit != 0, [&](auto width, auto drops) {
     using Query = QueryShape<decltype(width)::value>;
     using Key = KeyShape<decltype(width)::value>;
-    launch_blocks(query_tile<width, drops>, e.batch * e.heads * ceil_div(e.queries, Query::kRows), Query::kThreads, Query::kSharedBytes, f);
-    launch_blocks(key_tile<width, drops>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads, Key::kSharedBytes, f);
+    launch_blocks(query_tile<H, width, drops>, e.batch * e.heads * ceil_div(e.queries, Query::kRows), Query::kThreads, Query::kSharedBytes,
+                  f);
+    launch_blocks(key_tile<H, width, drops>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads, Key::kSharedBytes, f);
   });
 }
+template void gradients(const Backward<BFloat16>&);
+template void gradients(const Backward<Float16>&);
 
 }  // namespace spillway::kernels::attention_mma

@@ -1,4 +1,4 @@
-// Attention on tensor cores: bf16 heads of 32 to 128 elements. Between attention_cuda.cu and the kernels.
+// Attention on tensor cores: bf16 and f16 heads of 32 to 128 elements. Between attention_cuda.cu and the kernels.
 #pragma once
 #include "kernels/attention_problem_cuda.h"
 
@@ -8,8 +8,11 @@ namespace spillway::kernels::attention_mma {
 /// narrower would be nearly all padding.
 bool takes(DType dtype, i64 width);
 
-void attend(const attention_problem::Forward<BFloat16>& f);
+/// H: BFloat16 or Float16.
+template <class H>
+void attend(const attention_problem::Forward<H>& f);
 /// f.delta is there.
-void gradients(const attention_problem::Backward<BFloat16>& f);
+template <class H>
+void gradients(const attention_problem::Backward<H>& f);
 
 }  // namespace spillway::kernels::attention_mma

@@ -1,7 +1,7 @@
 // Attention on tensor cores (Dao, arXiv:2307.08691): a block has kRows queries of one head, each warp 32 of them, and goes over tiles of
 // kKeys keys and values upwards, the next tile on its way while one is worked on. Scores and probabilities never leave the registers. Sums
-// are f32: of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to bf16 times
-// values. So out is off by no more than half an ulp of bf16 of the probabilities' mean of |v|, and its own rounding.
+// are f32: of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to H (bf16 or
+// f16) times values. So out is off by no more than half an ulp of H of the probabilities' mean of |v|, and its own rounding.
 #include <limits>
 
 #include "kernels/attention_mma_cuda.h"
@@ -10,7 +10,7 @@
 namespace spillway::kernels::attention_mma {
 namespace {
 
-using Forward = attention_problem::Forward<BFloat16>;
+using attention_problem::Forward;
 
 template <int kWidth>
 struct Shape {
@@ -73,8 +73,8 @@ __device__ void for_elements(float (&x)[2][kN][4], F f) {
   }
 }
 
-template <int kWidth, bool kDrops>
-__global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<kWidth, kDrops>)) attend_tile(Forward f) {
+template <class H, int kWidth, bool kDrops>
+__global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<kWidth, kDrops>)) attend_tile(Forward<H> f) {
   using S = Shape<kWidth>;
   const auto& e = f.extents;
   // Blocks of a head go together, for its keys; of them the last tile first, which sees most.
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
   const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + S::kRows * S::kPitch;
-  using Rows = Copier<kWidth, S::kThreads>;
+  using Rows = Copier<H, kWidth, S::kThreads>;
   Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
     key_rows.template copy<S::kKeys>(f.k, keys - key, e.width, to);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);
     if (key >= visible_here) continue;
     float x[2][S::kKeys / 8][4];
-    multiply_rows<kWidth>(own, tile, x);
+    multiply_rows<H, kWidth>(own, tile, x);
     if (key + S::kKeys > seen(first_row)) {
       for_elements(x, [&](float& score, int row, int column) {
         if (key + column >= seen(first_row + row)) score = -std::numeric_limits<float>::infinity();
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
     if constexpr (kDrops) {
       for_elements(x, [&](float& p, int row, int column) { p *= f.kept(b, h, first_row + row, key + column); });
     }
-    add_weighted<kWidth>(x, tile + S::kTileBytes, sum);
+    add_weighted<H, kWidth>(x, tile + S::kTileBytes, sum);
   }
 
   if (rows <= 0) return;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
 }  // namespace
 
 bool takes(DType dtype, i64 width) {
-  if (dtype != DType::bf16 || width < 32 || width > 128 || width % 16 != 0) return false;
+  if (!is_half(dtype) || width < 32 || width > 128 || width % 16 != 0) return false;
   constexpr int kMostShared = 132 << 10;  // that any of the kernels has
   int device = 0, shared = 0;
   cuda_check(cudaGetDevice(&device), "cudaGetDevice");
@@ -147,12 +147,15 @@ bool takes(DType dtype, i64 width) {
   return shared >= kMostShared;
 }
 
-void attend(const Forward& f) {
+template <class H>
+void attend(const Forward<H>& f) {
   for_kernel(f.extents.width, f.dropout.limit != 0, [&](auto width, auto drops) {
     using S = Shape<decltype(width)::value>;
     const i64 blocks = f.extents.batch * f.extents.heads * ceil_div(f.extents.queries, S::kRows);
-    launch_blocks(attend_tile<width, drops>, blocks, S::kThreads, S::kSharedBytes, f);
+    launch_blocks(attend_tile<H, width, drops>, blocks, S::kThreads, S::kSharedBytes, f);
   });
 }
+template void attend(const Forward<BFloat16>&);
+template void attend(const Forward<Float16>&);
 
 }  // namespace spillway::kernels::attention_mma

@@ -1,6 +1,6 @@
-// Products of tiles on tensor cores, for attention. Tiles are rows of kWidth bf16 in shared memory, in words of 16 bytes; what a warp
-// multiplies is kept as the fragments of mma.m16n8k16, in registers: a result [kM * 16, kN * 8] as float[kM][kN][4], which rounded to bf16
-// is the left operand of the next product as it stands. Included by kernels/*_cuda.cu alone.
+// Products of tiles on tensor cores, for attention. Tiles are rows of kWidth halves (H: bf16 or f16) in shared memory, in words of 16
+// bytes; what a warp multiplies is kept as the fragments of mma.m16n8k16, in registers: a result [kM * 16, kN * 8] as float[kM][kN][4],
+// which rounded to H is the left operand of the next product as it stands. Included by kernels/*_cuda.cu alone.
 #pragma once
 #include "device/launch_cuda.h"
 #include "kernels/mma_cuda.h"
@@ -27,16 +27,16 @@ struct Layout {
 
 /// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is
 /// zero.
-template <int kWidth, int kThreads>
+template <class H, int kWidth, int kThreads>
 class Copier {
  public:
-  __device__ Copier(const attention_problem::View<const BFloat16>& view, i64 b, i64 h, int begin)
+  __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
       : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
   /// Begins to copy the next kRows rows, of which `rows` (perhaps more) are there; the view as before. Those that do not begin at multiples
   /// of 16 bytes are copied element by element: this changes no number.
   template <int kRows>
-  __device__ void copy(const attention_problem::View<const BFloat16>& view, int rows, i64 width, u32 tile) {
+  __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
     static_assert(kRows % kAtOnce == 0);
     if (word() * 8 >= kWidth) return;
     const bool padding = word() * 8 >= static_cast<int>(width);
@@ -63,13 +63,13 @@ class Copier {
   static_assert(kAtOnce % 8 == 0);
   __device__ static int word() { return static_cast<int>(threadIdx.x) % L::kWords; }
   __device__ static int row() { return static_cast<int>(threadIdx.x) / L::kWords; }
-  __device__ static uint4 one_by_one(const BFloat16* from) {
-    Pack<BFloat16, 8> pack;
+  __device__ static uint4 one_by_one(const H* from) {
+    Pack<H, 8> pack;
     for (int j = 0; j < 8; ++j) pack.at[j] = from[j];
     return std::bit_cast<uint4>(pack);
   }
 
-  const BFloat16* from_;  // this thread's word of the next rows' row row()
+  const H* from_;  // this thread's word of the next rows' row row()
 };
 
 template <int kM, int kN>
@@ -85,7 +85,7 @@ __device__ void clear(float (&x)[kM][kN][4]) {
 }
 
 /// x[i][j] = the product of row i of tile a and row j of tile b over the width.
-template <int kWidth, int kM, int kN>
+template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
   a += L::at(lane() % 16, lane() / 16), b += L::at(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
@@ -101,15 +101,15 @@ __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
       mma::load_matrices((b ^ (k * 32)) + n * 8 * L::kPitch, right);
       SPILLWAY_UNROLL
       for (int m = 0; m < kM; ++m) {
-        mma::multiply_add(x[m][n], left[m], right[0], right[1]);
-        mma::multiply_add(x[m][n + 1], left[m], right[2], right[3]);
+        mma::multiply_add<H>(x[m][n], left[m], right[0], right[1]);
+        mma::multiply_add<H>(x[m][n + 1], left[m], right[2], right[3]);
       }
     }
   }
 }
 
-/// sum[i][c] += the sum of weights[i][j], rounded to bf16, times element c of row j of tile b.
-template <int kWidth, int kM, int kN>
+/// sum[i][c] += the sum of weights[i][j], rounded to H, times element c of row j of tile b.
+template <class H, int kWidth, int kM, int kN>
 __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&sum)[kM][kWidth / 8][4]) {
   using L = Layout<kWidth>;
   b += L::at(lane() % 16, lane() / 16);
@@ -119,7 +119,7 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
     SPILLWAY_UNROLL
     for (int m = 0; m < kM; ++m) {
       SPILLWAY_UNROLL
-      for (int i = 0; i < 4; ++i) left[m][i] = mma::pack_bf16(weights[m][k + i / 2][i % 2 * 2], weights[m][k + i / 2][i % 2 * 2 + 1]);
+      for (int i = 0; i < 4; ++i) left[m][i] = mma::pack_halves<H>(weights[m][k + i / 2][i % 2 * 2], weights[m][k + i / 2][i % 2 * 2 + 1]);
     }
     SPILLWAY_UNROLL
     for (int n = 0; n < kWidth / 8; n += 2) {
@@ -127,8 +127,8 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
       mma::load_transposed((b ^ (n * 16)) + k * 8 * L::kPitch, right);
       SPILLWAY_UNROLL
       for (int m = 0; m < kM; ++m) {
-        mma::multiply_add(sum[m][n], left[m], right[0], right[1]);
-        mma::multiply_add(sum[m][n + 1], left[m], right[2], right[3]);
+        mma::multiply_add<H>(sum[m][n], left[m], right[0], right[1]);
+        mma::multiply_add<H>(sum[m][n + 1], left[m], right[2], right[3]);
       }
     }
   }
@@ -136,8 +136,8 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
 
 /// A warp's sums times factor(m, whether the second row), rounded, into `there` rows from `to` on, by way of the tile `own`, which is the
 /// warp's alone.
-template <int kWidth, int kM, class F>
-__device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, BFloat16* to, i64 stride, i64 there, i64 width,
+template <int kWidth, class H, int kM, class F>
+__device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, H* to, i64 stride, i64 there, i64 width,
                            bool in_words) {
   using L = Layout<kWidth>;
   __syncwarp();
@@ -148,7 +148,7 @@ __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 
       const float by = factor(m, second);
       SPILLWAY_UNROLL
       for (int n = 0; n < kWidth / 8; ++n) {
-        const u32 pair = mma::pack_bf16(sum[m][n][2 * second] * by, sum[m][n][2 * second + 1] * by);
+        const u32 pair = mma::pack_halves<H>(sum[m][n][2 * second] * by, sum[m][n][2 * second + 1] * by);
         mma::store_shared(own + L::at(m * 16 + second * 8 + fragment_row(), n) + fragment_column() * 2, pair);
       }
     }
@@ -159,11 +159,11 @@ __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 
   if (word * 8 >= width) return;
   for (int row = lane() / L::kWords; row < kM * 16 && row < there; row += kRowsAtOnce) {
     const auto all = mma::load_shared<uint4>(own + L::at(row, word));
-    BFloat16* at = to + row * stride + word * 8;
+    H* at = to + row * stride + word * 8;
     if (in_words) {
       *reinterpret_cast<uint4*>(at) = all;
     } else {
-      const auto pack = std::bit_cast<Pack<BFloat16, 8>>(all);
+      const auto pack = std::bit_cast<Pack<H, 8>>(all);
       for (int j = 0; j < 8; ++j) at[j] = pack.at[j];
     }
   }

@@ -95,6 +95,7 @@ void gradient_f32(const float* p, float* dx, i64 n, float delta, float scale) { 
 void gradient_f64(const double* p, double* dx, i64 n, double delta, double scale) { softmax_gradient(p, dx, n, delta, scale); }
 float dot_f32(const float* x, const float* y, i64 n) { return dot(x, y, n); }
 float dot_bf16(const BFloat16* x, const BFloat16* y, i64 n) { return dot(x, y, n); }
+float dot_f16(const Float16* x, const Float16* y, i64 n) { return dot(x, y, n); }
 double dot_f64(const double* x, const double* y, i64 n) { return dot(x, y, n); }
 
 }  // namespace HWY_NAMESPACE
@@ -110,9 +111,7 @@ HWY_EXPORT(probabilities_f32);
 HWY_EXPORT(probabilities_f64);
 HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_f64);
-HWY_EXPORT(dot_f32);
-HWY_EXPORT(dot_f64);
-HWY_EXPORT(dot_bf16);
+SPILLWAY_EXPORT_TYPES(dot);
 }  // namespace
 
 namespace rows {
@@ -141,18 +140,14 @@ template <>
 void softmax_gradient<double>(const double* p, double* dx, i64 n, double delta, double scale) {
   HWY_DYNAMIC_DISPATCH(gradient_f64)(p, dx, n, delta, scale);
 }
-template <>
-float dot<float>(const float* x, const float* y, i64 n) {
-  return HWY_DYNAMIC_DISPATCH(dot_f32)(x, y, n);
+template <class S>
+Wide<S> dot(const S* x, const S* y, i64 n) {
+  return SPILLWAY_DISPATCH_TYPE(S, dot, x, y, n);
 }
-template <>
-float dot<BFloat16>(const BFloat16* x, const BFloat16* y, i64 n) {
-  return HWY_DYNAMIC_DISPATCH(dot_bf16)(x, y, n);
-}
-template <>
-double dot<double>(const double* x, const double* y, i64 n) {
-  return HWY_DYNAMIC_DISPATCH(dot_f64)(x, y, n);
-}
+template float dot(const float*, const float*, i64);
+template double dot(const double*, const double*, i64);
+template float dot(const BFloat16*, const BFloat16*, i64);
+template float dot(const Float16*, const Float16*, i64);
 
 }  // namespace rows
 }  // namespace spillway::kernels

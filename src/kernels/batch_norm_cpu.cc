@@ -128,15 +128,19 @@ HWY_ATTR void input_gradient(const NormChannel<S>& c, Line<Wide<S>> line) {
 Moments moments_f32(const NormChannel<float>& c) { return moments(c); }
 Moments moments_f64(const NormChannel<double>& c) { return moments(c); }
 Moments moments_bf16(const NormChannel<BFloat16>& c) { return moments(c); }
+Moments moments_f16(const NormChannel<Float16>& c) { return moments(c); }
 void normalise_f32(const NormChannel<float>& c, Line<float> line) { normalise(c, line); }
 void normalise_f64(const NormChannel<double>& c, Line<double> line) { normalise(c, line); }
 void normalise_bf16(const NormChannel<BFloat16>& c, Line<float> line) { normalise(c, line); }
+void normalise_f16(const NormChannel<Float16>& c, Line<float> line) { normalise(c, line); }
 GradientSums sums_f32(const NormChannel<float>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
 GradientSums sums_f64(const NormChannel<double>& c, double mean, double factor) { return gradient_sums(c, mean, factor); }
 GradientSums sums_bf16(const NormChannel<BFloat16>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
+GradientSums sums_f16(const NormChannel<Float16>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
 void input_gradient_f32(const NormChannel<float>& c, Line<float> line) { input_gradient(c, line); }
 void input_gradient_f64(const NormChannel<double>& c, Line<double> line) { input_gradient(c, line); }
 void input_gradient_bf16(const NormChannel<BFloat16>& c, Line<float> line) { input_gradient(c, line); }
+void input_gradient_f16(const NormChannel<Float16>& c, Line<float> line) { input_gradient(c, line); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -146,31 +150,27 @@ HWY_AFTER_NAMESPACE();
 namespace spillway::kernels {
 namespace {
 
-HWY_EXPORT(moments_f32);
-HWY_EXPORT(moments_f64);
-HWY_EXPORT(moments_bf16);
-HWY_EXPORT(normalise_f32);
-HWY_EXPORT(normalise_f64);
-HWY_EXPORT(normalise_bf16);
-HWY_EXPORT(sums_f32);
-HWY_EXPORT(sums_f64);
-HWY_EXPORT(sums_bf16);
-HWY_EXPORT(input_gradient_f32);
-HWY_EXPORT(input_gradient_f64);
-HWY_EXPORT(input_gradient_bf16);
+SPILLWAY_EXPORT_TYPES(moments);
+SPILLWAY_EXPORT_TYPES(normalise);
+SPILLWAY_EXPORT_TYPES(sums);
+SPILLWAY_EXPORT_TYPES(input_gradient);
 
-Moments moments_of(const NormChannel<float>& c) { return HWY_DYNAMIC_DISPATCH(moments_f32)(c); }
-Moments moments_of(const NormChannel<double>& c) { return HWY_DYNAMIC_DISPATCH(moments_f64)(c); }
-Moments moments_of(const NormChannel<BFloat16>& c) { return HWY_DYNAMIC_DISPATCH(moments_bf16)(c); }
-void apply(const NormChannel<float>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(normalise_f32)(c, line); }
-void apply(const NormChannel<double>& c, Line<double> line) { HWY_DYNAMIC_DISPATCH(normalise_f64)(c, line); }
-void apply(const NormChannel<BFloat16>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(normalise_bf16)(c, line); }
-GradientSums sums_of(const NormChannel<float>& c, float m, float f) { return HWY_DYNAMIC_DISPATCH(sums_f32)(c, m, f); }
-GradientSums sums_of(const NormChannel<double>& c, double m, double f) { return HWY_DYNAMIC_DISPATCH(sums_f64)(c, m, f); }
-GradientSums sums_of(const NormChannel<BFloat16>& c, float m, float f) { return HWY_DYNAMIC_DISPATCH(sums_bf16)(c, m, f); }
-void apply_gradient(const NormChannel<float>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(input_gradient_f32)(c, line); }
-void apply_gradient(const NormChannel<double>& c, Line<double> line) { HWY_DYNAMIC_DISPATCH(input_gradient_f64)(c, line); }
-void apply_gradient(const NormChannel<BFloat16>& c, Line<float> line) { HWY_DYNAMIC_DISPATCH(input_gradient_bf16)(c, line); }
+template <class T>
+Moments moments_of(const NormChannel<T>& c) {
+  return SPILLWAY_DISPATCH_TYPE(T, moments, c);
+}
+template <class T>
+void apply(const NormChannel<T>& c, Line<Wide<T>> line) {
+  SPILLWAY_DISPATCH_TYPE(T, normalise, c, line);
+}
+template <class T>
+GradientSums sums_of(const NormChannel<T>& c, Wide<T> mean, Wide<T> factor) {
+  return SPILLWAY_DISPATCH_TYPE(T, sums, c, mean, factor);
+}
+template <class T>
+void apply_gradient(const NormChannel<T>& c, Line<Wide<T>> line) {
+  SPILLWAY_DISPATCH_TYPE(T, input_gradient, c, line);
+}
 
 i64 channels_of(const Tensor& x) { return x.size(1); }
 i64 plane_of(const Tensor& x) { return x.elems() / (x.size(0) * x.size(1)); }

@@ -194,8 +194,10 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
 template void gather(const Columns&, const float*, i64, i64, i64, i64, float*, i64);
 template void gather(const Columns&, const double*, i64, i64, i64, i64, double*, i64);
 template void gather(const Columns&, const BFloat16*, i64, i64, i64, i64, BFloat16*, i64);
+template void gather(const Columns&, const Float16*, i64, i64, i64, i64, Float16*, i64);
 template void gather(const Columns&, const Weights<float>&, i64, i64, i64, i64, float*, i64);
 template void gather(const Columns&, const Weights<double>&, i64, i64, i64, i64, double*, i64);
 template void gather(const Columns&, const Weights<BFloat16>&, i64, i64, i64, i64, BFloat16*, i64);
+template void gather(const Columns&, const Weights<Float16>&, i64, i64, i64, i64, Float16*, i64);
 
 }  // namespace spillway::kernels

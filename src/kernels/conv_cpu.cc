@@ -12,17 +12,23 @@ namespace {
 using gemm::kDepth;
 using gemm::kStrip;
 using gemm::packed_depth;
+using gemm::PanelOf;
 using gemm::Side;
 
 // Of weights packed ahead: whole strips of rows, one chunk of k after the other.
-template <class T>
+template <class P>
 i64 packed_elems_of(i64 rows, i64 k) {
-  return round_up(rows, kStrip) * packed_depth<T>(k);
+  return round_up(rows, kStrip) * packed_depth<P>(k);
+}
+template <class T>
+i64 packed_bytes_of(i64 rows, i64 k) {
+  return packed_elems_of<PanelOf<T>>(rows, k) * static_cast<i64>(sizeof(PanelOf<T>));
 }
 
 // out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: the forward product and, of y's gradient, the input's.
 template <class T>
 struct GatheredProduct {
+  using P = PanelOf<T>;
   Columns columns;
   Weights<T> weights;
   const T* source;
@@ -31,7 +37,7 @@ struct GatheredProduct {
   Place place;
   i64 groups, rows;                 // of one group
   i64 source_group, weights_group;  // elements from group to group
-  T* packed;
+  P* packed;
 
   // A task's rows: enough tasks for some threads even where the columns are few, and no more rows than its sums have room for.
   static constexpr i64 kMaxRows = 4 * kStrip;
@@ -41,19 +47,19 @@ struct GatheredProduct {
   }
 
   // The weights of chunk [at, at + kDepth) and of the rows from `row` on, a whole number of strips.
-  T* packed_at(i64 group, i64 at, i64 row) const {
-    const i64 chunk = std::min(kDepth<T>, columns.k() - at);
-    return packed + group * packed_elems_of<T>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<T>(at) +
-           row * packed_depth<T>(chunk);
+  P* packed_at(i64 group, i64 at, i64 row) const {
+    const i64 chunk = std::min(kDepth<P>, columns.k() - at);
+    return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
+           row * packed_depth<P>(chunk);
   }
 
   void pack(i64 group, i64 at, i64 row) const {
-    alignas(64) T tile[kStrip * kDepth<T>];
-    const i64 chunk = std::min(kDepth<T>, columns.k() - at), used = std::min(kStrip, rows - row);
+    alignas(64) T tile[kStrip * kDepth<P>];
+    const i64 chunk = std::min(kDepth<P>, columns.k() - at), used = std::min(kStrip, rows - row);
     Weights<T> of_group = weights;
     of_group.data += group * weights_group;
-    gather(columns, of_group, row, row + used, at, at + chunk, tile, kDepth<T>);
-    gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<T>, 1}, used, chunk, packed_at(group, at, row));
+    gather(columns, of_group, row, row + used, at, at + chunk, tile, kDepth<P>);
+    gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
   void store(i64 group, i64 row, i64 m, i64 begin, i64 end, const Wide<T>* sums) const {
@@ -74,16 +80,17 @@ struct GatheredProduct {
   }
 
   void multiply(i64 group, i64 strip, i64 row) const {
-    alignas(64) T tile[kStrip * kDepth<T>], streamed[kStrip * kDepth<T>];
+    alignas(64) T tile[kStrip * kDepth<P>];
+    alignas(64) P streamed[kStrip * kDepth<P>];
     alignas(64) Wide<T> sums[kMaxRows * kStrip];
     const i64 k = columns.k(), begin = strip * kStrip, end = std::min(columns.j(), begin + kStrip), n = end - begin;
     const i64 m = std::min(task_rows(), rows - row);
     if (k == 0) std::fill(sums, sums + m * kStrip, Wide<T>(0));
-    for (i64 at = 0; at < k; at += kDepth<T>) {
-      const i64 chunk = std::min(kDepth<T>, k - at);
+    for (i64 at = 0; at < k; at += kDepth<P>) {
+      const i64 chunk = std::min(kDepth<P>, k - at);
       gather(columns, source + group * source_group, at, at + chunk, begin, end, tile, kStrip);
       gemm::pack(Side::b, gemm::Operand<T>{tile, 1, kStrip}, n, chunk, streamed);
-      gemm::multiply<T, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
+      gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
     store(group, row, m, begin, end, sums);
@@ -91,9 +98,9 @@ struct GatheredProduct {
 
   void run() const {
     const Stream& stream = Stream::current();
-    const i64 row_strips = ceil_div(rows, kStrip), chunks = ceil_div(columns.k(), kDepth<T>);
+    const i64 row_strips = ceil_div(rows, kStrip), chunks = ceil_div(columns.k(), kDepth<P>);
     stream.run(groups * chunks * row_strips, [&](i64 task, int) {
-      pack(task / (chunks * row_strips), task / row_strips % chunks * kDepth<T>, task % row_strips * kStrip);
+      pack(task / (chunks * row_strips), task / row_strips % chunks * kDepth<P>, task % row_strips * kStrip);
     });
     const i64 step = task_rows(), blocks = ceil_div(rows, step), strips = ceil_div(columns.j(), kStrip);
     stream.run(groups * strips * blocks,
@@ -132,10 +139,10 @@ void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
 
 i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return product_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
-  i64 elems = 0;
+  i64 bytes = 0;
   const i64 k = forward_columns(s).k();
-  for_dtype("conv2d", dtype, [&]<class T>(T) { elems = s.groups * packed_elems_of<T>(s.outputs_of_group(), k); });
-  return elems * size_of(dtype);
+  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = s.groups * packed_bytes_of<T>(s.outputs_of_group(), k); });
+  return bytes;
 }
 
 void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, const Tensor& workspace) {
@@ -159,7 +166,7 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
                        rows,
                        inputs * s.extent.h * s.extent.w,
                        rows * inputs * taps,
-                       reinterpret_cast<T*>(workspace.raw())}
+                       reinterpret_cast<PanelOf<T>*>(workspace.raw())}
         .run();
   });
 }
@@ -172,7 +179,7 @@ i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
       const Columns columns = phase_columns(s, row, column);
       for_dtype("conv2d", dtype, [&]<class T>(T) {
         bytes = std::max(bytes, on_gpu ? product_strips(columns, s.inputs_of_group(), dtype).bytes
-                                       : s.groups * packed_elems_of<T>(s.inputs_of_group(), columns.k()) * size_of(dtype));
+                                       : s.groups * packed_bytes_of<T>(s.inputs_of_group(), columns.k()));
       });
     }
   }
@@ -202,7 +209,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
                            rows,
                            outputs * at.h * at.w,
                            outputs * rows * taps,
-                           reinterpret_cast<T*>(workspace.raw())}
+                           reinterpret_cast<PanelOf<T>*>(workspace.raw())}
             .run();
       });
     }

@@ -12,6 +12,7 @@ namespace {
 using gemm::kDepth;
 using gemm::kStrip;
 using gemm::packed_depth;
+using gemm::PanelOf;
 using gemm::Side;
 
 constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums, so that dy is packed for more than a strip
@@ -20,12 +21,13 @@ constexpr i64 kTasks = 8;           // at least, where the positions are many: s
 // How dw[O, K] of one group, a sum over the J positions of all images in chunks of kDepth, is cut: a function of shape and type.
 template <class T>
 struct Cut {
+  static constexpr i64 kChunk = kDepth<PanelOf<T>>;
   i64 groups, outputs, k, chunks, blocks, parts;
 
   explicit Cut(const ConvShape& s) : groups(s.groups), outputs(s.outputs_of_group()) {
     const Columns columns = forward_columns(s);
     k = columns.k();
-    chunks = ceil_div(columns.j(), kDepth<T>);
+    chunks = ceil_div(columns.j(), kChunk);
     blocks = ceil_div(k, kBlock);
     parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
   }
@@ -36,6 +38,7 @@ struct Cut {
 // sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T.
 template <class T>
 struct PartialGradients {
+  using P = PanelOf<T>;
   Cut<T> cut;
   Columns columns, positions;
   const T *x, *dy;
@@ -43,19 +46,20 @@ struct PartialGradients {
   Wide<T>* sums;
 
   void add_chunk(i64 group, i64 first_k, i64 begin, i64 end, bool first, Wide<T>* to) const {
-    alignas(64) T tile[kStrip * kDepth<T>], packed_columns[kBlock * kDepth<T>], packed_dy[kStrip * kDepth<T>];
+    alignas(64) T tile[kStrip * kDepth<P>];
+    alignas(64) P packed_columns[kBlock * kDepth<P>], packed_dy[kStrip * kDepth<P>];
     const i64 n = end - begin, block = std::min(kBlock, cut.k - first_k);
     for (i64 at = 0; at < block; at += kStrip) {
       const i64 used = std::min(kStrip, block - at);
-      gather(columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<T>);
-      gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<T>, 1}, used, n, packed_columns + at * packed_depth<T>(n));
+      gather(columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<P>);
+      gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_columns + at * packed_depth<P>(n));
     }
     for (i64 row = 0; row < cut.outputs; row += kStrip) {
       const i64 rows = std::min(kStrip, cut.outputs - row);
-      gather(positions, dy + group * dy_group, row, row + rows, begin, end, tile, kDepth<T>);
-      gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<T>, 1}, rows, n, packed_dy);
+      gather(positions, dy + group * dy_group, row, row + rows, begin, end, tile, kDepth<P>);
+      gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, rows, n, packed_dy);
       Wide<T>* c = to + row * cut.k + first_k;
-      gemm::multiply<T, Wide<T>>(rows, block, n, {packed_dy, n}, {packed_columns, n}, {c, cut.k, first ? nullptr : c, cut.k});
+      gemm::multiply<P, Wide<T>>(rows, block, n, {packed_dy, n}, {packed_columns, n}, {c, cut.k, first ? nullptr : c, cut.k});
     }
   }
 
@@ -65,7 +69,7 @@ struct PartialGradients {
       const i64 first = part * cut.chunks / cut.parts, last = (part + 1) * cut.chunks / cut.parts;
       Wide<T>* to = sums + (group * cut.parts + part) * cut.part_elems();
       for (i64 chunk = first; chunk < last; ++chunk) {
-        add_chunk(group, block * kBlock, chunk * kDepth<T>, std::min(columns.j(), (chunk + 1) * kDepth<T>), chunk == first, to);
+        add_chunk(group, block * kBlock, chunk * kDepth<P>, std::min(columns.j(), (chunk + 1) * kDepth<P>), chunk == first, to);
       }
     });
   }

@@ -56,6 +56,7 @@ HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<
 
 void row_statistics_f32(const float* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_bf16(const BFloat16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
+void row_statistics_f16(const Float16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_f64(const double* x, i64 n, double* statistics) { row_statistics(x, n, statistics); }
 void gradient_row_f32(const float* x, i64 n, i64 target, float largest, float factor, float sum, float* dx) {
   gradient_row(x, n, target, largest, factor, sum, dx);
@@ -66,7 +67,13 @@ void gradient_row_f64(const double* x, i64 n, i64 target, double largest, double
 void gradient_row_bf16(const BFloat16* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
   gradient_row(x, n, target, largest, factor, sum, dx);
 }
+void gradient_row_f16(const Float16* x, i64 n, i64 target, float largest, float factor, float sum, Float16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
 void gradient_row_f32_bf16(const float* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, dx);
+}
+void gradient_row_f32_f16(const float* x, i64 n, i64 target, float largest, float factor, float sum, Float16* dx) {
   gradient_row(x, n, target, largest, factor, sum, dx);
 }
 
@@ -78,13 +85,10 @@ HWY_AFTER_NAMESPACE();
 namespace spillway::kernels {
 namespace {
 
-HWY_EXPORT(row_statistics_f32);
-HWY_EXPORT(row_statistics_f64);
-HWY_EXPORT(row_statistics_bf16);
-HWY_EXPORT(gradient_row_f32);
-HWY_EXPORT(gradient_row_f64);
-HWY_EXPORT(gradient_row_bf16);
+SPILLWAY_EXPORT_TYPES(row_statistics);
+SPILLWAY_EXPORT_TYPES(gradient_row);
 HWY_EXPORT(gradient_row_f32_bf16);
+HWY_EXPORT(gradient_row_f32_f16);
 
 // Rows of one task: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
@@ -120,9 +124,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& st
     Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
       for (i64 row = begin; row < end; ++row) {
         check_target(target[row], row, columns);
-        if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(row_statistics_bf16)(x + row * columns, columns, kept + 2 * row);
-        if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(row_statistics_f32)(x + row * columns, columns, kept + 2 * row);
-        if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(row_statistics_f64)(x + row * columns, columns, kept + 2 * row);
+        SPILLWAY_DISPATCH_TYPE(T, row_statistics, x + row * columns, columns, kept + 2 * row);
         losses[row] = target[row] < 0 ? W(0) : std::log(kept[2 * row + 1]) - (widen(x[row * columns + target[row]]) - kept[2 * row]);
       }
     });
@@ -149,13 +151,12 @@ void gradient(const Tensor& logits, const Tensor& targets, const Tensor& statist
         continue;
       }
       const W largest = kept[2 * row], sum = kept[2 * row + 1];
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_row_bf16)(x, columns, target[row], largest, f, sum, out);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_row_f64)(x, columns, target[row], largest, f, sum, out);
-      if constexpr (sizeof(T) == 4 && sizeof(Out) == 4) {
-        HWY_DYNAMIC_DISPATCH(gradient_row_f32)(x, columns, target[row], largest, f, sum, out);
-      }
-      if constexpr (sizeof(T) == 4 && sizeof(Out) == 2) {
+      if constexpr (std::is_same_v<T, Out>) {
+        SPILLWAY_DISPATCH_TYPE(T, gradient_row, x, columns, target[row], largest, f, sum, out);
+      } else if constexpr (std::is_same_v<Out, BFloat16>) {
         HWY_DYNAMIC_DISPATCH(gradient_row_f32_bf16)(x, columns, target[row], largest, f, sum, out);
+      } else {
+        HWY_DYNAMIC_DISPATCH(gradient_row_f32_f16)(x, columns, target[row], largest, f, sum, out);
       }
     }
   });
@@ -173,6 +174,9 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
   }
   if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
     return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
+  }
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16) {
+    return gradient<float, Float16>(logits, targets, statistics, factor, dlogits);
   }
   for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class T>(T) { gradient<T, T>(logits, targets, statistics, factor, dlogits); });
 }

@@ -155,6 +155,9 @@ void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const T
   if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
     return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
   }
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16) {
+    return gradient<float, Float16>(logits, targets, statistics, factor, dlogits);
+  }
   for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class S>(S) { gradient<S, S>(logits, targets, statistics, factor, dlogits); });
 }
 

@@ -7,21 +7,23 @@
 
 namespace spillway::kernels {
 
-/// f(float{}), f(double{}) or f(BFloat16{}); Error(bug) naming `op` for every other type.
+/// f(float{}), f(double{}), f(BFloat16{}) or f(Float16{}); Error(bug) naming `op` for every other type.
 template <class F>
 void for_dtype(const char* op, DType dtype, F f) {
   if (dtype == DType::f32) return f(float{});
   if (dtype == DType::f64) return f(double{});
   if (dtype == DType::bf16) return f(BFloat16{});
-  throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32, f64 or bf16, got " + std::string(to_string(dtype)));
+  if (dtype == DType::f16) return f(Float16{});
+  throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32, f64, bf16 or f16, got " + std::string(to_string(dtype)));
 }
 
-/// The same for a kernel that writes a wider type than it reads: f(From{}, To{}) where `to` is `from`, or f32 of bf16.
+/// The same for a kernel that writes a wider type than it reads: f(From{}, To{}) where `to` is `from`, or f32 of bf16 and f16.
 template <class F>
 void for_dtypes(const char* op, DType from, DType to, F f) {
   if (from == DType::bf16 && to == DType::f32) return f(BFloat16{}, float{});
+  if (from == DType::f16 && to == DType::f32) return f(Float16{}, float{});
   if (from != to) {
-    throw Error(ErrorCode::bug, std::string("[") + op + "] expected a result of the type of its input, or f32 of bf16; got " +
+    throw Error(ErrorCode::bug, std::string("[") + op + "] expected a result of the type of its input, or f32 of bf16 and f16; got " +
                                     std::string(to_string(to)) + " of " + std::string(to_string(from)));
   }
   for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });

@@ -85,6 +85,9 @@ void drop_f32(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, floa
 void drop_bf16(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, BFloat16* x) {
   drop_range(key, sample, first, n, limit, keep, x);
 }
+void drop_f16(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, Float16* x) {
+  drop_range(key, sample, first, n, limit, keep, x);
+}
 void drop_f64(u64 key, u64 sample, u64 first, i64 n, u64 limit, double keep, double* x) {
   drop_range(key, sample, first, n, limit, keep, x);
 }
@@ -96,25 +99,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace spillway::kernels {
 namespace {
-HWY_EXPORT(drop_f32);
-HWY_EXPORT(drop_f64);
-HWY_EXPORT(drop_bf16);
+SPILLWAY_EXPORT_TYPES(drop);
 }  // namespace
 
-template <>
-void drop<float>(RandomKey key, i64 sample, i64 first, i64 n, double p, float* x) {
-  HWY_DYNAMIC_DISPATCH(drop_f32)
-  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), static_cast<float>(1 / (1 - p)), x);
+template <class T>
+void drop(RandomKey key, i64 sample, i64 first, i64 n, double p, T* x) {
+  const auto keep = static_cast<Wide<T>>(1 / (1 - p));
+  SPILLWAY_DISPATCH_TYPE(T, drop, key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), keep, x);
 }
-template <>
-void drop<BFloat16>(RandomKey key, i64 sample, i64 first, i64 n, double p, BFloat16* x) {
-  HWY_DYNAMIC_DISPATCH(drop_bf16)
-  (key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), static_cast<float>(1 / (1 - p)), x);
-}
-template <>
-void drop<double>(RandomKey key, i64 sample, i64 first, i64 n, double p, double* x) {
-  HWY_DYNAMIC_DISPATCH(drop_f64)(key.value, static_cast<u64>(sample), static_cast<u64>(first), n, dropout_limit(p), 1 / (1 - p), x);
-}
+template void drop(RandomKey, i64, i64, i64, double, float*);
+template void drop(RandomKey, i64, i64, i64, double, double*);
+template void drop(RandomKey, i64, i64, i64, double, BFloat16*);
+template void drop(RandomKey, i64, i64, i64, double, Float16*);
 
 void dropout(const Tensor& x, double p, RandomKey key, i64 first_sample, const Tensor& y) {
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),

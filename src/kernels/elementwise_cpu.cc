@@ -192,17 +192,23 @@ HWY_ATTR void swiglu_gradient_range(const T* gate, const T* up, const T* dy, T* 
 
 void unary_f32(Unary op, const float* x, float* y, i64 n) { unary_range(op, x, y, n); }
 void unary_bf16(Unary op, const BFloat16* x, BFloat16* y, i64 n) { unary_range(op, x, y, n); }
+void unary_f16(Unary op, const Float16* x, Float16* y, i64 n) { unary_range(op, x, y, n); }
 void unary_f64(Unary op, const double* x, double* y, i64 n) { unary_range(op, x, y, n); }
 void gradient_f32(Unary op, const float* kept, const float* dy, float* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void gradient_bf16(Unary op, const BFloat16* kept, const BFloat16* dy, BFloat16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
+void gradient_f16(Unary op, const Float16* kept, const Float16* dy, Float16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void gradient_f64(Unary op, const double* kept, const double* dy, double* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void swiglu_f32(const float* gate, const float* up, float* y, i64 n) { swiglu_range(gate, up, y, n); }
 void swiglu_bf16(const BFloat16* gate, const BFloat16* up, BFloat16* y, i64 n) { swiglu_range(gate, up, y, n); }
+void swiglu_f16(const Float16* gate, const Float16* up, Float16* y, i64 n) { swiglu_range(gate, up, y, n); }
 void swiglu_f64(const double* gate, const double* up, double* y, i64 n) { swiglu_range(gate, up, y, n); }
 void swiglu_gradient_f32(const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
   swiglu_gradient_range(gate, up, dy, dgate, dup, n);
 }
 void swiglu_gradient_bf16(const BFloat16* gate, const BFloat16* up, const BFloat16* dy, BFloat16* dgate, BFloat16* dup, i64 n) {
+  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+}
+void swiglu_gradient_f16(const Float16* gate, const Float16* up, const Float16* dy, Float16* dgate, Float16* dup, i64 n) {
   swiglu_gradient_range(gate, up, dy, dgate, dup, n);
 }
 void swiglu_gradient_f64(const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
@@ -217,18 +223,10 @@ HWY_AFTER_NAMESPACE();
 namespace spillway::kernels {
 namespace {
 
-HWY_EXPORT(unary_f32);
-HWY_EXPORT(unary_f64);
-HWY_EXPORT(unary_bf16);
-HWY_EXPORT(gradient_f32);
-HWY_EXPORT(gradient_f64);
-HWY_EXPORT(gradient_bf16);
-HWY_EXPORT(swiglu_f32);
-HWY_EXPORT(swiglu_f64);
-HWY_EXPORT(swiglu_bf16);
-HWY_EXPORT(swiglu_gradient_f32);
-HWY_EXPORT(swiglu_gradient_f64);
-HWY_EXPORT(swiglu_gradient_bf16);
+SPILLWAY_EXPORT_TYPES(unary);
+SPILLWAY_EXPORT_TYPES(gradient);
+SPILLWAY_EXPORT_TYPES(swiglu);
+SPILLWAY_EXPORT_TYPES(swiglu_gradient);
 
 // Elements of one task.
 constexpr i64 kGrain = 1 << 14;
@@ -259,11 +257,8 @@ void unary(Unary op, const Tensor& x, const Tensor& y) {
   for_dtype("unary", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    Stream::current().for_ranges(x.elems(), kGrain, [=](i64 begin, i64 end) {
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(unary_bf16)(op, from + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(unary_f32)(op, from + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(unary_f64)(op, from + begin, to + begin, end - begin);
-    });
+    Stream::current().for_ranges(x.elems(), kGrain,
+                                 [=](i64 begin, i64 end) { SPILLWAY_DISPATCH_TYPE(T, unary, op, from + begin, to + begin, end - begin); });
   });
 }
 
@@ -277,9 +272,7 @@ void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor
     const T *x = kept.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
     Stream::current().for_ranges(dx.elems(), kGrain, [=](i64 begin, i64 end) {
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_bf16)(op, x + begin, from + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_f32)(op, x + begin, from + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_f64)(op, x + begin, from + begin, to + begin, end - begin);
+      SPILLWAY_DISPATCH_TYPE(T, gradient, op, x + begin, from + begin, to + begin, end - begin);
     });
   });
 }
@@ -309,11 +302,8 @@ void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
   for_dtype("swiglu", y.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>();
     T* to = y.data<T>();
-    Stream::current().for_ranges(y.elems(), kGrain, [=](i64 begin, i64 end) {
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(swiglu_bf16)(g + begin, u + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(swiglu_f32)(g + begin, u + begin, to + begin, end - begin);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(swiglu_f64)(g + begin, u + begin, to + begin, end - begin);
-    });
+    Stream::current().for_ranges(
+        y.elems(), kGrain, [=](i64 begin, i64 end) { SPILLWAY_DISPATCH_TYPE(T, swiglu, g + begin, u + begin, to + begin, end - begin); });
   });
 }
 
@@ -328,13 +318,7 @@ void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, con
     T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);
     Stream::current().for_ranges(dy.elems(), kGrain, [=](i64 begin, i64 end) {
       T *to_gate = dg ? dg + begin : nullptr, *to_up = du ? du + begin : nullptr;
-      if constexpr (sizeof(T) == 2) {
-        HWY_DYNAMIC_DISPATCH(swiglu_gradient_bf16)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
-      } else if constexpr (sizeof(T) == 4) {
-        HWY_DYNAMIC_DISPATCH(swiglu_gradient_f32)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
-      } else {
-        HWY_DYNAMIC_DISPATCH(swiglu_gradient_f64)(g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
-      }
+      SPILLWAY_DISPATCH_TYPE(T, swiglu_gradient, g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
     });
   });
 }

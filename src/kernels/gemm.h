@@ -4,7 +4,7 @@
 // K by thread count for some shapes; here both are ours. Invariant: an element of C is ((sum of chunk 0) + sum of chunk 1) + ... (+ bias),
 // each chunk one chain of multiply-adds over kDepth ascending k from zero, in Wide<T>: its bits depend on its row of A, its column of B and
 // K alone, never on M, N, its place, strides or threads. bf16 is multiplied in pairs of k by the processor's tiles (AMX) or its vectors
-// (AVX512_BF16), which flush denormals and add a pair in their own way; elsewhere it is widened to f32, k by k.
+// (AVX512_BF16), which flush denormals and add a pair in their own way; elsewhere it is widened to f32, k by k. f16 is widened when packed.
 #pragma once
 #include <span>
 
@@ -28,6 +28,10 @@ struct Operand {
 
 enum class Side { a, b };
 
+/// What panels of operands of T hold.
+template <class T>
+using PanelOf = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
+
 /// k as panels of P hold it: of bf16 filled with zeros to whole tiles.
 template <class P>
 constexpr i64 packed_depth(i64 k) {
@@ -46,11 +50,11 @@ Pairs pairs_by();
 void pin_pairs_for_test(Pairs pairs);
 
 /// Packs outer x k in panels, padded with zeros. Packed strips follow each other: strip s begins at packed_elems<P>(s * kStrip, k).
-/// P is T, or float of bf16.
+/// P is T (not of f16), or float of bf16 and f16.
 template <class T, class P>
 void pack(Side side, Operand<T> from, i64 outer, i64 k, P* to);
 
-/// Where the sums go: rounded to Out, which is Wide<P> or bf16.
+/// Where the sums go: rounded to Out, which is Wide<P>, bf16 or f16.
 template <class P, class Out>
 struct Output {
   Out* data;

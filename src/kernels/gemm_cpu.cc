@@ -258,6 +258,7 @@ void pack_bf16(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to
   pack_side(side, from, outer, k, to);
 }
 void pack_widened(Side side, Operand<BFloat16> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
+void pack_widened_f16(Side side, Operand<Float16> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
 void multiply_f32(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c) {
   multiply_panels(m, n, k, a, b, c, false);
 }
@@ -265,6 +266,9 @@ void multiply_f64(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Outpu
   multiply_panels(m, n, k, a, b, c, false);
 }
 void multiply_f32_to_bf16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c) {
+  multiply_panels(m, n, k, a, b, c, false);
+}
+void multiply_f32_to_f16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c) {
   multiply_panels(m, n, k, a, b, c, false);
 }
 void multiply_bf16(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c) {
@@ -312,9 +316,11 @@ HWY_EXPORT(pack_f32);
 HWY_EXPORT(pack_f64);
 HWY_EXPORT(pack_bf16);
 HWY_EXPORT(pack_widened);
+HWY_EXPORT(pack_widened_f16);
 HWY_EXPORT(multiply_f32);
 HWY_EXPORT(multiply_f64);
 HWY_EXPORT(multiply_f32_to_bf16);
+HWY_EXPORT(multiply_f32_to_f16);
 HWY_EXPORT(multiply_bf16);
 HWY_EXPORT(multiply_bf16_to_f32);
 
@@ -335,6 +341,10 @@ void pack(Side side, Operand<BFloat16> from, i64 outer, i64 k, float* to) {
   HWY_DYNAMIC_DISPATCH(pack_widened)(side, from, outer, k, to);
 }
 template <>
+void pack(Side side, Operand<Float16> from, i64 outer, i64 k, float* to) {
+  HWY_DYNAMIC_DISPATCH(pack_widened_f16)(side, from, outer, k, to);
+}
+template <>
 void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c) {
   HWY_DYNAMIC_DISPATCH(multiply_f32)(m, n, k, a, b, c);
 }
@@ -345,6 +355,10 @@ void multiply(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Output<do
 template <>
 void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c) {
   HWY_DYNAMIC_DISPATCH(multiply_f32_to_bf16)(m, n, k, a, b, c);
+}
+template <>
+void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c) {
+  HWY_DYNAMIC_DISPATCH(multiply_f32_to_f16)(m, n, k, a, b, c);
 }
 template <>
 void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c) {

@@ -73,7 +73,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
     if (bias.defined()) launch_add_bias<double, double>(bias, out);
   } else {
     multiply<float>(key, b, a, added, out, workspace, store);
-    if (bias.defined() && !fused) launch_add_bias<BFloat16, float>(bias, out);
+    if (!bias.defined() || fused) return;
+    a.dtype() == DType::f16 ? launch_add_bias<Float16, float>(bias, out) : launch_add_bias<BFloat16, float>(bias, out);
   }
 }
 

@@ -10,7 +10,10 @@
 namespace spillway::kernels {
 namespace {
 
-cudaDataType_t blas_type(DType dtype) { return dtype == DType::f64 ? CUDA_R_64F : dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
+cudaDataType_t blas_type(DType dtype) {
+  if (dtype == DType::f16) return CUDA_R_16F;
+  return dtype == DType::f64 ? CUDA_R_64F : dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+}
 
 BlasLtLayout make_layout(const BlasMatrix& x, DType dtype) {
   cublasLtMatrixLayout_t made = nullptr;

@@ -1,6 +1,6 @@
-// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: bf16 fragments of a warp, loads of them from shared memory,
-// and copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory is named
-// by its address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
+// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: fragments of a warp of bf16 or f16, loads of them from shared
+// memory, and copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory
+// is named by its address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -72,8 +72,8 @@ __device__ void store_shared(u32 at, T x) {
 #endif
 }
 
-/// Four matrices of 8 x 8 bf16, of which lane l gives the address of row l % 8 of matrix l / 8 and gets the elements 2 (l % 4), + 1 of row
-/// l / 4 of each.
+/// Four matrices of 8 x 8 halves, of which lane l gives the address of row l % 8 of matrix l / 8 and gets the elements 2 (l % 4), + 1 of
+/// row l / 4 of each.
 __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, false, to);
@@ -94,24 +94,36 @@ __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #endif
 }
 
-/// c[16, 8] += a[16, 16] b[16, 8], in f32. Lane l has of c the columns 2 (l % 4), + 1 in rows l / 4 (c[0], c[1]) and l / 4 + 8.
-__device__ inline void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+/// c[16, 8] += a[16, 16] b[16, 8] of H, in f32. Lane l has of c the columns 2 (l % 4), + 1 in rows l / 4 (c[0], c[1]) and l / 4 + 8.
+template <class H>
+__device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  constexpr bool kF16 = std::is_same_v<H, Float16>;
 #ifdef __CUDA_EMULATED__
-  emulated_cuda::mma_m16n8k16(c, a, b0, b1);
+  emulated_cuda::mma_m16n8k16(kF16, c, a, b0, b1);
 #else
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  if constexpr (kF16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
 #endif
 }
 
-/// Two numbers rounded to bf16, `first` in the lower half.
-__device__ inline u32 pack_bf16(float first, float second) {
+/// Two numbers rounded to H, `first` in the lower half.
+template <class H>
+__device__ u32 pack_halves(float first, float second) {
 #ifdef __CUDA_EMULATED__
-  return narrow<BFloat16>(first).bits | static_cast<u32>(narrow<BFloat16>(second).bits) << 16;
+  return narrow<H>(first).bits | static_cast<u32>(narrow<H>(second).bits) << 16;
 #else
   u32 pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  if constexpr (std::is_same_v<H, Float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 #endif
 }

@@ -140,9 +140,11 @@ HWY_ATTR void gradient_rows(const NormGradientRows<S>& r) {
 
 void norm_rows_f32(const NormRows<float>& r) { norm_rows(r); }
 void norm_rows_bf16(const NormRows<BFloat16>& r) { norm_rows(r); }
+void norm_rows_f16(const NormRows<Float16>& r) { norm_rows(r); }
 void norm_rows_f64(const NormRows<double>& r) { norm_rows(r); }
 void gradient_rows_f32(const NormGradientRows<float>& r) { gradient_rows(r); }
 void gradient_rows_bf16(const NormGradientRows<BFloat16>& r) { gradient_rows(r); }
+void gradient_rows_f16(const NormGradientRows<Float16>& r) { gradient_rows(r); }
 void gradient_rows_f64(const NormGradientRows<double>& r) { gradient_rows(r); }
 
 }  // namespace HWY_NAMESPACE
@@ -153,12 +155,8 @@ HWY_AFTER_NAMESPACE();
 namespace spillway::kernels {
 namespace {
 
-HWY_EXPORT(norm_rows_f32);
-HWY_EXPORT(norm_rows_f64);
-HWY_EXPORT(norm_rows_bf16);
-HWY_EXPORT(gradient_rows_f32);
-HWY_EXPORT(gradient_rows_f64);
-HWY_EXPORT(gradient_rows_bf16);
+SPILLWAY_EXPORT_TYPES(norm_rows);
+SPILLWAY_EXPORT_TYPES(gradient_rows);
 
 i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
 
@@ -204,9 +202,7 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
       some.y += begin * columns;
       some.statistics += begin * 2;
       some.rows = end - begin;
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(norm_rows_bf16)(some);
-      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(norm_rows_f32)(some);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(norm_rows_f64)(some);
+      SPILLWAY_DISPATCH_TYPE(T, norm_rows, some);
     });
   });
 }
@@ -250,9 +246,7 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
       if (some.dx) some.dx += begin * columns;
       if (some.gamma_sums) some.gamma_sums += chunk * stride;
       if (some.beta_sums) some.beta_sums += chunk * stride;
-      if constexpr (sizeof(T) == 2) HWY_DYNAMIC_DISPATCH(gradient_rows_bf16)(some);
-      if constexpr (sizeof(T) == 4) HWY_DYNAMIC_DISPATCH(gradient_rows_f32)(some);
-      if constexpr (sizeof(T) == 8) HWY_DYNAMIC_DISPATCH(gradient_rows_f64)(some);
+      SPILLWAY_DISPATCH_TYPE(T, gradient_rows, some);
     });
     if (dgamma.defined()) add_chunks(gamma_sums, chunks, columns, stride, dgamma);
     if (dbeta.defined()) add_chunks(beta_sums, chunks, columns, stride, dbeta);

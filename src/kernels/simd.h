@@ -3,3 +3,17 @@
 #pragma once
 // SSE4 in Highway's sense asks for AES instructions, which the baseline lacks: SSSE3 is the baseline's name there.
 #define HWY_DISABLED_TARGETS HWY_SSE4
+
+/// Of functions NAME_f32, NAME_f64, NAME_bf16 and NAME_f16: all their tables, and a call of the one for the type T.
+#define SPILLWAY_EXPORT_TYPES(NAME) \
+  HWY_EXPORT(NAME##_f32);           \
+  HWY_EXPORT(NAME##_f64);           \
+  HWY_EXPORT(NAME##_bf16);          \
+  HWY_EXPORT(NAME##_f16)
+#define SPILLWAY_DISPATCH_TYPE(T, NAME, ...)                                                                      \
+  [&] {                                                                                                           \
+    if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(NAME##_f32)(__VA_ARGS__);                 \
+    if constexpr (std::is_same_v<T, double>) return HWY_DYNAMIC_DISPATCH(NAME##_f64)(__VA_ARGS__);                \
+    if constexpr (std::is_same_v<T, ::spillway::BFloat16>) return HWY_DYNAMIC_DISPATCH(NAME##_bf16)(__VA_ARGS__); \
+    if constexpr (std::is_same_v<T, ::spillway::Float16>) return HWY_DYNAMIC_DISPATCH(NAME##_f16)(__VA_ARGS__);   \
+  }()

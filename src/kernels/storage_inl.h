@@ -1,6 +1,6 @@
 // Elements between memory and registers, compiled once for each instruction set (included after hwy/highway.h, never by a header). A kernel
-// written over a storage type T computes in vectors of Wide<T>: f32 and f64 are what they are, bf16 is widened when loaded and rounded when
-// stored, by the integer operations of tensor/dtype.h on every instruction set.
+// written over a storage type T computes in vectors of Wide<T>: f32 and f64 are what they are, bf16 and f16 are widened when loaded and
+// rounded when stored, as tensor/dtype.h has it: bf16 by its integer operations on every instruction set, f16 by F16C where AVX2 is.
 #if defined(SPILLWAY_STORAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_STORAGE_INL_H
 #undef SPILLWAY_STORAGE_INL_H
@@ -35,6 +35,17 @@ HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
   const hn::Rebind<u16, D> halves;
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(halves, reinterpret_cast<const u16*>(from)))));
 }
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* from) {
+#if HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> halves;
+  return hn::PromoteTo(d, hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+  HWY_ALIGN float lanes[HWY_LANES(float)];
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = widen(from[i]);
+  return hn::Load(d, lanes);
+#endif
+}
 
 template <class D, class T>
 HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
@@ -51,6 +62,17 @@ HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* to) {
   const auto quiet = hn::Or(x, hn::Set(bits, 0x400000u));
   const auto upper = hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(v)), quiet, rounded));
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(signed_bits, upper)), halves, reinterpret_cast<u16*>(to));
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Float16* to) {
+#if HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> halves;
+  hn::StoreU(hn::DemoteTo(halves, v), halves, reinterpret_cast<hwy::float16_t*>(to));
+#else
+  HWY_ALIGN float lanes[HWY_LANES(float)];
+  hn::Store(v, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) to[i] = narrow<Float16>(lanes[i]);
+#endif
 }
 
 /// The first `n` < lanes elements, the other lanes `pad`.

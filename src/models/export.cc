@@ -20,7 +20,8 @@ DType wanted_dtype(const std::string& name) {
   if (name == "fp32" || name == "f32") return DType::f32;
   if (name == "fp64" || name == "f64") return DType::f64;
   if (name == "bf16") return DType::bf16;
-  throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp64 or bf16, got `{}`", name));
+  if (name == "fp16") return DType::f16;
+  throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp64, bf16 or fp16, got `{}`", name));
 }
 
 template <class T, class Convert>
@@ -33,6 +34,7 @@ void convert(std::span<const double> from, std::byte* to, Convert&& one) {
 
 void convert(std::span<const double> from, DType dtype, std::byte* to) {
   if (dtype == DType::bf16) return convert<BFloat16>(from, to, [](double x) { return narrow<BFloat16>(static_cast<float>(x)); });
+  if (dtype == DType::f16) return convert<Float16>(from, to, [](double x) { return narrow<Float16>(static_cast<float>(x)); });
   if (dtype == DType::f64) return convert<double>(from, to, [](double x) { return x; });
   convert<float>(from, to, [](double x) { return static_cast<float>(x); });
 }
@@ -75,7 +77,6 @@ ExportResult export_folder(const ModelConfig& config, const std::filesystem::pat
   i64 filled = 0, total = 0;
   for (const auto& p : model.parameters) {
     last = dtype ? wanted_dtype(*dtype) : source.stored_dtype(*p);
-    if (last == DType::f16) last = DType::f32;  // widened: nothing is lost
     const i64 bytes = p->elems() * size_of(last);
     if (filled > 0 && filled + bytes > max_shard_bytes) {
       shards.emplace_back();

@@ -13,8 +13,8 @@ struct ExportResult {
   i64 tensors = 0, files = 0;
 };
 
-/// `dtype`: "fp32", "fp64", "bf16" (rounded to nearest even), empty: as stored. One file, or shards of at most `max_shard_bytes` with an
-/// index. Errors: Error(usage) on another dtype; Error(data) when `from` does not hold the model; Error(io).
+/// `dtype`: "fp32", "fp64", "bf16", "fp16" (rounded to nearest even), empty: as stored. One file, or shards of at most `max_shard_bytes`
+/// with an index. Errors: Error(usage) on another dtype; Error(data) when `from` does not hold the model; Error(io).
 ExportResult export_folder(const ModelConfig& config, const std::filesystem::path& from, const std::filesystem::path& to,
                            const std::optional<std::string>& dtype, i64 max_shard_bytes);
 

@@ -8,8 +8,8 @@
 namespace spillway::models {
 
 nn::Sequential build(const ModelConfig& config, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::bf16) {
-    throw Error(ErrorCode::usage, "[models] expected f32, f64 or bf16 parameters, got " + std::string(to_string(dtype)));
+  if (!is_floating(dtype)) {
+    throw Error(ErrorCode::usage, "[models] expected f32, f64, bf16 or f16 parameters, got " + std::string(to_string(dtype)));
   }
   switch (config.family) {
     case Family::gpt2:

@@ -9,7 +9,8 @@
 
 namespace spillway::models {
 
-/// `dtype`: f32, f64 or bf16, of parameters, activations and their gradients. Of bf16 the gradients of parameters and the logits are f32.
+/// `dtype`: f32, f64, bf16 or f16, of parameters, activations and their gradients. Of bf16 and f16 the gradients of parameters and the
+/// logits are f32.
 nn::Sequential build(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

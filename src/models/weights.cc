@@ -109,6 +109,9 @@ void fill(const nn::Sequential& model, const WeightSource& source) {
       case DType::bf16:
         fill_as<BFloat16>(*parameter, source);
         break;
+      case DType::f16:
+        fill_as<Float16>(*parameter, source);
+        break;
       default:
         fill_as<float>(*parameter, source);
     }

@@ -45,7 +45,7 @@ class FolderWeights final : public WeightSource {
   std::map<std::string, std::string> names_;  // parameter -> tensor of the folder
 };
 
-/// Writes the source's values, rounded (bf16: of their f32), into every parameter of the model; all must be resident
+/// Writes the source's values, rounded (bf16 and f16: of their f32), into every parameter of the model; all must be resident
 /// (nn::EagerParameters).
 void fill(const nn::Sequential& model, const WeightSource& source);
 

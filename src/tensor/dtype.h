@@ -1,5 +1,6 @@
 // Element types by their field names. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round what they
-// store. The rounding of bf16 is done with integers, so that it is the same everywhere and keeps denormals.
+// store, to the nearest, of two as near the even one, with denormals and infinities. Of bf16 that is done with integers everywhere; of f16
+// (IEEE 754 binary16) by what the processor has for it, which gives the same bits (a GPU's NaN alone is another).
 #pragma once
 #include <bit>
 #include <string_view>
@@ -37,19 +38,51 @@ constexpr i64 size_of(DType t) {
   return 0;
 }
 
-constexpr bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::bf16 || t == DType::f16; }
+/// Rounded when stored: two bytes wide.
+constexpr bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
+
+constexpr bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
 
 /// What sums, statistics and weight gradients of tensors of this type have: f64 of f64, f32 of every other.
 constexpr DType wide_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
+template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
 /// The type to compute in.
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+using Wide = std::conditional_t<kIsHalf<T>, float, T>;
+
+/// f16 by integers and fp32 additions. NaN stays NaN, quiet, with the upper bits of its payload.
+constexpr float widen_f16(u16 half) {
+  const u32 sign = (half & 0x8000u) << 16, magnitude = (half & 0x7fffu) << 13, exponent = magnitude & 0x0f800000u;
+  if (exponent == 0x0f800000u) return std::bit_cast<float>(sign | 0x70000000u | magnitude | (magnitude > exponent ? 0x400000u : 0));
+  if (exponent != 0) return std::bit_cast<float>(sign | (magnitude + 0x38000000u));
+  return std::bit_cast<float>(sign | std::bit_cast<u32>(std::bit_cast<float>(magnitude | 0x38800000u) - 0x1p-14f));
+}
+constexpr u16 round_f16(float x) {
+  const u32 bits = std::bit_cast<u32>(x), magnitude = bits & 0x7fffffffu;
+  const auto sign = static_cast<u16>((bits >> 16) & 0x8000u);
+  const auto with_sign = [sign](u32 half) { return static_cast<u16>(sign | half); };
+  if (magnitude > 0x7f800000u) return with_sign(0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x47800000u) return with_sign(0x7c00u);  // from 2^16 on; what is nearer to it than to the largest gets there below
+  // Below the normals: the sum's last bit is the smallest denormal.
+  if (magnitude < 0x38800000u) return with_sign(std::bit_cast<u32>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u);
+  return with_sign((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
+}
 
 template <class T>
 constexpr Wide<T> widen(T x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
     return std::bit_cast<float>(static_cast<u32>(x.bits) << 16);
+  } else if constexpr (std::is_same_v<T, Float16>) {
+#ifdef __CUDA_ARCH__
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+    return wide;
+#else
+    return widen_f16(x.bits);
+#endif
   } else {
     return x;
   }
@@ -62,6 +95,14 @@ constexpr T narrow(Wide<T> x) {
     const u32 bits = std::bit_cast<u32>(x), rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
     return {static_cast<u16>((nan ? bits | 0x400000u : rounded) >> 16)};
+  } else if constexpr (std::is_same_v<T, Float16>) {
+#ifdef __CUDA_ARCH__
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return {bits};
+#else
+    return {round_f16(x)};
+#endif
   } else {
     return x;
   }

@@ -69,9 +69,9 @@ double Tensor::item() const {
     case DType::bf16:
       return widen(*data<BFloat16>());
     case DType::f16:
-      break;
+      return widen(*data<Float16>());
   }
-  throw Error(ErrorCode::bug, "[tensor] item() of f16: not built");
+  throw Error(ErrorCode::bug, "[tensor] item() of an unknown type");
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
@@ -159,6 +159,7 @@ Tensor to_host(const Tensor& t) {
 template Tensor tensor_of<float>(std::span<const float>, const Shape&);
 template Tensor tensor_of<double>(std::span<const double>, const Shape&);
 template Tensor tensor_of<BFloat16>(std::span<const BFloat16>, const Shape&);
+template Tensor tensor_of<Float16>(std::span<const Float16>, const Shape&);
 template Tensor tensor_of<i32>(std::span<const i32>, const Shape&);
 template Tensor tensor_of<i64>(std::span<const i64>, const Shape&);
 template Tensor tensor_of<u8>(std::span<const u8>, const Shape&);

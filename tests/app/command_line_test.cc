@@ -157,7 +157,6 @@ TEST(CommandLine, FlagsThatNeedAnother) {
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--optimizer", "sgd"}, "adamw works"},
-      {{"--precision", "fp16"}, "fp32, tf32, fp64 and bf16 work"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
       {{"--lr-schedule", "wsd"}, "constant, linear and cosine work"},
       {{"--lr-schedule", "onecycle"}, "constant, linear and cosine work"},

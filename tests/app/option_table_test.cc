@@ -119,7 +119,7 @@ TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
 TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
   const std::string help = command_help(Command::train);
   for (const char* piece :
-       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16|tf32", "(not built yet: fp16)",
+       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16|fp16|tf32", "(not built yet: numa)",
         "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
     EXPECT_NE(help.find(piece), std::string::npos) << piece;
   }

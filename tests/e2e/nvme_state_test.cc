@@ -95,6 +95,31 @@ TEST_F(KillInstantsRelease, EveryRestartGoesOnWithTheSameBits) { kill(20); }
 using SoakKillInstants = KillInstants;
 TEST_F(SoakKillInstants, TwoHundredOfThem) { kill(200); }
 
+// The store remembers the loss scale. Of a mean over four tokens gradients are large: several steps find the scale that fits.
+TEST_F(NvmeState, AKilledFp16RunGoesOnWithItsLossScale) {
+  const auto fp16 = [](const std::string& out) {
+    Args args = on_nvme(out, "backward");
+    *(std::find(args.begin(), args.end(), "--sequence-length") + 1) = "4";
+    args.insert(args.end(), {"--precision", "fp16"});
+    return args;
+  };
+  const Finished straight = at.spillway(fp16("straight"));
+  ASSERT_EQ(straight.status, 0);
+  EXPECT_TRUE(mentions(straight.err, "skipped: gradients beyond fp16, loss scale 32768 from now on")) << straight.err;
+  const Finished f = at.spillway_until(
+      fp16("run"), [&] { return at.metrics("run").size() >= 12; }, SIGKILL);
+  ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
+  const Finished rest = at.spillway(fp16("run"));
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "from the state on nvme")) << rest.err;
+  expect_same_run("run", "straight");
+  const auto first = nlohmann::json::parse(at.metrics("run").front()), last = nlohmann::json::parse(at.metrics("run").back());
+  EXPECT_EQ(first["loss_scale"], 65536.0);
+  EXPECT_LT(last["loss_scale"], 65536.0);
+  EXPECT_EQ(last["skipped"], false);
+  EXPECT_TRUE(mentions(at.read("run/checkpoints/step-00000030/manifest.json"), "\"loss_scale\": " + last["loss_scale"].dump()));
+}
+
 TEST_F(NvmeState, ABitThatFlipsIsNamedAndTheRunStartsAnew) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   kill_after("run", 5);

@@ -101,7 +101,8 @@ std::vector<std::string> numbers_of(const std::vector<std::string>& metrics) {
   std::vector<std::string> numbers;
   for (const std::string& line : metrics) {
     const auto row = nlohmann::json::parse(line);
-    numbers.push_back(row["step"].dump() + " " + row["loss"].dump() + " " + row["grad_norm"].dump() + " " + row["lr"].dump());
+    numbers.push_back(row["step"].dump() + " " + row["loss"].dump() + " " + row["grad_norm"].dump() + " " + row["lr"].dump() + " " +
+                      row["loss_scale"].dump());
   }
   return numbers;
 }

@@ -63,7 +63,7 @@ Args small_run(const std::string& out, int steps, const std::string& device_memo
 
 inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 
-/// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr.
+/// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr, loss_scale.
 std::vector<std::string> numbers_of(const std::vector<std::string>& metrics);
 
 }  // namespace spillway::test

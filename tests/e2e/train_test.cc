@@ -115,6 +115,36 @@ TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
               at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
+// Of a mean over four tokens gradients are beyond fp16 at first, and the loss scale is halved until they are not.
+TEST_F(Training, AnFp16RunStopsAndGoesOnWithItsLossScale) {
+  const auto fp16 = [](Args args) {
+    *std::find(args.begin(), args.end(), "gpt2-tiny") = "llama-tiny";
+    *std::find(args.begin(), args.end(), "64") = "4";
+    *std::find(args.begin(), args.end(), "2") = "1";
+    return with(std::move(args), {"--precision", "fp16"});
+  };
+  ASSERT_EQ(at.spillway(fp16(spilled("straight"))).status, 0);
+  const Finished f = at.spillway_until(
+      fp16(spilled("stopped")), [&] { return at.metrics("stopped").size() >= 8; }, SIGTERM);
+  ASSERT_EQ(f.status, 75) << f.err;
+  const Finished rest =
+      at.spillway({"train", "--model", "llama-tiny", "--data", "text.txt", "--sequence-length", "4", "--micro-batch-size", "1", "--steps",
+                   "20", "--learning-rate", "1e-3", "--out", "stopped", "--device-memory", "64MiB", "--precision", "fp16"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "continues at step")) << rest.err;
+  EXPECT_EQ(numbers_of(at.metrics("stopped")), numbers_of(at.metrics("straight")));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
+    EXPECT_TRUE(at.read(std::string("stopped/checkpoints/step-00000020/") + file) ==
+                at.read(std::string("straight/checkpoints/step-00000020/") + file))
+        << file;
+  }
+  const auto first = nlohmann::json::parse(at.metrics("straight").front()), last = nlohmann::json::parse(at.metrics("straight").back());
+  EXPECT_LT(last["loss_scale"], first["loss_scale"]);
+  const Finished split = at.spillway(with(fp16(spilled("split")), {"--master-weights", "split"}));
+  EXPECT_EQ(split.status, 2) << split.err;
+  EXPECT_TRUE(mentions(split.err, "[--master-weights] expected fp32 with --precision fp16")) << split.err;
+}
+
 TEST_F(Training, ResumeRefusesOtherNumbers) {
   ASSERT_EQ(at.spillway(spilled("run", 3)).status, 0);
   Args other = spilled("run", 5);

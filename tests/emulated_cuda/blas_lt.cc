@@ -35,12 +35,18 @@ const Algo& seen(const cublasLtMatmulAlgo_t* algo) { return reinterpret_cast<con
 struct Bf16 {
   std::uint16_t bits;
 };
+struct F16 {
+  _Float16 value;
+};
 double wide(double x) { return x; }
 float wide(float x) { return x; }
 float wide(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+float wide(F16 x) { return static_cast<float>(x.value); }
 template <class To, class From>
 To rounded(From x) {
-  if constexpr (std::is_same_v<To, Bf16>) {
+  if constexpr (std::is_same_v<To, F16>) {
+    return {static_cast<_Float16>(x)};
+  } else if constexpr (std::is_same_v<To, Bf16>) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
     if (std::isnan(x)) return {static_cast<std::uint16_t>(bits >> 16 | 0x40)};
     return {static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
@@ -118,6 +124,8 @@ Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const La
   if (in_f32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float>;
   if (in_f32 && a.type == CUDA_R_16BF && d.type == CUDA_R_32F) return multiply<Bf16, float, float>;
   if (in_f32 && a.type == CUDA_R_16BF && d.type == CUDA_R_16BF) return multiply<Bf16, Bf16, float>;
+  if (in_f32 && a.type == CUDA_R_16F && d.type == CUDA_R_32F) return multiply<F16, float, float>;
+  if (in_f32 && a.type == CUDA_R_16F && d.type == CUDA_R_16F) return multiply<F16, F16, float>;
   return nullptr;
 }
 

@@ -7,7 +7,7 @@
 /// So that what opens libraries at run time takes these functions instead.
 #define CUBLASLT_EMULATED 1
 
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16BF = 14 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 typedef cudaDataType_t cudaDataType;
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,

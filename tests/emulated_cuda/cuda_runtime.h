@@ -65,8 +65,8 @@ int lane();
 unsigned ballot(bool mine);
 
 // PTX ISA 9.0, of a whole warp or a thread; shared memory is named by the distance from dynamic_shared().
-/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b.
-void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
+/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, or of f16: c += a b.
+void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 /// ldmatrix.sync.aligned.m8n8.x4(.trans).shared.b16
 void ldmatrix_x4(unsigned at, bool transposed, unsigned (&to)[4]);
 /// cp.async of `bytes`, of which `there` are read and the rest are zeros. What is there before the wait is NaN.

@@ -21,12 +21,15 @@ T of_lane(const std::byte* published, int lane) {
   return got;
 }
 
-// One of the two bf16 of a register.
-float half(unsigned pair, int which) { return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u); }
+// One of the two bf16 or f16 of a register.
+float half(bool f16, unsigned pair, int which) {
+  if (f16) return static_cast<float>(std::bit_cast<_Float16>(static_cast<unsigned short>(pair >> 16 * which)));
+  return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u);
+}
 
 }  // namespace
 
-void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   const Fragments mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const std::byte* all = publish(&mine, sizeof mine);
   const int row = lane() / 4, column = lane() % 4 * 2;
@@ -36,9 +39,9 @@ void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b
       const auto right = of_lane<Fragments>(all, (column + j) * 4 + quad);
       for (int high = 0; high < 2; ++high) {
         for (int which = 0; which < 2; ++which) {
-          const float y = half(right.b[high], which);
-          c[j] += half(left.a[2 * high], which) * y;
-          c[j + 2] += half(left.a[2 * high + 1], which) * y;
+          const float y = half(f16, right.b[high], which);
+          c[j] += half(f16, left.a[2 * high], which) * y;
+          c[j + 2] += half(f16, left.a[2 * high + 1], which) * y;
         }
       }
     }

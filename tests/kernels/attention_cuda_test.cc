@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class AttentionTwins : public test::GpuTest {};
 
@@ -77,7 +77,7 @@ void expect_same_bits(const Results& a, const Results& b) {
 // it: a relative error of the probabilities' gradients of half an ulp of out.
 void expect_near_exact(const Case& c, const Results& got, const Results& exact, const std::string& what) {
   const DType dtype = got.out.dtype();
-  const double u = test::half_ulp(wide_dtype(dtype)), narrow = dtype == DType::bf16 ? test::half_ulp(dtype) : 0;
+  const double u = test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
   const double rows = std::sqrt(static_cast<double>(c.queries * c.heads / c.kv_heads));
   const double near = 10 * u * (std::sqrt(static_cast<double>(c.width)) + 4);
   test::expect_near(got.lse, exact.lse, near, near, what + " lse");
@@ -132,9 +132,9 @@ Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   return r;
 }
 
-// Tensor cores get probabilities and gradients of scores rounded to bf16: off by u = half an ulp at most, each on its own, as the elements
-// that they are multiplied with are. A sum of such products, seen as a row of a head, is then off by no more than u of its length (about
-// 0.4 u, and less than u where one product is all), and is rounded to bf16 once more. One u more is for sums of terms that cancel. A key
+// Tensor cores get probabilities and gradients of scores rounded to bf16 or f16: off by u = half an ulp at most, each on its own, as the
+// elements that they are multiplied with are. A sum of such products, seen as a row of a head, is then off by no more than u of its length
+// (about 0.4 u, and less than u where one product is all), and is rounded once more. One u more is for sums of terms that cancel. A key
 // more or less among n changes a row by a part of 1 / sqrt(n) of its length, which is far more. The rest is of f32, as above.
 TEST_F(AttentionTwins, TensorCoresNearFp64) {
   const Case cases[] = {
@@ -151,9 +151,11 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
   };
-  const double u = test::half_ulp(DType::bf16);
-  for (const Case& c : cases) {
-    const Inputs in = inputs(c, DType::bf16);
+  for (size_t i = 0; i < 2 * std::size(cases); ++i) {
+    const Case& c = cases[i / 2];
+    const DType dtype = i % 2 == 0 ? DType::bf16 : DType::f16;
+    const double u = test::half_ulp(dtype);
+    const Inputs in = inputs(c, dtype);
     const Results got = on_gpu(gpu(), c, in), exact = in_fp64(c, in), after = gradients_in_fp64(c, in, got);
     const double f32 = 10 * test::half_ulp(DType::f32) * (std::sqrt(static_cast<double>(c.width)) + 4);
     test::expect_near(got.lse, exact.lse, f32, f32, c.name() + " lse");

@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class BatchNormTwins : public test::GpuTest {};
 
@@ -67,9 +67,9 @@ Inputs inputs(const Shape& shape, DType dtype) {
 }
 
 // Sums in fp64 of fp32 sums of few: some u an element, and each result some roundings more: 20 u of what it is made of. The factor of a
-// channel of few elements may be large; what it multiplies grows with it. bf16 results are rounded once more.
+// channel of few elements may be large; what it multiplies grows with it. Narrow results are rounded once more.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, i64 count, const std::string& what) {
-  const double near = 20 * test::half_ulp(wide_dtype(dtype)), narrow = dtype == DType::bf16 ? test::half_ulp(dtype) : 0;
+  const double near = 20 * test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
   double factor = 1;
   for (i64 i = 1; i < exact.statistics.elems(); i += 2) factor = std::max(factor, test::at(exact.statistics, i));
   const double sums = near * factor * std::sqrt(static_cast<double>(count));

@@ -9,8 +9,8 @@ namespace {
 
 using kernels::ConvShape;
 
-// Tensor cores, which multiply bf16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
-double error_of_an_addition(DType dtype) { return dtype == DType::bf16 ? 0x1p-23 : test::half_ulp(dtype); }
+// Tensor cores, which multiply bf16 and f16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+double error_of_an_addition(DType dtype) { return is_half(dtype) ? 0x1p-23 : test::half_ulp(dtype); }
 
 // A sum in fp64, with as much as it takes to bound the error of sums in another order.
 struct Sums {
@@ -21,10 +21,10 @@ struct Sums {
     size.data<double>()[i] += std::abs(term);
     terms.data<double>()[i] += 1;
   }
-  // The additions put together in any order err by at most `eps` of the sum of the sizes each; a bf16 result is rounded once more.
+  // The additions put together in any order err by at most `eps` of the sum of the sizes each; a narrow result is rounded once more.
   void expect(const Tensor& got, double eps, const char* what) const {
     for (i64 i = 0; i < sum.elems(); ++i) {
-      const double stored = got.dtype() == DType::bf16 ? test::half_ulp(DType::bf16) * std::abs(test::at(sum, i)) : 0;
+      const double stored = test::stored_error(got.dtype(), test::at(sum, i));
       ASSERT_NEAR(test::at(got, i), test::at(sum, i), 1.01 * (test::at(terms, i) + 2) * eps * test::at(size, i) + stored)
           << what << " at element " << i;
     }
@@ -32,7 +32,7 @@ struct Sums {
 };
 
 struct Results {
-  Tensor y, dx, dw, narrow_dw;  // the last one of bf16 alone
+  Tensor y, dx, dw, narrow_dw;  // the last one of bf16 and f16 alone
 };
 
 class ConvTwins : public test::GpuTest {
@@ -57,7 +57,7 @@ class ConvTwins : public test::GpuTest {
     const DType dtype = x.dtype();
     const Tensor gx = gpu()(x), gw = gpu()(w), gbias = gpu()(bias), gdy = gpu()(dy);
     const Results r{gpu()(spoilt(shapes.y, dtype)), gpu()(spoilt(shapes.x, dtype)), gpu()(spoilt(shapes.w, wide_dtype(dtype))),
-                    dtype == DType::bf16 ? gpu()(spoilt(shapes.w, dtype)) : Tensor()};
+                    is_half(dtype) ? gpu()(spoilt(shapes.w, dtype)) : Tensor()};
     gpu().run([&] {
       kernels::conv2d(s, gx, gw, gbias, r.y, workspace(kernels::conv2d_workspace_bytes(s, dtype)));
       kernels::conv2d_input_gradient(s, gdy, gw, r.dx, workspace(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
@@ -109,13 +109,13 @@ class ConvTwins : public test::GpuTest {
 
 TEST_F(ConvTwins, OddShapes) {
   for (const ConvShape& s : test::odd_convolutions()) {
-    for (const DType dtype : {DType::f32, DType::bf16}) check(s, dtype, s.outputs % 2 == 0);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) check(s, dtype, s.outputs % 2 == 0);
   }
   check(test::odd_convolutions()[4], DType::f64, true);
 }
 
 TEST_F(ConvTwins, SmallestAndEmptiest) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     check({1, 1, 1, 1, 1, {1}}, dtype, true);
     check({1, 1, 1, 1, {1, 9}, {{1, 4}, 2, {0, 1}}}, dtype, false);
     check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap meets the image: the biases
@@ -137,7 +137,7 @@ TEST_F(ConvTwins, SeveralStrips) {
 TEST_F(ConvTwins, SameBitsWheneverAndWherever) {
   const ConvShape s{5, 10, 12, 2, {9, 10}, {3, 2, 1}};
   const test::ConvShapes shapes(s);
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const Tensor x = test::random(shapes.x, dtype, 1), w = test::random(shapes.w, dtype, 2), dy = test::random(shapes.y, dtype, 3),
                  bias = test::random({s.outputs}, dtype, 4);
     const Results first = convolve(s, x, w, bias, dy);
@@ -153,7 +153,7 @@ TEST_F(ConvTwins, PartsOfABatch) {
   ConvShape one = all;
   one.images = 1;
   const test::ConvShapes shapes(all);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Tensor x = gpu()(test::random(shapes.x, dtype, 1)), w = gpu()(test::random(shapes.w, dtype, 2));
     const Tensor part = gpu().empty(shapes.y, dtype), alone = gpu().empty(test::ConvShapes(one).y, dtype);
     gpu().run([&] {

@@ -27,8 +27,9 @@ void check(const ConvShape& s, DType dtype) {
     want_dx.data<double>()[i] += test::at(dy, k) * test::at(w, j);
     want_dw.data<double>()[j] += test::at(x, i) * test::at(dy, k);
   });
-  // Chains of at most kDepth roundings of sums that grow as the root of their terms, about 40 here; bf16 rounds the results once more.
-  const double absolute = dtype == DType::f64 ? 1e-11 : 2e-4, relative = dtype == DType::bf16 ? test::half_ulp(dtype) : 0;
+  // Chains of at most kDepth roundings of sums that grow as the root of their terms, about 40 here; bf16 and f16 round the results once
+  // more.
+  const double absolute = dtype == DType::f64 ? 1e-11 : 2e-4, relative = is_half(dtype) ? test::half_ulp(dtype) : 0;
   test::expect_near(y, want_y, relative, absolute, "y");
   test::expect_near(dx, want_dx, relative, absolute, "dx");
   test::expect_near(dw, want_dw, 0, absolute, "dw");
@@ -43,7 +44,7 @@ TEST_P(Conv2d, IsItsDefinition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Conv2d, ::testing::Values(DType::f32, DType::f64, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, Conv2d, ::testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 // The bits of an output depend on its own column and row: an image gives the same alone and among others, an output channel too.
@@ -69,7 +70,7 @@ TEST(Conv, WorkspaceOfAGpu) {
       {64, 3, 64, 1, 224, {7, 2, 3}}, {64, 64, 256, 1, 56, {1}}, {64, 512, 512, 1, 7, {3, 1, 1}}, {64, 2048, 512, 1, 7, {1}}};
   for (ConvShape s : shapes) {
     SCOPED_TRACE(test::to_string(s));
-    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
       const i64 weights = s.outputs * (s.inputs * s.window.kernel.h * s.window.kernel.w + 8) * std::max<i64>(4, size_of(dtype));
       const i64 bytes = bytes_on(Device::meta(Device::Kind::cuda), s, dtype);
       EXPECT_LE(bytes, weights + 66 * kMiB) << "the strips' 32 MiB, and what a product takes";

@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 constexpr double kFactor = 0.125;
 
 class CrossEntropyTwins : public test::GpuTest {};
@@ -45,7 +45,7 @@ Tensor some_targets(i64 rows, i64 columns) {
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, const std::string& what) {
   const double near = 100 * test::half_ulp(wide_dtype(dtype));
   const DType stored = got.gradient.dtype();
-  const double narrow = stored == DType::bf16 ? test::half_ulp(stored) : 0;
+  const double narrow = is_half(stored) ? test::half_ulp(stored) : 0;
   test::expect_near(got.statistics, exact.statistics, near, 0, what + " statistics");
   test::expect_near(got.loss, exact.loss, near, near, what + " loss");
   test::expect_near(got.gradient, exact.gradient, near + narrow, near * kFactor, what + " gradient");
@@ -61,7 +61,9 @@ TEST_F(CrossEntropyTwins, NearFp64AndTheCpu) {
       const Results exact = run(test::as(DType::f64, logits), targets, DType::f64);
       expect_near_exact(run(logits, targets, dtype), exact, dtype, name + " CPU");
       expect_near_exact(on_gpu(gpu(), logits, targets, dtype), exact, dtype, name + " GPU");
-      if (dtype == DType::f32) expect_near_exact(on_gpu(gpu(), logits, targets, DType::bf16), exact, dtype, name + " GPU to bf16");
+      for (const DType narrow : {DType::bf16, DType::f16}) {
+        if (dtype == DType::f32) expect_near_exact(on_gpu(gpu(), logits, targets, narrow), exact, dtype, name + " GPU, rounded");
+      }
     }
   }
 }
@@ -85,10 +87,10 @@ TEST_F(CrossEntropyTwins, TheSameBitsAgainAndWhereverTheLogitsLie) {
   }
 }
 
-// The gradient in the logits' place, also each bf16 row at the start of its f32 row.
+// The gradient in the logits' place, also each narrow row at the start of its f32 row.
 TEST_F(CrossEntropyTwins, InPlace) {
   for (const i64 columns : {3, 130, 1024, 1026, 6000}) {
-    for (const DType stored : {DType::f32, DType::bf16}) {
+    for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
       const i64 rows = 4;
       const Tensor logits = test::random({rows, columns}, DType::f32, 7, 3), targets = some_targets(rows, columns);
       const Results apart = on_gpu(gpu(), logits, targets, stored);

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::Unary;
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 // Below a vector, not whole vectors, more than a block of vectors.
 constexpr i64 kSizes[] = {1, 301, 4099};
 constexpr Unary kAll[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::rsqrt,     Unary::tanh,
@@ -84,14 +84,15 @@ Wider slope_of(Unary op, Wider kept) {
 // makes that times its size, at most 4 (1 + x^2). 1 + erf and 1 - x^2 cancel: their error is of the terms' size, not of the result's; so is
 // that of the sums in slopes.
 double bound(DType dtype, Unary op, bool slope, double x, double want, double factor) {
-  const double eps = 2 * test::half_ulp(wide_dtype(dtype)), stored = dtype == DType::bf16 ? test::half_ulp(dtype) : 0;
+  const double eps = 2 * test::half_ulp(wide_dtype(dtype)), stored = is_half(dtype) ? test::half_ulp(dtype) : 0;
   const double tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
   const bool alone = op == Unary::exp || op == Unary::log || op == Unary::tanh;
   const double relative = alone ? 2 * eps : 8 * eps * (gradient_wants_output(op) && op != Unary::sigmoid ? 1 : 1 + x * x);
   // The terms of a sum: x (1 - s) beside 1; x Phi'(x) beside Phi(x); erf beside 1.
   const double terms = op == Unary::gelu_erf ? (slope ? 1 + std::abs(x) : std::abs(x)) : slope ? 1 + std::abs(x) : 0;
   const double sums = 8 * eps * terms;
-  return (relative + stored) * std::abs(want) + sums * std::abs(factor) * (1 + stored) + tiny * (1 + std::abs(x)) * (1 + std::abs(factor));
+  return relative * std::abs(want) + test::stored_error(dtype, want) + sums * std::abs(factor) * (1 + stored) +
+         tiny * (1 + std::abs(x)) * (1 + std::abs(factor));
 }
 
 // Slopes of these are the CPU's to the bit, and values of those without a function of CUDA.

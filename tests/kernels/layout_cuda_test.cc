@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 using View = std::function<Tensor(const Tensor&)>;
 const View kSame = [](const Tensor& t) { return t; };

@@ -17,8 +17,8 @@ using test::Types;
 using test::view_in;
 using test::whole_of;
 
-// Tensor cores, which multiply bf16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
-double error_of_an_addition(const Types& types) { return types.in == DType::bf16 ? 0x1p-23 : test::half_ulp(wide_dtype(types.in)); }
+// Tensor cores, which multiply bf16 and f16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+double error_of_an_addition(const Types& types) { return is_half(types.in) ? 0x1p-23 : test::half_ulp(wide_dtype(types.in)); }
 
 class MatmulTwins : public test::GpuTest {
  protected:
@@ -69,7 +69,7 @@ TEST_F(MatmulTwins, LongInnerExtent) {
 }
 
 TEST_F(MatmulTwins, AddsToWhatIsThere) {
-  for (const Types& types : {kAllTypes[0], kAllTypes[1], kAllTypes[2]}) {
+  for (const Types& types : {kAllTypes[0], kAllTypes[1], kAllTypes[2], kAllTypes[4]}) {
     check({20, 70, 300}, types, 16);
     check({33, 7, 12}, types, 16 | 8 | 4 | 1);
   }

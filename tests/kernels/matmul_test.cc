@@ -110,39 +110,48 @@ TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   }
 }
 
-// Between two chunks of K a sum is not rounded to bf16: 2^10 + 2^-4 three times is 3 * 2^10 + 3 * 2^-4, of which bf16 would lose the last
-// term at each turn; minus 3 * 2^10 it is exact.
-TEST(Matmul, SumsOfBf16StayWideBetweenChunks) {
-  const i64 k = 3 * kernels::gemm::kDepth<BFloat16> + 1;
-  const Tensor a = test::as(DType::bf16, zeros({1, k}, DType::f32)), b = test::as(DType::bf16, zeros({k, 1}, DType::f32)),
-               out = empty({1, 1}, DType::bf16);
+// Between two chunks of K a sum is not rounded: 2^11 + 2^-4 three times is 3 * 2^11 + 3 * 2^-4, of which bf16 and f16 would lose the last
+// term at each turn; minus 3 * 2^11 it is exact.
+template <class T>
+void expect_wide_sums() {
+  constexpr DType dtype = DTypeOf<T>::value;
+  const i64 depth = kernels::gemm::kDepth<kernels::gemm::PanelOf<T>>, k = 3 * depth + 1;
+  const Tensor a = test::as(dtype, zeros({1, k}, DType::f32)), b = test::as(dtype, zeros({k, 1}, DType::f32)), out = empty({1, 1}, dtype);
   const auto set = [&](i64 p, float x) {
-    a.data<BFloat16>()[p] = narrow<BFloat16>(x);
-    b.data<BFloat16>()[p] = narrow<BFloat16>(1);
+    a.data<T>()[p] = narrow<T>(x);
+    b.data<T>()[p] = narrow<T>(1);
   };
   for (i64 chunk = 0; chunk < 3; ++chunk) {
-    set(chunk * kernels::gemm::kDepth<BFloat16> + 2, 1024);
-    set(chunk * kernels::gemm::kDepth<BFloat16> + 9, 0x1p-4F);
+    set(chunk * depth + 2, 2048);
+    set(chunk * depth + 9, 0x1p-4F);
   }
-  set(k - 1, -3072);
+  set(k - 1, -6144);
   multiply(a, b, {}, out);
   EXPECT_EQ(test::at(out, 0), 3 * 0x1p-4);
 }
 
-// One product is exact in f32, so a bf16 result is its rounding to the bit: ties, both signs, large and small, infinities, NaN.
-TEST(Matmul, StoresBf16AsNarrowDoes) {
+TEST(Matmul, SumsOfHalvesStayWideBetweenChunks) {
+  expect_wide_sums<BFloat16>();
+  expect_wide_sums<Float16>();
+}
+
+// One product is exact in f32, so a narrow result is its rounding to the bit: ties, both signs, large and small, infinities, NaN.
+template <class T>
+void expect_stored_as_narrow_does(const std::function<u16(i64)>& left, const std::function<u16(i64)>& right) {
   constexpr i64 kEach = 300;
-  const Tensor a = empty({kEach, 1}, DType::bf16), b = empty({1, kEach}, DType::bf16), out = empty({kEach, kEach}, DType::bf16);
+  constexpr DType dtype = DTypeOf<T>::value;
+  const Tensor a = empty({kEach, 1}, dtype), b = empty({1, kEach}, dtype), out = empty({kEach, kEach}, dtype);
+  const u16 nan = narrow<T>(NAN).bits, infinity = narrow<T>(INFINITY).bits;
   for (i64 i = 0; i < kEach; ++i) {
-    a.data<BFloat16>()[i] = {static_cast<u16>(0x2f80 + i * 37)};
-    b.data<BFloat16>()[i] = {static_cast<u16>(i < kEach - 2 ? 0xaf80 + i * 41 : i == kEach - 2 ? 0x7fc0 : 0x7f80)};
+    a.data<T>()[i] = {left(i)};
+    b.data<T>()[i] = {i < kEach - 2 ? right(i) : i == kEach - 2 ? nan : infinity};
   }
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);
     multiply(a, b, {}, out);
     for (i64 i = 0; i < kEach; ++i) {
       for (i64 j = 0; j < kEach; ++j) {
-        const auto want = narrow<BFloat16>(widen(a.data<BFloat16>()[i]) * widen(b.data<BFloat16>()[j]));
+        const auto want = narrow<T>(widen(a.data<T>()[i]) * widen(b.data<T>()[j]));
         if (std::isnan(widen(want))) {
           ASSERT_TRUE(std::isnan(element(out, i, j)));
         } else {
@@ -152,6 +161,17 @@ TEST(Matmul, StoresBf16AsNarrowDoes) {
     }
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(Matmul, StoresBf16AsNarrowDoes) {
+  expect_stored_as_narrow_does<BFloat16>([](i64 i) { return static_cast<u16>(0x2f80 + i * 37); },
+                                         [](i64 i) { return static_cast<u16>(0xaf80 + i * 41); });
+}
+
+// From 2^-25, half the smallest number, to beyond the largest.
+TEST(Matmul, StoresF16AsNarrowDoes) {
+  expect_stored_as_narrow_does<Float16>([](i64 i) { return static_cast<u16>(0x0001 + i * 91); },
+                                        [](i64 i) { return static_cast<u16>(0x8400 + i * 90); });
 }
 
 TEST(Matmul, EveryInstructionSet) {

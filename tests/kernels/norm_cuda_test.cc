@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class NormTwins : public test::GpuTest {};
 
@@ -60,7 +60,7 @@ Results in_fp64(const Case& c, const Inputs& in) {
 // Sums of n numbers of size 1 in the wide type u: at most about n u / 2 off in any order, sqrt(n) u where errors are as random as here; ten
 // times that. Then a rounding to the narrow type.
 void expect_near_exact(const Case& c, const Results& got, const Results& want, const std::string& what) {
-  const double u = test::half_ulp(wide_dtype(c.dtype)), narrow = c.dtype == DType::bf16 ? test::half_ulp(c.dtype) : 0;
+  const double u = test::half_ulp(wide_dtype(c.dtype)), narrow = is_half(c.dtype) ? test::half_ulp(c.dtype) : 0;
   const double row = 10 * u * std::sqrt(static_cast<double>(c.columns)) + 20 * u,
                column = 10 * u * std::sqrt(static_cast<double>(c.rows)) + 20 * u;
   test::expect_near(got.statistics, want.statistics, row, row, what + " statistics");

@@ -9,7 +9,7 @@ namespace {
 
 using kernels::Binary;
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class ReduceTwins : public test::GpuTest {
  protected:
@@ -37,7 +37,7 @@ class ReduceTwins : public test::GpuTest {
           want += one, magnitude += std::abs(one);
         }
         const double total = static_cast<double>(want * 0.3), error = static_cast<double>(magnitude) * static_cast<double>(n + 1) * 0x1p-53;
-        const double rounding = test::half_ulp(wide_dtype(out)) + (out == DType::bf16 ? test::half_ulp(out) : 0);
+        const double rounding = test::half_ulp(wide_dtype(out)) + (is_half(out) ? test::half_ulp(out) : 0);
         ASSERT_NEAR(test::at(to, o * inner + c), total, error + rounding * (std::abs(total) + error)) << o << " " << c;
       }
     }
@@ -48,6 +48,7 @@ class ReduceTwins : public test::GpuTest {
   void check(const Shape& extents) {
     for (const DType dtype : kFloats) check(extents, dtype, dtype);
     check(extents, DType::bf16, DType::f32);
+    check(extents, DType::f16, DType::f32);
   }
 };
 

@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class RopeTwins : public test::GpuTest {
  protected:
@@ -29,7 +29,7 @@ class RopeTwins : public test::GpuTest {
 // an eps each of numbers not larger than scaling * (|u| + |v|).
 void check(const Tensor& x, const Tensor& y, const Tensor& positions, std::span<const double> frequencies, bool back) {
   const i64 pairs = static_cast<i64>(frequencies.size()), rows = x.elems() / (2 * pairs), heads = x.size(2);
-  const double eps = 2 * test::half_ulp(wide_dtype(x.dtype())), stored = x.dtype() == DType::bf16 ? test::half_ulp(x.dtype()) : 0;
+  const double eps = 2 * test::half_ulp(wide_dtype(x.dtype())), stored = is_half(x.dtype()) ? test::half_ulp(x.dtype()) : 0;
   for (i64 row = 0; row < rows; ++row) {
     const i32 position = positions.data<i32>()[row / heads];
     for (i64 i = 0; i < pairs; ++i) {

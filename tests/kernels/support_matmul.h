@@ -12,7 +12,8 @@ namespace spillway::test {
 struct Types {
   DType in, out;
 };
-constexpr Types kAllTypes[] = {{DType::f32, DType::f32}, {DType::f64, DType::f64}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
+constexpr Types kAllTypes[] = {{DType::f32, DType::f32},   {DType::f64, DType::f64}, {DType::bf16, DType::f32},
+                               {DType::bf16, DType::bf16}, {DType::f16, DType::f32}, {DType::f16, DType::f16}};
 
 struct Extents {
   i64 m, n, k;
@@ -34,6 +35,7 @@ inline Tensor view_in(const Tensor& whole, i64 rows, i64 columns, bool transpose
 inline double element(const Tensor& t, i64 i, i64 j) {
   const i64 at = i * t.stride(0) + j * t.stride(1);
   if (t.dtype() == DType::bf16) return widen(t.data<BFloat16>()[at]);
+  if (t.dtype() == DType::f16) return widen(t.data<Float16>()[at]);
   return t.dtype() == DType::f64 ? t.data<double>()[at] : t.data<float>()[at];
 }
 
@@ -47,7 +49,7 @@ inline std::vector<double> plain(const Tensor& t) {
 }
 
 /// The error of a sum of k products, of what was there before and of a bias, put together in any order, is at most (k + 2) eps times the
-/// sum of their sizes; a bf16 result is rounded once more. eps: of one addition, half_ulp where it is rounded. `before`: undefined or [M,
+/// sum of their sizes; a narrow result is rounded once more. eps: of one addition, half_ulp where it is rounded. `before`: undefined or [M,
 /// N].
 inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, double eps, const Tensor& before = {}) {
   const i64 k = a.size(1);
@@ -61,7 +63,7 @@ inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias,
         sum += row[p] * column[p];
         size += std::abs(row[p] * column[p]);
       }
-      const double stored = out.dtype() == DType::bf16 ? half_ulp(DType::bf16) * std::abs(sum) : 0;
+      const double stored = stored_error(out.dtype(), sum);
       ASSERT_NEAR(got[static_cast<size_t>(i * out.size(1) + j)], sum, 1.01 * static_cast<double>(k + 2) * eps * size + stored)
           << i << ", " << j;
     }

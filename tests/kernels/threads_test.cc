@@ -127,7 +127,7 @@ TEST_P(SameBits, SumsRowsAndTables) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 // A sum that a NaN or an infinity spoils must not come out finite: the trainer's skip depends on it.

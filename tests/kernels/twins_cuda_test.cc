@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16};
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 constexpr i64 kSizes[] = {1, 3, 16, 1000, 4099};
 
 class Twins : public test::GpuTest {};

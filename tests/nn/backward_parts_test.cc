@@ -33,7 +33,7 @@ struct Case {
   test::Forward forward;
   Shape input;
   bool reads = false;  // the weight part needs the weights
-  bool narrow = true;  // runs in bf16 too: copies of views know one type alone
+  bool narrow = true;  // runs in bf16 and f16 too: copies of views know one type alone
 };
 
 template <class Layer>
@@ -211,7 +211,7 @@ TEST_P(BackwardInParts, GivesTheBitsOfOneAtOnce) {
   int gradients = 0;
   for (const auto& cases : {layers(GetParam()), blocks(GetParam())}) {
     for (const Case& c : cases) {
-      if (!c.narrow && GetParam() == DType::bf16) continue;
+      if (!c.narrow && is_half(GetParam())) continue;
       SCOPED_TRACE(c.name);
       Model model(c, GetParam());
       for (size_t frozen = 0; frozen <= model.parameters().size(); ++frozen) {
@@ -227,7 +227,7 @@ TEST_P(BackwardInParts, GivesTheBitsOfOneAtOnce) {
   EXPECT_GT(gradients, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, BackwardInParts, testing::Values(DType::f32, DType::bf16, DType::f64),
+INSTANTIATE_TEST_SUITE_P(Types, BackwardInParts, testing::Values(DType::f32, DType::bf16, DType::f16, DType::f64),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace

@@ -134,7 +134,7 @@ TEST_P(Meta, ImagesToo) {
   expect_equal_arenas([](Device device) { return make_images(device, GetParam()); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace

@@ -121,16 +121,47 @@ TEST_P(TileFormat, NanIsNeverHidden) {
       EXPECT_TRUE(std::isnan(values[700]));
       EXPECT_TRUE(std::isfinite(values[0]) && std::isfinite(values[kTileElems - 1]));
     }
-    if (f.weight == DType::bf16) {
+    if (is_half(f.weight)) {
       u16 bits;
       std::memcpy(&bits, next.weight.data() + 700 * sizeof(bits), sizeof(bits));
-      EXPECT_EQ(bits, 0x7fc0);
+      EXPECT_EQ(bits, f.weight == DType::bf16 ? 0x7fc0 : 0x7e00);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, TileFormat, testing::ValuesIn(test::all_formats()),
                          [](const auto& format) { return test::name(format.param); });
+
+// What is beyond f16 is infinite, what is below its denormals zero, and the master stays what it is.
+TEST(F16Weight, IsItsMasterRoundedToEven) {
+  const StateFormat f = plain_format(DType::f16);
+  std::vector<double> master(kTileElems, 0);
+  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // halfway to the next, which is odd, and a little on
+    const double below = widen(Float16{static_cast<u16>(bits)}),
+                 next = bits + 1 == 0x7c00 ? 65536 : widen(Float16{static_cast<u16>(bits + 1)});
+    master[bits / 2] = (below + next) / 2 * (bits % 4 == 0 ? 1 : -1);
+  }
+  master[kTileElems - 4] = 65504, master[kTileElems - 3] = 65520, master[kTileElems - 2] = -1e30, master[kTileElems - 1] = 0x1p-25;
+  for (const Isa isa : available_isas()) {
+    Tile tile(f);
+    write_tile<double>(f, {master, {}, {}}, tile.weight.data(), tile.state.data());
+    const AlignedBytes gradient(f.gradient_tile_bytes());
+    std::memset(gradient.data(), 0, gradient.size());
+    // No gradient, no decay: the masters stay.
+    const auto s = make_adamw_scalars<double>({}, 0, 0, 1, 1);
+    const TilePart whole{kTileElems, &s};
+    Tile next(f);
+    adamw_update_tile(f, {gradient.data(), tile.weight.data(), tile.state.data(), next.weight.data(), next.state.data()}, {&whole, 1}, {},
+                      isa);
+    EXPECT_EQ(next.weight, tile.weight);
+    const auto* weight = reinterpret_cast<const Float16*>(next.weight.data());
+    for (i64 i = 0; i < kTileElems; ++i) {
+      const auto want = static_cast<_Float16>(static_cast<float>(master[static_cast<size_t>(i)]));
+      ASSERT_EQ(weight[i].bits, std::bit_cast<u16>(want)) << i;
+    }
+    EXPECT_EQ(test::read(f, StatePart::master, next)[kTileElems - 2], -1e30f);
+  }
+}
 
 template <class T>
 void equals_update_of_spans() {
@@ -190,7 +221,7 @@ TEST(AdamWTile, RefusesWhatDoesNotFit) {
   refused({{100, &s}, {99, &s}, {kTileElems, &s}});
   refused({{-1, &s}, {kTileElems, &s}});
   refused({{kTileElems, &s}}, {.first_element = 32});
-  refused({{kTileElems, &s}}, {}, false, {.weight = DType::f16});
+  refused({{kTileElems, &s}}, {}, false, {.weight = DType::int32});
   operands.new_weight += 4;
   refused({{kTileElems, &s}}, {}, true);
 }

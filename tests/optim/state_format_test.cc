@@ -13,6 +13,7 @@ TEST(StateFormat, BytesAParameter) {
   EXPECT_EQ(bytes(plain_format(DType::f32)), 12 * kTileElems);
   EXPECT_EQ(bytes(plain_format(DType::f64)), 24 * kTileElems);
   EXPECT_EQ(bytes(plain_format(DType::bf16)), 14 * kTileElems);
+  EXPECT_EQ(bytes(plain_format(DType::f16)), 14 * kTileElems);
   EXPECT_EQ(bytes({DType::bf16, Master::split}), 12 * kTileElems);
   EXPECT_EQ(bytes({DType::bf16, Master::split, Moments::bf16}), 8 * kTileElems);
   EXPECT_EQ(bytes({DType::bf16, Master::split, Moments::int8}), 6 * kTileElems + 4096);
@@ -38,7 +39,8 @@ TEST(StateFormat, RefusesWhatDoesNotExist) {
       EXPECT_EQ(error.code(), ErrorCode::usage);
     }
   };
-  refused({DType::f16});
+  refused({DType::int32});
+  refused({DType::f16, Master::split});
   refused({DType::f32, Master::split});
   refused({DType::f64, Master::fp32, Moments::fp32, DType::f32});
   refused({DType::f64, Master::fp32, Moments::bf16, DType::f64});

@@ -21,6 +21,7 @@ inline std::vector<StateFormat> all_formats() {
   for (DType gradient : {DType::f32, DType::bf16}) {
     for (Moments moments : {Moments::fp32, Moments::bf16, Moments::int8}) {
       formats.push_back({DType::f32, Master::fp32, moments, gradient});
+      formats.push_back({DType::f16, Master::fp32, moments, gradient});
       for (Master master : {Master::fp32, Master::split}) formats.push_back({DType::bf16, master, moments, gradient});
     }
   }

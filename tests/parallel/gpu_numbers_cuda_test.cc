@@ -53,6 +53,10 @@ const std::vector<Way>& variants() {
       {"split_master", [](RunOptions& o) { o.dtype = DType::bf16, o.master = optim::Master::split; }},
       {"bf16_moments", [](RunOptions& o) { o.moments = optim::Moments::bf16; }},
       {"int8_moments", [](RunOptions& o) { o.moments = optim::Moments::int8, o.dtype = DType::bf16; }},
+      {"f16",
+       [](RunOptions& o) {
+         o.dtype = DType::f16, o.loss_scale = {1024, 0}, o.loss_scale_interval = 1;
+       }},
       {"f64", [](RunOptions& o) { o.dtype = DType::f64; }},
   };
   return all;
@@ -85,6 +89,21 @@ TEST_P(GpuVariants, GiveTheSameBitsAnywhere) {
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuVariants, testing::Range(size_t{0}, variants().size()),
                          [](const auto& cell) { return variants()[cell.param].name; });
+
+TEST_F(GpuRuns, GradientsBeyondF16SkipSteps) {
+  RunOptions o = small_gpu_run("gpt2-tiny");
+  o.model.layers = 1;
+  o.dtype = DType::f16;
+  o.loss_scale = {0x1p26, 0};
+  o.sequence_length = 4;
+  const RunResult want = train(o);
+  EXPECT_TRUE(want.steps[0].skipped && want.steps[1].skipped);
+  EXPECT_TRUE(std::isfinite(want.losses[1]));
+  for (const Where& w : kPlaces) {
+    o.parameters = w.parameters, o.gradients = w.gradients, o.optimizer = w.optimizer, o.overlap = w.overlap, o.order = w.order;
+    expect_same_numbers(train(o), want);
+  }
+}
 
 // Rounded to 8 bits, each gradient differs by 2^-9 of itself at most, and so does their norm.
 TEST_F(GpuRuns, RoundedGradientsAreNearExactOnes) {

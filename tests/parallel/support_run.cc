@@ -52,7 +52,7 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
   std::vector<std::vector<double>> all(model.parameters.size());
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
-    const bool stateless = g.frozen && (part != optim::StatePart::master || format.weight == DType::bf16);
+    const bool stateless = g.frozen && (part != optim::StatePart::master || is_half(format.weight));
     if (stateless) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       const parallel::TileRange own = parallel::intersection(range, plan.stepped(g));
@@ -161,9 +161,13 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   const offload::Traffic& traffic = rank.state().traffic();
   parallel::TierBytes before;
   for (size_t t = 0; t < offload::kTiers; ++t) before.read[t] = traffic.read_bytes[t], before.written[t] = traffic.written_bytes[t];
+  optim::LossScale loss_scale = o.loss_scale;
   for (i64 s = 0; s < o.steps; ++s) {
+    parallel::StepSettings settings = step_settings(o, s);
+    if (o.dtype == DType::f16) settings.loss_scale = loss_scale.scale;
     const parallel::StepResult step =
-        rank.train_step([&] { return o.batches ? o.batches(s, rank_number) : random_batch(o, s, rank_number); }, step_settings(o, s));
+        rank.train_step([&] { return o.batches ? o.batches(s, rank_number) : random_batch(o, s, rank_number); }, settings);
+    loss_scale = loss_scale.after(!step.skipped, o.loss_scale_interval);
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
@@ -241,6 +245,20 @@ void expect_as_planned(const RunResult& got) {
 }
 
 }  // namespace
+
+void expect_same_numbers(const RunResult& got, const RunResult& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.weights, want.weights);
+  EXPECT_EQ(got.m, want.m);
+  EXPECT_EQ(got.v, want.v);
+  ASSERT_EQ(got.steps.size(), want.steps.size());
+  for (size_t s = 0; s < want.steps.size(); ++s) {
+    EXPECT_EQ(got.steps[s].skipped, want.steps[s].skipped) << "step " << s;
+    EXPECT_EQ(got.steps[s].loss_scale, want.steps[s].loss_scale) << "step " << s;
+    EXPECT_TRUE(got.steps[s].skipped || got.norms[s] == want.norms[s]) << "step " << s;
+    for (const RunResult& other : got.others) EXPECT_EQ(other.steps[s].loss_scale, got.steps[s].loss_scale) << "step " << s;
+  }
+}
 
 void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.losses, want.losses);

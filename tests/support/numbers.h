@@ -12,28 +12,39 @@
 namespace spillway::test {
 
 /// Unit roundoff of a type: half of the distance from 1 to the next number.
-inline double half_ulp(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+inline double half_ulp(DType dtype) {
+  if (dtype == DType::f16) return 0x1p-11;
+  return dtype == DType::f64 ? 0x1p-53 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
+}
+
+/// The one rounding of a result of that size where it is bf16 or f16, whose denormals begin early.
+inline double stored_error(DType dtype, double x) {
+  return is_half(dtype) ? half_ulp(dtype) * std::abs(x) + (dtype == DType::f16 ? 0x1p-25 : 0) : 0;
+}
 
 inline double at(const Tensor& t, i64 i) {
   if (t.dtype() == DType::bf16) return widen(t.span<BFloat16>()[static_cast<size_t>(i)]);
+  if (t.dtype() == DType::f16) return widen(t.span<Float16>()[static_cast<size_t>(i)]);
   return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
 }
 
-/// The elements of `t`, contiguous, as f32, f64 or bf16 (rounded).
+/// The elements of `t`, contiguous, as f32, f64, bf16 or f16 (rounded).
 inline Tensor as(DType dtype, const Tensor& t) {
   const Tensor to = empty(t.shape(), dtype);
   for (i64 i = 0; i < t.elems(); ++i) {
     if (dtype == DType::f64) to.data<double>()[i] = at(t, i);
     if (dtype == DType::f32) to.data<float>()[i] = static_cast<float>(at(t, i));
     if (dtype == DType::bf16) to.data<BFloat16>()[i] = narrow<BFloat16>(static_cast<float>(at(t, i)));
+    if (dtype == DType::f16) to.data<Float16>()[i] = narrow<Float16>(static_cast<float>(at(t, i)));
   }
   return to;
 }
 
-/// |got - want| <= absolute + relative |want|, element by element; contiguous.
+/// |got - want| <= absolute + relative |want|, element by element; contiguous. Of f16 half its smallest number more.
 inline void expect_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
   ASSERT_TRUE(got.defined()) << what;
   ASSERT_EQ(got.shape(), want.shape()) << what << ": " << to_string(got.shape()) << " for " << to_string(want.shape());
+  if (got.dtype() == DType::f16) absolute += stored_error(DType::f16, 0);
   for (i64 i = 0; i < want.elems(); ++i) {
     ASSERT_NEAR(at(got, i), at(want, i), absolute + relative * std::abs(at(want, i))) << what << " at element " << i;
   }
@@ -45,7 +56,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 
 /// Numbers of mean 0 and standard deviation `std`, evenly spread, fixed by `seed`.
 inline Tensor random(const Shape& shape, DType dtype, u64 seed, double std = 1) {
-  if (dtype == DType::bf16) return as(dtype, random(shape, DType::f32, seed, std));
+  if (is_half(dtype)) return as(dtype, random(shape, DType::f32, seed, std));
   Tensor t = empty(shape, dtype);
   const auto n = static_cast<u64>(t.elems());
   double* wide = dtype == DType::f64 ? t.data<double>() : nullptr;

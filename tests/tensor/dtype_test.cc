@@ -41,6 +41,44 @@ TEST(BFloat16, NotANumberStaysOne) {
   }
 }
 
+float half(u16 bits) { return widen(Float16{bits}); }
+u16 to_half(float x) { return narrow<Float16>(x).bits; }
+// The compiler's own.
+float reference(u16 bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+u16 to_reference(float x) { return std::bit_cast<u16>(static_cast<_Float16>(x)); }
+
+TEST(Float16, EveryValueIsTheCompilersAndSurvivesTheRoundTrip) {
+  for (u32 bits = 0; bits < 0x10000; ++bits) {
+    const float x = half(static_cast<u16>(bits)), want = reference(static_cast<u16>(bits));
+    ASSERT_EQ(std::bit_cast<u32>(x), std::bit_cast<u32>(want) | (std::isnan(x) ? 0x400000u : 0)) << bits;
+    ASSERT_EQ(to_half(x), bits | (std::isnan(x) ? 0x200u : 0)) << bits;
+  }
+}
+
+// Between any two neighbours, also denormals, and from the largest to infinity: the middle, and what is next to it on both sides.
+TEST(Float16, RoundsToNearestTiesToEven) {
+  for (const float sign : {1.0f, -1.0f}) {
+    for (u32 below = 0; below < 0x7c00; ++below) {
+      const auto lower = static_cast<u16>(below), upper = static_cast<u16>(below + 1);
+      const float next = upper == 0x7c00 ? 65536 : half(upper), middle = half(lower) + (next - half(lower)) / 2;
+      for (const float x : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, INFINITY), half(lower), half(upper)}) {
+        ASSERT_EQ(to_half(sign * x), to_reference(sign * x)) << x;
+      }
+      ASSERT_EQ(to_half(middle), below % 2 == 0 ? lower : upper);
+    }
+  }
+}
+
+TEST(Float16, AnyFloatRoundsAsTheCompilersDoes) {
+  for (u64 bits = 0; bits < 0x100000000; bits += 4099) {
+    const auto x = std::bit_cast<float>(static_cast<u32>(bits));
+    ASSERT_TRUE(std::isnan(x) || to_half(x) == to_reference(x)) << std::hex << bits;
+  }
+  for (const float x : {0x1p-149f, 0x1p-126f, 0x1p-25f, 65519.996f, 65520.0f, 65535.996f, 65536.0f, 0x1.fffffep127f})
+    EXPECT_EQ(to_half(x), to_reference(x)) << x;
+  for (u32 bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0x7fc00000u}) EXPECT_TRUE(std::isnan(half(to_half(std::bit_cast<float>(bits)))));
+}
+
 TEST(DType, WhatIsComputedInFp64StaysThere) {
   EXPECT_EQ(wide_dtype(DType::f64), DType::f64);
   for (const DType t : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(wide_dtype(t), DType::f32);

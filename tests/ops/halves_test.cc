@@ -1,6 +1,6 @@
-// Every op in bf16 beside the same op in fp64 on the widened inputs. One op computes in f32 and rounds each result once, so a result or
-// gradient of an activation is off by half a unit in the last place of bf16 (2^-8 relative) and by the f32 arithmetic before it (`f32`,
-// absolute); a parameter's gradient, which is f32, by the latter alone. Where an op rounds on the way, the case says so.
+// Every op in bf16 and in f16 beside the same op in fp64 on the widened inputs. One op computes in f32 and rounds each result once, so a
+// result or gradient of an activation is off by half a unit in the last place of its type (bf16: 2^-8 relative) and by the f32 arithmetic
+// before it (`f32`, absolute); a parameter's gradient, which is f32, by the latter alone. Where an op rounds on the way, the case says so.
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
@@ -28,7 +28,7 @@ using Function = std::function<Variable(const std::vector<Variable>&)>;
 struct Case {
   std::vector<Shape> activations, parameters;  // f() gets them in this order
   double f32 = 4e-6;                           // error of the f32 arithmetic
-  double on_the_way = 0;                       // of what else is rounded to bf16 inside
+  double on_the_way = 0;                       // of what else is rounded to bf16 inside; f16 is eight times finer
 };
 
 Tensor ones_of(i64 n) { return tensor_of<float>(std::vector<float>(static_cast<size_t>(n), 1), {n}); }
@@ -38,23 +38,23 @@ struct Results {
   std::vector<Tensor> activation_gradients, parameter_gradients;
 };
 
-Tensor input(const Case& c, size_t i, DType dtype) {
+Tensor input(const Case& c, size_t i, DType narrow, DType dtype) {
   const bool activation = i < c.activations.size();
-  return test::as(dtype, test::random(activation ? c.activations[i] : c.parameters[i - c.activations.size()], DType::bf16, i + 1));
+  return test::as(dtype, test::random(activation ? c.activations[i] : c.parameters[i - c.activations.size()], narrow, i + 1));
 }
 
-Results run(const Case& c, const Function& f, DType dtype) {
+Results run(const Case& c, const Function& f, DType narrow, DType dtype) {
   test::Sink sink;
   autograd::Tape tape(&sink);
   std::vector<Variable> variables;
   for (size_t i = 0; i < c.activations.size() + c.parameters.size(); ++i) {
-    const Tensor value = input(c, i, dtype);
+    const Tensor value = input(c, i, narrow, dtype);
     variables.push_back(i < c.activations.size() ? tape.input(value) : tape.parameter(value, static_cast<u32>(i)));
   }
   const Variable y = f(variables);
   Results results{y.value, {}, {}};
   const bool loss = y.dtype() == DType::f64 && y.value.elems() == 1;
-  tape.backward(y, loss ? Tensor() : test::as(dtype, test::random(y.shape(), DType::bf16, 99)));
+  tape.backward(y, loss ? Tensor() : test::as(dtype, test::random(y.shape(), narrow, 99)));
   for (size_t i = 0; i < c.activations.size(); ++i) results.activation_gradients.push_back(tape.take_gradient(variables[i]));
   for (size_t i = 0; i < c.parameters.size(); ++i) {
     results.parameter_gradients.push_back(sink.gradients.at({static_cast<u32>(i + c.activations.size()), 0}));
@@ -63,14 +63,15 @@ Results run(const Case& c, const Function& f, DType dtype) {
   return results;
 }
 
-void check(const Case& c, const Function& f) {
-  const Results got = run(c, f, DType::bf16), want = run(c, f, DType::f64);
+void check(const Case& c, const Function& f, DType narrow) {
+  SCOPED_TRACE(to_string(narrow));
+  const Results got = run(c, f, narrow, narrow), want = run(c, f, narrow, DType::f64);
   const bool loss = got.output.dtype() == DType::f64;
-  const double rounding = test::half_ulp(DType::bf16), inside = c.f32 + c.on_the_way;
-  EXPECT_EQ(got.output.dtype(), loss ? DType::f64 : DType::bf16);
+  const double rounding = test::half_ulp(narrow), inside = c.f32 + c.on_the_way * rounding / test::half_ulp(DType::bf16);
+  EXPECT_EQ(got.output.dtype(), loss ? DType::f64 : narrow);
   test::expect_near(got.output, want.output, loss ? 1e-6 : rounding, inside, "output");
   for (size_t i = 0; i < c.activations.size(); ++i) {
-    EXPECT_EQ(got.activation_gradients[i].dtype(), DType::bf16);
+    EXPECT_EQ(got.activation_gradients[i].dtype(), narrow);
     test::expect_near(got.activation_gradients[i], want.activation_gradients[i], rounding, inside, "activation " + std::to_string(i));
   }
   for (size_t i = 0; i < c.parameters.size(); ++i) {
@@ -79,7 +80,11 @@ void check(const Case& c, const Function& f) {
   }
 }
 
-TEST(Bf16, ElementwiseAndShapes) {
+void check(const Case& c, const Function& f) {
+  for (const DType narrow : {DType::bf16, DType::f16}) check(c, f, narrow);
+}
+
+TEST(Halves, ElementwiseAndShapes) {
   check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::add(in[0], in[1]); });
   check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::mul(in[0], in[1]); });
   check({{{5, 37}, {5, 37}}, {}}, [](const auto& in) { return ops::swiglu(in[0], in[1]); });
@@ -91,12 +96,12 @@ TEST(Bf16, ElementwiseAndShapes) {
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::slice(ops::permute(in[0], {1, 0}), 0, 3, 20); });
 }
 
-TEST(Bf16, ABiasAsAParameterOfAPlainSum) {
+TEST(Halves, ABiasAsAParameterOfAPlainSum) {
   check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
 }
 
 // Sums of 70 products of size about 1; K of 1100 spans chunks.
-TEST(Bf16, Linear) {
+TEST(Halves, Linear) {
   for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
     const bool in_out = layout == ops::WeightLayout::in_out;
     check({{{2, 9, 70}}, {in_out ? Shape{70, 33} : Shape{33, 70}, {33}}, 1e-5},
@@ -107,13 +112,13 @@ TEST(Bf16, Linear) {
   check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
 }
 
-TEST(Bf16, Norms) {
+TEST(Halves, Norms) {
   check({{{3, 40, 33}}, {{33}, {33}}, 4e-5}, [](const auto& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); });
   check({{{3, 40, 33}}, {{33}}, 4e-5}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-6); });
 }
 
 // Sums of up to 9 * 130 = 1170 products span chunks.
-TEST(Bf16, Images) {
+TEST(Halves, Images) {
   check({{{2, 5, 9, 7}}, {{3, 5, 3, 3}, {3}}, 2e-5}, [](const auto& in) { return ops::conv2d(in[0], in[1], in[2], {2, 1, 1, 1}); });
   check({{{2, 130, 5, 6}}, {{4, 130, 3, 3}}, 4e-4}, [](const auto& in) { return ops::conv2d(in[0], in[1], {}, {1, 1, 1, 1}); });
   check({{{2, 6, 5, 6}}, {{4, 3, 3, 3}}, 2e-5}, [](const auto& in) { return ops::conv2d(in[0], in[1], {}, {1, 1, 1, 2}); });
@@ -131,12 +136,12 @@ TEST(Bf16, Images) {
   }
 }
 
-TEST(Bf16, EmbeddingAddsInF32) {
+TEST(Halves, EmbeddingAddsInF32) {
   const Tensor ids = test::ints({2, 0, 2, 2, 4, 0}, {2, 3});
   check({{}, {{5, 9}}}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
 }
 
-TEST(Bf16, Rope) {
+TEST(Halves, Rope) {
   const std::vector<double> frequencies{1, 0.1, 0.01, 0.001};
   check({{{2, 5, 3, 8}}, {}}, [&](const auto& in) {
     return ops::rope(in[0], test::ints({0, 1, 2, 3, 4, 9, 8, 7, 6, 5}, {2, 5}), frequencies);
@@ -145,7 +150,7 @@ TEST(Bf16, Rope) {
 
 // Backward reads the output as it was stored: delta = sum of out dout over the width is off by up to 2^-8 of its terms (8 of size 1, two
 // of them large), and each score's gradient by that times its probability; gradients are sums of few such.
-TEST(Bf16, Attention) {
+TEST(Halves, Attention) {
   for (const double dropout : {0.0, 0.2}) {
     ops::AttentionOptions options;
     options.scale = 0.35;
@@ -156,18 +161,18 @@ TEST(Bf16, Attention) {
   }
 }
 
-// The scores' gradients never leave f32 and the probabilities neither: with the delta exact (an output that bf16 holds) only the results'
+// The scores' gradients never leave f32 and the probabilities neither: with the delta exact (an output that they hold) only the results'
 // rounding is left. One key: the output is v.
-TEST(Bf16, AttentionOfOneKeyIsItsValue) {
+TEST(Halves, AttentionOfOneKeyIsItsValue) {
   ops::AttentionOptions options;
   options.scale = 1;
   check({{{2, 1, 2, 8}, {2, 1, 2, 8}, {2, 1, 2, 8}}, {}, 4e-6},
         [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
-// Logits are f32; their gradient is rounded to bf16 before the two products, 2^-8 of |dlogits| <= 1 times |w| or |x| about 1, 11 or 7
+// Logits are f32; their gradient is rounded before the two products, 2^-8 of |dlogits| <= 1 times |w| or |x| about 1, 11 or 7
 // terms.
-TEST(Bf16, LinearCrossEntropyInOneChunkAndInSeveral) {
+TEST(Halves, LinearCrossEntropyInOneChunkAndInSeveral) {
   const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
   for (const i64 chunk_bytes : {ops::kLogitsChunkBytes, i64{2 * 11 * 4}, i64{1}}) {
     check({{{7, 6}}, {{11, 6}}, 4e-6, 0.01},
@@ -175,25 +180,29 @@ TEST(Bf16, LinearCrossEntropyInOneChunkAndInSeveral) {
   }
 }
 
-TEST(Bf16, CrossEntropyOfLogits) {
+TEST(Halves, CrossEntropyOfLogits) {
   const Tensor targets = test::ints({3, -100, 40, 0, 7}, {5});
   check({{{5, 41}}, {}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
 }
 
 // The fused head equals its parts where nothing is rounded between them; the logits it samples from are those of its loss.
-TEST(Bf16, LogitsAreWide) {
-  const Tensor x = test::random({3, 20}, DType::bf16, 1), w = test::random({50, 20}, DType::bf16, 2), wide = ops::logits(x, w);
-  EXPECT_EQ(wide.dtype(), DType::f32);
-  const Tensor targets = test::ints({1, 49, 20}, {3});
-  EXPECT_EQ(ops::linear_cross_entropy(x, w, targets, 1).value.item(), ops::cross_entropy_sum(wide, targets, 1).value.item());
+TEST(Halves, LogitsAreWide) {
+  for (const DType narrow : {DType::bf16, DType::f16}) {
+    const Tensor x = test::random({3, 20}, narrow, 1), w = test::random({50, 20}, narrow, 2), wide = ops::logits(x, w);
+    EXPECT_EQ(wide.dtype(), DType::f32);
+    const Tensor targets = test::ints({1, 49, 20}, {3});
+    EXPECT_EQ(ops::linear_cross_entropy(x, w, targets, 1).value.item(), ops::cross_entropy_sum(wide, targets, 1).value.item());
+  }
 }
 
-TEST(Bf16, RefusesWhatWouldAddInBf16) {
-  autograd::Tape tape;
-  const Variable table = tape.input(test::random({5, 3}, DType::bf16, 1));
-  const Variable y = ops::embedding(test::ints({1, 1}, {2}), table);
-  EXPECT_THROW(tape.backward(y, test::random({2, 3}, DType::bf16, 2)), Error) << "a table that is no parameter";
-  EXPECT_THROW(ops::add(table, test::random({5, 3}, DType::f32, 1)), Error) << "two types in one op";
+TEST(Halves, RefusesWhatWouldAddInIt) {
+  for (const DType narrow : {DType::bf16, DType::f16}) {
+    autograd::Tape tape;
+    const Variable table = tape.input(test::random({5, 3}, narrow, 1));
+    const Variable y = ops::embedding(test::ints({1, 1}, {2}), table);
+    EXPECT_THROW(tape.backward(y, test::random({2, 3}, narrow, 2)), Error) << "a table that is no parameter";
+    EXPECT_THROW(ops::add(table, test::random({5, 3}, DType::f32, 1)), Error) << "two types in one op";
+  }
 }
 
 }  // namespace
