@@ -76,8 +76,9 @@ TEST_P(Blobs, CountsEachByteOnceInItsTier) {
   world.blob().read({1, 3}, 0, buffer.span(0, 2 * kTile)).wait();
   world.blob().view({0, 1}, 0);
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
-    EXPECT_EQ(world.written_bytes(tier), tier == GetParam() ? 4 * kTile : 0);
-    EXPECT_EQ(world.read_bytes(tier), tier == GetParam() ? 2 * kTile : 0);
+    const bool counts = tier == GetParam() && tier != Tier::device;  // what moves inside the device is no traffic
+    EXPECT_EQ(world.written_bytes(tier), counts ? 4 * kTile : 0);
+    EXPECT_EQ(world.read_bytes(tier), counts ? 2 * kTile : 0);
   }
 }
 
