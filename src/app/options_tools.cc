@@ -68,7 +68,7 @@ std::vector<Option> evaluate_options() {
   return {
       {.name = "data",
        .group = kGroup,
-       .help = "repeatable: text, a folder of texts, or token files",
+       .help = "repeatable: text, a folder of texts, or token files; of cifar-net CIFAR-10's binary folder",
        .field = text(&EvaluateConfig::data),
        .commands = here,
        .metavar = "PATH",
