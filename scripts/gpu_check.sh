@@ -156,8 +156,10 @@ trains() {
 }
 small=(--model gpt2-124m --sequence-length 512 --micro-batch-size 4 --gradient-accumulation-steps 2 --steps 12 --learning-rate 1e-3
        --warmup-steps 2)
-trains 235 "gpt2-tiny, 60 steps" tiny --model gpt2-tiny --sequence-length 128 --micro-batch-size 8 --steps 60 --learning-rate 2e-3
-trains 250 "gpt2-124m on the GPU" whole "${small[@]}" --place-parameters device --place-gradients device --place-optimizer device
+tiny=(--model gpt2-tiny --sequence-length 128 --micro-batch-size 8 --steps 60 --learning-rate 2e-3)
+trains 235 "gpt2-tiny, 60 steps" tiny "${tiny[@]}"
+for precision in fp16 tf32; do trains 245 "gpt2-tiny in $precision" $precision "${tiny[@]}" --precision $precision; done
+trains 255 "gpt2-124m on the GPU" whole "${small[@]}" --place-parameters device --place-gradients device --place-optimizer device
 trains 275 "gpt2-124m, all state on the host" offloaded "${small[@]}" --place-parameters host --place-gradients host --place-optimizer host
 if [ -n "$(column whole loss)" ] && [ -n "$(column offloaded loss)" ]; then
   command="compare the losses and norms of the two" took=0 log=$out/logs/compare.log
