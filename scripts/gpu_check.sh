@@ -92,7 +92,7 @@ gtests() {
   local passed skipped reasons other=
   attempt "$1" "$2" "$here/bin/$3" --gtest_color=no --gtest_filter="$4"
   passed=$(number_of PASSED "$log") skipped=$(number_of SKIPPED "$log") reasons=$(skip_reasons "$log")
-  [ -z "$gpu" ] || other=$(grep -vE '(several|two|2|3|4) (or more )?GPUs|second GPU' <<<"$reasons" | grep -v '^$')
+  [ -z "$gpu" ] || other=$(grep -vE '(several|two|2|3|4) (or more )?GPUs|second GPU|emulated GPUs' <<<"$reasons" | grep -v '^$')
   [ -z "$reasons" ] || detail "$2: skipped" "$reasons"
   if [ $status -ne 0 ]; then
     row "$2" "$(outcome), $(grep -cE '^\[  FAILED  \] .* ms\)$' "$log") tests failed, $(grep -cE '^\[       OK \]' "$log") passed"
