@@ -185,6 +185,7 @@ void Trainer::account(StepReport& r, const DiskUse& before) {
   parallel::TierBytes planned = parallel::moved_bytes(head);
   planned += parallel::moved_bytes(tail);
   planned_ += planned;
+  if (r.result.skipped) planned_ -= parallel::moved_bytes(rank.last_program().deferred);  // the next head's Steps have nothing to do
   audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
 }
 

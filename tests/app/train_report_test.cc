@@ -1,6 +1,7 @@
 // What train says of its steps: --profile and --endurance through the whole program, and status of what it left.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,20 @@ TEST_F(TrainReport, OperationsOfTheModel) {
     const double elems = 4 * 12 * 128 * 128 + 256 * 128, tokens = 2 * 32;
     EXPECT_NEAR(last["flops_per_s"].get<double>() * last["step_ms"].get<double>() / 1e3, 6 * elems * tokens, 1) << recompute;
     EXPECT_TRUE(last.contains("matmul_share"));
+  }
+}
+
+// A learning rate that leaves no number finite: each step but the first is skipped.
+TEST_F(TrainReport, SkippedStepsMoveWhatIsPlannedOfThem) {
+  for (const char* overlap : {"none", "backward", "forward"}) {
+    std::filesystem::remove_all(run());
+    std::vector<std::string> args = on_nvme({"--learning-rate", "1e38", "--lr-schedule", "constant", "--no-final-checkpoint", "--json"});
+    std::ranges::replace(args, "none", overlap);
+    std::ranges::replace(args, "3", "6");
+    const Outcome outcome = run_app(args);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(last_metrics()["skipped"]) << overlap;
+    EXPECT_EQ(Json::parse(outcome.out)["unplanned_bytes"], 0) << overlap;
   }
 }
 
