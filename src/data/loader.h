@@ -1,4 +1,4 @@
-// Token sources and the loader that yields whole steps of samples (samples.h): windows of tokens, or images, which are called windows here
+// The loader that yields whole steps of samples (samples.h): windows of tokens, or images, which are called windows here
 // too. Several sources are numbered through, each split into training windows (first) and validation windows (the last
 // `validation_fraction` of each source). The cursor q counts windows consumed: row b of micro-batch k of
 // data-parallel rank r of R is window q + (k·R + r)·B + b through the order, which wraps at the end. `shuffled`: a seeded permutation per
@@ -11,23 +11,9 @@
 
 #include "base/random.h"
 #include "data/samples.h"
+#include "data/token_source.h"
 
 namespace spillway::data {
-
-/// Tokens by position, read from the file as they are asked for: any length, no copy in RAM. Thread-safe.
-class TokenSource {
- public:
-  virtual ~TokenSource() = default;
-  virtual const std::string& name() const = 0;
-  virtual i64 tokens() const = 0;
-  /// Tokens [begin, begin + out.size()) as ids.
-  virtual void read(i64 begin, std::span<i32> out) const = 0;
-};
-
-/// Opens `--data` paths: `.txt` (or a folder of them in byte order of names) through the byte tokenizer, token files `.bin` (llm.c's
-/// header, else nanoGPT's headerless uint16; Megatron where a .idx lies beside it). Ids at or above `vocabulary` are Error(data) with file
-/// and offset, found before step 1.
-std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary);
 
 struct LoaderOptions {
   i64 sequence_length = 0, micro_batch_size = 1;  // images have no sequence

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "data/image_source.h"
-#include "data/loader.h"
+#include "data/token_source.h"
 
 namespace spillway::data {
 namespace {

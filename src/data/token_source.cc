@@ -1,3 +1,5 @@
+#include "data/token_source.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/loader.h"
 #include "data/token_format.h"
 #include "data/tokenizer.h"
 
