@@ -1,4 +1,4 @@
-// Sums of gradients: elementwise, f32, f64 or bf16, contiguous views of equal shape, one rounding an element.
+// Sums of gradients: elementwise, f32, f64, bf16 or f16, contiguous views of equal shape, one rounding an element.
 #pragma once
 #include "tensor/tensor.h"
 

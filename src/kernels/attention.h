@@ -1,4 +1,4 @@
-// Fused scaled dot-product attention, f32, f64 and bf16 (all arithmetic in f32), on strided views (each head's D elements contiguous).
+// Fused scaled dot-product attention, f32, f64, bf16 and f16 (all arithmetic in f32), on strided views (each head's D elements contiguous).
 // Legend: B rows, Tq, Tk query and key positions, H, Hkv query and key/value heads (head h uses h / (H / Hkv)), D width. With a causal mask
 // query t sees keys s <= t + Tk - Tq. On the CPU tiles of kQueryTile query rows, memory linear in Tk, and work dealt to at most kLanes
 // lanes by shape alone, each with its own workspace. On a GPU from compute capability 8.0 on, bf16 and f16 heads of 32, 48, ... 128

@@ -1,4 +1,4 @@
-// Batch normalisation of images x[N, C, ...] by channel, f32, f64 and bf16, contiguous; x, gamma, beta, y, dy and dx of one type,
+// Batch normalisation of images x[N, C, ...] by channel, f32, f64, bf16 and f16, contiguous; x, gamma, beta, y, dy and dx of one type,
 // statistics, running statistics, dgamma and dbeta in wide_dtype of it. A channel is one task, its sums fp64 over fp32 sums of parts
 // of its planes: an order by shape alone. Ioffe and Szegedy, arXiv:1502.03167; PyTorch's formulas.
 #pragma once

@@ -1,9 +1,9 @@
-// Convolution of images (cross-correlation, as PyTorch's) and its gradients, f32, f64 and bf16 (summed in f32, rounded once), all views
-// contiguous: x[N, C, H, W], w[O, C / groups, kh, kw], y[N, O, Ho, Wo]. A matrix product of gemm.h whose inner extent runs over channels
-// and taps; the columns are gathered a strip at a time by the task that multiplies them, never a whole im2col. Taps that lie in the padding
-// at every position take no part. Partition and order of every sum depend on the shape and type alone, on a GPU also on what cuBLASLt is
-// and on which GPU it runs (matmul.h; fp32 without TF32). Workspaces are functions of shape and type, for where the stream in force is or a
-// GPU that it stands for; a GPU's hold strips of columns of some 32 MiB.
+// Convolution of images (cross-correlation, as PyTorch's) and its gradients, f32, f64, bf16 and f16 (summed in f32, rounded once), all
+// views contiguous: x[N, C, H, W], w[O, C / groups, kh, kw], y[N, O, Ho, Wo]. A matrix product of gemm.h whose inner extent runs over
+// channels and taps; the columns are gathered a strip at a time by the task that multiplies them, never a whole im2col. Taps that lie in
+// the padding at every position take no part. Partition and order of every sum depend on the shape and type alone, on a GPU also on what
+// cuBLASLt is and on which GPU it runs (matmul.h; fp32 without TF32). Workspaces are functions of shape and type, for where the stream in
+// force is or a GPU that it stands for; a GPU's hold strips of columns of some 32 MiB.
 #pragma once
 #include "kernels/window.h"
 #include "tensor/tensor.h"
@@ -28,7 +28,7 @@ i64 conv2d_input_gradient_workspace_bytes(const ConvShape& shape, DType dtype);
 void conv2d_input_gradient(const ConvShape& shape, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace);
 
 i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& shape, DType dtype);
-/// dw: of x's type, or f32 of bf16.
+/// dw: of x's type, or f32 of bf16 and f16.
 void conv2d_weight_gradient(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& workspace);
 
 /// to[C] = sums of x[N, C, ...] over all but its channels, fp64 inside; `to` as dw above. The gradient of a bias.

@@ -1,5 +1,5 @@
-// Cross entropy of rows of logits[N, V] (f32, f64 or bf16, contiguous) against int32 targets; a negative target is not counted. A row is
-// kept as two numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large
+// Cross entropy of rows of logits[N, V] (f32, f64, bf16 or f16, contiguous) against int32 targets; a negative target is not counted. A row
+// is kept as two numbers, its largest logit and the sum of exp(logit - largest): their joint log-sum-exp would lose the digits that large
 // logits need.
 #pragma once
 #include "tensor/tensor.h"
@@ -11,7 +11,8 @@ namespace spillway::kernels {
 void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss);
 
 /// dlogits = (softmax(logits) - onehot(target)) * factor (rounded to the statistics' type), zero where the target is not counted; rows
-/// contiguous. Of the logits' type, or bf16 of f32. dlogits may be logits, or their memory: each bf16 row at the start of its f32 row.
+/// contiguous. Of the logits' type, or bf16 or f16 of f32. dlogits may be logits, or their memory: each narrow row at the start of its f32
+/// row.
 void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits);
 
 /// total (one f64) = factor times the fp64 sum of x in order.

@@ -1,5 +1,5 @@
 // Dropout masks as functions of (key, sample, element): an element is dropped when uniform(key, sample, element) < p (base/random.h), else
-// multiplied by Wide<T>(1 / (1 - p)). f32, f64 and bf16.
+// multiplied by Wide<T>(1 / (1 - p)). f32, f64, bf16 and f16.
 #pragma once
 #include <cmath>
 

@@ -1,6 +1,6 @@
-// Element-wise kernels, f32, f64 and bf16 (computed in f32, rounded once when stored); contiguous unless said otherwise; an element's bits
-// do not depend on its place. The fast paths (Highway, per instruction set) lie within 4 ulp of the plain std:: loop; a GPU computes the
-// same formulas with CUDA's functions, each within 2 ulp.
+// Element-wise kernels, f32, f64, bf16 and f16 (computed in f32, rounded once when stored); contiguous unless said otherwise; an element's
+// bits do not depend on its place. The fast paths (Highway, per instruction set) lie within 4 ulp of the plain std:: loop; a GPU computes
+// the same formulas with CUDA's functions, each within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 

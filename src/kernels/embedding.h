@@ -1,4 +1,4 @@
-// Rows of a table. Legend: N = tokens, V = vocabulary, C = channels. f32, f64 and bf16, contiguous.
+// Rows of a table. Legend: N = tokens, V = vocabulary, C = channels. f32, f64, bf16 and f16, contiguous.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -1,4 +1,4 @@
-// Copies between views of equal shape with any strides (permute, slice, concat), f32, f64 and bf16.
+// Copies between views of equal shape with any strides (permute, slice, concat), f32, f64, bf16 and f16.
 #pragma once
 #include "tensor/tensor.h"
 

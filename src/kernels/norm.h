@@ -1,6 +1,6 @@
-// Layer and RMS normalisation over the last axis; x seen as [rows, C], f32, f64 or bf16, contiguous; x, gamma, beta, y, dy and dx of one
-// type, statistics, dgamma and dbeta in wide_dtype of it. Parameter gradients are summed over rows in
-// at most kNormChunks chunks of equal size, then over chunks in order: a partition by shape alone.
+// Layer and RMS normalisation over the last axis; x seen as [rows, C], f32, f64, bf16 or f16, contiguous; x, gamma, beta, y, dy and dx of
+// one type, statistics, dgamma and dbeta in wide_dtype of it. Parameter gradients are summed over rows in at most kNormChunks chunks of
+// equal size, then over chunks in order: a partition by shape alone.
 #pragma once
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Pooling of images x[N, C, H, W] -> y[N, C, Ho, Wo], f32, f64 and bf16 (means summed in f32, rounded once), contiguous. An element
+// Pooling of images x[N, C, H, W] -> y[N, C, Ho, Wo], f32, f64, bf16 and f16 (means summed in f32, rounded once), contiguous. An element
 // of a gradient is the sum over the windows that cover it in ascending order, rounded once; no two tasks write one plane.
 #pragma once
 #include "kernels/window.h"

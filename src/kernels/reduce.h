@@ -1,13 +1,13 @@
-// Sums along axes and broadcasting arithmetic, f32, f64 and bf16. Partial sums are fp64 for all; their order is ascending along the summed
-// axis in chunks that depend on the shape alone; on a GPU that of a tree over the threads of one block, whose size the shape fixes. Its
-// blocks share rows and columns out: one row of any length is one block's work.
+// Sums along axes and broadcasting arithmetic, f32, f64, bf16 and f16. Partial sums are fp64 for all; their order is ascending along the
+// summed axis in chunks that depend on the shape alone; on a GPU that of a tree over the threads of one block, whose size the shape fixes.
+// Its blocks share rows and columns out: one row of any length is one block's work.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
 /// from, contiguous, seen as [outer, n, inner] -> to[outer, inner]: the sums over n, times `factor`. `to` has the type of `from`,
-/// or f32 where that is bf16.
+/// or f32 where that is bf16 or f16.
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to);
 
 enum class Binary { add, sub, mul, div };

@@ -1,4 +1,4 @@
-// Rotary position embedding, rotate-half: pairs (i, i + D/2) of x[B, T, H, D], contiguous, f32, f64 or bf16. D/2 at most 512.
+// Rotary position embedding, rotate-half: pairs (i, i + D/2) of x[B, T, H, D], contiguous, f32, f64, bf16 or f16. D/2 at most 512.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -66,7 +66,7 @@ struct Head {
   }
   bool whole() const { return chunk == rows; }
   Tensor logits_buffer() const { return empty({chunk, w.size(0)}, wide_dtype(x.dtype()), "logits"); }
-  // Where the gradient of a chunk's logits goes: in their place, each row of bf16 at the start of its wide row.
+  // Where the gradient of a chunk's logits goes: in their place, each narrow row at the start of its wide row.
   Tensor gradients_in(const Tensor& logits) const {
     if (logits.dtype() == x.dtype()) return logits;
     const i64 per_element = size_of(logits.dtype()) / size_of(x.dtype());

@@ -1,5 +1,5 @@
-// Pooling of images x[N, C, H, W], f32, f64 and bf16, contiguous. Means are summed in wide_dtype and rounded once. Throws Error(bug) on a
-// window that does not fit.
+// Pooling of images x[N, C, H, W], f32, f64, bf16 and f16, contiguous. Means are summed in wide_dtype and rounded once. Throws Error(bug)
+// on a window that does not fit.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/window.h"

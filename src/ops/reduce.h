@@ -1,4 +1,4 @@
-// Sums and means, f32, f64 and bf16. Partition and order of every sum are functions of the shape alone (fp64 partial sums for all).
+// Sums and means, f32, f64, bf16 and f16. Partition and order of every sum are functions of the shape alone (fp64 partial sums for all).
 #pragma once
 #include "autograd/tape.h"
 

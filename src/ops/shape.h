@@ -1,4 +1,5 @@
-// Ops that move elements: f32, f64 and bf16, contiguous in and out. reshape shares memory with its input; the others write a new tensor.
+// Ops that move elements: f32, f64, bf16 and f16, contiguous in and out. reshape shares memory with its input; the others write a new
+// tensor.
 #pragma once
 #include <vector>
 
