@@ -17,7 +17,7 @@ constexpr std::string_view to_string(Tier tier) {
   return names[static_cast<size_t>(tier)];
 }
 
-/// Bytes read from and written to blobs at rest, by tier, since the counters were made. Device-tier blobs used in place count nothing.
+/// Bytes read from and written to blobs at rest, by tier, since the counters were made. Inside the device nothing counts.
 struct Traffic {
   std::array<std::atomic<i64>, kTiers> read_bytes{}, written_bytes{};
 };
