@@ -94,8 +94,9 @@ TEST_F(ProgramOnGpu, TrainsOnImagesNearTheCpu) {
 
 TEST_F(ProgramOnGpu, EvaluatesAndGeneratesNearTheCpu) {
   ASSERT_EQ(at.spillway(training("run", 1)).status, 0);
+  at.write_text("short.txt", 400);
   const auto evaluate = [&](const std::string& device) {
-    const Finished f = at.spillway({"evaluate", "--model", "run", "--data", "text.txt", "--sequence-length", "128", "--device", device,
+    const Finished f = at.spillway({"evaluate", "--model", "run", "--data", "short.txt", "--sequence-length", "128", "--device", device,
                                     "--precision", "fp32", "--device-memory", "64MiB"});
     EXPECT_EQ(f.status, 0) << f.err;
     return std::stod(f.out.substr(f.out.find("loss ") + 5));

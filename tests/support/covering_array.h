@@ -3,9 +3,11 @@
 // The same arguments give the same rows on every machine.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "base/types.h"
@@ -26,6 +28,19 @@ class CoveringArray {
     while (!missing_.empty()) add_best_row();
   }
   const std::vector<Row>& rows() const { return rows_; }
+  /// How many of the first rows hold every pair of values that occurs in any: far fewer, for the first rows bring most that is new.
+  size_t rows_for_pairs() const {
+    std::set<std::array<int, 4>> pairs;
+    size_t last = 0;
+    for (size_t n = 0; n < rows_.size(); ++n) {
+      for (int a = 0; a < factors(); ++a) {
+        for (int b = a + 1; b < factors(); ++b) {
+          if (pairs.insert({a, b, rows_[n][static_cast<size_t>(a)], rows_[n][static_cast<size_t>(b)]}).second) last = n + 1;
+        }
+      }
+    }
+    return last;
+  }
 
  private:
   static constexpr int kCandidates = 12;
