@@ -141,7 +141,7 @@ inline void add(const std::string& name, const std::function<void(benchmark::Sta
 }
 
 /// Runs what `add_all` adds, or says why it cannot be done here; a bench's exit status.
-inline int run_benches(int argc, char** argv, const std::function<void()>& add_all, const Verdict& verdict) {
+inline int run_benches(int argc, char** argv, const std::function<void()>& add_all, const Verdict& verdict = Verdict("", 0, "")) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (const std::string why = why_no_gpu(); !why.empty()) {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """PyTorch on this machine's GPU, and our program beside it in the same run. Prints a JSON object a line:
-  attention   PyTorch's SDPA in bf16, causal, with each of its kernels: milliseconds of the forward and the backward pass, and TFLOP/s
-              (4 B H T T D / 2 operations there, 2.5 times as many back)
+  attention   PyTorch's SDPA in bf16, causal, with each of its kernels: milliseconds of the forward and the backward pass; ours, as
+              bench_attention_cuda measures it; and the fastest of PyTorch's over ours
   training    gpt2-124m and a Llama-shaped model of 1.5 billion parameters, both as torch.compile makes them with fused AdamW under
               autocast to bf16 (fp32 weights, what goes from layer to layer bf16), and as `spillway train --device cuda` runs them:
               tokens/s, medians of the steps of all rounds, in turn
-Llama's layers are compiled one by one (they are alike), GPT-2 as a whole. Says "skipped" and why where PyTorch or a GPU is missing.
+Llama's layers are compiled one by one (they are alike), GPT-2 as a whole. The last lines are verdicts ("verdict: ...", against 90 % of
+SDPA and 1.1 times PyTorch's tokens/s) and what is missing ("incomplete: ...": then the exit status is 3). 1 if ours failed.
 
-  gpu_peers.py --program bin/spillway --folder FOLDER [--seconds 120]    begins no round after so many seconds
+  gpu_peers.py --programs bin --folder FOLDER [--seconds 120]    begins no round after so many seconds
 """
 import argparse
 import json
@@ -28,6 +29,7 @@ LLAMA_CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "h
 ATTENTION = {"gpt2-124m/1024": (16, 12, 12, 1024, 64), "llama3-1b/2048": (8, 32, 8, 2048, 64), "llama3-1b/8192": (2, 32, 8, 8192, 64),
              "llama3-8b/2048": (8, 32, 8, 2048, 128), "llama3-8b/8192": (2, 32, 8, 8192, 128)}
 WARM_STEPS, STEPS = 3, 8
+ATTENTION_PROMISED, TRAINING_PROMISED = 0.9, 1.1  # of SDPA's speed, of PyTorch's tokens/s
 
 
 def say(**row):
@@ -39,7 +41,9 @@ def first_line(reason):
 
 
 def attention(torch):
+    """Milliseconds of PyTorch's fastest, by shape and pass."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    fastest = {}
     for name, (B, H, kv_heads, T, D) in ATTENTION.items():
         q = torch.randn(B, H, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         k, v = (torch.randn(B, kv_heads, T, D, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
@@ -53,14 +57,37 @@ def attention(torch):
             try:
                 with sdpa_kernel(getattr(SDPBackend, backend)):
                     y = forward()
-                    there = gpu_ms(torch, forward)
-                    back = gpu_ms(torch, lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True))
+                    ms = {"forward": gpu_ms(torch, forward),
+                          "gradients": gpu_ms(torch, lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True))}
             except (RuntimeError, AttributeError) as reason:
                 say(**row, unavailable=first_line(reason))
                 continue
-            teraflop = 4e-12 * B * H * T * T * D / 2
-            say(**row, forward_ms=round(there, 4), backward_ms=round(back, 4), forward_tflops=round(1e3 * teraflop / there, 1),
-                backward_tflops=round(2.5e3 * teraflop / back, 1))
+            say(**row, forward_ms=round(ms["forward"], 4), gradients_ms=round(ms["gradients"], 4))
+            for which, one in ms.items():
+                fastest[f"{name}/{which}"] = min(one, fastest.get(f"{name}/{which}", one))
+    return fastest
+
+
+def attention_beside(torch, given):
+    """What keeps it from being whole, and whether ours failed."""
+    fastest = attention(torch)
+    done = subprocess.run([f"{given.programs}/bench_attention_cuda", "--benchmark_format=json"], capture_output=True, text=True)
+    if done.returncode:
+        say(what="attention", who="spillway", failed=first_line(done.stderr))
+        return ["ours of attention"], True
+    ours = {row["name"].split("/iterations:")[0]: row.get("ms") for row in json.loads(done.stdout)["benchmarks"]}
+    missing, below, count = [], [], 0
+    for name, torch_ms in fastest.items():
+        if not ours.get(name):
+            missing.append(f"ours of attention {name}")
+            continue
+        ratio, count = torch_ms / ours[name], count + 1
+        say(what="attention", shape=name, who="spillway", ms=round(ours[name], 4), torch_best_ms=round(torch_ms, 4), torch_over_ours=round(ratio, 3))
+        if ratio < ATTENTION_PROMISED:
+            below.append(f"{name} {ratio:.2f}")
+    print(f"verdict: attention, {count - len(below)} of {count} passes reach {100 * ATTENTION_PROMISED:.0f} % of PyTorch's SDPA"
+          + (f" (not: {', '.join(below)})" if below else ""), flush=True)
+    return missing + ([] if fastest else ["PyTorch's SDPA"]), False
 
 
 def gpu_ms(torch, work, rounds=15, times=10):
@@ -166,7 +193,7 @@ class Torch:
             angles = torch.outer(torch.arange(positions), frequencies)
         self.angles = (angles.cos(), angles.sin())
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-        self.call, self.who = self.model, "PyTorch, torch.compile"
+        self.call, self.who, self.compiled = self.model, "PyTorch, torch.compile", True
         try:
             if whole:
                 self.call = torch.compile(self.model)
@@ -181,7 +208,7 @@ class Torch:
                 layer._compiled_call_impl = None
             self.model.__dict__.pop("end", None)
             self.optimizer.zero_grad(set_to_none=True)
-            self.call, self.who = self.model, "PyTorch, eager (torch.compile fails here)"
+            self.call, self.who, self.compiled = self.model, "PyTorch, eager (torch.compile fails here)", False
             self.steps(WARM_STEPS)
 
     def steps(self, count):
@@ -207,7 +234,7 @@ class Ours:
         self.run = Path(given.folder) / "peer-run"
         text = Path(given.folder) / "peer-text.txt"
         text.write_text("in the beginning was the word, and so on to the end of it.\n" * 40000)
-        self.command = [given.program, "train", "--model", model, "--from-scratch", "--tokenizer", "bytes", "--data", str(text),
+        self.command = [f"{given.programs}/spillway", "train", "--model", model, "--from-scratch", "--tokenizer", "bytes", "--data", str(text),
                         "--device", "cuda", "--precision", "bf16", "--sequence-length", str(positions), "--micro-batch-size", str(rows),
                         "--no-final-checkpoint", "--steps", str(WARM_STEPS + STEPS), "--resume", "never", "--recompute", "none"]
         for what in ("parameters", "gradients", "optimizer", "activations"):  # as PyTorch has it: it all fits
@@ -222,49 +249,63 @@ class Ours:
         return [row["step_ms"] / 1e3 for row in rows[WARM_STEPS:]]
 
 
+def train_beside(torch, given, name, make_torch, make_ours, tokens):
+    """Both in turn; what keeps it from being whole, and whether ours failed."""
+    sides, seconds, missing = {}, {}, []
+
+    def lost(side, who, reason):
+        say(what="training", model=name, who=who, failed=first_line(reason))
+        missing.append(f"{side} of {name}")
+        sides.pop(side, None)
+
+    for side, make_side in (("torch", make_torch), ("ours", make_ours)):
+        try:
+            sides[side], seconds[side] = make_side(), []
+        except Exception as reason:
+            lost(side, side, reason)
+    for number in range(given.rounds):
+        for side in list(sides):
+            if number > 0 and time.monotonic() > given.end:
+                continue
+            try:
+                seconds[side] += sides[side].steps(STEPS)
+            except Exception as reason:
+                lost(side, sides[side].who, reason)
+    rates = {side: tokens / statistics.median(seconds[side]) for side in sides}
+    for side, rate in rates.items():
+        say(what="training", model=name, who=sides[side].who, tokens_a_step=tokens, tokens_per_s=round(rate),
+            step_ms=round(1e3 * statistics.median(seconds[side]), 2), steps=len(seconds[side]))
+    if len(rates) == 2:
+        ratio = rates["ours"] / rates["torch"]
+        said = "reaches" if ratio >= TRAINING_PROMISED else "does not reach"
+        print(f"verdict: {name}, {ratio:.2f} times {sides['torch'].who}, {said} {TRAINING_PROMISED}", flush=True)
+        if not sides["torch"].compiled:
+            missing.append(f"torch.compile of {name}")
+    return missing, "ours" not in sides
+
+
 def training(torch, given):
-    """Exit status: 1 if ours fails."""
     gpt2, llama = models(torch)
     folder = Path(given.folder) / "llama-1.5b"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
-    status = 0
+    missing, failed = [], False
     for name, ours, make, vocabulary, rows, positions, whole in (
             ("gpt2-124m", "gpt2-124m", gpt2, VOCABULARY, 16, 1024, True),
             ("llama-1.5b", str(folder), llama, LLAMA_VOCABULARY, 4, 2048, False)):
         if time.monotonic() > given.end:
-            say(what="training", model=name, left_out="no time was left")
+            missing.append(f"{name}, for which no time was left")
             continue
-        sides, seconds = {}, {}
-        for side, make_side in (("torch", lambda: Torch(torch, make, vocabulary, rows, positions, whole)),
-                                ("ours", lambda: Ours(given, ours, rows, positions))):
-            try:
-                sides[side], seconds[side] = make_side(), []
-            except Exception as reason:
-                say(what="training", model=name, who=side, failed=first_line(reason))
-        for number in range(given.rounds):
-            for side in list(sides):
-                if number > 0 and time.monotonic() > given.end:
-                    continue
-                try:
-                    seconds[side] += sides[side].steps(STEPS)
-                except Exception as reason:
-                    say(what="training", model=name, who=sides.pop(side).who, failed=first_line(reason))
-                    status |= side == "ours"
-        rates = {side: rows * positions / statistics.median(seconds[side]) for side in sides}
-        for side, rate in rates.items():
-            say(what="training", model=name, who=sides[side].who, B=rows, T=positions, tokens_per_s=round(rate),
-                step_ms=round(1e3 * statistics.median(seconds[side]), 2), steps=len(seconds[side]))
-        if len(rates) == 2:
-            say(what="training", model=name, ours_over_torch=round(rates["ours"] / rates["torch"], 3))
-        sides.clear()
+        more, lost = train_beside(torch, given, name, lambda: Torch(torch, make, vocabulary, rows, positions, whole),
+                                  lambda: Ours(given, ours, rows, positions), rows * positions)
+        missing, failed = missing + more, failed or lost
         torch.cuda.empty_cache()
-    return status
+    return missing, failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--program", required=True)
+    parser.add_argument("--programs", required=True, help="folder of spillway and bench_attention_cuda")
     parser.add_argument("--folder", required=True)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--rounds", type=int, default=2)
@@ -273,16 +314,20 @@ def main():
     try:
         import torch
     except ImportError as reason:
-        print(f"skipped: no PyTorch here: {first_line(reason)}")
-        return 0
+        print(f"incomplete: no PyTorch here: {first_line(reason)}")
+        return 3
     if not torch.cuda.is_available():
-        print("skipped: PyTorch sees no GPU")
-        return 0
+        print(f"incomplete: PyTorch {torch.__version__} sees no GPU")
+        return 3
     torch.set_float32_matmul_precision("high")
     say(what="machine", torch=torch.__version__, cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
         gpu=torch.cuda.get_device_name())
-    attention(torch)
-    return training(torch, given)
+    missing, failed = training(torch, given)  # first, for it is what matters most where time is short
+    more, lost = attention_beside(torch, given)
+    missing += more
+    for one in missing:
+        print(f"incomplete: {one}")
+    return 1 if failed or lost else 3 if missing else 0
 
 
 sys.exit(main())

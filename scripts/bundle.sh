@@ -19,7 +19,7 @@ programs=(spillway)
 if [ -n "$check" ]; then
   # The rooms with tests that skip where there is no GPU, and the benches of GPUs.
   for room in $(grep -v '^#' tests/expected_skips.txt | cut -d/ -f1 | sort -u); do programs+=("tests/test_$room"); done
-  for bench in bench/attention.cc bench/*_cuda.cc; do
+  for bench in bench/*_cuda.cc; do
     [ ! -e "$bench" ] || programs+=("bench/bench_$(basename "$bench" .cc)")
   done
 fi

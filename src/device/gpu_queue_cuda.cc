@@ -1,6 +1,7 @@
 #include "device/gpu_queue.h"
 
 #include "device/cuda_handle.h"
+#include "device/gpu_copy_cuda.h"
 
 namespace spillway {
 
@@ -21,9 +22,8 @@ GpuQueue::~GpuQueue() {
 void GpuQueue::wait() const { cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize"); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
-  if (bytes == 0) return;
   use_device(gpu_);  // a thread that was never given one would wake another GPU
-  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, handle_), "cudaMemcpyAsync");
+  put_gpu_copy(to, from, bytes, handle_);
 }
 
 void GpuQueue::wait_for(const GpuEvent& event) const { cuda_check(cudaStreamWaitEvent(handle_, event.handle(), 0), "cudaStreamWaitEvent"); }

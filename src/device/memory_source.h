@@ -18,8 +18,8 @@ class MemorySource {
 /// Zero pages, 2 MiB-aligned with transparent huge pages from 2 MiB on.
 std::unique_ptr<MemorySource> system_memory();
 
-/// The same, page-locked for GPUs a piece at a time. Where the system refuses (memlock), the rest stays pageable: copies are slower, the
-/// numbers the same. A build without CUDA locks nothing.
+/// The same, page-locked for GPUs a piece at a time (gpu_copy_cuda.h). Where the system refuses (memlock), the rest stays pageable: copies
+/// are slower, the numbers the same. A build without CUDA locks nothing.
 std::unique_ptr<MemorySource> pinned_memory();
 
 /// One reservation of a GPU's memory, made at once, so that nobody else's growth and no fragmentation of the driver's can end a run later.

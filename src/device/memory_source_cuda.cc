@@ -6,13 +6,11 @@
 #include "base/units.h"
 #include "device/arena.h"
 #include "device/cuda_handle.h"
+#include "device/gpu_copy_cuda.h"
 #include "device/memory_source.h"
 
 namespace spillway {
 namespace {
-
-// The driver takes time and memory for each registered range, and refuses some that are too long.
-constexpr i64 kLockedAtOnce = kGiB;
 
 class PinnedMemory final : public MemorySource {
  public:
@@ -20,7 +18,7 @@ class PinnedMemory final : public MemorySource {
     std::byte* at = pages_->take(bytes);
     i64& locked = locked_[at];
     while (at && locked < bytes) {
-      const i64 piece = std::min(kLockedAtOnce, bytes - locked);
+      const i64 piece = std::min(rest_of_piece(at + locked), bytes - locked);
       if (cudaHostRegister(at + locked, static_cast<size_t>(piece), cudaHostRegisterPortable) != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
         break;
@@ -31,7 +29,7 @@ class PinnedMemory final : public MemorySource {
   }
   void give_back(std::byte* at, i64 bytes) noexcept override {
     const auto locked = locked_.find(at);
-    for (i64 piece = 0; piece < locked->second; piece += kLockedAtOnce) static_cast<void>(cudaHostUnregister(at + piece));
+    for (i64 done = 0; done < locked->second; done += rest_of_piece(at + done)) static_cast<void>(cudaHostUnregister(at + done));
     locked_.erase(locked);
     pages_->give_back(at, bytes);
   }

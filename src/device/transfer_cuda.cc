@@ -2,6 +2,7 @@
 
 #include "device/copy.h"
 #include "device/cuda_handle.h"
+#include "device/gpu_copy_cuda.h"
 #include "device/stream.h"
 #include "device/transfer.h"
 
@@ -10,7 +11,7 @@ namespace spillway {
 void put_transfer(std::byte* to, const std::byte* from, i64 bytes) {
   const Stream& stream = Stream::current();
   if (!stream.device.is_cuda()) return copy_past_caches(to, from, bytes);
-  if (bytes > 0) cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream.queue), "cudaMemcpyAsync");
+  put_gpu_copy(to, from, bytes, stream.queue);
 }
 
 void transfer(std::byte* to, const std::byte* from, i64 bytes) {

@@ -2,11 +2,15 @@
 // emulated by what stands in for it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
+#include "device/gpu_copy_cuda.h"
+#include "device/gpu_queue.h"
 #include "device/memory_source.h"
 
 namespace spillway {
@@ -88,6 +92,27 @@ TEST_F(CudaRuntime, KnowsWhosePointerItIs) {
   cuda_check(cudaHostUnregister(at), "cudaHostUnregister");
   EXPECT_EQ(kind_of(at).type, cudaMemoryTypeUnregistered);
   pages->give_back(at, kMiB);
+}
+
+// Host memory is locked in pieces; the driver copies nothing that lies in two of them, or half in one.
+TEST_F(CudaRuntime, CopiesAcrossPiecesLockedApart) {
+  const auto pages = pinned_memory();
+  const i64 bytes = kLockedPieceBytes + 4 * kMiB, half = 32 * kKiB, all = 2 * half;
+  std::byte* host = pages->take(bytes);
+  ASSERT_NE(host, nullptr);
+  std::byte* across = host + rest_of_piece(host) - half;
+  for (i64 i = 0; i < all; ++i) across[i] = static_cast<std::byte>(i * 7 % 251);
+  std::vector<std::byte> came(static_cast<size_t>(all));
+  const GpuQueue copies(Device::cuda(0));
+  copies.copy(on(), across, all);
+  copies.copy(came.data(), on(), all);
+  copies.wait();
+  EXPECT_TRUE(std::ranges::equal(came, std::span(across, came.size())));
+  std::ranges::fill(std::span(across, came.size()), std::byte{0});
+  copies.copy(across, on(), all);
+  copies.wait();
+  EXPECT_TRUE(std::ranges::equal(came, std::span(across, came.size())));
+  pages->give_back(host, bytes);
 }
 
 TEST_F(CudaRuntime, SaysWhoReachesWhom) {

@@ -372,7 +372,23 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
+// As the driver, which wants host memory registered as a whole, by one call, or not at all.
+bool half_registered(const void* memory, size_t bytes) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const auto* begin = static_cast<const std::byte*>(memory);
+  const auto whole = [&](const auto& piece) {
+    const auto* at = static_cast<const std::byte*>(piece.first);
+    return at <= begin && begin + bytes <= at + piece.second;
+  };
+  auto piece = m.registered.lower_bound(const_cast<std::byte*>(begin) + bytes);  // the first behind it
+  if (bytes == 0 || piece == m.registered.begin()) return false;
+  --piece;
+  return static_cast<const std::byte*>(piece->first) + piece->second > begin && !whole(*piece);
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (half_registered(to, bytes) || half_registered(from, bytes)) return said(cudaErrorInvalidValue);
   return enqueue(stream, "cudaMemcpyAsync", [=] {
     const Running running;
     std::memcpy(to, from, bytes);
