@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/cuda_handle.h"
+#include "device/memory_pool.h"
 
 namespace spillway::parallel {
 namespace {
@@ -64,12 +65,18 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
     poll("meeting", others, [&] { return is_done("ncclCommInitRankConfig"); });
   } catch (...) {
     give_up();
+    if (aborting_.joinable()) aborting_.join();
     throw;
   }
 }
 
 // Finalize ends when all members have come to it; one that is gone is not waited for.
 NcclCommunicator::~NcclCommunicator() {
+  end();
+  if (aborting_.joinable()) aborting_.join();
+}
+
+void NcclCommunicator::end() noexcept {
   if (!comm_) return;
   try {
     use_device(place_.gpu);
@@ -86,8 +93,37 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::give_up() noexcept {
-  if (comm_) static_cast<void>(nccl().abort(comm_));
-  comm_ = nullptr;
+  ncclComm_t comm = std::exchange(comm_, nullptr);
+  if (!comm) return;
+  const auto abort = [comm, gpu = place_.gpu.index] {
+    static_cast<void>(cudaSetDevice(gpu));
+    static_cast<void>(nccl().abort(comm));
+  };
+  try {
+    aborting_ = std::thread(abort);
+  } catch (...) {  // no thread is to be had
+    abort();
+  }
+}
+
+void NcclCommunicator::connect(bool one_way, const Event& others) {
+  constexpr i64 kEach = 64 * kKiB;
+  const i64 bytes = 2 * ranks() * kEach;
+  use_device(place_.gpu);
+  MemoryPool pool("device", bytes, "", gpu_memory(place_.gpu.index, bytes));
+  const Allocation memory = pool.allocate(bytes, "first connections");
+  const GpuQueue queue(place_.gpu);
+  group(
+      [&](ncclComm_t comm) {
+        for (int r = 0; r < ranks(); ++r) {
+          if (r == rank()) continue;
+          std::byte *out = memory.data() + r * kEach, *in = out + ranks() * kEach;
+          if (!one_way || rank() == 0) check(nccl().send(out, kEach, ncclUint8, r, comm, queue.handle()), "ncclSend");
+          if (!one_way || rank() == 1) check(nccl().receive(in, kEach, ncclUint8, r, comm, queue.handle()), "ncclRecv");
+        }
+      },
+      others);
+  wait(queue, "the first connections", others);
 }
 
 void NcclCommunicator::check(ncclResult_t result, const char* call) const {
@@ -108,8 +144,9 @@ bool NcclCommunicator::is_done(const char* call) const {
 template <class Done>
 void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) {
   const auto since = Clock::now();
-  for (int turn = 0; !done(); ++turn) {
-    if (others.ready()) others.wait();
+  for (int turn = 0;; ++turn) {
+    if (others.ready()) others.wait();  // before the driver is asked, which may have to wait for what never ends
+    if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
       throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for all of ranks {}", what, place_.members, place_.rank,
                                                format_duration(waited_s), fmt::join(others_of(place_), ", ")));

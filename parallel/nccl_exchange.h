@@ -16,9 +16,13 @@ namespace spillway::parallel {
 std::string nccl_problem();
 /// "2.28.9"; empty where there is none.
 std::string nccl_version();
-/// Bytes go once from each rank's GPU to all. All ranks call it together and end within the time-out, and a moment. Why they did not come
-/// as they were sent; empty where they did, on this rank.
-std::string try_nccl(Communicator& ranks, int gpu, double timeout_s);
+/// What a rank saw of a first exchange.
+struct NcclTrial {
+  std::string problem;   // why the bytes did not come as they were sent; empty where they did
+  i64 memory_bytes = 0;  // that NCCL took of the GPU's, with connections between all ranks
+};
+/// Bytes go once from each rank's GPU to all. All ranks call it together and end within the time-out, and a moment.
+NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s);
 
 struct NcclOptions {
   int gpu = 0;

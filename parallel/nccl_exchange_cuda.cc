@@ -163,16 +163,21 @@ class NcclExchange final : public GpuExchange {
         : meetings_(meetings),
           sends_(me == direction.from),
           peer_(sends_ ? direction.to : direction.from),
-          gpu_(Device::cuda(options.gpu)),
-          nccl_(agreed_id(), place(direction, options), came_further()) {}
+          gpu_(Device::cuda(options.gpu)) {
+      const ncclUniqueId id = agreed_id();
+      const Event others = came_further();
+      nccl_.emplace(id, place(direction, options), others);
+      nccl_->connect(true, others);
+      done();
+    }
 
     template <class Call>
     void exchange(const GpuQueue& queue, const std::string& what, Call&& call) {
       use_device(gpu_);
       came().wait();
       const Event others = came_further();
-      nccl_.group([&](ncclComm_t comm) { nccl_.check(call(comm), sends_ ? "ncclSend" : "ncclRecv"); }, others);
-      nccl_.wait(queue, what, others);
+      nccl_->group([&](ncclComm_t comm) { nccl_->check(call(comm), sends_ ? "ncclSend" : "ncclRecv"); }, others);
+      nccl_->wait(queue, what, others);
       done();
     }
     /// Both ends have come here.
@@ -182,7 +187,7 @@ class NcclExchange final : public GpuExchange {
     }
     /// The peer is done; until then this fails when it cannot go on.
     Event came_further() { return meetings_.receive(peer_, sends_ ? kReceiverDone : kSenderDone); }
-    void give_up() { nccl_.give_up(); }
+    void give_up() { nccl_->give_up(); }
     void done() { static_cast<void>(meetings_.send(peer_, sends_ ? kSenderDone : kReceiverDone)); }
 
    private:
@@ -206,7 +211,7 @@ class NcclExchange final : public GpuExchange {
     const bool sends_;
     const int peer_;
     const Device gpu_;
-    NcclCommunicator nccl_;
+    std::optional<NcclCommunicator> nccl_;
   };
 
   // Who unwinds for an error does not wait for others, and does not make them wait.
@@ -233,16 +238,15 @@ class NcclExchange final : public GpuExchange {
     data_.emplace(
         id, NcclCommunicator::Place{data_meetings_->rank(), data_meetings_->size(), gpu_, options.timeout_s, "the data-parallel ranks"},
         others);
+    data_->connect(false, others);
     tell_neighbour();
   }
 
   void meet_pipeline_ranks(const Plan& plan, const NcclOptions& options) {
     pipeline_rank_ = plan.scheduling.pipeline.rank;
     messages_.ranks = options.pipeline_ranks->split(0);
-    for (const Direction& direction : directions_of(plan)) {
-      auto& channel = channels_[direction] = std::make_unique<Channel>(messages_, direction, pipeline_rank_, options);
-      channel->done();
-    }
+    for (const Direction& direction : directions_of(plan))
+      channels_[direction] = std::make_unique<Channel>(messages_, direction, pipeline_rank_, options);
   }
 
   Event neighbour_done() {
@@ -256,8 +260,13 @@ class NcclExchange final : public GpuExchange {
     use_device(gpu_);
     data_meetings_->barrier().wait();
     const Event others = neighbour_done();
-    body(others);
-    data_->wait(queue, what, others);
+    try {
+      body(others);
+      data_->wait(queue, what, others);
+    } catch (...) {  // also of what is not NCCL's: what it has on the queue would wait for others for ever
+      data_->give_up();
+      throw;
+    }
     tell_neighbour();
   }
 

@@ -64,6 +64,7 @@ std::unique_ptr<GpuExchange> Rank::make_host_exchange(MemoryPool& host) {
 }
 
 Rank::~Rank() {
+  lanes_.reset();  // first: after an error work may stand on the queues that uses what goes now
   for (const auto& p : model_.parameters) {
     if (p->storage->resident()) p->storage->drop();
   }
@@ -101,8 +102,8 @@ void Rank::end_snapshot() {
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   steps_ = steps;
   if (lanes_) lanes_->begin(list);
-  std::vector<Timing> timings = execute(
-      list, [this](const Instruction& i) { return perform(i); }, [this](const std::exception_ptr& e) { tell_peers(e); });
+  std::vector<Timing> timings =
+      execute(list, [this](const Instruction& i) { return perform(i); }, [this](const std::exception_ptr& e) { tell_peers(e); });
   if (lanes_) lanes_->end(timings);
   return timings;
 }

@@ -178,7 +178,7 @@ std::string as_json(const std::vector<Row>& rows) {
 int run_selftest(const SelftestConfig& given, Console& console, const Host& host) {
   ResourceConfig config;
   config.device = given.device;
-  resolve_device(config, query_gpus());
+  resolve_device(config, look_at_gpus(config, 0));
   const auto scratch = host.env("SLURM_TMPDIR");
   const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
   write_text(folder.path() / "text.txt");

@@ -49,6 +49,11 @@ std::string parse_device(const std::string& text, const std::string& what) {
   throw Error(ErrorCode::usage, fmt::format("[{}] expected one of: cpu cuda cuda:N auto, got \"{}\"", what, text));
 }
 
+GpuReport look_at_gpus(const ResourceConfig& config, int local_rank) {
+  if (config.device == "cpu") return {{}, "--device cpu"};
+  return query_gpus(config.device ? asked_index(*config.device).value_or(local_rank) : local_rank);
+}
+
 void resolve_device(ResourceConfig& config, const GpuReport& report) {
   const bool works = std::ranges::any_of(report.gpus, usable) && kernels::missing_gpu_library().empty();
   if (!config.device) config.device = works ? kCuda : "cpu";
@@ -97,16 +102,21 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
 ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   ChosenDevice chosen;
   std::string gpu;
-  peers.together([&] {
+  const auto choose = [&] {
     if (*config.device == "cpu") return;
-    const GpuReport report = query_gpus();
+    const GpuReport report = look_at_gpus(config, peers.place().local_rank);
     chosen = choose_device(config, report, peers.place());
     gpu = Peers::host_name() + " " + report.gpus[static_cast<size_t>(chosen.device.index)].bus;
-  });
+  };
+  peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
+  peers.together(choose);  // again, now that all have opened theirs: who shares one has taken of its memory
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
   chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
-  if (chosen.meeting.nccl && chosen.free_bytes) *chosen.free_bytes -= std::min(kNcclBytes, *chosen.free_bytes / 32);
+  if (chosen.meeting.nccl && chosen.free_bytes) {
+    const i64 least = std::min(kLeastNcclBytes, *chosen.free_bytes / 32);
+    *chosen.free_bytes = std::max<i64>(0, *chosen.free_bytes - std::max(least, chosen.meeting.nccl_bytes));
+  }
   return chosen;
 }
 

@@ -26,6 +26,10 @@ struct ChosenDevice {
 /// "cpu", "cuda", "cuda:2". Error(usage) naming `what`.
 std::string parse_device(const std::string& text, const std::string& what);
 
+/// What is known of GPUs after opening the one that a rank would take: of so many a node the local rank's, or the one that --device names.
+/// With --device cpu nobody looks.
+GpuReport look_at_gpus(const ResourceConfig& config, int local_rank);
+
 /// Writes into `config` what was left open: the device ("cpu" or "cuda": the best that can be used here) and with it the precision, and
 /// what tf32 comes to. Error(usage) on tf32 where it cannot be.
 void resolve_device(ResourceConfig& config, const GpuReport& report);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/device_choice.h"
 #include "app/held_out.h"
 #include "app/inference.h"
 #include "app/rank_report.h"
@@ -84,7 +85,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
 int run_evaluate(const EvaluateConfig& given, Console& console, const Peers& peers) {
   EvaluateConfig config = given;
   config.ranks = peers.ranks();
-  resolve_device(config, query_gpus());
+  resolve_device(config, look_at_gpus(config, peers.place().local_rank));
   return run_on_ranks(peers, console, [&](Console& own) { return evaluate(config, own, peers); });
 }
 

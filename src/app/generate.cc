@@ -1,6 +1,7 @@
 // spillway generate: text from a model folder, a run or a checkpoint, under the same budgets and placements as training. All ranks compute
 // the same tokens, each with its part of the weights; the first one prints them.
 #include "app/commands.h"
+#include "app/device_choice.h"
 #include "app/generation.h"
 #include "app/inference.h"
 #include "app/rank_report.h"
@@ -40,7 +41,7 @@ int generate(const GenerateConfig& config, Console& console, const Peers& peers)
 int run_generate(const GenerateConfig& given, Console& console, const Peers& peers) {
   GenerateConfig config = given;
   config.ranks = peers.ranks();
-  resolve_device(config, query_gpus());
+  resolve_device(config, look_at_gpus(config, peers.place().local_rank));
   return run_on_ranks(peers, console, [&](Console& own) { return generate(config, own, peers); });
 }
 

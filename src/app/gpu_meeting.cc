@@ -14,6 +14,7 @@ namespace spillway::app {
 namespace {
 
 constexpr const char* kNoPeers = "NCCL_P2P_DISABLE";
+constexpr i64 kMostPairs = 4;
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
 bool may_have_nccl(const RanksConfig& config) { return wants_nccl(config) || config.communicator == "auto"; }
@@ -43,12 +44,21 @@ void share_with_node(const Peers& peers) {
   }
 }
 
-std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers) {
+// Of a communicator of all ranks as seen, and of those of two ranks, one a direction to either neighbour of the pipeline, a share each.
+i64 memory_of(const RanksConfig& config, i64 of_all) {
+  const i64 pairs = config.pipeline_stages > 1 ? kMostPairs * (of_all / (config.ranks - 1)) : 0;
+  return of_all + pairs;
+}
+
+// Empty where NCCL works; then `bytes` are what it needs.
+std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
   // Who is done early waits for the others' answers for as long as for any.
-  const double timeout_s = static_cast<double>(config.timeout_s) / 2;
-  return first_problem(parallel::try_nccl(*peers.communicator(), mine.device.index, timeout_s), peers);
+  const parallel::NcclTrial trial = parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2);
+  std::string problem = first_problem(trial.problem, peers);
+  bytes = memory_of(config, peers.most({trial.memory_bytes})[0]);
+  return problem;
 }
 
 std::string through_host_memory(const std::string& why) { return "GPUs meet through host memory: " + why; }
@@ -69,7 +79,7 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
     meeting.text = through_host_memory("--communicator " + config.communicator);
     return meeting;
   }
-  const std::string problem = find_problem(config, mine, peers);
+  const std::string problem = find_problem(config, mine, peers, meeting.nccl_bytes);
   meeting.nccl = problem.empty();
   if (!meeting.nccl && wants_nccl(config)) refuse(problem);
   const char* without = std::getenv(kNoPeers);

@@ -12,11 +12,13 @@
 
 namespace spillway::app {
 
-/// What is not planned with of a GPU's memory where NCCL, whose buffers no pool counts, runs on it; on a small one less.
-constexpr i64 kNcclBytes = 512 * kMiB;
+/// What is not planned with of a GPU's memory where NCCL, whose buffers no pool counts, runs on it: as much as was seen, and no less than
+/// this, or on a small GPU a 32nd.
+constexpr i64 kLeastNcclBytes = 512 * kMiB;
 
 struct GpuMeeting {
   bool nccl = false;
+  i64 nccl_bytes = 0;  // that NCCL takes, as was seen
   double timeout_s = 60;
   std::string text;  // for the log; empty where no GPUs meet
 };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/device_choice.h"
 #include "app/pipeline_wish.h"
 #include "app/resolve.h"
 #include "app/session.h"
@@ -53,7 +54,7 @@ std::string program_text(const parallel::Program& program) {
 
 int run_plan(const PlanConfig& given, Console& console) {
   PlanConfig config = given;
-  const GpuReport gpus = query_gpus();
+  const GpuReport gpus = look_at_gpus(config, 0);
   resolve_device(config, gpus);
   ModelSource source = find_model(config.model);
   resolve_model(config, source);

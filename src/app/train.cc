@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/commands.h"
+#include "app/device_choice.h"
 #include "app/freeze.h"
 #include "app/pipeline_wish.h"
 #include "app/run_on_ranks.h"
@@ -140,7 +141,7 @@ class Training {
  private:
   void read_all() {
     check_stages(config_);
-    resolve_device(config_, query_gpus());
+    resolve_device(config_, look_at_gpus(config_, peers_.place().local_rank));
     source_ = find_model(config_.model);
     check_weights(config_, source_);
     resolve_model(config_, source_);

@@ -1,8 +1,9 @@
 // Which NVIDIA GPUs this process could use, as facts: nothing here throws, a missing driver or GPU is a sentence in `problem`. Called by
 // the app before it chooses a device, and by tests that need a GPU. One implementation with CUDA, one without; libcuda is never linked, so
-// the program starts where there is no driver. Thread-safe. The first call on a GPU makes its context (some 500 MiB of GPU memory, which
-// free_bytes no longer counts) and leaves the calling thread's current device as it was.
+// the program starts where there is no driver. Thread-safe. Opening a GPU makes its context (some 500 MiB of its memory, which free_bytes
+// no longer counts), in which whoever waits for the GPU sleeps; the calling thread's current device stays as it was.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct GpuReport {
   std::string problem;  // why there are none; empty when there are some
 };
 
-GpuReport query_gpus();
+/// Opens all, or `one` of them alone (modulo their number): a process leaves others' memory alone, and those of exclusive mode to their
+/// users. Of the others free_bytes is 0, and the problem says that nobody looked.
+GpuReport query_gpus(std::optional<int> one = {});
 
 }  // namespace spillway

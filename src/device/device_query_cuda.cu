@@ -24,7 +24,7 @@ std::string problem_of_count(cudaError_t status) {
 std::string problem_of_use(GpuFacts& gpu) {
   size_t free_bytes = 0, total_bytes = 0;
   if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes); status != cudaSuccess) {
-    return "cannot be used now (busy in exclusive mode, or faulty): " + describe(status);
+    return "cannot be used now: " + describe(status);
   }
   gpu.free_bytes = static_cast<i64>(free_bytes);
   cudaFuncAttributes attributes;
@@ -35,7 +35,13 @@ std::string problem_of_use(GpuFacts& gpu) {
   return "";
 }
 
-GpuFacts facts_of(int index) {
+// Waiting for a GPU is left to its interrupt: the cores have other things to do.
+cudaError_t open(int index) {
+  const cudaError_t status = cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+  return status == cudaSuccess ? cudaSetDevice(index) : status;
+}
+
+GpuFacts facts_of(int index, bool opened) {
   GpuFacts gpu;
   gpu.index = index;
   cudaDeviceProp properties;
@@ -46,16 +52,20 @@ GpuFacts facts_of(int index) {
         std::to_string(properties.pciDomainID) + ":" + std::to_string(properties.pciBusID) + ":" + std::to_string(properties.pciDeviceID);
     gpu.total_bytes = static_cast<i64>(properties.totalGlobalMem);
     gpu.compute_capability = properties.major * 10 + properties.minor;
-    status = cudaSetDevice(index);
+    if (opened) status = open(index);
   }
-  gpu.problem = status == cudaSuccess ? problem_of_use(gpu) : "cannot be opened: " + describe(status);
+  if (status != cudaSuccess) {
+    gpu.problem = "cannot be opened (busy in exclusive mode, or faulty): " + describe(status);
+  } else {
+    gpu.problem = opened ? problem_of_use(gpu) : "nobody looked at it";
+  }
   static_cast<void>(cudaGetLastError());  // a problem told here is not to be found again by somebody else's call
   return gpu;
 }
 
 }  // namespace
 
-GpuReport query_gpus() {
+GpuReport query_gpus(std::optional<int> one) {
   int count = 0;  // left untouched on failure
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
@@ -65,7 +75,7 @@ GpuReport query_gpus() {
   int current = 0;
   const bool restore = cudaGetDevice(&current) == cudaSuccess;
   GpuReport report;
-  for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i));
+  for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));
   if (restore) static_cast<void>(cudaSetDevice(current));
   return report;
 }

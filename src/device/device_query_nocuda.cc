@@ -2,6 +2,6 @@
 
 namespace spillway {
 
-GpuReport query_gpus() { return {{}, "this build has no CUDA: put nvcc on PATH and build again"}; }
+GpuReport query_gpus(std::optional<int>) { return {{}, "this build has no CUDA: put nvcc on PATH and build again"}; }
 
 }  // namespace spillway

@@ -30,7 +30,7 @@ void GpuQueue::wait_for(const GpuEvent& event) const { cuda_check(cudaStreamWait
 
 GpuEvent::GpuEvent(Device gpu) {
   use_device(gpu);
-  cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventDefault), "cudaEventCreateWithFlags");
+  cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventBlockingSync), "cudaEventCreateWithFlags");
 }
 
 GpuEvent::~GpuEvent() { static_cast<void>(cudaEventDestroy(handle_)); }

@@ -16,6 +16,17 @@ TEST(DeviceQuery, SaysTheSameTwice) {
   EXPECT_EQ(first.gpus.size(), second.gpus.size());
 }
 
+TEST(DeviceQuery, OpensOneAlone) {
+  const GpuReport report = query_gpus(4);
+  if (report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;
+  for (const GpuFacts& gpu : report.gpus) {
+    const bool opened = gpu.index == 4 % static_cast<int>(report.gpus.size());
+    EXPECT_EQ(gpu.problem, opened ? "" : "nobody looked at it");
+    EXPECT_EQ(gpu.free_bytes > 0, opened);
+    EXPECT_NE(gpu.name, "");
+  }
+}
+
 TEST(DeviceQuery, DescribesEveryGpu) {
   const GpuReport report = query_gpus();
   if (report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;

@@ -35,7 +35,8 @@ enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedM
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0, cudaHostRegisterDefault = 0,
-                   cudaHostRegisterPortable = 1;
+                   cudaHostRegisterPortable = 1, cudaEventBlockingSync = 1, cudaDeviceScheduleBlockingSync = 4,
+                   cudaInitDeviceFlagsAreValid = 1;
 
 struct cudaDeviceProp {
   char name[256];
@@ -64,6 +65,7 @@ cudaError_t cudaPeekAtLastError();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);

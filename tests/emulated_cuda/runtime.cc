@@ -263,6 +263,9 @@ cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+  return device >= 0 && device < gpus() ? cudaSuccess : said(gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice);
+}
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= gpus()) return said(gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice);
   current_device = device;

@@ -326,7 +326,7 @@ class NcclOnOneGpu : public GpuNccl {
 };
 
 TEST_F(NcclOnOneGpu, ATrialOfOneRankIsWell) {
-  const auto said = on_ranks(1, 60, [](int, parallel::Communicator& alone) { EXPECT_EQ(parallel::try_nccl(alone, 0, 30), ""); });
+  const auto said = on_ranks(1, 60, [](int, parallel::Communicator& alone) { EXPECT_EQ(parallel::try_nccl(alone, 0, 30).problem, ""); });
   EXPECT_EQ(said[0], "");
 }
 
@@ -371,7 +371,8 @@ TEST_F(NcclOnOneGpu, TwoRanksAreRefused) {
 }
 
 TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
-  const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) { EXPECT_EQ(parallel::try_nccl(ranks, rank, 30), ""); });
+  const auto said =
+      on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) { EXPECT_EQ(parallel::try_nccl(ranks, rank, 30).problem, ""); });
   for (const std::string& one : said) EXPECT_EQ(one, "");
 }
 
@@ -379,7 +380,7 @@ TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
 TEST_F(GpuNccl, ATrialThatFailsIsASentenceOnEveryRank) {
   for (const char* call : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclAllGather"}) {
     emulated_cuda::fail(call, 1, cudaErrorLaunchFailure);
-    on_ranks(2, 60, [&](int rank, parallel::Communicator& ranks) { EXPECT_NE(parallel::try_nccl(ranks, rank, 0.5), "") << call; });
+    on_ranks(2, 60, [&](int rank, parallel::Communicator& ranks) { EXPECT_NE(parallel::try_nccl(ranks, rank, 0.5).problem, "") << call; });
   }
 }
 #endif
