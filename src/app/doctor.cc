@@ -133,7 +133,7 @@ Finding look_at_calibration(const Host& host) {
   if (!c.measured) return {Level::yellow, "bench", "not measured", "plan reckons with constants until spillway bench has run"};
   const Calibration constants;
   std::vector<std::string> all;
-  const auto add = [&](const char* format, double Calibration::*figure, double unit) {
+  const auto add = [&](const char* format, double Calibration::* figure, double unit) {
     if (c.*figure != constants.*figure) all.push_back(fmt::format(fmt::runtime(format), c.*figure / unit));
   };
   add("memory {:.1f} GB/s", &Calibration::memory_bytes_per_s, 1e9);
@@ -195,7 +195,11 @@ Finding look_at_gpu(const Host& host) {
 std::vector<Finding> look_at_peers() {
   const PeerReport report = probe_peers();
   std::vector<Finding> findings;
-  if (report.gpus == 0) return findings;
+  if (report.gpus == 0) {
+    if (!report.problem.empty())
+      findings.push_back({Level::red, "GPU", report.problem, "reboot the node, or ask who keeps it; --device cpu trains"});
+    return findings;
+  }
   if (report.gpus > 1) {
     const bool well = report.problem.empty();
     const std::string text =

@@ -103,6 +103,7 @@ void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher,
   if (!first || !may_have_nccl(config) || config.device == "cpu" || std::getenv(kNoPeers)) return;
   const PeerReport report = probe_peers();
   if (report.problem.empty()) return;
+  if (report.gpus == 0) throw Error(ErrorCode::io, "[gpu] expected GPUs that can be used, got: " + report.problem + "; give --device cpu");
   ::setenv(kNoPeers, "1", 0);
   console.log(fmt::format("{} on this node: NCCL gets {}=1 and goes another way", report.problem, kNoPeers));
 }

@@ -36,7 +36,7 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
 GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report);
 
 /// Of a node with several ranks the first one looks whether its GPUs reach each other (probe_peers()); where they do not, NCCL is told not
-/// to have them try. Before anything else uses a GPU.
+/// to have them try. Before anything else uses a GPU. Error(io) where the driver hangs.
 void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher, Console& console);
 
 }  // namespace spillway::app

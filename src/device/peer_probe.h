@@ -9,11 +9,11 @@ namespace spillway {
 struct PeerReport {
   int gpus = 0;
   int reached = 0;      // of the ordered pairs of them: those between which the driver allows copies and the bytes came
-  std::string problem;  // what went wrong between which two; empty: nothing did
+  std::string problem;  // what went wrong between which two, or without GPUs that the driver hangs; empty: nothing did
 };
 
 /// Forks: before this process has used a GPU, and with no other thread that holds a lock. A copy hangs that takes longer than the
-/// time-out. Where nothing can be found out the report is empty.
-PeerReport probe_peers(double timeout_s = 10);
+/// time-out; so does the driver that takes longer to find its GPUs and open them. Where nothing can be found out the report is empty.
+PeerReport probe_peers(double timeout_s = 10, double start_s = 60);
 
 }  // namespace spillway

@@ -18,7 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
-constexpr double kStart_s = 60;  // that the driver may take to find its GPUs and open them
 
 // What the prober tells: of a pair first that its copy begins, then how it ended.
 struct Told {
@@ -98,28 +97,29 @@ bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
 // A prober in the driver's hands may take its time to die: it is left to.
 void end(pid_t prober) {
   static_cast<void>(::kill(prober, SIGKILL));
-  for (int turn = 0; turn < 100 && ::waitpid(prober, nullptr, WNOHANG) == 0; ++turn)
+  for (int turn = 0; turn < 1000 && ::waitpid(prober, nullptr, WNOHANG) == 0; ++turn)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-PeerReport report_of(int pipe, double timeout_s) {
+PeerReport report_of(int pipe, double timeout_s, double start_s) {
   PeerReport report;
   Told told{};
   bool gone = false, copying = false;
   const auto between = [&] { return fmt::format("from cuda:{} to cuda:{}", told.from, told.to); };
-  while (hear(pipe, report.gpus == 0 ? kStart_s : timeout_s, told, gone)) {
+  while (hear(pipe, report.gpus == 0 ? start_s : timeout_s, told, gone)) {
     copying = told.what == Told::What::begins;
     if (told.what == Told::What::gpus) report.gpus = told.from;
     if (told.what == Told::What::reached) ++report.reached;
     if (told.what == Told::What::lost && report.problem.empty()) report.problem = "copies lose their bytes " + between();
   }
   if (!gone && copying) report.problem = "copies hang " + between();
+  if (!gone && report.gpus == 0) report.problem = fmt::format("NVIDIA's driver does not answer within {:.0f} s", start_s);
   return report;
 }
 
 }  // namespace
 
-PeerReport probe_peers(double timeout_s) {
+PeerReport probe_peers(double timeout_s, double start_s) {
   int ends[2];
   if (::pipe(ends) != 0) return {};
   const pid_t prober = ::fork();
@@ -131,7 +131,7 @@ PeerReport probe_peers(double timeout_s) {
   ::close(ends[1]);
   PeerReport report;
   if (prober > 0) {
-    report = report_of(ends[0], timeout_s);
+    report = report_of(ends[0], timeout_s, start_s);
     end(prober);
   }
   ::close(ends[0]);

@@ -2,6 +2,6 @@
 
 namespace spillway {
 
-PeerReport probe_peers(double) { return {}; }
+PeerReport probe_peers(double, double) { return {}; }
 
 }  // namespace spillway

@@ -42,8 +42,9 @@ BlasLt open() {
   return linked;
 #else
   // The version of <cublasLt.h> first; the toolkit's own folder for machines where nobody told the loader of it.
-  const std::string folder = "/usr/local/cuda/lib64/", newer = "libcublasLt.so.13", older = "libcublasLt.so.12";
-  return open_blas_lt({newer, folder + newer, older, folder + older});
+  const std::string folder = "/usr/local/cuda/lib64/", name = "libcublasLt.so.";
+  const std::string first = name + std::to_string(CUBLAS_VER_MAJOR), second = name + (CUBLAS_VER_MAJOR == 13 ? "12" : "13");
+  return open_blas_lt({first, folder + first, second, folder + second});
 #endif
 }
 

@@ -12,11 +12,11 @@ namespace {
 class PeerProbe : public testing::Test {
  protected:
   // As it stands between two GPUs; with real ones nothing can be planted.
-  PeerReport between_two(const char* peers, double timeout_s = 60) {
-    if (!std::getenv(kGpus)) return probe_peers(timeout_s);
+  PeerReport between_two(const char* peers, double timeout_s = 60, double start_s = 60) {
+    if (!std::getenv(kGpus)) return probe_peers(timeout_s, start_s);
     ::setenv(kGpus, "2", 1);
     ::setenv(kPeers, peers, 1);
-    const PeerReport report = probe_peers(timeout_s);
+    const PeerReport report = probe_peers(timeout_s, start_s);
     ::unsetenv(kPeers);
     ::setenv(kGpus, "1", 1);
     return report;
@@ -39,6 +39,7 @@ TEST_F(PeerProbe, SaysWhereCopiesHangLoseBytesOrAreNotAllowed) {
   const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(between_two("hang", 1).problem, "copies hang from cuda:0 to cuda:1");
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  EXPECT_EQ(between_two("dead", 1, 1).problem, "NVIDIA's driver does not answer within 1 s");
   const PeerReport lost = between_two("lost");
   EXPECT_EQ(lost.problem, "copies lose their bytes from cuda:0 to cuda:1");
   EXPECT_EQ(lost.reached, 0);

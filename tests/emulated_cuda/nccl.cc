@@ -15,6 +15,8 @@
 
 namespace {
 
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
 // What one rank gives another: both know it until the receiver has it.
 struct Given {
   const void* from;
@@ -50,6 +52,7 @@ int next_id = 1, alive = 0;
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
+  void* buffers = nullptr;                                                  // of the GPU's memory
   bool blocking = true, ready = false, aborted = false, finalized = false;  // the group's mutex; aborted ends what it waits for
   ncclResult_t error = ncclSuccess;
   std::string said;
@@ -213,6 +216,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   made->group = group, made->rank = rank, made->blocking = !config || config->blocking != 0;
   int gpu = 0;
   cudaGetDevice(&gpu);
+  cudaMalloc(&made->buffers, kBufferBytes);
   std::unique_lock lock(group->mutex);
   group->ranks = ranks;
   for (const auto& [other, its] : group->gpus) group->twice |= its == gpu;
@@ -238,6 +242,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     const std::lock_guard lock(registry_mutex);
     --alive;
   }
+  cudaFree(comm->buffers);
   delete comm;
   return ncclSuccess;
 }
@@ -248,6 +253,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->aborted = true;
     comm->group->changed.notify_all();
   }
+  cudaFree(comm->buffers);
   const std::lock_guard lock(registry_mutex);
   --alive;
   aborted.emplace_back(comm);

@@ -255,6 +255,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaGetDeviceCount(int* count) {
   if (const cudaError_t status = planted("cudaGetDeviceCount"); status != cudaSuccess) return said(status);
   if (gpus() == 0) return said(cudaErrorNoDevice);
+  while (peers() == "dead") ::pause();
   *count = gpus();
   return cudaSuccess;
 }

@@ -371,8 +371,11 @@ TEST_F(NcclOnOneGpu, TwoRanksAreRefused) {
 }
 
 TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
-  const auto said =
-      on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) { EXPECT_EQ(parallel::try_nccl(ranks, rank, 30).problem, ""); });
+  const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) {
+    const parallel::NcclTrial trial = parallel::try_nccl(ranks, rank, 30);
+    EXPECT_EQ(trial.problem, "");
+    EXPECT_GE(trial.memory_bytes, kMiB) << "its buffers are not counted";
+  });
   for (const std::string& one : said) EXPECT_EQ(one, "");
 }
 
