@@ -62,6 +62,7 @@ cp LICENSE README.md "$root/share/"
 if [ -n "$check" ]; then
   cp scripts/gpu_check.sh "$root/"
   cp -r bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
+  rm "$root"/share/data/*.cc
   git describe --always --dirty --match '' >"$root/share/revision" 2>/dev/null || echo unknown >"$root/share/revision"
 fi
 

@@ -15,9 +15,11 @@ using Args = std::vector<std::string>;
 
 class CommandsOverNccl : public testing::Test {
  protected:
-  void SetUp() override {
-    use_gpus(2);
-    if (const size_t gpus = query_gpus().gpus.size(); gpus < 2) GTEST_SKIP() << "needs 2 GPUs, there are " << gpus;
+  void SetUp() override { set_up(2); }
+  void set_up(int wanted) {
+    use_gpus(wanted);
+    const auto gpus = static_cast<int>(query_gpus().gpus.size());
+    if (gpus < wanted) GTEST_SKIP() << "needs " << wanted << (wanted == 1 ? " GPU" : " GPUs") << ", there are " << gpus;
     if (const std::string problem = parallel::nccl_problem(); !problem.empty()) GTEST_SKIP() << problem;
     std::string words;
     u32 state = 1;
@@ -92,9 +94,12 @@ TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
   EXPECT_EQ(over_nccl[0].out, through_host[0].out);
 }
 
-TEST_F(CommandsOverNccl, RanksThatShareAGpuMeetThroughHostMemory) {
-  use_gpus(1);
-  if (query_gpus().gpus.size() != 1) GTEST_SKIP() << "needs emulated GPUs";
+class CommandsOnOneGpu : public CommandsOverNccl {
+  void SetUp() override { set_up(1); }
+};
+
+TEST_F(CommandsOnOneGpu, RanksThatShareItMeetThroughHostMemory) {
+  if (query_gpus().gpus.size() != 1) GTEST_SKIP() << "needs one GPU alone, not 2 or more GPUs";
   expect_all_well(train_on(2, flags("a", "auto", {})), "GPUs meet through host memory: ranks share cuda:0");
   const auto refused = train_on(2, flags("b", "nccl", {}));
   for (const Outcome& rank : refused) EXPECT_EQ(rank.status, 2);
