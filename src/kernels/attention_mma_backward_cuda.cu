@@ -22,9 +22,10 @@ struct Shape {
 };
 template <int kWidth>
 struct QueryShape : Shape<kWidth, 2, kWidth <= 64 ? 64 : 32, 32, 0> {};
-// Beside a tile: the scores' normalisers of its queries, and their deltas.
-template <int kWidth>
-struct KeyShape : Shape<kWidth, kWidth <= 64 ? 2 : 1, 64, kWidth <= 64 ? 32 : 64, 2 * 64 * 4> {};
+// Beside a tile: the scores' normalisers of its queries, and their deltas. Tiles are narrower for wide heads on a GPU whose blocks have 99
+// KiB of shared memory (compute capability 8.6, 8.9, 12.0); what is summed, and in which order, is the same.
+template <int kWidth, bool kNarrow>
+struct KeyShape : Shape<kWidth, kWidth <= 64 ? 2 : 1, kNarrow ? 32 : 64, kWidth <= 64 || kNarrow ? 32 : 64, 2 * (kNarrow ? 32 : 64) * 4> {};
 
 // f(m, n, i, row, column) of a warp's tile of fragments.
 template <int kM, int kN, class F>
@@ -95,13 +96,12 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
     }
   }
   if (rows <= 0) return;
-  store_rows<kWidth>(
-      sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
+  store_rows<kWidth>(sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-template <class H, int kWidth, bool kDrops>
-__global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 : 1) key_tile(Backward<H> f) {
-  using S = KeyShape<kWidth>;
+template <class H, int kWidth, bool kDrops, bool kNarrow>
+__global__ void __launch_bounds__(KeyShape<kWidth, kNarrow>::kThreads, kWidth <= 64 ? 2 : 1) key_tile(Backward<H> f) {
+  using S = KeyShape<kWidth, kNarrow>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
   const auto& e = f.extents;
   const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), kv_heads = static_cast<int>(e.kv_heads);
@@ -172,8 +172,7 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, kWidth <= 64 ? 2 :
     }
   }
   if (rows <= 0) return;
-  store_rows<kWidth>(
-      key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(b, kv, first_row), f.dk.row, rows, e.width, f.dk.in_words);
+  store_rows<kWidth>(key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(b, kv, first_row), f.dk.row, rows, e.width, f.dk.in_words);
   store_rows<kWidth>(
       value_sum, [](int, int) { return 1.0f; }, own + S::kOwnBytes, f.dv.at(b, kv, first_row), f.dv.row, rows, e.width, f.dv.in_words);
 }
@@ -184,11 +183,21 @@ template <class H>
 void gradients(const Backward<H>& f) {
   const auto& e = f.extents;
   for_kernel(e.width, f.dropout.limit != 0, [&](auto width, auto drops) {
-    using Query = QueryShape<decltype(width)::value>;
-    using Key = KeyShape<decltype(width)::value>;
+    constexpr int kWidth = decltype(width)::value;
+    using Query = QueryShape<kWidth>;
+    static_assert(Query::kSharedBytes <= kLeastSharedBytes);
     launch_blocks(query_tile<H, width, drops>, e.batch * e.heads * ceil_div(e.queries, Query::kRows), Query::kThreads, Query::kSharedBytes,
                   f);
-    launch_blocks(key_tile<H, width, drops>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads, Key::kSharedBytes, f);
+    const auto launch_keys = [&](auto narrow) {
+      using Key = KeyShape<kWidth, decltype(narrow)::value>;
+      static_assert(!decltype(narrow)::value || Key::kSharedBytes <= kLeastSharedBytes);
+      launch_blocks(key_tile<H, width, drops, narrow>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads,
+                    Key::kSharedBytes, f);
+    };
+    if constexpr (KeyShape<kWidth, false>::kSharedBytes > kLeastSharedBytes) {
+      if (shared_bytes() < KeyShape<kWidth, false>::kSharedBytes) return launch_keys(std::true_type());
+    }
+    launch_keys(std::false_type());
   });
 }
 template void gradients(const Backward<BFloat16>&);

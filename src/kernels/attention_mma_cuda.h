@@ -4,8 +4,11 @@
 
 namespace spillway::kernels::attention_mma {
 
-/// Whether heads of this width are taken by a GPU with the shared memory that the device in force has: multiples of 16, and what is
-/// narrower would be nearly all padding.
+/// What a block of these kernels is sure to have: GPUs from compute capability 8.0 on give it.
+constexpr int kLeastSharedBytes = 99 << 10;
+/// What it can have on the device in force.
+int shared_bytes();
+/// Whether heads of this width are taken: multiples of 16, and what is narrower would be nearly all padding.
 bool takes(DType dtype, i64 width);
 
 /// H: BFloat16 or Float16.

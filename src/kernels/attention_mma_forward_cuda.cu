@@ -39,8 +39,7 @@ struct Softmax {
         float most = top[m][second];
         SPILLWAY_UNROLL
         for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(x[m][n][2 * second], x[m][n][2 * second + 1]));
-        most = fold_lanes(
-            most, [](float a, float b) { return fmaxf(a, b); }, 4);
+        most = fold_lanes(most, [](float a, float b) { return fmaxf(a, b); }, 4);
         const float decay = mma::exp2_fast((top[m][second] - most) * scale), offset = most * scale;
         top[m][second] = most;
         float more = 0;
@@ -138,19 +137,22 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
 
 }  // namespace
 
-bool takes(DType dtype, i64 width) {
-  if (!is_half(dtype) || width < 32 || width > 128 || width % 16 != 0) return false;
-  constexpr int kMostShared = 132 << 10;  // that any of the kernels has
+int shared_bytes() {
   int device = 0, shared = 0;
   cuda_check(cudaGetDevice(&device), "cudaGetDevice");
   cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
-  return shared >= kMostShared;
+  return shared;
+}
+
+bool takes(DType dtype, i64 width) {
+  return is_half(dtype) && width >= 32 && width <= 128 && width % 16 == 0 && shared_bytes() >= kLeastSharedBytes;
 }
 
 template <class H>
 void attend(const Forward<H>& f) {
   for_kernel(f.extents.width, f.dropout.limit != 0, [&](auto width, auto drops) {
     using S = Shape<decltype(width)::value>;
+    static_assert(S::kSharedBytes <= kLeastSharedBytes);
     const i64 blocks = f.extents.batch * f.extents.heads * ceil_div(f.extents.queries, S::kRows);
     launch_blocks(attend_tile<H, width, drops>, blocks, S::kThreads, S::kSharedBytes, f);
   });

@@ -20,7 +20,6 @@ namespace emulated_cuda {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr int kMostSharedBytes = 227 << 10;
 
 struct Planted {
   int in = 0;  // calls until it fails
@@ -55,6 +54,12 @@ Machine& machine() {
 int gpus() {
   const char* text = std::getenv("SPILLWAY_EMULATED_GPUS");
   return text ? std::atoi(text) : 0;
+}
+
+// Of a block, at most.
+int shared_bytes() {
+  const char* text = std::getenv("SPILLWAY_EMULATED_SHARED_BYTES");
+  return text ? std::atoi(text) : 227 << 10;
 }
 
 std::string peers() {
@@ -279,7 +284,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? kMostSharedBytes : 4;
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? shared_bytes() : 4;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -306,7 +311,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
-  if (value < 0 || value > kMostSharedBytes) return said(cudaErrorInvalidValue);
+  if (value < 0 || value > shared_bytes()) return said(cudaErrorInvalidValue);
   const std::lock_guard lock(machine().mutex);
   machine().shared_bytes[kernel] = static_cast<size_t>(value);
   return cudaSuccess;

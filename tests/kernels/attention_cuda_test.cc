@@ -178,6 +178,22 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
+// As GPUs of workstations have it.
+TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
+  if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
+  for (const i64 width : {64, 96, 128}) {
+    for (const double dropout : {0.0, 0.3}) {
+      const Case c{1, 100, 130, 2, 1, width, true, dropout};
+      const Inputs in = inputs(c, DType::bf16);
+      const Results wide = on_gpu(gpu(), c, in);
+      ::setenv("SPILLWAY_EMULATED_SHARED_BYTES", "101376", 1);
+      const Results narrow = on_gpu(gpu(), c, in);
+      ::unsetenv("SPILLWAY_EMULATED_SHARED_BYTES");
+      expect_same_bits(narrow, wide);
+    }
+  }
+}
+
 // `t`, all of whose axes before `axis` have size 1, with NaN behind it.
 Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
   Shape shape = t.shape();
