@@ -91,7 +91,8 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
                 fmt::format("[budgets] expected --device-memory of at most {} (free on {}, less {}, for each rank that shares it), got {}: "
                             "lower it, or end what else runs there (nvidia-smi tells)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
-  if (host_bytes && *host_bytes > grant.bytes)
+  const bool of_this_node = gpu.free_bytes.has_value();  // else a plan is made for another, whose memory nobody can ask
+  if (of_this_node && host_bytes && *host_bytes > grant.bytes)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --host-memory of at most {}, the memory granted to this process (bounded "
                             "by {}), got {}: lower it, or free memory",

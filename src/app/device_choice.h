@@ -38,8 +38,8 @@ void resolve_device(ResourceConfig& config, const GpuReport& report);
 /// one that cannot be used now: in one line with the cure. `planning`: no GPU is needed.
 ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report, const RankPlace& place, bool planning = false);
 
-/// The budgets of a rank on a GPU: its free memory, and the grant. Those given must not be more. Error(refused); Error(usage) where nothing
-/// tells the GPU's.
+/// The budgets of a rank on a GPU: its free memory, and the grant. Those given must not be more, where the GPU is one of this node's.
+/// Error(refused); Error(usage) where nothing tells the GPU's.
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
 /// Of all ranks, each its own; those that share a GPU share its memory. And how these GPUs meet. All call it together, after

@@ -115,6 +115,9 @@ TEST(DeviceChoice, BudgetsOfAGpu) {
   EXPECT_EQ(gpu_budgets(grant, gpu, 2 * kGiB, 3 * kGiB).host_bytes, 3 * kGiB);
   expect_error(error_of([&] { gpu_budgets(grant, gpu, 15 * kGiB, {}); }), ErrorCode::refused, "at most 14.0 GiB");
   expect_error(error_of([&] { gpu_budgets(grant, gpu, {}, 9 * kGiB); }), ErrorCode::refused, "the cgroup limit");
+  const ChosenDevice elsewhere{Device::cuda(0), "a GPU", "", {}};
+  EXPECT_EQ(gpu_budgets(grant, elsewhere, 80 * kGiB, 512 * kGiB).host_bytes, 512 * kGiB);
+  expect_error(error_of([&] { gpu_budgets(grant, elsewhere, {}, {}); }), ErrorCode::usage, "give --device-memory");
 }
 
 }  // namespace
