@@ -95,14 +95,14 @@ void NcclCommunicator::end() noexcept {
 void NcclCommunicator::give_up() noexcept {
   ncclComm_t comm = std::exchange(comm_, nullptr);
   if (!comm) return;
-  const auto abort = [comm, gpu = place_.gpu.index] {
+  const auto let_go = [comm, gpu = place_.gpu.index] {
     static_cast<void>(cudaSetDevice(gpu));
     static_cast<void>(nccl().abort(comm));
   };
   try {
-    aborting_ = std::thread(abort);
+    aborting_ = std::thread(let_go);
   } catch (...) {  // no thread is to be had
-    abort();
+    let_go();
   }
 }
 

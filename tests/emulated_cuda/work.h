@@ -8,6 +8,8 @@ namespace emulated_cuda {
 
 /// What was planted for this call, else success.
 cudaError_t planted(const char* function);
+/// Kept for cudaGetLastError().
+cudaError_t said(cudaError_t status);
 /// Dynamic shared memory that blocks of this kernel may have.
 size_t dynamic_shared_bytes(const void* kernel);
 /// To the stream's queue; without a stream it is done at once. `what`: the name under which a failure can be planted.
