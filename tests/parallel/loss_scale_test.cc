@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "models/presets.h"
+#include "support/diagonal.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -132,6 +133,10 @@ std::string cell_name(const testing::TestParamInfo<LossScaledPlaces::ParamType>&
 }
 
 INSTANTIATE_TEST_SUITE_P(Corners, LossScaledPlaces,
+                         testing::ValuesIn(diagonal(range(0, 4), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward,
+                                                                             OptimizerOverlap::forward})),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, LossScaledPlaces,
                          testing::Combine(testing::Range(0, 4),
                                           testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
                          cell_name);

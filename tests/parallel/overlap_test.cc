@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
+#include "support/diagonal.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -151,6 +152,10 @@ std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
+                         testing::ValuesIn(diagonal(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward,
+                                                                             OptimizerOverlap::forward})),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, Overlap,
                          testing::Combine(testing::Range(0, 6),
                                           testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
                          cell_name);

@@ -6,13 +6,14 @@
 #include <cstdlib>
 
 #include "models/presets.h"
+#include "support/diagonal.h"
 #include "support_run.h"
 
 namespace spillway::test {
 namespace {
 
 using parallel::Tier;
-constexpr Tier kTiers[] = {Tier::device, Tier::host, Tier::nvme};
+const std::vector<Tier> kTiers{Tier::device, Tier::host, Tier::nvme};
 
 // Under a sanitizer fewer steps: the same paths, ten times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -80,7 +81,9 @@ std::string cell_name(const testing::TestParamInfo<SameBits::ParamType>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, SameBits,
+INSTANTIATE_TEST_SUITE_P(Tiers, SameBits, testing::ValuesIn(diagonal(std::vector{"gpt2-tiny", "llama-tiny"}, kTiers, kTiers, kTiers)),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(TiersMore, SameBits,
                          testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"), testing::ValuesIn(kTiers), testing::ValuesIn(kTiers),
                                           testing::ValuesIn(kTiers)),
                          cell_name);
