@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_gpu_run.h"
 #include "support_sparse_batch.h"
 
@@ -68,9 +68,9 @@ TEST_P(GpuZero, GivesTheBitsOfOneRank) {
 std::string zero_name(const testing::TestParamInfo<GpuZero::ParamType>& cell) {
   return "stage" + std::to_string(std::get<0>(cell.param)) + "_" + ways()[std::get<1>(cell.param)].name;
 }
-INSTANTIATE_TEST_SUITE_P(TwoRanks, GpuZero, testing::ValuesIn(diagonal(range(0, 4), range(size_t{0}, ways().size()))), zero_name);
-INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuZero, testing::Combine(testing::Range(0, 4), testing::Range(size_t{0}, ways().size())),
-                         zero_name);
+const auto kCells = cells_of(range(0, 4), range(size_t{0}, ways().size()));
+INSTANTIATE_TEST_SUITE_P(TwoRanks, GpuZero, testing::ValuesIn(kCells.diagonal), zero_name);
+INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuZero, testing::ValuesIn(kCells.rest), zero_name);
 
 TEST_F(GpuRuns, ThreeRanksOfUnequalPartsGiveTheBitsOfOne) {
   RunOptions o = small("gpt2-tiny", 3, 3, 1);

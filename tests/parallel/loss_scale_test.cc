@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "models/presets.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -132,14 +132,9 @@ std::string cell_name(const testing::TestParamInfo<LossScaledPlaces::ParamType>&
   return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Corners, LossScaledPlaces,
-                         testing::ValuesIn(diagonal(range(0, 4), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward,
-                                                                             OptimizerOverlap::forward})),
-                         cell_name);
-INSTANTIATE_TEST_SUITE_P(CornersMore, LossScaledPlaces,
-                         testing::Combine(testing::Range(0, 4),
-                                          testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
-                         cell_name);
+const auto kCells = cells_of(range(0, 4), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
+INSTANTIATE_TEST_SUITE_P(Corners, LossScaledPlaces, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, LossScaledPlaces, testing::ValuesIn(kCells.rest), cell_name);
 
 TEST(LossScaledRun, AdaptiveOverlapChangesNoBit) {
   RunOptions o = base("llama-tiny");

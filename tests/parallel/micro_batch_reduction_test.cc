@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_program.h"
 #include "support_run.h"
 #include "support_sparse_batch.h"
@@ -116,12 +116,9 @@ std::string way_name(const testing::TestParamInfo<ReductionWays::ParamType>& inf
   const auto& [stage, dtype, way] = info.param;
   return "stage" + std::to_string(stage) + "_" + std::string(to_string(dtype)) + "_" + ways()[way].name;
 }
-INSTANTIATE_TEST_SUITE_P(F32, ReductionWays,
-                         testing::ValuesIn(diagonal(std::vector{2, 3}, std::vector{DType::f32}, range(size_t{0}, ways().size()))),
-                         way_name);
-INSTANTIATE_TEST_SUITE_P(F32More, ReductionWays,
-                         testing::Combine(testing::Values(2, 3), testing::Values(DType::f32), testing::Range(size_t{0}, ways().size())),
-                         way_name);
+const auto kCells = cells_of(std::vector{2, 3}, std::vector{DType::f32}, range(size_t{0}, ways().size()));
+INSTANTIATE_TEST_SUITE_P(F32, ReductionWays, testing::ValuesIn(kCells.diagonal), way_name);
+INSTANTIATE_TEST_SUITE_P(F32More, ReductionWays, testing::ValuesIn(kCells.rest), way_name);
 INSTANTIATE_TEST_SUITE_P(Bf16Release, ReductionWays,
                          testing::Combine(testing::Values(2, 3), testing::Values(DType::bf16), testing::Range(size_t{0}, ways().size())),
                          way_name);

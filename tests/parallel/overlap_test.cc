@@ -12,7 +12,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -151,14 +151,9 @@ std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
   return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Corners, Overlap,
-                         testing::ValuesIn(diagonal(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward,
-                                                                             OptimizerOverlap::forward})),
-                         cell_name);
-INSTANTIATE_TEST_SUITE_P(CornersMore, Overlap,
-                         testing::Combine(testing::Range(0, 6),
-                                          testing::Values(OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward)),
-                         cell_name);
+const auto kCells = cells_of(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
+INSTANTIATE_TEST_SUITE_P(Corners, Overlap, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, Overlap, testing::ValuesIn(kCells.rest), cell_name);
 
 // What blocks keep, or their inputs alone, in host memory or on disk.
 class ActivationSpill : public testing::TestWithParam<std::tuple<Tier, bool, Order>> {};

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "models/presets.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -110,14 +110,12 @@ std::string name_of(const testing::TestParamInfo<Pipelines::ParamType>& info) {
   return dealt()[deal].name + "_" + ways()[way].name + "_data" + std::to_string(o.ranks) + "_stage" + std::to_string(o.zero_stage) + "_" +
          std::string(to_string(o.dtype)) + (o.model.family == models::Family::gpt2 ? "_gpt2" : "_llama");
 }
-INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines, testing::ValuesIn(diagonal(range(size_t{0}, size_t{8}), range(size_t{0}, ways().size()))),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(SchedulesMore, Pipelines,
-                         testing::Combine(testing::Range(size_t{0}, size_t{8}), testing::Range(size_t{0}, ways().size())), name_of);
-INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines,
-                         testing::ValuesIn(diagonal(range(size_t{8}, dealt().size()), std::vector<size_t>{3, 6, 7})), name_of);
-INSTANTIATE_TEST_SUITE_P(LaterSchedulesMore, Pipelines,
-                         testing::Combine(testing::Range(size_t{8}, dealt().size()), testing::Values(3, 6, 7)), name_of);
+const auto kCells = cells_of(range(size_t{0}, size_t{8}), range(size_t{0}, ways().size()));
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines, testing::ValuesIn(kCells.diagonal), name_of);
+INSTANTIATE_TEST_SUITE_P(SchedulesMore, Pipelines, testing::ValuesIn(kCells.rest), name_of);
+const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<size_t>{3, 6, 7});
+INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
+INSTANTIATE_TEST_SUITE_P(LaterSchedulesMore, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
 // Variants of the numbers: each has its own reference.
 TEST(PipelineVariants, FrozenSplitMasterRoundedGradientsAndMoments) {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "models/presets.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_run.h"
 
 namespace spillway::test {
@@ -81,12 +81,9 @@ std::string cell_name(const testing::TestParamInfo<SameBits::ParamType>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, SameBits, testing::ValuesIn(diagonal(std::vector{"gpt2-tiny", "llama-tiny"}, kTiers, kTiers, kTiers)),
-                         cell_name);
-INSTANTIATE_TEST_SUITE_P(TiersMore, SameBits,
-                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"), testing::ValuesIn(kTiers), testing::ValuesIn(kTiers),
-                                          testing::ValuesIn(kTiers)),
-                         cell_name);
+const auto kCells = cells_of(std::vector{"gpt2-tiny", "llama-tiny"}, kTiers, kTiers, kTiers);
+INSTANTIATE_TEST_SUITE_P(Tiers, SameBits, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(TiersMore, SameBits, testing::ValuesIn(kCells.rest), cell_name);
 
 struct Corner {
   Tier parameters, gradients, optimizer;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "models/presets.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_snapshot.h"
 
 namespace spillway::test {
@@ -102,8 +102,9 @@ std::string cell_name(const testing::TestParamInfo<Snapshots::ParamType>& info) 
   return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[std::get<1>(info.param)];
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(diagonal(range(0, 6), range(0, 3))), cell_name);
-INSTANTIATE_TEST_SUITE_P(CellsMore, Snapshots, testing::Combine(testing::Range(0, 6), testing::Range(0, 3)), cell_name);
+const auto kCells = cells_of(range(0, 6), range(0, 3));
+INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(CellsMore, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
 // Biases and the tied embedding: no Step passes them.
 TEST(Snapshot, HoldsFrozenWeights) {

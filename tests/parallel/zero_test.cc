@@ -11,7 +11,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "parallel/check.h"
-#include "support/diagonal.h"
+#include "support/cells.h"
 #include "support_program.h"
 #include "support_run.h"
 
@@ -79,20 +79,12 @@ std::string zero_name(const testing::TestParamInfo<Zero::ParamType>& info) {
   const auto& [preset, ranks, stage, way] = info.param;
   return std::string(preset).substr(0, 4) + "_ranks" + std::to_string(ranks) + "_stage" + std::to_string(stage) + "_" + ways()[way].name;
 }
-INSTANTIATE_TEST_SUITE_P(TwoRanks, Zero,
-                         testing::ValuesIn(diagonal(std::vector{"gpt2-tiny"}, std::vector{2}, range(0, 4), range(size_t{0}, size_t{12}))),
-                         zero_name);
-INSTANTIATE_TEST_SUITE_P(TwoRanksMore, Zero,
-                         testing::Combine(testing::Values("gpt2-tiny"), testing::Values(2), testing::Range(0, 4),
-                                          testing::Range(size_t{0}, size_t{12})),
-                         zero_name);
-INSTANTIATE_TEST_SUITE_P(ThreeRanks, Zero,
-                         testing::ValuesIn(diagonal(std::vector{"llama-tiny"}, std::vector{3}, range(0, 4), std::vector<size_t>{1, 5, 6})),
-                         zero_name);
-INSTANTIATE_TEST_SUITE_P(ThreeRanksMore, Zero,
-                         testing::Combine(testing::Values("llama-tiny"), testing::Values(3), testing::Range(0, 4),
-                                          testing::Values(1, 5, 6)),
-                         zero_name);
+const auto kOfTwo = cells_of(std::vector{"gpt2-tiny"}, std::vector{2}, range(0, 4), range(size_t{0}, size_t{12}));
+INSTANTIATE_TEST_SUITE_P(TwoRanks, Zero, testing::ValuesIn(kOfTwo.diagonal), zero_name);
+INSTANTIATE_TEST_SUITE_P(TwoRanksMore, Zero, testing::ValuesIn(kOfTwo.rest), zero_name);
+const auto kOfThree = cells_of(std::vector{"llama-tiny"}, std::vector{3}, range(0, 4), std::vector<size_t>{1, 5, 6});
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, Zero, testing::ValuesIn(kOfThree.diagonal), zero_name);
+INSTANTIATE_TEST_SUITE_P(ThreeRanksMore, Zero, testing::ValuesIn(kOfThree.rest), zero_name);
 
 // K micro-batches on each of R ranks: the reference is stage 0 on the device, which sums over micro-batches before it sums over ranks.
 const std::vector<Way>& deeper() {
@@ -136,11 +128,9 @@ std::string steps_name(const testing::TestParamInfo<ZeroSteps::ParamType>& info)
   const auto& [stage, dtype, way] = info.param;
   return "stage" + std::to_string(stage) + "_" + std::string(to_string(dtype)) + "_" + deeper()[way].name;
 }
-INSTANTIATE_TEST_SUITE_P(F32, ZeroSteps, testing::ValuesIn(diagonal(range(0, 4), std::vector{DType::f32}, range(size_t{0}, size_t{8}))),
-                         steps_name);
-INSTANTIATE_TEST_SUITE_P(F32More, ZeroSteps,
-                         testing::Combine(testing::Range(0, 4), testing::Values(DType::f32), testing::Range(size_t{0}, size_t{8})),
-                         steps_name);
+const auto kSteps = cells_of(range(0, 4), std::vector{DType::f32}, range(size_t{0}, size_t{8}));
+INSTANTIATE_TEST_SUITE_P(F32, ZeroSteps, testing::ValuesIn(kSteps.diagonal), steps_name);
+INSTANTIATE_TEST_SUITE_P(F32More, ZeroSteps, testing::ValuesIn(kSteps.rest), steps_name);
 INSTANTIATE_TEST_SUITE_P(Bf16Release, ZeroSteps,
                          testing::Combine(testing::Range(0, 4), testing::Values(DType::bf16), testing::Range(size_t{0}, size_t{8})),
                          steps_name);
