@@ -24,7 +24,7 @@ int useful_threads(int ranks, const LocalOptions& options) {
 LocalWorld::LocalWorld(int ranks, const LocalOptions& options)
     : timeout_(timeout_of(options)), movers_(useful_threads(ranks, options)), last_heard_(static_cast<size_t>(ranks)) {
   for (int r = 0; r < ranks; ++r) heard_from(r);
-  watcher_ = std::thread([this] { watch_all(); });
+  watcher_ = std::thread([this, now = Clock::now()] { watch_all(now); });
 }
 
 LocalWorld::~LocalWorld() {
@@ -41,10 +41,10 @@ void LocalWorld::watch(const std::shared_ptr<LocalGroup>& group) {
   groups_.push_back(group);
 }
 
-// Looking twice in a time-out is exact: what begins to wait after a look is known at the next one, before its time is over.
-void LocalWorld::watch_all() {
+// Looking twice in a time-out is exact: what begins to wait after a look is known at the next one, before its time is over. The first look
+// is meant for the time the world begins, which a thread that is stopped before it takes its own would not know.
+void LocalWorld::watch_all(Clock::time_point next) {
   std::unique_lock lock(mutex_);
-  Clock::time_point next = Clock::now();
   while (!stop_) {
     lock.unlock();
     const Clock::time_point now = Clock::now();

@@ -31,7 +31,7 @@ class LocalWorld {
   Clock::time_point last_heard(int rank) const { return Clock::time_point(Clock::duration(last_heard_[static_cast<size_t>(rank)])); }
 
  private:
-  void watch_all();
+  void watch_all(Clock::time_point next);
   Clock::time_point check_groups(Clock::time_point now);
 
   const Clock::duration timeout_;
