@@ -9,8 +9,8 @@
 // A member that dies, or does not come within the time-out, makes the Event of every operation that needs it fail with Error(peer) naming
 // its rank, the operation and how long it was waited for; never a hang. After that the group, and every group split from it, is of no use:
 // every later call fails alike, with a failed Event (split throws). The time-out counts from the moment from which the member is needed, or
-// from its last call in any of these groups if that is later: who is heard of is late, not dead. What all members have come to by then may
-// still be carried to its end.
+// from its last call in any of these groups if that is later: who is heard of is late, not dead. Who said that it works alone is heard of
+// until its next call, for kLongestWork time-outs at the most. What all members have come to by then may still be carried to its end.
 //
 // An end that is destroyed is a member that left. It takes part to the end in what all came to; if somebody waits for it, then or later, it
 // has died. Its events stay good; its buffers are its own again.
@@ -67,6 +67,13 @@ class Communicator {
   /// This rank cannot go on: what waits for somebody and all that comes later fails on every member with Error(peer) quoting `what`, in the
   /// groups split from this one too. From any thread.
   virtual void abort(const std::string& what) noexcept = 0;
+
+  /// What this rank does until its next call, in any of these groups, needs nobody and may take long, such as reading a model: the others
+  /// wait for it.
+  virtual void works_alone() = 0;
 };
+
+/// In time-outs: how long a rank may work alone.
+constexpr double kLongestWork = 60;
 
 }  // namespace spillway::parallel

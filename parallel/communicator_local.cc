@@ -26,6 +26,7 @@ class LocalCommunicator final : public CallingCommunicator {
     return std::make_unique<LocalCommunicator>(world_, std::move(group), rank_there);
   }
   void abort(const std::string& what) noexcept override { group_->give_up(rank_, what); }
+  void works_alone() override { group_->works_alone(rank_); }
 
  private:
   Event call(Call call) override { return group_->call(rank_, std::move(call)); }

@@ -38,6 +38,9 @@ class ProcessCommunicator final : public CallingCommunicator {
   void abort(const std::string& what) noexcept override {
     world_->post([group = group_, what] { group->give_up(what); });
   }
+  void works_alone() override {
+    world_->post([&world = *world_] { world.works_alone(); });
+  }
 
  private:
   Event call(Call call) override {

@@ -33,6 +33,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   /// Member `rank` calls no more. Breaks the group when it is waited for, or waits itself; returns when nothing of its is moved any more.
   void leave(int rank) noexcept;
   void give_up(int rank, const std::string& what) noexcept;
+  void works_alone(int rank) { world_.works_alone(names_.world_rank(rank)); }
   /// Breaks the group when somebody has waited for a member for too long; else the first moment at which that may be so.
   Clock::time_point check(Clock::time_point now);
 

@@ -41,6 +41,10 @@ void LocalWorld::watch(const std::shared_ptr<LocalGroup>& group) {
   groups_.push_back(group);
 }
 
+void LocalWorld::works_alone(int rank) {
+  heard_until(rank, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_ * kLongestWork));
+}
+
 // Looking twice in a time-out is exact: what begins to wait after a look is known at the next one, before its time is over. The first look
 // is meant for the time the world begins, which a thread that is stopped before it takes its own would not know.
 void LocalWorld::watch_all(Clock::time_point next) {
@@ -50,7 +54,7 @@ void LocalWorld::watch_all(Clock::time_point next) {
     const Clock::time_point now = Clock::now();
     // Who was stopped himself, and all ranks with him, cannot tell who is late.
     if (now > next + std::max(timeout_ / 4, kLate)) {
-      for (int r = 0; r < size(); ++r) heard_from(r);
+      for (int r = 0; r < size(); ++r) heard_until(r, std::max(last_heard(r), Clock::now()));
     }
     next = check_groups(now);
     lock.lock();

@@ -27,10 +27,13 @@ class LocalWorld {
   /// This group's members are watched until it ends.
   void watch(const std::shared_ptr<LocalGroup>& group);
   /// A rank, by its number in the world, called something in whichever group: it lives.
-  void heard_from(int rank) { last_heard_[static_cast<size_t>(rank)] = Clock::now().time_since_epoch().count(); }
+  void heard_from(int rank) { heard_until(rank, Clock::now()); }
+  /// It will call something after work for which the others wait.
+  void works_alone(int rank);
   Clock::time_point last_heard(int rank) const { return Clock::time_point(Clock::duration(last_heard_[static_cast<size_t>(rank)])); }
 
  private:
+  void heard_until(int rank, Clock::time_point time) { last_heard_[static_cast<size_t>(rank)] = time.time_since_epoch().count(); }
   void watch_all(Clock::time_point next);
   Clock::time_point check_groups(Clock::time_point now);
 

@@ -112,6 +112,13 @@ void ProcessWorld::give_up(int rank) {
   if (rank != wire_->rank() && !known) silent_.push_back(rank);
 }
 
+void ProcessWorld::called() {
+  called_ = true;
+  works_until_ = {};
+}
+
+void ProcessWorld::works_alone() { works_until_ = Clock::now() + duration_of(kLongestWork * timeout_s_); }
+
 void ProcessWorld::lose(int rank, const std::string& how) {
   for (const auto& [number, group] : groups_) group->lose(rank, how);
   gone_.emplace(rank, how);
@@ -148,6 +155,7 @@ void ProcessWorld::look_after_time() {
     group->check(now);
     called_ |= group->is_moving();  // who moves lives, however long it takes
   }
+  called_ |= now < works_until_;
   if (!called_ || now < next_beat_) return;
   next_beat_ = now + duration_of(timeout_s_ / 4);
   called_ = false;

@@ -40,7 +40,9 @@ class ProcessWorld {
   void give_up(int rank);
   const std::vector<i64>& silent() const { return silent_; }
   /// This rank's user called something.
-  void called() { called_ = true; }
+  void called();
+  /// It will call something after work for which the others wait.
+  void works_alone();
 
   /// A piece of this rank's shared memory for a group's staging: two lines for counters, which are 0, and two halves of kStagingBytes. -1
   /// when there is none left.
@@ -79,7 +81,7 @@ class ProcessWorld {
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false;
   int idle_ = 0;
-  Clock::time_point next_look_{}, next_beat_{}, closing_until_{}, last_turn_ = Clock::now();
+  Clock::time_point next_look_{}, next_beat_{}, closing_until_{}, works_until_{}, last_turn_ = Clock::now();
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -81,6 +81,7 @@ std::vector<i64> Peers::most(std::vector<i64> numbers) const {
 // What is told: nothing, or the error's code and its text.
 void Peers::together(const std::function<void()>& body) const {
   std::string told;
+  if (all_) all_->works_alone();
   try {
     body();
   } catch (...) {

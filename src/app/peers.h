@@ -47,8 +47,8 @@ class Peers {
   /// The largest of each number over the ranks.
   std::vector<i64> most(std::vector<i64> numbers) const;
 
-  /// Runs `body`, then waits for the others' end of it. Where it failed on any rank, throws AgreedError on all: the lowest failed rank's
-  /// error, with its name unless all failed alike.
+  /// Runs `body`, then waits for the others' end of it, however long they work without meeting anyone (Communicator::works_alone). Where it
+  /// failed on any rank, throws AgreedError on all: the lowest failed rank's error, with its name unless all failed alike.
   void together(const std::function<void()>& body) const;
   /// The others need not wait: what they wait for with this rank fails, quoting `what`.
   void abort(const std::string& what) const;

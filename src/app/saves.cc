@@ -91,7 +91,7 @@ void Saves::finish(bool must) {
   parallel::Snapshot* snapshot = session_.rank().snapshot();
   if (!snapshot) return;
   const auto start = Clock::now();
-  snapshot->drain();
+  peers_.together([&] { snapshot->drain(); });
   blocked_s_ += seconds_since(start);
   tell(must);
 }

@@ -45,6 +45,7 @@ class Faulty : public parallel::CallingCommunicator {
   Event receive(std::span<std::byte> bytes, int from, int tag) override { return end_->receive(bytes, from, tag); }
   std::unique_ptr<Communicator> split(int color) override { return with_fault(end_->split(color), spoil_); }
   void abort(const std::string& what) noexcept override { end_->abort(what); }
+  void works_alone() override { end_->works_alone(); }
 
  private:
   // What is summed in place is spoilt in place; else the rank itself keeps the right bytes.

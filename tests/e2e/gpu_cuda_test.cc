@@ -143,7 +143,7 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   const Finished doctor = at.spillway({"doctor"});
   EXPECT_TRUE(mentions(doctor.out, "copies lose their bytes from cuda:0 to cuda:1")) << doctor.out;
   // Emulated GPUs of different processes have no NCCL: it is tried in vain, and host memory does.
-  const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "20s"}));
+  const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "10s"}));
   ::unsetenv("SPILLWAY_EMULATED_PEERS");
   EXPECT_EQ(trained.status, 0) << trained.err;
   EXPECT_TRUE(mentions(trained.err, "NCCL gets NCCL_P2P_DISABLE=1")) << trained.err;

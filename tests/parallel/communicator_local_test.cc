@@ -40,6 +40,15 @@ TEST(LocalCommunicator, RefusesWhatMakesNoGroup) {
   EXPECT_THROW(make_local_communicators(2, {.timeout_s = std::nan("")}), Error);
 }
 
+TEST(LocalCommunicator, NobodyWorksAloneForEver) {
+  constexpr double kTimeout_s = 0.02;
+  const auto ends = make_local_communicators(2, {.timeout_s = kTimeout_s});
+  ends[1]->works_alone();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(ends[0]->barrier().wait(), Error);
+  EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), kLongestWork * kTimeout_s);
+}
+
 // Groups that know nothing of each other: nothing of a process's is shared between them.
 TEST(LocalCommunicator, GroupsOfOneProcessAreIndependent) {
   std::vector<std::thread> groups;

@@ -138,6 +138,22 @@ TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
       kShort_s);
 }
 
+// And late again after its next call.
+TEST_P(CommunicatorFailureOf, WhoWorksAloneIsWaitedForUntilItCalls) {
+  GetParam().run(
+      [](auto& end) {
+        const auto all = end->split(0);
+        if (end->rank() == 1) {
+          end->works_alone();
+          sleep(3 * kShort_s);
+        }
+        all->barrier().wait();
+        if (end->rank() == 1) return sleep(3 * kShort_s);
+        expect_failure([&] { return all->barrier(); }, ErrorCode::peer, {"[barrier]", "rank 1", "within 300 ms"});
+      },
+      kShort_s);
+}
+
 TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
   GetParam().run([](auto& end) {
     end->barrier().wait();
