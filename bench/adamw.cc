@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/axpy.h"
+#include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "optim/adamw_tile.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/gpu_cuda.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace spillway::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "parallel/communicator_local.h"
+#include "parallel/comm/communicator_local.h"
 
 namespace spillway::parallel {
 namespace {

@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "device/memory_pool.h"
-#include "parallel/communicator_mpi_open.h"
+#include "parallel/comm/communicator_mpi_open.h"
 
 namespace spillway::parallel {
 namespace {

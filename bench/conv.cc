@@ -9,8 +9,8 @@
 
 #include "device/arena.h"
 #include "device/memory_pool.h"
-#include "kernels/conv.h"
-#include "kernels/matmul.h"
+#include "kernels/convolution/conv.h"
+#include "kernels/matmul/matmul.h"
 #include "models/cifar_net.h"
 #include "models/resnet.h"
 #include "models/weights.h"

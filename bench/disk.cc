@@ -21,9 +21,9 @@ using namespace spillway;
 using offload::TileRange;
 
 constexpr i64 kTileBytes = 3 * 64 * kKiB;  // 16 Ki parameters' master, m and v
-constexpr i64 kChunkTiles = 16;            // as in parallel/plan.cc
+constexpr i64 kChunkTiles = 16;            // as in parallel/plan/plan.cc
 constexpr int kBuffers = 12;               // as in src/app/planner.cc
-constexpr size_t kReadAhead = 4;           // as in parallel/stepper.cc
+constexpr size_t kReadAhead = 4;           // as in parallel/state/stepper.cc
 
 i64 mebibytes_each_way() {
   const char* text = std::getenv("SPILLWAY_BENCH_DISK_MIB");

@@ -6,7 +6,7 @@
 
 #include "models/model.h"
 #include "models/presets.h"
-#include "parallel/rank.h"
+#include "parallel/run/rank.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "device/arena.h"
 #include "models/model.h"
 #include "models/presets.h"
-#include "parallel/block_runner.h"
+#include "parallel/blocks/block_runner.h"
 
 namespace {
 

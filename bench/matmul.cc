@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "device/memory_pool.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 // iterations. Counters: tflops, best_tflops, share_% = their ratio (95 is promised), algos = how many were tried.
 #include "base/error.h"
 #include "bench/gpu_cuda.h"
-#include "kernels/matmul.h"
-#include "kernels/matmul_plan_cuda.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_plan_cuda.h"
 
 namespace spillway::bench {
 namespace {

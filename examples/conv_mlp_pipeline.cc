@@ -12,7 +12,7 @@
 #include "models/weights.h"
 #include "nn/eager.h"
 #include "optim/adamw.h"
-#include "parallel/communicator_local.h"
+#include "parallel/comm/communicator_local.h"
 
 using namespace spillway;
 

@@ -15,7 +15,7 @@
 #include "nn/eager.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
-#include "parallel/communicator_local.h"
+#include "parallel/comm/communicator_local.h"
 
 using namespace spillway;
 

@@ -1,7 +1,7 @@
 # The communicator's suite over MPI: one test of ctest is one mpirun. NODES 2: the ranks count as two nodes, so that nothing they share is used
 # between them.
-add_executable(test_mpi mpi/communicator_mpi_test.cc parallel/support_communicator.cc parallel/support_communicator_suite.cc
-                        parallel/support_communicator_failures.cc)
+add_executable(test_mpi mpi/communicator_mpi_test.cc parallel/comm/support_communicator.cc parallel/comm/support_communicator_suite.cc
+                        parallel/comm/support_communicator_failures.cc)
 target_link_libraries(test_mpi PRIVATE spillway_test_support spillway_parallel)
 set_target_properties(test_mpi PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test_mpi spillway_mpi)

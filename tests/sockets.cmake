@@ -1,8 +1,8 @@
 # The communicator's suite over sockets: one test of ctest is one start of test_sockets, which starts the ranks. NODES 2: the ranks count as
 # two nodes, so that nothing they share is used between them, and meet by TCP.
 add_executable(test_sockets sockets/ranks.cc sockets/communicator_sockets_test.cc sockets/death_test.cc
-                            parallel/support_communicator.cc parallel/support_communicator_suite.cc
-                            parallel/support_communicator_failures.cc)
+                            parallel/comm/support_communicator.cc parallel/comm/support_communicator_suite.cc
+                            parallel/comm/support_communicator_failures.cc)
 target_link_libraries(test_sockets PRIVATE spillway_test_support spillway_parallel)
 set_target_properties(test_sockets PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 

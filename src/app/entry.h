@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "app/host.h"
+#include "app/node/host.h"
 
 namespace spillway::app {
 

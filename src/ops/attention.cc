@@ -1,7 +1,7 @@
 #include "ops/attention.h"
 
 #include "base/error.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {

@@ -1,6 +1,6 @@
 #include "ops/conv.h"
 
-#include "kernels/conv.h"
+#include "kernels/convolution/conv.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {

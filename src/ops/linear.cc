@@ -1,7 +1,7 @@
 #include "ops/linear.h"
 
 #include "base/error.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/reduce.h"
 #include "ops/workspace.h"
 

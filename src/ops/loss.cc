@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/entry.h"
-#include "app/given.h"
+#include "app/flags/given.h"
 
 namespace spillway::app {
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <regex>
 
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {
@@ -118,7 +118,8 @@ TEST_F(BackgroundSave, AFullDiskIsAWarningAndTrainingGoesOn) {
             fs::remove(filler);
           } else {  // again and again: a checkpoint that is removed leaves room
             std::ofstream more(filler, std::ios::app);
-            while (more.write(some.data(), 1 << 20).flush()) {}
+            while (more.write(some.data(), 1 << 20).flush()) {
+            }
           }
           return false;
         },

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <utility>
 
-#include "support_kernel.h"
-#include "support_nvme_run.h"
+#include "tests/e2e/support_kernel.h"
+#include "tests/e2e/support_nvme_run.h"
 
 namespace spillway::test {
 namespace {

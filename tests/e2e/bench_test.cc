@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

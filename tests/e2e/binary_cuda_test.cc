@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

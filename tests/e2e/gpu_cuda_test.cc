@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/device_query.h"
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

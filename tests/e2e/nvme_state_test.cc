@@ -11,7 +11,7 @@
 #include <random>
 #include <regex>
 
-#include "support_nvme_run.h"
+#include "tests/e2e/support_nvme_run.h"
 
 namespace spillway::test {
 namespace {

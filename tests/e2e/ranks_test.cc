@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

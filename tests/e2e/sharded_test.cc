@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/types.h"
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 namespace spillway::test {
 namespace {

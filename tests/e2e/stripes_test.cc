@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <regex>
 
-#include "app/calibration.h"
-#include "support_nvme_run.h"
+#include "app/node/calibration.h"
+#include "tests/e2e/support_nvme_run.h"
 
 namespace spillway::test {
 namespace {

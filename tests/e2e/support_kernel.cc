@@ -1,4 +1,4 @@
-#include "support_kernel.h"
+#include "tests/e2e/support_kernel.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

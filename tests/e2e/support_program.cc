@@ -1,4 +1,4 @@
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
 
 #include <fcntl.h>
 #include <signal.h>

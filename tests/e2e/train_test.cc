@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "support/fixtures.h"
-#include "support_program.h"
+#include "tests/e2e/support_program.h"
+#include "tests/support/fixtures.h"
 
 namespace spillway::test {
 namespace {

@@ -1,7 +1,7 @@
 // One law for all kernels with tasks: the same bits on 1, 2 and 3 threads.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/batch_norm.h"
-#include "kernels/conv.h"
+#include "kernels/convolution/conv.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"

@@ -127,10 +127,11 @@ std::map<std::string, Room> rooms() {
 }
 
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms) {
-  for (const auto& [name, room] : rooms) {
-    if (path.starts_with(room.folder + "/")) return name;
+  std::string innermost;
+  for (const auto& [name, room] : rooms) {  // sorted: a sub-room comes after its room
+    if (path.starts_with(room.folder + "/")) innermost = name;
   }
-  return "";
+  return innermost;
 }
 
 std::string at(const Source& source, int line, const std::string& what) { return source.path + ":" + std::to_string(line) + ": " + what; }

@@ -36,7 +36,7 @@ struct Room {
 };
 /// From rooms.txt, which cmake/room.cmake writes.
 std::map<std::string, Room> rooms();
-/// The room whose folder `path` lies in, or "".
+/// The innermost room whose folder `path` lies in, or "".
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms);
 
 /// "offload/io_uring.cc:12: what"

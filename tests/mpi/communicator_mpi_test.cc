@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "parallel/communicator_mpi_open.h"
-#include "tests/parallel/support_communicator.h"
+#include "parallel/comm/communicator_mpi_open.h"
+#include "tests/parallel/comm/support_communicator.h"
 
 namespace spillway::parallel::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "parallel/communicator_sockets.h"
+#include "parallel/sockets/communicator_sockets.h"
 
 namespace spillway::parallel::test {
 namespace {

@@ -1,7 +1,7 @@
 // Ranks that are processes of this test program: main() starts them, each runs the same tests in the same order. Values from the
 // environment (tests/sockets.cmake).
 #pragma once
-#include "tests/parallel/support_communicator.h"
+#include "tests/parallel/comm/support_communicator.h"
 
 namespace spillway::parallel::test {
 

@@ -1,0 +1,38 @@
+// The GradientSink of an offloaded block: hands each parameter the place of its gradient inside its group's flat accumulator, wherever that
+// lies now. The first micro-batch writes it, later ones are added to it in order; gaps are zeroed once so that norms and updates may run
+// over whole tiles. On the meta device it hands out memoryless tensors of the same allocation pattern.
+#pragma once
+#include <map>
+
+#include "autograd/tape.h"
+#include "parallel/layout/layout.h"
+
+namespace spillway::parallel {
+
+class Accumulator final : public autograd::GradientSink {
+ public:
+  Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
+
+  /// Where the accumulator of (group, use) lies for the coming Backward. `first`: it is to be written, not added to.
+  void place(GroupUse use, std::byte* base, bool first);
+  /// Throws Error(bug) if a parameter of the placed groups got no gradient, and forgets the places.
+  void finish();
+
+  Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
+  void done(u32 parameter, u8 use) override;
+
+ private:
+  struct Place {
+    std::byte* base = nullptr;
+    bool first = true;
+    size_t pending = 0;  // parameters still without their gradient
+  };
+  Tensor home(u32 parameter, const Place& place, const Shape& shape) const;
+
+  const Layout& layout_;
+  const DType dtype_;
+  std::map<std::pair<u16, u8>, Place> places_;
+  std::map<std::pair<u32, u8>, Tensor> addends_;
+};
+
+}  // namespace spillway::parallel

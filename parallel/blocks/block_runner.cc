@@ -1,0 +1,167 @@
+#include "parallel/blocks/block_runner.h"
+
+#include "base/error.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+#include "device/transfer.h"
+
+namespace spillway::parallel {
+namespace {
+
+void hand_on(const Tensor& tensor, std::byte* to) {
+  if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
+}
+
+}  // namespace
+
+void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position) {
+  live_.clear();
+  activation_.clear();
+  gradient_.clear();
+  batches_ = &batches;
+  mode_ = mode;
+  random_ = random;
+  loss_factor_ = loss_factor;
+  logits_position_ = logits_position;
+  losses_.assign(batches.size(), 0);
+}
+
+nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
+  nn::Context c;
+  c.mode = mode_;
+  c.batch = &batches_->at(micro_batch);
+  c.tape = tape;
+  c.random = random_;
+  c.loss_factor = loss_factor_;
+  c.logits_position = logits_position_;
+  return c;
+}
+
+void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
+  live.door = std::make_unique<SpillDoor>();
+  live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
+  if (input.defined())
+    live.input = i.block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
+  nn::Context c = context(i.micro_batch, live.tape.get());
+  c.recomputing = i.op != Op::Forward;
+  live.output = model_.blocks[i.block]->forward(live.input, c);
+  live.input.value = {};  // the tape holds what backward needs
+}
+
+// A copy, so that the slot is free for the next one as soon as the block has run.
+Tensor BlockRunner::received(u16 block, const std::byte* from) const {
+  Shape shape = outputs_.at(block).shape;
+  const Tensor& tokens_BT = batches_->front().tokens_BT;
+  shape.set(0, batches_->front().targets_BT.size(0));
+  if (tokens_BT.defined()) shape.set(1, tokens_BT.size(1));
+  Tensor copy = empty(shape, outputs_[block].dtype, "from another rank");
+  if (copy.raw()) put_transfer(copy.raw(), from, copy.bytes());
+  return copy;
+}
+
+Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) {
+  if (i.block == 0) return {};
+  if (i.in.bytes > 0) return received(static_cast<u16>(i.block - 1), memory.in);
+  const auto x = activation_.find(i.micro_batch);
+  require(x != activation_.end(), "[block runner] a block ran before the one that feeds it");
+  Tensor input = std::move(x->second);
+  activation_.erase(x);
+  return input;
+}
+
+void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
+  Tensor input = take_input(i, memory);
+  Tensor output;
+  const bool trained = mode_ == nn::Mode::train && i.block >= first_trained_block_;
+  if (!trained || i.recompute) {
+    const autograd::Variable x = input.defined() ? autograd::Variable(input) : autograd::Variable();
+    output = model_.blocks[i.block]->forward(x, context(i.micro_batch, nullptr)).value;
+    if (trained && i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
+  } else {
+    Live& live = live_[{i.micro_batch, i.block}];
+    record(live, std::move(input), i);
+    output = std::move(live.output.value);
+  }
+  const bool loss = mode_ != nn::Mode::generate && i.block + 1u == model_.blocks.size();
+  if (loss && memory.loss) {
+    put_transfer(reinterpret_cast<std::byte*>(memory.loss), output.raw(), sizeof(double));
+  } else if (loss) {
+    losses_[i.micro_batch] = output.item();
+  }
+  if (i.out.bytes > 0) {
+    hand_on(output, memory.out);
+  } else if (!loss || mode_ == nn::Mode::evaluate) {
+    activation_[i.micro_batch] = std::move(output);
+  }
+  if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(memory.spill);
+}
+
+// Block 0 has none.
+void BlockRunner::keep_input(Live& live, Tensor input) {
+  live.door = std::make_unique<SpillDoor>();
+  if (input.defined()) live.kept_input = live.door->pack(std::move(input));
+}
+
+Tensor BlockRunner::take_kept_input(Live& live) { return live.kept_input ? live.door->unpack(*live.kept_input) : Tensor(); }
+
+i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
+  return block < first_trained_block_ ? 0 : live_.at({micro_batch, block}).door->spillable_bytes();
+}
+
+Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
+  if (i.in.bytes > 0) return received(i.block, memory.in);
+  if (i.block + 1u == model_.blocks.size()) {
+    // In the CPU's memory: who reads it need not wait for a GPU.
+    const Stream cpu{.memory = &MemoryPool::heap()};
+    std::optional<StreamScope> scope;
+    if (Stream::current().device.is_cuda()) scope.emplace(cpu);
+    constexpr double kOne = 1;
+    return tensor_of<double>(std::span(&kOne, 1), Shape{});
+  }
+  const auto dy = gradient_.find(i.micro_batch);
+  require(dy != gradient_.end(), "[block runner] a block ran backward before the one that it feeds");
+  Tensor gradient = std::move(dy->second);
+  gradient_.erase(dy);
+  return gradient;
+}
+
+void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const BlockMemory& memory) {
+  if (i.op == Op::BackwardWeight) return backward_weight(i, sink);
+  const auto at = live_.find({i.micro_batch, i.block});
+  require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
+  Live& live = at->second;
+  if (i.spill.bytes > 0) live.door->restore(memory.spill);
+  if (i.recompute) {
+    record(live, take_kept_input(live), i);
+    live.output.value = {};
+  }
+  sink_.to = &sink;
+  Tensor dy = take_output_gradient(i, memory);
+  i.op == Op::Backward ? live.tape->backward(live.output, std::move(dy)) : live.tape->backward_input(live.output, std::move(dy));
+  if (i.block > first_trained_block_) {
+    Tensor dx = live.tape->take_gradient(live.input);
+    if (i.out.bytes > 0) {
+      hand_on(dx, memory.out);
+    } else {
+      gradient_[i.micro_batch] = std::move(dx);
+    }
+  }
+  if (!live.tape->has_weight_part()) live_.erase(at);
+}
+
+void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& sink) {
+  const auto at = live_.find({i.micro_batch, i.block});
+  require(at != live_.end() && at->second.tape && at->second.tape->has_weight_part(),
+          "[block runner] BackwardWeight of a block without its BackwardInput");
+  sink_.to = &sink;
+  at->second.tape->backward_weight();
+  live_.erase(at);
+}
+
+Tensor BlockRunner::take_output(u16 micro_batch) {
+  Tensor output = std::move(activation_.at(micro_batch));
+  activation_.erase(micro_batch);
+  return output;
+}
+
+}  // namespace spillway::parallel

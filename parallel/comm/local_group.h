@@ -1,0 +1,107 @@
+// Where the threads of one process meet as ranks: what all ends of a group share. Calls and messages are matched here; the last who comes
+// hands the transfers to the movers. Thread-safe. Not for users: see communicator_local.h.
+//
+// Movers, events, the world and other groups are called without the group's lock.
+#pragma once
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "parallel/comm/group_names.h"
+#include "parallel/comm/local_world.h"
+
+namespace spillway::parallel {
+
+class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
+ public:
+  /// `world_ranks`: the members' numbers in the world, which outlives every call.
+  LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
+
+  int size() const { return names_.size(); }
+  /// The next collective of member `rank`.
+  Event call(int rank, Call call);
+  Event send(int rank, std::span<const std::byte> bytes, int to, int tag);
+  Event receive(int rank, std::span<std::byte> bytes, int from, int tag);
+
+  struct Place {
+    std::shared_ptr<LocalGroup> group;
+    int rank;
+  };
+  /// Waits for all members.
+  Place split(int rank, int color);
+
+  /// Member `rank` calls no more. Breaks the group when it is waited for, or waits itself; returns when nothing of its is moved any more.
+  void leave(int rank) noexcept;
+  void give_up(int rank, const std::string& what) noexcept;
+  void works_alone(int rank) { world_.works_alone(names_.world_rank(rank)); }
+  /// Breaks the group when somebody has waited for a member for too long; else the first moment at which that may be so.
+  Clock::time_point check(Clock::time_point now);
+
+ private:
+  // A collective that some members have called.
+  struct Meeting {
+    Clock::time_point since = Clock::now();
+    std::vector<Call> calls;
+    std::vector<std::optional<Event>> events;  // of those who came
+    std::vector<Place> places;                 // split
+    std::vector<int> missing() const;
+  };
+  // One end of a message.
+  struct Message {
+    bool is_send;
+    const std::byte* from;
+    std::byte* to;
+    i64 bytes;
+    Clock::time_point since = Clock::now();
+    Event event = {};
+  };
+  struct Address {
+    int from, to, tag;
+    auto operator<=>(const Address&) const = default;
+  };
+  // An operation to which all came.
+  struct Moving {
+    std::vector<int> members;
+    std::vector<Event> events;  // of these members
+  };
+  struct Failure {
+    std::string op;
+    Event event;
+    Clock::time_point since;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  Event come(int rank, Call call, std::shared_ptr<Meeting>& meeting);
+  std::shared_ptr<Moving> complete(const Meeting& meeting);
+  void begin(Meeting& meeting, const std::shared_ptr<Moving>& moving);
+  void make_groups(Meeting& meeting);
+  Event post(const Address& address, Message message);
+  void deliver(const Address& address, const Message& sent, const Message& awaited, const std::shared_ptr<Moving>& moving);
+  std::shared_ptr<Moving> now_moving(std::vector<int> members, std::vector<Event> events);
+  void move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers);
+  void finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong);
+
+  // local_group_failures.cc
+  std::vector<int> gone_among(const std::vector<int>& ranks) const;
+  std::optional<std::string> late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
+                                        Clock::time_point now, Clock::time_point& next) const;
+  bool is_needed(int rank) const;
+  std::vector<Failure> take_waiting();
+  void break_up(const std::string& cause);
+  Event refused(const std::string& op) const;
+  static std::string name_of(const Address& address) { return name_of_message(address.from, address.to, address.tag); }
+
+  LocalWorld& world_;
+  const GroupNames names_;
+  mutable std::mutex mutex_;           // of all below
+  std::vector<bool> gone_;             // members that left
+  std::optional<std::string> broken_;  // why
+  std::vector<i64> called_;            // collectives, by member
+  i64 begun_ = 0;                      // collectives to which all came
+  std::deque<std::shared_ptr<Meeting>> meetings_;
+  std::map<Address, std::deque<Message>> messages_;  // those of one address are all sends or all receives
+  std::vector<std::shared_ptr<Moving>> moving_;
+  std::vector<std::weak_ptr<LocalGroup>> children_;
+};
+
+}  // namespace spillway::parallel

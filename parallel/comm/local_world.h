@@ -1,0 +1,50 @@
+// What all groups share that were split from one group of threads: the threads that move data, when each rank was last heard of, and one
+// thread that looks whether somebody has been waited for too long. Thread-safe. Not for users: see communicator_local.h.
+#pragma once
+#include <chrono>
+
+#include "parallel/comm/communicator_local.h"
+#include "parallel/comm/movers.h"
+
+namespace spillway::parallel {
+
+using Clock = std::chrono::steady_clock;
+
+class LocalGroup;
+
+class LocalWorld {
+ public:
+  LocalWorld(int ranks, const LocalOptions& options);
+  /// Nothing may be under way in any group.
+  ~LocalWorld();
+  LocalWorld(const LocalWorld&) = delete;
+  LocalWorld& operator=(const LocalWorld&) = delete;
+
+  int size() const { return static_cast<int>(last_heard_.size()); }
+  Movers& movers() { return movers_; }
+  Clock::duration timeout() const { return timeout_; }
+
+  /// This group's members are watched until it ends.
+  void watch(const std::shared_ptr<LocalGroup>& group);
+  /// A rank, by its number in the world, called something in whichever group: it lives.
+  void heard_from(int rank) { heard_until(rank, Clock::now()); }
+  /// It will call something after work for which the others wait.
+  void works_alone(int rank);
+  Clock::time_point last_heard(int rank) const { return Clock::time_point(Clock::duration(last_heard_[static_cast<size_t>(rank)])); }
+
+ private:
+  void heard_until(int rank, Clock::time_point time) { last_heard_[static_cast<size_t>(rank)] = time.time_since_epoch().count(); }
+  void watch_all(Clock::time_point next);
+  Clock::time_point check_groups(Clock::time_point now);
+
+  const Clock::duration timeout_;
+  Movers movers_;
+  std::vector<std::atomic<Clock::rep>> last_heard_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::weak_ptr<LocalGroup>> groups_;
+  bool stop_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace spillway::parallel

@@ -1,0 +1,118 @@
+#include "parallel/comm/movers.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace spillway::parallel {
+namespace {
+
+// Tens of microseconds of one core: long beside taking a piece, short beside a small message that waits behind it.
+constexpr i64 kPieceBytes = 256 * kKiB;
+// Done in about the time that a thread takes to wake.
+constexpr i64 kInPlaceBytes = 64 * kKiB;
+// More work often follows at once: look around this many times, some 20 us, before sleeping.
+constexpr int kSpins = 1000;
+
+struct Piece {
+  size_t transfer;
+  i64 begin, end;
+};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+i64 bytes_of(const std::vector<Transfer>& transfers) {
+  i64 bytes = 0;
+  for (const Transfer& t : transfers) bytes += t.elems * size_of(t.dtype) * std::ssize(t.from);
+  return bytes;
+}
+
+std::vector<Piece> cut(const std::vector<Transfer>& transfers) {
+  std::vector<Piece> pieces;
+  for (size_t k = 0; k < transfers.size(); ++k) {
+    const i64 elems = transfers[k].elems, step = kPieceBytes / size_of(transfers[k].dtype);
+    for (i64 begin = 0; begin < elems; begin += step) pieces.push_back({k, begin, std::min(elems, begin + step)});
+  }
+  return pieces;
+}
+
+}  // namespace
+
+struct Movers::Job {
+  std::vector<Transfer> transfers;
+  std::vector<Stores> stores;  // of each transfer
+  std::vector<Piece> pieces;
+  std::function<void()> done;
+  size_t next = 0;  // piece to be taken: the mutex's
+  std::atomic<size_t> left{0};
+
+  Job(std::vector<Transfer> all, std::function<void()> after)
+      : transfers(std::move(all)), pieces(cut(transfers)), done(std::move(after)), left(pieces.size()) {
+    for (const Transfer& t : transfers) stores.push_back(t.stores());
+  }
+  void carry(size_t piece) {
+    const Piece& p = pieces[piece];
+    carry_out(transfers[p.transfer], p.begin, p.end, stores[p.transfer]);
+    if (--left == 0) done();
+  }
+};
+
+Movers::Movers(int threads) {
+  if (threads < 1) throw Error(ErrorCode::usage, "[communicator] expected at least 1 thread to move data, got " + std::to_string(threads));
+  for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { serve(); });
+}
+
+Movers::~Movers() {
+  {
+    const Lock lock(mutex_);
+    stop_ = has_work_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Movers::move(std::vector<Transfer> transfers, std::function<void()> done) {
+  const bool in_place = bytes_of(transfers) <= kInPlaceBytes;
+  const auto job = std::make_shared<Job>(std::move(transfers), std::move(done));
+  if (job->pieces.empty()) return job->done();
+  if (in_place) {
+    for (size_t k = 0; k < job->pieces.size(); ++k) job->carry(k);
+    return;
+  }
+  {
+    const Lock lock(mutex_);
+    queue_.push_back(job);
+    has_work_ = true;
+  }
+  wake_.notify_all();
+}
+
+// Comes and goes with the lock held; false when it is time to go.
+bool Movers::wait_for_work(Lock& lock) {
+  if (queue_.empty() && !stop_) {
+    lock.unlock();
+    for (int i = 0; i < kSpins && !has_work_; ++i) pause();
+    lock.lock();
+  }
+  wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+  return !stop_;
+}
+
+void Movers::serve() {
+  Lock lock(mutex_);
+  while (wait_for_work(lock)) {
+    const std::shared_ptr<Job> job = queue_.front();
+    const size_t piece = job->next++;
+    if (job->next == job->pieces.size()) queue_.pop_front();
+    has_work_ = stop_ || !queue_.empty();
+    lock.unlock();
+    job->carry(piece);
+    lock.lock();
+  }
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,124 @@
+// One exchange of a collective: what members of this node need goes into my staging, what others need is sent; then theirs is taken.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "device/copy.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/transfer.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kPastCachesBytes = 2 * kMiB;
+
+}  // namespace
+
+// The beginning of an area: how many exchanges its owner has published, and how many it has taken everything from. Then two halves; the
+// n-th exchange uses half n mod 2, and may do so when all have taken everything from the one before the last.
+struct ProcessGroup::Staging {
+  std::byte* area;
+
+  std::atomic_ref<u64> published() const { return std::atomic_ref(*reinterpret_cast<u64*>(area)); }
+  std::atomic_ref<u64> taken() const { return std::atomic_ref(*reinterpret_cast<u64*>(area + ProcessWorld::kLineBytes)); }
+  std::byte* half(i64 exchange) const { return area + 2 * ProcessWorld::kLineBytes + exchange % 2 * ProcessWorld::kStagingBytes; }
+};
+
+ProcessGroup::Staging ProcessGroup::staging(int member) const {
+  return {world_.wire().memory_of(names_.world_rank(member)).data() + areas_[static_cast<size_t>(member)]};
+}
+
+bool ProcessGroup::is_near(int member) const { return !world_.wire().memory_of(names_.world_rank(member)).empty(); }
+
+// The members who have not taken everything from the half of the staging that comes next.
+std::vector<int> ProcessGroup::slow_readers() const {
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r) {
+    const bool reads = r != rank_ && is_near(r);
+    if (reads && static_cast<i64>(staging(r).taken().load(std::memory_order_acquire)) < exchanges_ - 1) members.push_back(r);
+  }
+  return members;
+}
+
+void ProcessGroup::publish() {
+  Running& run = *running_;
+  run.now = run.exchanges.at(run.index);
+  run.operands.resize(static_cast<size_t>(size()));
+  Exchange::Given last;
+  for (int r = 0; r < size(); ++r) {
+    const auto member = static_cast<size_t>(r);
+    const Exchange::Given& given = run.now.gives[member];
+    Exchange::Gotten& gotten = run.now.gets[member];
+    if (r == rank_) continue;
+    if (given.bytes > 0) give(r, given, last), last = is_near(r) ? given : last;
+    if (gotten.bytes == 0 || is_near(r)) continue;
+    if (!gotten.to) run.operands[member].resize(static_cast<size_t>(gotten.bytes));
+    std::byte* to = gotten.to ? gotten.to : run.operands[member].data();
+    run.traveling.push_back(
+        {r, world_.wire().receive(Wire::Channel::collective, {to, static_cast<size_t>(gotten.bytes)}, names_.world_rank(r), tag())});
+  }
+  staging(rank_).published().store(static_cast<u64>(exchanges_ + 1), std::memory_order_release);
+  run.published = true;
+  run.since = Clock::now();
+}
+
+// `last`: what was put into the staging before; what goes to all lies there once.
+void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
+  if (is_near(member)) {
+    if (given.from == last.from && given.at == last.at) return;
+    std::memcpy(staging(rank_).half(exchanges_) + given.at, given.from, static_cast<size_t>(given.bytes));
+  } else {
+    const std::span<const std::byte> bytes(given.from, static_cast<size_t>(given.bytes));
+    running_->traveling.push_back({member, world_.wire().send(Wire::Channel::collective, bytes, names_.world_rank(member), tag())});
+  }
+}
+
+// The members whose bytes are not there yet, or to whom mine are on their way.
+std::vector<int> ProcessGroup::lacking() {
+  Running& run = *running_;
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r) {
+    const bool needed = r != rank_ && run.now.gets[static_cast<size_t>(r)].bytes > 0 && is_near(r);
+    if (needed && static_cast<i64>(staging(r).published().load(std::memory_order_acquire)) <= exchanges_) members.push_back(r);
+  }
+  std::erase_if(run.traveling, [&](const Traveling& one) { return world_.wire().is_done(one.ticket); });
+  for (const Traveling& one : run.traveling) members.push_back(one.peer);
+  return members;
+}
+
+void ProcessGroup::collect() {
+  Running& run = *running_;
+  for (int r = 0; r < size() && !run.now.result; ++r) {
+    const Exchange::Gotten& gotten = run.now.gets[static_cast<size_t>(r)];
+    if (gotten.bytes == 0 || (r != rank_ && !is_near(r))) continue;
+    const std::byte* from = r == rank_ ? run.now.gives[static_cast<size_t>(r)].from : staging(r).half(exchanges_) + gotten.at;
+    if (from == gotten.to) continue;
+    const bool large = std::ssize(queue_.front().call.gets) >= kPastCachesBytes;
+    large ? copy_past_caches(gotten.to, from, gotten.bytes) : void(std::memcpy(gotten.to, from, static_cast<size_t>(gotten.bytes)));
+  }
+  if (run.now.result && run.now.result_elems > 0) reduce();
+  ++exchanges_;
+  staging(rank_).taken().store(static_cast<u64>(exchanges_), std::memory_order_release);
+  ++run.index;
+  run.published = false;
+}
+
+void ProcessGroup::reduce() {
+  Running& run = *running_;
+  const Call& call = queue_.front().call;
+  Transfer sum{{}, {run.now.result}, run.now.result_elems, call.dtype, call.reduction};
+  for (int r = 0; r < size(); ++r) {
+    const auto member = static_cast<size_t>(r);
+    if (r == rank_) {
+      sum.from.push_back(run.now.gives[member].from);
+    } else {
+      sum.from.push_back(is_near(r) ? staging(r).half(exchanges_) + run.now.gets[member].at : run.operands[member].data());
+    }
+  }
+  const bool in_place = sum.from[static_cast<size_t>(rank_)] == sum.to[0];
+  if (size() == 1 && in_place) return;
+  const bool large = std::ssize(call.gets) >= kPastCachesBytes;
+  carry_out(sum, 0, sum.elems, large && !in_place ? Stores::past_caches : Stores::cached);
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,190 @@
+#include "parallel/comm/process_world.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "parallel/comm/process_group.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr double kShortestClosing_s = 10;
+constexpr int kSpins = 200, kYields = 2000;
+
+Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+}
+
+}  // namespace
+
+ProcessWorld::ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s)
+    : wire_(std::move(wire)), timeout_s_(timeout_s), last_heard_(static_cast<size_t>(wire_->size()), Clock::now()) {
+  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);  // the first is the whole's
+  std::vector<int> all(static_cast<size_t>(wire_->size()));
+  std::iota(all.begin(), all.end(), 0);
+  whole_ = add_group(0, all, std::vector<i64>(all.size(), 0));
+  thread_ = std::thread([this] { run(); });
+}
+
+ProcessWorld::~ProcessWorld() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void ProcessWorld::post(std::function<void()> command) {
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  wake_.notify_all();
+}
+
+i64 ProcessWorld::take_area() {
+  if (free_areas_.empty()) return -1;
+  const i64 area = free_areas_.back();
+  free_areas_.pop_back();
+  return area;
+}
+
+// The counters start at 0 for the next group. All members have left the last.
+void ProcessWorld::give_area_back(i64 area) {
+  const std::span<std::byte> memory = wire_->memory_of(wire_->rank());
+  std::fill_n(memory.begin() + area, 2 * kLineBytes, std::byte{});
+  free_areas_.push_back(area);
+}
+
+std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<int> ranks, std::vector<i64> areas) {
+  auto group = std::make_shared<ProcessGroup>(*this, number, std::move(ranks), std::move(areas));
+  groups_.emplace(number, group);
+  for (const auto& [rank, how] : gone_) group->lose(rank, how);
+  std::vector<std::pair<int, ProcessLetter>> early;
+  early.swap(early_);
+  for (const auto& [from, letter] : early) deliver(from, letter);
+  return group;
+}
+
+void ProcessWorld::run() {
+  for (;;) {
+    bool moved = run_commands();
+    moved |= read_letters();
+    lose_the_gone();
+    moved |= advance_groups();
+    look_after_time();
+    if (may_close()) return;
+    rest(moved);
+  }
+}
+
+bool ProcessWorld::run_commands() {
+  std::vector<std::function<void()>> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const auto& command : commands) command();
+  return !commands.empty();
+}
+
+bool ProcessWorld::read_letters() {
+  bool any = false;
+  while (const auto letter = wire_->next_letter()) {
+    last_heard_[static_cast<size_t>(letter->from)] = Clock::now();
+    deliver(letter->from, ProcessLetter::of(letter->bytes));
+    any = true;
+  }
+  return any;
+}
+
+void ProcessWorld::lose_the_gone() {
+  for (const Wire::Gone& one : wire_->gone()) lose(one.rank, one.how);
+  for (const i64 one : silent_) {
+    const int rank = static_cast<int>(one);
+    if (!gone_.contains(rank) && wire_->give_up(rank)) lose(rank, "it was silent for longer than the time-out");
+  }
+}
+
+void ProcessWorld::give_up(int rank) {
+  const bool known = std::find(silent_.begin(), silent_.end(), rank) != silent_.end();
+  if (rank != wire_->rank() && !known) silent_.push_back(rank);
+}
+
+void ProcessWorld::called() {
+  called_ = true;
+  works_until_ = {};
+}
+
+void ProcessWorld::works_alone() { works_until_ = Clock::now() + duration_of(kLongestWork * timeout_s_); }
+
+void ProcessWorld::lose(int rank, const std::string& how) {
+  for (const auto& [number, group] : groups_) group->lose(rank, how);
+  gone_.emplace(rank, how);
+}
+
+void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
+  if (letter.kind == ProcessLetter::Kind::alive) return;
+  const auto group = groups_.find(letter.group);
+  if (group != groups_.end()) return group->second->read(from, letter);
+  if (letter.group >= next_group_) early_.emplace_back(from, letter);
+}
+
+bool ProcessWorld::advance_groups() {
+  bool moved = false;
+  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a step may add one
+  for (const auto& [number, group] : groups_) groups.push_back(group);
+  for (const auto& group : groups) moved |= group->advance();
+  std::erase_if(groups_, [&](const auto& entry) {
+    if (!entry.second->is_over()) return false;
+    give_area_back(entry.second->area());
+    return true;
+  });
+  return moved;
+}
+
+// Several looks in a time-out; a sign of life where there was one.
+void ProcessWorld::look_after_time() {
+  const Clock::time_point now = Clock::now();
+  // Who was stopped himself cannot tell who is late.
+  if (now - std::exchange(last_turn_, now) > duration_of(timeout_s_ / 2)) std::fill(last_heard_.begin(), last_heard_.end(), now);
+  if (now < next_look_) return;
+  next_look_ = now + duration_of(timeout_s_ / 20);
+  for (const auto& [number, group] : groups_) {
+    group->check(now);
+    called_ |= group->is_moving();  // who moves lives, however long it takes
+  }
+  called_ |= now < works_until_;
+  if (!called_ || now < next_beat_) return;
+  next_beat_ = now + duration_of(timeout_s_ / 4);
+  called_ = false;
+  for (int r = 0; r < wire_->size(); ++r) {
+    if (r != wire_->rank()) tell(r, {});
+  }
+}
+
+bool ProcessWorld::may_close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closing_ || !commands_.empty()) return false;
+  }
+  if (closing_until_ == Clock::time_point{}) closing_until_ = Clock::now() + duration_of(std::max(timeout_s_, kShortestClosing_s));
+  if (groups_.empty() && wire_->all_posted()) {
+    wire_->close();
+    return true;
+  }
+  return Clock::now() > closing_until_;
+}
+
+void ProcessWorld::rest(bool moved) {
+  idle_ = moved ? 0 : idle_ + 1;
+  if (idle_ < kSpins) return;
+  if (idle_ < kYields) return std::this_thread::yield();
+  const bool waiting = std::any_of(groups_.begin(), groups_.end(), [](const auto& entry) { return entry.second->is_waiting(); });
+  std::unique_lock lock(mutex_);
+  const auto called = [&] { return !commands_.empty(); };
+  if (wake_.wait_for(lock, std::chrono::microseconds(waiting || closing_ ? 100 : 2000), called)) idle_ = 0;
+}
+
+}  // namespace spillway::parallel

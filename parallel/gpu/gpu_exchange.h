@@ -1,0 +1,67 @@
+// How what lies on a GPU meets other ranks: through host memory (host_exchange.h), or from GPU to GPU (nccl_exchange.h), the same bits
+// either way. Each call is made by all ranks that it concerns, on the same lane of each, and puts its work on that lane's queue; what it
+// has put there when it returns needs no other rank any more. One thread at a time makes the calls of a lane. Errors: Error(peer) where a
+// rank does not come, as Communicator has it; Error(io) of the GPU.
+#pragma once
+#include <algorithm>
+
+#include "device/gpu_queue.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/layout/sharding.h"
+
+namespace spillway::parallel {
+
+/// A whole as it is dealt to the ranks, in tiles: rank r has [tiles[r], tiles[r + 1]). The first rank's part is the longest.
+struct Dealt {
+  Parts tiles;
+  i64 tile_bytes = 0;
+
+  int ranks() const { return static_cast<int>(tiles.size()) - 1; }
+  TileRange of(int rank) const { return {tiles[static_cast<size_t>(rank)], tiles[static_cast<size_t>(rank) + 1]}; }
+};
+
+/// The pieces in which such a whole crosses a bounded buffer: of each rank's part the next few tiles, side by side.
+class DealtPieces {
+ public:
+  /// The buffer has a tile for each rank, or more.
+  DealtPieces(const Dealt& dealt, i64 buffer_bytes) : dealt_(dealt), step_(buffer_bytes / dealt.tile_bytes / dealt.ranks()) {}
+
+  i64 count() const { return ceil_div(dealt_.of(0).count(), step_); }
+  /// Tiles of a part in a piece, at most.
+  i64 step() const { return step_; }
+  TileRange of_rank(int rank, i64 piece) const {
+    const TileRange part = dealt_.of(rank);
+    const i64 begin = std::min(part.end, part.begin + piece * step_);
+    return {begin, std::min(part.end, begin + step_)};
+  }
+  /// Where each rank's tiles begin in the buffer, and the end; `each` bytes or elements a tile.
+  Parts parts(i64 piece, i64 each) const {
+    Parts begins{0};
+    for (int r = 0; r < dealt_.ranks(); ++r) begins.push_back(begins.back() + each * of_rank(r, piece).count());
+    return begins;
+  }
+
+ private:
+  const Dealt& dealt_;
+  const i64 step_;
+};
+
+class GpuExchange {
+ public:
+  virtual ~GpuExchange() = default;
+
+  /// The data-parallel ranks' parts to all of them. `mine` is this rank's part, which may be its own place in `all`; both may lie in host
+  /// memory.
+  virtual void gather(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) = 0;
+  /// This rank's part of the sum over the data-parallel ranks (ordered_sum.h), in its place; the rest stays or not. Lies on the GPU; f32 or
+  /// f64.
+  virtual void sum_part(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) = 0;
+  /// Likewise, all of it: whole tiles.
+  virtual void sum(const GpuQueue& queue, std::span<std::byte> all, DType dtype) = 0;
+
+  /// Between pipeline ranks; lies on the GPU. Those of one pair of ranks are received in the order in which they are sent.
+  virtual void send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int tag) = 0;
+  virtual void receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int tag) = 0;
+};
+
+}  // namespace spillway::parallel

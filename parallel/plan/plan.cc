@@ -1,0 +1,367 @@
+#include "parallel/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/units.h"
+#include "device/arena.h"
+#include "parallel/blocks/accumulator.h"
+#include "parallel/blocks/block_runner.h"
+#include "parallel/program/computing_order.h"
+#include "parallel/proof/check.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kPage = 4096;
+constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
+constexpr u16 kStayingBeforeDeferred = 2;
+constexpr i64 kBounceBytes = 4 * kMiB;
+constexpr i64 kPassBytes = 4 * kMiB;
+constexpr i64 kExchangeBytes = 32 * kMiB;  // some MiB a rank: long beside the start of an exchange
+constexpr i64 kQueueBuffers = 4;           // one filled, two waiting, one written
+
+// Of one pipeline rank.
+struct Request : PlanRequest {
+  std::vector<BlockOutput> outputs;
+};
+
+// Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
+i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
+  Arena inputs, activations;
+  const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
+  const Stream stream{Device::meta(r.device), nullptr, &activations};
+  const i64 rows = mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size;  // text is generated alone
+  std::vector<MicroBatch> batches;
+  {
+    const StreamScope scope(input_stream);
+    for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k)
+      batches.push_back(nn::empty_batch(*r.model, rows, r.sequence_length));
+  }
+  const StreamScope scope(stream);
+  BlockRunner runner(*r.model, r.outputs);
+  Accumulator accumulator(r.layout, r.scheduling.format.gradient);
+  runner.begin(batches, mode, {}, 1);
+  for (const Instruction& i : list) {
+    if (i.op == Op::Forward) runner.forward(i);
+    if (!computes_block(i.op) || i.op == Op::Forward) continue;
+    for (const GroupUse& use : r.layout.blocks[i.block]) {
+      if (makes_weight_gradients(i.op) && !r.layout.groups[use.group].frozen) accumulator.place(use, nullptr, i.first);
+    }
+    runner.backward(i, accumulator);
+    accumulator.finish();
+  }
+  return activations.peak_bytes();
+}
+
+bool spills(const Placement& placement) {
+  return std::any_of(placement.activations.begin(), placement.activations.end(), [](const auto& p) { return p.tier != Tier::device; });
+}
+
+void add_row(Plan& plan, std::string what, std::array<i64, offload::kTiers> bytes) {
+  for (size_t t = 0; t < bytes.size(); ++t) plan.total[t] += bytes[t];
+  if (*std::max_element(bytes.begin(), bytes.end()) > 0) plan.rows.push_back({std::move(what), bytes});
+}
+
+void add_resident_rows(Plan& plan) {
+  std::array<i64, offload::kTiers> weights{}, gradients{}, state{};
+  const optim::StateFormat& format = plan.scheduling.format;
+  for (const Group& g : plan.layout.groups) {
+    const auto at = [&](const std::vector<Tier>& tiers) { return static_cast<size_t>(tiers[g.id]); };
+    weights[at(plan.placement.parameters)] += plan.held_weights(g).count() * format.weight_tile_bytes() * plan.weight_slots(g);
+    for (u8 use = 0; plan.has_gradient(g) && use < g.uses.size(); ++use) {
+      const i64 bytes = plan.held_gradients(g).count() * kTileElems * size_of(plan.resting_gradient({g.id, use}));
+      if (plan.gradient_rests(g, use)) gradients[at(plan.placement.gradients)] += bytes;
+    }
+    if (!plan.has_state(g)) continue;
+    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
+  }
+  add_row(plan, "weights", weights);
+  add_row(plan, "gradients", gradients);
+  add_row(plan, is_half(format.weight) ? "optimizer state (master, m, v)" : "optimizer state (m, v)", state);
+}
+
+void add_spilled_rows(Plan& plan) {
+  i64 disk = 0;
+  for (size_t b = 0; plan.training && b < plan.scheduling.spilled_bytes.size(); ++b)
+    disk += plan.placement.activations[b].tier == Tier::nvme ? plan.live[b] * plan.scheduling.spilled_bytes[b] : 0;
+  add_row(plan, "activations spilled", {0, plan.spill_slab_bytes, disk});
+}
+
+void size_chunks(Plan& plan) {
+  i64 tiles = 0;
+  for (const Bucket& b : plan.layout.buckets) tiles = std::max(tiles, b.tiles);
+  plan.chunk_tiles = std::min(kChunkTiles, tiles);
+}
+
+void size_queue(Plan& plan) {
+  const optim::StateFormat& format = plan.scheduling.format;
+  plan.queue_buffers = kQueueBuffers;
+  plan.queue_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + format.state_tile_bytes());
+  add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
+}
+
+// Bytes of a tile of the group that a Step or a scan has through the ring.
+i64 staged_tile_bytes(const Plan& plan, const Group& g) {
+  if (!g.held()) return 0;
+  const optim::StateFormat& format = plan.scheduling.format;
+  const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return plan.is_staged(tiers[g.id]) ? bytes : 0; };
+  const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
+  if (!plan.has_state(g)) return weights;
+  return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
+         staged(plan.placement.gradients, kTileElems * size_of(plan.resting_gradient({g.id, 0})));
+}
+
+void size_staging(Plan& plan, const PlanRequest& r) {
+  if (!plan.uses(Tier::nvme) && !plan.on_gpu()) return;
+  i64 tile_bytes = 0;
+  for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
+  if (tile_bytes == 0) return;  // activations alone
+  plan.staging_buffers = r.staging_buffers;
+  plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
+  add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
+}
+
+// Whatever decides which bytes of the store mean what.
+u64 layout_hash(const Plan& plan) {
+  const optim::StateFormat& f = plan.scheduling.format;
+  const Sharding& sharding = plan.scheduling.sharding;
+  std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
+                                 static_cast<int>(f.gradient));
+  if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
+  if (plan.scheduling.pipeline.ranks > 1) text += fmt::format(" pipeline {}/{}", plan.layout.rank, plan.scheduling.pipeline.ranks);
+  for (const Group& g : plan.layout.groups) {
+    i64 resting = 0;
+    for (u8 use = 0; g.held() && use < g.uses.size(); ++use) resting += plan.gradient_rests(g, use);
+    text += fmt::format("|{} {} {} {} {}", g.elems, resting, static_cast<int>(plan.placement.parameters[g.id]),
+                        static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
+    text += fmt::format(" {} {}", static_cast<int>(plan.resting_gradient({g.id, 0})), g.frozen);
+    for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
+  }
+  return RandomKey{}.derive(text).value;
+}
+
+void size_store(Plan& plan, const PlanRequest& r) {
+  const auto nvme = static_cast<size_t>(Tier::nvme);
+  if (plan.total[nvme] == 0) return;
+  for (const u32 weight : r.stripe_weights) plan.store.paths.push_back({{}, weight});
+  plan.store.data_bytes = plan.total[nvme];
+  for (const Group& g : plan.layout.groups) {
+    for (const auto* tiers : {&plan.placement.parameters, &plan.placement.optimizer}) {
+      if ((tiers == &plan.placement.parameters || plan.has_state(g)) && (*tiers)[g.id] == Tier::nvme)
+        plan.store.persistent_tiles += (tiers == &plan.placement.parameters ? plan.held_weights(g) : plan.stepped(g)).count();
+    }
+  }
+  plan.store.layout_hash = layout_hash(plan);
+  add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
+}
+
+i64 dry_runs(const Request& r, const List& train, const List& forward) {
+  i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
+  if (r.training) peak = std::max(peak, dry_run(r, train, nn::Mode::train));
+  // Samples of text; and the logits that are right or wrong about images.
+  if (r.training || r.model->reads_images()) peak = std::max(peak, dry_run(r, forward, nn::Mode::generate));
+  return round_up(peak, kPage);
+}
+
+// A piece has a tile of each data-parallel rank, or more.
+void size_passes(Plan& plan) {
+  const int ranks = plan.scheduling.sharding.ranks;
+  const optim::StateFormat& format = plan.scheduling.format;
+  const i64 tile_bytes = std::max(format.weight_tile_bytes(), format.gradient_tile_bytes());
+  if (plan.gpu_to_gpu && ranks > 1) {
+    plan.exchange_bytes = std::max(kExchangeBytes, round_up(ranks * tile_bytes, kPage));
+    add_row(plan, "between GPUs", {plan.exchange_bytes, 0, 0});
+  }
+  const i64 lanes = std::ssize(plan.passing_lanes());
+  if (lanes == 0) return;
+  plan.pass_bytes = std::max(kPassBytes, ranks * tile_bytes);
+  add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
+}
+
+// What only a GPU needs: the device's memory for the sums of squares of all tiles and for losses, and the host's for what passes between it
+// and nvme.
+void size_gpu(Plan& plan) {
+  if (!plan.on_gpu()) return;
+  plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
+  plan.sums_bytes = round_up((plan.tile_sums + plan.scheduling.micro_batches) * static_cast<i64>(sizeof(double)), kPage);
+  add_row(plan, "norm", {plan.sums_bytes, 0, 0});
+  size_passes(plan);
+  if (!plan.uses(Tier::nvme)) return;
+  plan.bounce_bytes = kBounceBytes;
+  add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounce_bytes, 0});
+}
+
+void size_activations(Plan& plan, const Request& r) {
+  plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
+  const i64 batches = r.training ? r.scheduling.micro_batches : 1;
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  MicroBatch batch = nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length);
+  for (const Tensor* t : batch.tensors()) plan.input_bytes += t->defined() ? batches * round_up(t->bytes(), kPage) : 0;
+}
+
+// As many blocks' gradients stay in their slots for their Steps as there is memory for anyway, whatever the overlap. Deferred Steps hold up
+// what comes to these slots, so before them it is the two blocks whose Steps the first fetched weights wait for in any case.
+void choose_staying_blocks(PlanRequest& r) {
+  const auto& tiers = r.placement.gradients;
+  if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
+  const auto slab_bytes = [&](i64 blocks, i64 micro_batches) {
+    Scheduling scheduling = r.scheduling;
+    scheduling.overlap = OptimizerOverlap::none;
+    scheduling.staying_blocks = static_cast<u16>(blocks);
+    scheduling.micro_batches = micro_batches;
+    return generate_training(r.layout, r.placement, scheduling).moving_slab_bytes();
+  };
+  const bool defers = r.adaptive_overlap || r.scheduling.overlap == OptimizerOverlap::forward;
+  const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
+  const i64 all = r.scheduling.micro_batches;
+  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
+  const i64 least_bytes = slab_bytes(1, few);
+  i64 most = defers ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
+  while (blocks < most) {  // more need no less
+    const i64 middle = (blocks + most + 1) / 2;
+    if (slab_bytes(middle, few) <= least_bytes) {
+      blocks = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  const bool holds = blocks == 1 || all == few || slab_bytes(blocks, all) <= slab_bytes(1, all);
+  r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
+}
+
+// Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.
+void make_training(Plan& plan, const PlanRequest& r) {
+  Scheduling scheduling = r.scheduling;
+  if (r.adaptive_overlap) {
+    scheduling.overlap = OptimizerOverlap::forward;
+    plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
+    check(*plan.train_when_clipping, r.layout, r.placement, scheduling);
+    scheduling.overlap = OptimizerOverlap::backward;
+  }
+  plan.train = generate_training(r.layout, r.placement, scheduling);
+  check(plan.train, r.layout, r.placement, scheduling);
+}
+
+// Of the whole model: its blocks are run on the meta device, one after another.
+std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::evaluate, {}, 1);
+  std::vector<BlockOutput> outputs;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
+    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
+  }
+  return outputs;
+}
+
+// The request as it is for its pipeline rank alone, with what the model itself has to say.
+Request resolved(const PlanRequest& request) {
+  Request r{request, {}};
+  const Stages stages = make_stages(r.layout, r.scheduling);
+  if (r.scheduling.pipeline.ranks > 1) r.outputs = learn_outputs(r);
+  for (const BlockOutput& output : r.outputs) r.scheduling.output_bytes.push_back(output.bytes());
+  if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
+  r.layout = restricted(std::move(r.layout), stages.rank_of, r.scheduling.pipeline.rank);
+  return r;
+}
+
+std::vector<i64> live_micro_batches(const Request& r) {
+  const ComputingOrder order(r.layout, r.scheduling, true);
+  std::vector<i64> live;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) live.push_back(order.live(b));
+  return live;
+}
+
+}  // namespace
+
+bool Plan::recoverable() const {
+  const auto on_nvme = [&](const Group& g) {
+    return placement.parameters[g.id] == Tier::nvme && (!has_state(g) || placement.optimizer[g.id] == Tier::nvme);
+  };
+  return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
+}
+
+std::vector<Lane> Plan::passing_lanes() const {
+  std::vector<Lane> lanes;
+  if (gpu_to_gpu) return lanes;
+  if (on_gpu() && scheduling.sharding.ranks > 1) lanes.push_back(Lane::data);
+  if (on_gpu() && scheduling.pipeline.ranks > 1) lanes.insert(lanes.end(), {Lane::send, Lane::receive});
+  return lanes;
+}
+
+TierBytes Plan::moved_per_step() const {
+  TierBytes sum = moved_bytes(train.head);
+  return sum += moved_bytes(train.commit);
+}
+
+std::vector<i64> spillable_bytes(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::train, {}, 1);
+  const auto blocks = static_cast<u16>(r.layout.blocks.size());
+  for (u16 b = 0; b < blocks; ++b)
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0, .recompute = r.placement.activations[b].recompute});
+  std::vector<i64> bytes;
+  for (u16 b = 0; b < blocks; ++b) bytes.push_back(round_up(runner.spillable_bytes(b, 0), kPage));
+  return bytes;
+}
+
+i64 activation_slab_bytes(const PlanRequest& request) {
+  const Request r = resolved(request);
+  const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
+  return dry_runs(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
+}
+
+Plan make_plan(const PlanRequest& request) {
+  require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda), "[plan] a GPU has copy engines, a CPU has none");
+  require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
+          "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
+  Request r = resolved(request);
+  if (r.training) choose_staying_blocks(r);
+  Plan plan;
+  plan.layout = r.layout;
+  plan.outputs = r.outputs;
+  if (r.training) plan.live = live_micro_batches(r);
+  plan.placement = r.placement;
+  plan.scheduling = r.scheduling;
+  plan.training = r.training;
+  plan.device = r.device;
+  plan.gpu_to_gpu = r.gpu_to_gpu && plan.on_gpu() && (r.scheduling.sharding.ranks > 1 || r.scheduling.pipeline.ranks > 1);
+  plan.micro_batch_size = r.micro_batch_size;
+  plan.sequence_length = r.sequence_length;
+  plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
+  check(plan.forward, r.layout, r.placement, r.scheduling);
+  if (r.training) {
+    make_training(plan, r);
+  }
+  const i64 clipping_bytes = plan.train_when_clipping ? plan.train_when_clipping->moving_slab_bytes() : 0;
+  plan.moving_slab_bytes = round_up(std::max({plan.train.moving_slab_bytes(), plan.forward.moving_slab_bytes(), clipping_bytes}), kPage);
+  plan.spill_slab_bytes = round_up(plan.train.spill_slab_bytes(), kPage);
+  size_activations(plan, r);
+  add_resident_rows(plan);
+  add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
+  add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
+  add_spilled_rows(plan);
+  add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, 0, 0});
+  size_gpu(plan);
+  size_chunks(plan);
+  size_staging(plan, r);
+  if (r.training) size_queue(plan);
+  size_store(plan, r);
+  return plan;
+}
+
+}  // namespace spillway::parallel

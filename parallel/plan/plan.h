@@ -1,0 +1,98 @@
+// Everything decided before step 1 for one rank: its layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
+// activations come from a run of the Programs on the meta device. Values; a function of the request alone.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "offload/nvme_store.h"
+#include "parallel/blocks/block_runner.h"
+#include "parallel/program/generate.h"
+
+namespace spillway::parallel {
+
+/// Two chunks read ahead, one computed, two written behind.
+constexpr i64 kLeastStagingBuffers = 5;
+
+struct PlanRequest {
+  const nn::Sequential* model = nullptr;
+  Layout layout;  // of the whole model
+  Placement placement;
+  Scheduling scheduling;
+  i64 micro_batch_size = 1, sequence_length = 1;
+  bool training = true;                            // false: weights only
+  Device::Kind device = Device::Kind::cpu;         // what computes
+  nn::Mode without_training = nn::Mode::generate;  // or evaluate: what runs then
+  /// Speculate (overlap backward) while clipping is rare, else defer (forward): two Programs.
+  bool adaptive_overlap = false;
+  bool gpu_to_gpu = false;             // what lies on GPUs goes to other ranks' without host memory
+  std::vector<u32> stripe_weights{1};  // of the nvme paths
+  i64 staging_buffers = kLeastStagingBuffers;
+};
+
+/// One line of the memory table: bytes of one use in each tier.
+struct PlanRow {
+  std::string what;
+  std::array<i64, offload::kTiers> bytes{};
+};
+
+struct Plan {
+  Layout layout;
+  Placement placement;
+  Scheduling scheduling;
+  bool training = true;
+  Device::Kind device = Device::Kind::cpu;
+  i64 micro_batch_size = 1, sequence_length = 1;
+  std::vector<BlockOutput> outputs;  // by block, where any goes to another pipeline rank
+  std::vector<i64> live;             // by block, when training: micro-batches whose activations it may keep at once
+  Program train, forward;
+  std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
+  i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
+  i64 tile_sums = 0;                                  // on a GPU: as many, and a loss a micro-batch, in sums_bytes
+  i64 sums_bytes = 0, bounce_bytes = 0;               // likewise; of each of the two buffers between it and nvme
+  bool gpu_to_gpu = false;                            // as requested, where there is a GPU and other ranks
+  i64 pass_bytes = 0;                                 // of each lane's two buffers in host memory between the GPU and other ranks
+  i64 exchange_bytes = 0;                             // or of the GPU's one, where GPUs talk to each other
+  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
+  i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;      // checkpoint queue, when training
+  offload::StoreDescription store;                    // of what lies on nvme; folders and run id are the session's
+  std::vector<PlanRow> rows;
+  std::array<i64, offload::kTiers> total{};
+
+  /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
+  int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
+  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
+  bool gradient_rests(const Group& group, u8 use) const { return parallel::gradient_rests(layout, placement, scheduling, group, use); }
+  TileRange held_weights(const Group& group) const { return parallel::held_weights(placement, scheduling, group); }
+  TileRange held_gradients(const Group& group) const { return parallel::held_gradients(placement, scheduling, group); }
+  /// What this rank steps, and holds the optimizer state of; of frozen weights, what it saves.
+  TileRange stepped(const Group& group) const { return layout.owns(group) ? scheduling.sharding.stepped(group) : TileRange(); }
+  /// Of a bucket, in tiles of its group.
+  TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
+  bool weights_move(const Group& group) const { return parallel::weights_move(placement, scheduling, group.id); }
+  int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
+  bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
+  bool has_state(const Group& group) const { return has_gradient(group) && layout.owns(group); }
+  /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
+  bool recoverable() const;
+  bool on_gpu() const { return device == Device::Kind::cuda; }
+  /// What the CPU reads or writes of this tier goes through the staging ring.
+  bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
+  /// Lanes on which what lies on a GPU goes to other ranks or comes from them through host memory.
+  std::vector<Lane> passing_lanes() const;
+  bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
+  /// Bytes one training step moves, from its Programs.
+  TierBytes moved_per_step() const;
+};
+
+/// Bytes that each block keeps of one micro-batch between forward and backward and that can spill, under the request's policies, by block;
+/// whole pages. From a dry run.
+std::vector<i64> spillable_bytes(const PlanRequest& request);
+
+/// Bytes of the slab that activations and workspaces take under the request's policies and order. From dry runs.
+i64 activation_slab_bytes(const PlanRequest& request);
+
+/// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
+Plan make_plan(const PlanRequest& request);
+
+}  // namespace spillway::parallel

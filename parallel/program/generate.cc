@@ -1,0 +1,334 @@
+#include "parallel/program/generate.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "parallel/program/messages.h"
+#include "parallel/program/moves.h"
+
+namespace spillway::parallel {
+namespace {
+
+using GroupSlots = std::map<u16, Slot>;
+
+class Generator {
+ public:
+  /// Overlap forward: `left` is where the head before left gradients for their Steps in this one.
+  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training, GroupSlots left = {})
+      : training_(training),
+        left_(std::move(left)),
+        overlap_(training ? scheduling.overlap : OptimizerOverlap::none),
+        order_(layout, scheduling, training),
+        head_{layout, placement, scheduling},
+        weights_(head_, order_, slab_),
+        gradients_(head_, order_, slab_),
+        activations_(head_, order_, spill_slab_, training),
+        messages_(head_, order_, slab_) {}
+
+  Program run() {
+    if (training_) head_.add({.op = Op::Load, .lane = Lane::data});
+    if (overlap_ == OptimizerOverlap::forward) deferred_steps();
+    for (i64 i = 0; i < order_.size(); ++i) {
+      weights_.fetch_due(i);
+      gradients_.fetch_due(i);
+      activations_.fetch_due(i);
+      messages_.receive_due(i);
+      compute(i);
+      weights_.release_due(i);
+    }
+    Program program;
+    program.overlap = overlap_;
+    if (training_) {
+      agree_norm();
+      tails(program);
+    }
+    program.head = std::move(head_.list);
+    program.slab_bytes = {slab_.peak_bytes(), spill_slab_.peak_bytes()};
+    return program;
+  }
+
+ private:
+  const std::vector<Group>& groups() const { return head_.layout.groups; }
+
+  void compute(i64 position) {
+    const Compute& c = order_[position];
+    if (makes_weight_gradients(c.op)) settle_sums_of(c.block);
+    Instruction i{.op = c.op, .block = c.block, .micro_batch = c.micro_batch};
+    i.first = c.micro_batch == 0 || head_.scheduling.sums_each();
+    i.recompute = c.op != Op::BackwardWeight && activations_.policy(c.block).recompute;
+    if (position == 0 && training_) i.after.push_back(0);
+    for (const GroupUse& g : head_.layout.blocks[c.block]) {
+      i.weights.push_back(head_.reads_weights(c) ? weights_.slot(g.group, i.after) : Slot());
+      if (makes_weight_gradients(c.op)) i.gradients.push_back(gradients_.slot(g, i.after));
+    }
+    i.spill = activations_.slot(c, i.after);
+    i.in = messages_.input(c, i.after);
+    i.out = messages_.output(c, i.after);
+    const u32 id = head_.add(std::move(i));
+    activations_.computed(c, id);
+    messages_.computed(c, id);
+    last_compute_ = id;
+    if (makes_weight_gradients(c.op) && (!order_.goes_on(position) || head_.scheduling.sums_each())) gradients_finished(c, id);
+  }
+
+  // Where ranks sum gradients they do so while the next block computes: what comes after the sum is one block late.
+  void gradients_finished(const Compute& c, u32 backward) {
+    const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches, each = head_.scheduling.sums_each();
+    for (const GroupUse& g : head_.layout.blocks[c.block]) {
+      if (head_.frozen(g.group)) continue;
+      gradients_.computed(g, last, backward);
+      const bool finished = last && all_uses_finished(g.group) && !shared(groups()[g.group]);
+      if (finished || each) summed_.push_back({g, c.block, c.micro_batch, backward, finished});
+    }
+    if (last || each) settle_gradients(c.block);
+  }
+
+  // Weight parts of tied blocks may come in any order.
+  bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
+
+  // Of all blocks but `under_way`, whose sums have just been asked for; on one rank of that one too.
+  void settle_gradients(u16 under_way) {
+    spread_stepped();
+    while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
+  }
+
+  // Its next weight gradients take the place of the sums they join.
+  void settle_sums_of(u16 block) {
+    const auto waits = [&](const Summed& s) { return s.block == block; };
+    while (std::ranges::any_of(summed_, waits)) settle_front();
+  }
+
+  void settle_front() {
+    const Summed s = summed_.front();
+    summed_.pop_front();
+    const bool last = s.micro_batch + 1 == head_.scheduling.micro_batches;
+    if (head_.scheduling.sums_each()) gradients_.summed(s.use, s.micro_batch == 0, last);
+    if (s.finished) settle(s.use.group, s.backward);
+  }
+
+  void settle(u16 group, u32 backward) {
+    const u32 rests = gradients_.finished(group, backward);
+    if (overlap_ != OptimizerOverlap::backward) return;
+    const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests});
+    if (spreads(group)) unspread_.emplace_back(group, stepped);
+  }
+
+  // Trained, and held by other pipeline ranks too.
+  bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
+
+  // After all other messages, in the same order on all ranks.
+  void settle_shared() {
+    for (const Group& g : groups()) {
+      if (!shared(g)) continue;
+      if (head_.layout.owns(g)) {
+        settle(g.id, last_compute_);
+      } else {
+        gradients_.give(g.id);
+      }
+    }
+  }
+
+  // New weights from their owner to the pipeline ranks that share them, after all Steps of both. Those that have come here, and when.
+  std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list) const {
+    std::vector<std::pair<u16, std::vector<u32>>> come;
+    for (const Group& g : groups()) {
+      if (!shared(g)) continue;
+      const bool owned = list.layout.owns(g);
+      Instruction i{.op = owned ? Op::SendTied : Op::ReceiveTied, .lane = Lane::optimizer, .what = What::weights, .group = g.id};
+      i.tiles = list.stepped(g.id);
+      for (u16 rank : sharers(list.layout, g)) {
+        i.peer = rank;
+        const u32 id = list.add(i);
+        if (!owned) come.push_back({g.id, {id}});
+      }
+    }
+    return come;
+  }
+
+  void spread_stepped() {
+    for (const auto& [group, stepped] : unspread_) spread_by_.push_back(spread(head_, group, stepped));
+    unspread_.clear();
+  }
+
+  bool spreads(u16 group) const { return weights_spread(head_.placement, head_.scheduling, groups()[group]); }
+
+  void agree_norm() {
+    settle_gradients(kNone);
+    settle_shared();
+    if (overlap_ == OptimizerOverlap::backward) {
+      for (auto& [group, by] : share_weights(head_)) {
+        if (spreads(group)) unspread_.emplace_back(group, std::move(by));
+      }
+    }
+    spread_stepped();
+    std::vector<u32> after = gradients_.evictions();
+    after.insert(after.end(), spread_by_.begin(), spread_by_.end());
+    // No speculative write outlives the choice of the tail.
+    if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
+    head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
+  }
+
+  // The weights that the ranks have stepped, each its part, to all of them.
+  u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped) const {
+    Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
+    gather.tiles = list.stepped(group);
+    gather.after = std::move(stepped);
+    return list.add(std::move(gather));
+  }
+
+  Instruction step_of(u16 group, const Bucket& bucket, TileRange tiles, const Slot& gradient, std::vector<u32> after) const {
+    Instruction step{.op = Op::Step, .lane = Lane::optimizer, .what = What::state, .group = group, .bucket = bucket.id};
+    step.tiles = tiles;
+    step.in = gradient;
+    step.after = std::move(after);
+    return step;
+  }
+
+  // A Step for each bucket of the group in which this rank steps tiles; returns the last one's number, if there is one.
+  std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after) const {
+    std::vector<u32> last;
+    const TileRange own = list.stepped(group);
+    for (u16 id : groups()[group].buckets) {
+      const Bucket& bucket = list.layout.buckets[id];
+      const TileRange tiles = intersection(tiles_of(bucket), own);
+      if (tiles.count() > 0) last = {list.add(step_of(group, bucket, tiles, gradient, after))};
+    }
+    return last;
+  }
+
+  // The step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have landed, which is
+  // waited for one block late, so that a block's writes run beside the next one's reads.
+  void deferred_steps() {
+    std::vector<u16> written;
+    std::vector<u32> spread_by;
+    for (const std::vector<u16>& block : trained_groups_by_first_use()) {
+      for (u16 group : block) {
+        std::vector<u32> stepped = deferred_step(group);
+        if (spreads(group)) {
+          stepped = {spread(head_, group, std::move(stepped))};
+          spread_by.push_back(stepped.back());
+        }
+        weights_.ready_after(group, std::move(stepped));
+      }
+      land(written);
+      written = block;
+    }
+    land(written);
+    for (auto& [group, by] : share_weights(head_)) {
+      if (spreads(group)) {
+        by = {spread(head_, group, std::move(by))};
+        spread_by.push_back(by.back());
+      }
+      weights_.ready_after(group, std::move(by));
+    }
+    head_.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
+  }
+
+  std::vector<u32> deferred_step(u16 group) {
+    const auto left = left_.find(group);
+    if (left == left_.end()) return step(head_, group, {}, {});
+    std::vector<u32> done = step(head_, group, left->second, {});
+    slab_.give_up(left->second, done.back());
+    return done;
+  }
+
+  void land(const std::vector<u16>& written) {
+    for (u16 group : written) {
+      if (head_.placement.parameters[group] != Tier::nvme) continue;
+      weights_.ready_after(group, {head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})});
+    }
+  }
+
+  // By block, where there are any.
+  std::vector<std::vector<u16>> trained_groups_by_first_use() const {
+    std::vector<std::vector<u16>> all;
+    for (const auto& block : head_.layout.blocks) {
+      std::vector<u16> first;
+      for (const GroupUse& g : block) {
+        if (!groups()[g.group].frozen && g.use == 0) first.push_back(g.group);
+      }
+      if (!first.empty()) all.push_back(std::move(first));
+    }
+    return all;
+  }
+
+  List step_all() const {
+    ListBuilder tail{head_.layout, head_.placement, head_.scheduling};
+    std::vector<u32> spread_by;
+    for (const Group& g : groups()) {
+      if (g.frozen || !tail.layout.owns(g)) continue;
+      std::vector<u32> stepped = step(tail, g.id, gradients_.staying(g.id), {});
+      if (spreads(g.id)) spread_by.push_back(spread(tail, g.id, std::move(stepped)));
+    }
+    for (auto& [group, by] : share_weights(tail)) {
+      if (spreads(group)) spread_by.push_back(spread(tail, group, std::move(by)));
+    }
+    tail.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
+    return std::move(tail.list);
+  }
+
+  static List published(List list) {
+    const auto commit = static_cast<u32>(list.size()) - 1;
+    list.push_back({.op = Op::Publish, .after = {commit}});
+    return list;
+  }
+
+  void tails(Program& program) const {
+    switch (overlap_) {
+      case OptimizerOverlap::none:
+        program.commit = published(step_all());
+        return;
+      case OptimizerOverlap::backward:
+        program.commit = published({{.op = Op::Commit, .lane = Lane::optimizer}});
+        program.redo = published(step_all());
+        return;
+      case OptimizerOverlap::forward:
+        program.deferred = step_all();
+        return;
+    }
+  }
+
+  // What is being summed over the ranks, of the backward of this block; `finished`: of the group's last use and micro-batch.
+  struct Summed {
+    GroupUse use;
+    u16 block, micro_batch;
+    u32 backward;
+    bool finished;
+  };
+
+  const bool training_;
+  const GroupSlots left_;
+  const OptimizerOverlap overlap_;
+  const ComputingOrder order_;
+  ListBuilder head_;
+  SlabPlan slab_{Slab::moving}, spill_slab_{Slab::spill};
+  WeightMoves weights_;
+  GradientMoves gradients_;
+  ActivationMoves activations_;
+  MessageMoves messages_;
+  u32 last_compute_ = 0;
+  std::map<u16, size_t> finished_uses_;  // of a group, on this rank
+  std::deque<Summed> summed_;
+  std::vector<std::pair<u16, std::vector<u32>>> unspread_;  // groups stepped inside backward, and their last Steps
+  std::vector<u32> spread_by_;
+};
+
+}  // namespace
+
+// A head that defers Steps leaves gradients in slots to the next one. Which slots is known once they have been planned; that a Step reads
+// one at the beginning moves none of them.
+Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  Program program = Generator(layout, placement, scheduling, true).run();
+  GroupSlots left;
+  for (const Instruction& i : program.deferred) {
+    if (i.in.bytes > 0) left[i.group] = i.in;
+  }
+  return left.empty() ? program : Generator(layout, placement, scheduling, true, std::move(left)).run();
+}
+
+Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  return Generator(layout, placement, scheduling, false).run();
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,45 @@
+// Plans the slots of what moves through a slab. A slot taken where another one lay must wait for the instruction that gave it up:
+// take() names those instructions.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "device/arena.h"
+#include "parallel/program/program.h"
+
+namespace spillway::parallel {
+
+class SlabPlan {
+ public:
+  explicit SlabPlan(Slab slab) : slab_(slab) {}
+
+  /// Slots begin at multiples of a page, as direct I/O wants. Adds to `after` whoever gave up memory under the new slot.
+  Slot take(i64 bytes, std::vector<u32>& after) {
+    Allocation piece = arena_.allocate(round_up(bytes, kPage), "slot");
+    const Slot slot{piece.offset(), bytes, slab_};
+    held_.emplace(slot.offset, std::move(piece));
+    for (const auto& [old, by] : given_up_) {
+      if (old.overlaps(slot)) after.push_back(by);
+    }
+    std::erase_if(given_up_, [&](const auto& g) {
+      return slot.offset <= g.first.offset && g.first.offset + g.first.bytes <= slot.offset + slot.bytes;
+    });
+    return slot;
+  }
+  /// The slot is free once `instruction` is done.
+  void give_up(const Slot& slot, u32 instruction) {
+    held_.erase(slot.offset);
+    given_up_.emplace_back(slot, instruction);
+  }
+  i64 peak_bytes() const { return arena_.peak_bytes(); }
+
+ private:
+  static constexpr i64 kPage = 4096;
+  const Slab slab_;
+  Arena arena_;
+  std::map<i64, Allocation> held_;
+  std::vector<std::pair<Slot, u32>> given_up_;
+};
+
+}  // namespace spillway::parallel

@@ -1,0 +1,157 @@
+#include "parallel/proof/check.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "parallel/proof/check_activations.h"
+#include "parallel/proof/check_gradients.h"
+#include "parallel/proof/check_weights.h"
+
+namespace spillway::parallel {
+namespace {
+
+// A list from its first instruction to its last.
+class Checker {
+ public:
+  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling,
+          const Gradients& found)
+      : checked_{ListWalk(list, program.slab_bytes), &list == &program.head ? program.overlap : OptimizerOverlap::none, layout, placement,
+                 scheduling},
+        weights_(checked_),
+        gradients_(checked_, found),
+        activations_(checked_) {}
+
+  /// What it leaves.
+  Gradients run() {
+    for (u32 i = 0; i < checked_.walk.list().size(); ++i) {
+      checked_.walk.order(i);
+      meeting(i);
+      contents(i);
+    }
+    weights_.list_ended();
+    return gradients_.left();
+  }
+
+ private:
+  // Data-parallel ranks meet in one order.
+  void meeting(u32 i) {
+    const Op op = checked_[i].op;
+    const bool meets = op == Op::Load || op == Op::Gather || op == Op::Exchange || op == Op::AgreeNorm;
+    if (!meets || checked_.scheduling.sharding.ranks == 1) return;
+    if (met_ && !checked_.walk.before(*met_, i))
+      checked_.walk.refuse(i, fmt::format("meets other ranks, maybe before instruction {} does", *met_));
+    met_ = i;
+  }
+
+  void contents(u32 i) {
+    const Instruction& now = checked_[i];
+    switch (now.op) {
+      case Op::Fetch:
+        return now.what == What::activations ? activations_.fetch(i) : fetch(i);
+      case Op::Forward:
+      case Op::Backward:
+      case Op::BackwardInput:
+      case Op::BackwardWeight:
+        activations_.block(i);
+        weights_.read(i);
+        return gradients_.written(i);
+      case Op::Release:
+        return weights_.release(i);
+      case Op::Gather:
+        return weights_.gather(i);
+      case Op::Exchange:
+        return gradients_.exchange(i);
+      case Op::Accumulate:
+        return gradients_.accumulate(i);
+      case Op::AddTied:
+        return gradients_.add_tied(i);
+      case Op::Reduce:
+        return gradients_.reduce(i);
+      case Op::SendActivation:
+      case Op::SendGradient:
+        return activations_.send(i);
+      case Op::ReceiveActivation:
+      case Op::ReceiveGradient:
+        return activations_.receive(i);
+      case Op::SendTied:
+      case Op::ReceiveTied:
+        return now.what == What::weights ? weights_.tied(i) : gradients_.tied(i);
+      case Op::AgreeNorm:
+        if (checked_.overlap == OptimizerOverlap::backward) weights_.all_spread(i);
+        activations_.all_computed(i);
+        return gradients_.agree_norm(i);
+      case Op::Commit:
+      case Op::Publish:
+        return weights_.all_spread(i);
+      case Op::Step:
+        weights_.step(i);
+        return gradients_.step(i);
+      case Op::Land:
+        return weights_.land(i);
+      case Op::Evict:
+        return now.what == What::activations ? activations_.evict(i) : gradients_.evict(i);
+      case Op::Load:
+        return;
+    }
+  }
+
+  // Of weights or of a gradient.
+  void fetch(u32 i) {
+    const Instruction& now = checked_[i];
+    const bool weights = now.what == What::weights;
+    weights ? weights_.fetch(i) : gradients_.fetch(i);
+    const i64 element_bytes = size_of(weights ? checked_.scheduling.format.weight : checked_.scheduling.format.gradient);
+    if (now.out.bytes != now.tiles.count() * kTileElems * element_bytes)
+      checked_.walk.refuse(i, "its slot is not the size of what is fetched");
+    checked_.walk.fill(i, now.out, {now.what, {now.group, now.use}, i});
+  }
+
+  CheckedList checked_;
+  WeightRules weights_;
+  GradientRules gradients_;
+  ActivationRules activations_;
+  std::optional<u32> met_;  // the last meeting of data-parallel ranks
+};
+
+// What deferred Steps at the head's beginning take for granted.
+Gradients wanted_by_deferred(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  Gradients wanted;
+  if (program.overlap != OptimizerOverlap::forward) return wanted;
+  for (const Instruction& i : program.head) {
+    if (i.op != Op::Step) continue;
+    if (i.in.bytes > 0) {
+      const std::pair slot{i.in, i.group};
+      if (std::find(wanted.in_slots.begin(), wanted.in_slots.end(), slot) == wanted.in_slots.end()) wanted.in_slots.push_back(slot);
+    } else if (gradients_move(placement, scheduling, layout.groups[i.group])) {
+      wanted.at_rest.insert(i.group);
+    }
+  }
+  return wanted;
+}
+
+void refuse_lost(const Gradients& wanted, const Gradients& left) {
+  for (const auto& slot : wanted.in_slots) {
+    if (std::find(left.in_slots.begin(), left.in_slots.end(), slot) == left.in_slots.end())
+      throw Error(ErrorCode::bug,
+                  fmt::format("[check] the next head expects the gradient of group {} in slot [{}, +{}), where none is left", slot.second,
+                              slot.first.offset, slot.first.bytes));
+  }
+  for (u16 group : wanted.at_rest) {
+    if (!left.at_rest.count(group))
+      throw Error(ErrorCode::bug, fmt::format("[check] the next head expects the gradient of group {} at rest in its tier", group));
+  }
+}
+
+}  // namespace
+
+void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  const auto run = [&](const List& list, const Gradients& found) {
+    return Checker(list, program, layout, placement, scheduling, found).run();
+  };
+  const Gradients deferred = wanted_by_deferred(program, layout, placement, scheduling);
+  const Gradients left = run(program.head, deferred);
+  for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
+  run(program.deferred, left);
+}
+
+}  // namespace spillway::parallel

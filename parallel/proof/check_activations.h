@@ -1,0 +1,39 @@
+// The checker's rules for what blocks keep and hand on: every Forward has its backward, whole or in two parts, which finds what was kept
+// and what came from other pipeline ranks where it was put. Called by check.cc in the order of the list.
+#pragma once
+#include <set>
+
+#include "parallel/proof/checked_list.h"
+
+namespace spillway::parallel {
+
+class ActivationRules {
+ public:
+  explicit ActivationRules(CheckedList& checked) : c_(checked) {}
+
+  void evict(u32 i);
+  void fetch(u32 i);
+  void send(u32 i);
+  void receive(u32 i);
+  /// What computes a block.
+  void block(u32 i);
+  /// Nobody still waits for a backward.
+  void all_computed(u32 i) const;
+
+ private:
+  using Key = std::pair<u16, u16>;  // block, micro-batch
+  Key key(u32 i) const { return {c_[i].block, c_[i].micro_batch}; }
+  ListWalk::Content kept(u32 i) const { return {What::activations, key(i), i}; }
+  void order(u32 i);
+  void take(std::map<Key, u32>& from, u32 i, const char* why);
+  void spill(u32 i);
+  void messages(u32 i);
+  bool crosses(u16 block) const { return block != kNone && c_.layout.crosses(block); }
+
+  CheckedList& c_;
+  std::map<Key, u32> forward_, input_;  // that await their backward, and its second part
+  std::map<Key, u32> evicted_;
+  std::set<Key> spilled_;
+};
+
+}  // namespace spillway::parallel

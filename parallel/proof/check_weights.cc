@@ -1,0 +1,118 @@
+#include "parallel/proof/check_weights.h"
+
+#include "base/error.h"
+
+namespace spillway::parallel {
+
+void WeightRules::expect(u32 i, const Slot& slot, u16 group) {
+  if (weights_move(c_.placement, c_.scheduling, group) || slot.bytes > 0) c_.walk.expect(i, slot, {What::weights, {group, u16{0}}, 0});
+}
+
+void WeightRules::fetch(u32 i) {
+  stepped_before(i, c_[i].group);
+  absent(i, c_[i].group);
+}
+
+void WeightRules::gather(u32 i) { c_[i].out.bytes > 0 ? into_slot(i) : spread(i); }
+
+void WeightRules::into_slot(u32 i) {
+  const Instruction& now = c_[i];
+  if (!weights_split(c_.placement, c_.scheduling, now.group)) c_.walk.refuse(i, "gathers weights that are not split");
+  stepped_before(i, now.group);
+  if (c_.placement.parameters[now.group] != Tier::device && now.tiles.count() > 0) {
+    expect(i, now.in, now.group);
+  } else {
+    absent(i, now.group);
+  }
+  if (now.out.bytes != c_.layout.groups[now.group].elems * size_of(c_.scheduling.format.weight))
+    c_.walk.refuse(i, "its slot is not the size of the group");
+  c_.walk.fill(i, now.out, {What::weights, {now.group, 0}, i});
+}
+
+// What the ranks have stepped.
+void WeightRules::spread(u32 i) {
+  const u16 group = c_[i].group;
+  if (!weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group]))
+    c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
+  if (c_.stepped(group).count() > 0 && !c_.done(stepped_, group, i)) c_.walk.refuse(i, "gathers weights before they are stepped");
+  spread_[group] = i;
+}
+
+void WeightRules::all_spread(u32 i) const {
+  for (const auto& [group, step] : stepped_) {
+    if (weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group]) && !c_.done(spread_, group, i))
+      c_.walk.refuse(i, fmt::format("comes before the weights of group {}, stepped by instruction {}, are gathered", group, step));
+  }
+}
+
+void WeightRules::release(u32 i) {
+  const Instruction& now = c_[i];
+  expect(i, now.in, now.group);
+  released_[now.group] = i;
+  c_.walk.touch(i, now.in, ListWalk::Access::give_up);
+}
+
+// Weights that come to a slot are not there yet, and those of before are gone.
+void WeightRules::absent(u32 i, u16 group) const {
+  if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are there already");
+  if (const auto released = released_.find(group); released != released_.end() && !c_.walk.before(released->second, i))
+    c_.walk.refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
+}
+
+void WeightRules::read(u32 i) {
+  const Instruction& now = c_[i];
+  const auto& groups = c_.layout.blocks.at(now.block);
+  if (now.weights.size() != groups.size()) c_.walk.refuse(i, "names too few slots");
+  const auto& backward = now.op == Op::BackwardWeight ? c_.layout.weight_gradients_read_weights : c_.layout.backward_reads_weights;
+  const bool reads = now.op == Op::Forward || now.recompute || backward[now.block];
+  for (size_t g = 0; g < groups.size(); ++g) {
+    stepped_before(i, groups[g].group);
+    if (reads || now.weights[g].bytes > 0) expect(i, now.weights[g], groups[g].group);
+  }
+}
+
+void WeightRules::land(u32 i) {
+  for (const auto& [group, last] : stepped_) {
+    if (c_[i].group == kNone || c_[i].group == group) landed_[group] = i;
+  }
+}
+
+// The owner's are stepped; where they come to they are as good as stepped and landed.
+void WeightRules::tied(u32 i) {
+  const u16 group = c_[i].group;
+  if (c_[i].op == Op::ReceiveTied) {
+    stepped_[group] = landed_[group] = i;
+  } else if (c_.stepped(group).count() > 0 && !c_.done(stepped_, group, i)) {
+    c_.walk.refuse(i, "sends weights before they are stepped");
+  }
+}
+
+// Overlap forward: whoever reads a group's weights waits for its deferred Steps; a backward does so through its Forward.
+void WeightRules::stepped_before(u32 i, u16 group) const {
+  if (c_.overlap != OptimizerOverlap::forward || c_.layout.groups[group].frozen) return;
+  if (weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group])) {
+    if (!c_.done(spread_, group, i)) c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
+    return;
+  }
+  if (c_.stepped(group).count() == 0) return;
+  if (!c_.done(c_.placement.parameters[group] == Tier::nvme ? landed_ : stepped_, group, i))
+    c_.walk.refuse(i, fmt::format("uses the weights of group {} before its deferred Step is done and landed", group));
+}
+
+void WeightRules::list_ended() const {
+  if (c_.overlap == OptimizerOverlap::none) return;
+  const List& list = c_.walk.list();
+  for (const Bucket& b : c_.layout.buckets) {
+    const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
+    const bool own = c_.layout.owns(c_.layout.groups[b.group]);
+    const i64 wanted = own && intersection(c_.stepped(b.group), tiles_of(b)).count() > 0;
+    if (std::count_if(list.begin(), list.end(), is_its_step) != wanted)
+      throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
+  }
+  const i64 last = c_.walk.last_in(Lane::optimizer);
+  const Op wanted = c_.overlap == OptimizerOverlap::backward ? Op::Land : Op::Commit;
+  if (last < 0 || list[static_cast<size_t>(last)].op != wanted)
+    c_.walk.refuse(static_cast<u32>(list.size()) - 1, fmt::format("the optimizer lane does not end with a {}", to_string(wanted)));
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,36 @@
+// The checker's rules for weights: they are where a block reads them, of the generation it shall see, and the Steps that make the next one
+// come in time and land. Called by check.cc in the order of the list.
+#pragma once
+#include "parallel/proof/checked_list.h"
+
+namespace spillway::parallel {
+
+class WeightRules {
+ public:
+  explicit WeightRules(CheckedList& checked) : c_(checked) {}
+
+  void fetch(u32 i);
+  void gather(u32 i);
+  void release(u32 i);
+  /// By what computes a block.
+  void read(u32 i);
+  void step(u32 i) { stepped_[c_[i].group] = i; }
+  void land(u32 i);
+  /// To and from other pipeline ranks.
+  void tied(u32 i);
+  /// What was stepped in parts and rests whole has been gathered.
+  void all_spread(u32 i) const;
+  void list_ended() const;
+
+ private:
+  void into_slot(u32 i);
+  void spread(u32 i);
+  void expect(u32 i, const Slot& slot, u16 group);
+  void absent(u32 i, u16 group) const;
+  void stepped_before(u32 i, u16 group) const;
+
+  CheckedList& c_;
+  std::map<u16, u32> released_, stepped_, landed_, spread_;  // by group: the last instruction that did
+};
+
+}  // namespace spillway::parallel

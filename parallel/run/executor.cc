@@ -1,0 +1,95 @@
+#include "parallel/run/executor.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace spillway::parallel {
+namespace {
+
+class Run {
+ public:
+  Run(const List& list, const std::function<double(const Instruction&)>& perform,
+      const std::function<void(const std::exception_ptr&)>& failed)
+      : list_(list), perform_(perform), failed_(failed), done_(list.size(), 0), timings_(list.size()), start_(Clock::now()) {
+    for (u32 i = 0; i < list.size(); ++i) lanes_[static_cast<size_t>(list[i].lane)].push_back(i);
+  }
+
+  std::vector<Timing> all() {
+    std::vector<std::thread> threads;
+    for (size_t l = 1; l < kLanes; ++l) {
+      if (!lanes_[l].empty()) threads.emplace_back([this, l] { lane(l); });
+    }
+    lane(0);
+    for (std::thread& t : threads) t.join();
+    if (error_) std::rethrow_exception(error_);
+    return std::move(timings_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
+
+  void lane(size_t l) {
+    for (u32 i : lanes_[l]) {
+      if (!ready(i)) return;
+      timings_[i].start_us = now_us();
+      try {
+        timings_[i].disk_us = perform_(list_[i]);
+      } catch (...) {
+        return stop(std::current_exception());
+      }
+      timings_[i].end_us = now_us();
+      finished(i);
+    }
+  }
+
+  // Waits for what comes before; false when another lane has failed.
+  bool ready(u32 i) {
+    std::unique_lock lock(mutex_);
+    for (u32 before : list_[i].after) changed_.wait(lock, [&] { return error_ || done_[before]; });
+    return !error_;
+  }
+
+  void finished(u32 i) {
+    {
+      std::lock_guard lock(mutex_);
+      done_[i] = 1;
+    }
+    changed_.notify_all();
+  }
+
+  void stop(const std::exception_ptr& error) {
+    {
+      std::lock_guard lock(mutex_);
+      if (error_) return;
+      error_ = error;
+    }
+    changed_.notify_all();
+    if (failed_) failed_(error);
+  }
+
+  const List& list_;
+  const std::function<double(const Instruction&)>& perform_;
+  const std::function<void(const std::exception_ptr&)>& failed_;
+  std::array<std::vector<u32>, kLanes> lanes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<char> done_;
+  std::vector<Timing> timings_;
+  std::exception_ptr error_;
+  const Clock::time_point start_;
+};
+
+}  // namespace
+
+std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform,
+                            const std::function<void(const std::exception_ptr&)>& failed) {
+  return Run(list, perform, failed).all();
+}
+
+}  // namespace spillway::parallel

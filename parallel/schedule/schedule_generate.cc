@@ -1,0 +1,154 @@
+// All but ZB-V are one pattern: a rank goes through the same forwards and backwards in the same order, some forwards ahead.
+#include "parallel/schedule/schedule_generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "parallel/schedule/schedule_zb_v.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"};
+
+// M cut into groups that pass all chunks together: as many as P goes into M whole, sizes differing by one at most, the larger first (the
+// warm-up is reckoned for the first, and more warm-up never locks).
+std::vector<i64> even_rounds(const PipelineShape& shape) {
+  const i64 count = std::max<i64>(1, shape.micro_batches / shape.ranks);
+  std::vector<i64> rounds(static_cast<size_t>(count), shape.micro_batches / count);
+  for (i64 i = 0; i < shape.micro_batches % count; ++i) ++rounds[static_cast<size_t>(i)];
+  return rounds;
+}
+
+struct Turn {
+  u16 stage = 0, micro_batch = 0;
+};
+
+// Round by round, a chunk after the other, in descending order for backwards.
+std::vector<Turn> turns(const PipelineShape& shape, const std::vector<i64>& rounds, i64 rank, bool descending) {
+  std::vector<Turn> all;
+  i64 first = 0;
+  for (const i64 size : rounds) {
+    for (i64 c = 0; c < shape.chunks; ++c) {
+      const i64 chunk = descending ? shape.chunks - 1 - c : c;
+      for (i64 m = first; m < first + size; ++m) all.push_back({static_cast<u16>(chunk * shape.ranks + rank), static_cast<u16>(m)});
+    }
+    first += size;
+  }
+  return all;
+}
+
+// Forwards ahead of the first pair of a forward and a backward.
+i64 warm_up(ScheduleKind kind, const PipelineShape& shape, i64 first_round, i64 rank) {
+  const i64 behind = shape.ranks - 1 - rank, all = shape.micro_batches * shape.chunks;
+  const i64 chunks_before_last = (shape.chunks - 1) * first_round;
+  if (kind == ScheduleKind::one_forward_one_backward) return std::min(behind, all);
+  if (kind == ScheduleKind::interleaved) return std::min(chunks_before_last + 2 * behind, all);
+  if (kind == ScheduleKind::zb_h1) return std::min(chunks_before_last + behind, all);
+  return all;
+}
+
+class Row {
+ public:
+  explicit Row(std::optional<i64> weights_late) : weights_late_(weights_late) {}
+
+  void forward(Turn t) { add(ActionKind::forward, t); }
+  // Whole, or its input part and the weight part of the backward that came `weights_late` before.
+  void backward(Turn t) {
+    add(weights_late_ ? ActionKind::backward_input : ActionKind::backward, t);
+    owed_.push_back(t);
+    if (weights_late_ && static_cast<i64>(owed_.size() - paid_) > *weights_late_) pay();
+  }
+  ScheduleRow take() && {
+    while (weights_late_ && paid_ < owed_.size()) pay();
+    return std::move(actions_);
+  }
+
+ private:
+  void add(ActionKind kind, Turn t) { actions_.push_back({.kind = kind, .stage = t.stage, .micro_batch = t.micro_batch}); }
+  void pay() { add(ActionKind::backward_weight, owed_[paid_++]); }
+  std::optional<i64> weights_late_;
+  std::vector<Turn> owed_;
+  size_t paid_ = 0;
+  ScheduleRow actions_;
+};
+
+ScheduleRow looped_row(ScheduleKind kind, const PipelineShape& shape, i64 rank) {
+  const bool rounded = kind == ScheduleKind::interleaved || kind == ScheduleKind::zb_h1;
+  const std::vector<i64> rounds = rounded ? even_rounds(shape) : std::vector<i64>{shape.micro_batches};
+  const std::vector<Turn> forwards = turns(shape, rounds, rank, false), backwards = turns(shape, rounds, rank, true);
+  const auto ahead = static_cast<size_t>(warm_up(kind, shape, rounds.front(), rank));
+  Row row(kind == ScheduleKind::zb_h1 ? std::optional(rank) : std::nullopt);
+  for (size_t f = 0; f < ahead; ++f) row.forward(forwards[f]);
+  for (size_t b = 0; b < backwards.size(); ++b) {
+    if (ahead + b < forwards.size()) row.forward(forwards[ahead + b]);
+    row.backward(backwards[b]);
+  }
+  return std::move(row).take();
+}
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+void check_chunks(ScheduleKind kind, i64 chunks) {
+  const auto name = to_string(kind);
+  if (kind == ScheduleKind::zb_v && chunks != 2)
+    refuse(fmt::format("[pipeline schedule] zb-v folds 2 chunks a rank, got {}: take 2, or zb-h1 for another number", chunks));
+  if (kind == ScheduleKind::interleaved && chunks < 2)
+    refuse(fmt::format("[pipeline schedule] interleaved has 2 chunks a rank or more, got {}: take 2, or 1f1b", chunks));
+  const bool one = kind == ScheduleKind::gpipe || kind == ScheduleKind::one_forward_one_backward;
+  if (one && chunks != 1) {
+    const char* several = kind == ScheduleKind::gpipe ? "vertical" : "interleaved";
+    refuse(fmt::format("[pipeline schedule] {} has 1 chunk a rank, got {}: take 1, or {}", name, chunks, several));
+  }
+}
+
+// Each number before any product of them.
+void check_shape(ScheduleKind kind, const PipelineShape& shape) {
+  const std::pair<const char*, i64> numbers[] = {
+      {"ranks", shape.ranks}, {"micro-batches", shape.micro_batches}, {"chunks a rank", shape.chunks}};
+  for (const auto& [name, value] : numbers) {
+    if (value < 1 || value > kMostStages) refuse(fmt::format("[pipeline schedule] expected 1 to {} {}, got {}", kMostStages, name, value));
+  }
+  check_chunks(kind, shape.chunks);
+  if (shape.ranks * shape.chunks > kMostStages) {
+    refuse(fmt::format("[pipeline schedule] expected at most {} stages, got {} ranks of {} chunks: take {} chunks or fewer", kMostStages,
+                       shape.ranks, shape.chunks, kMostStages / shape.ranks));
+  }
+  const bool split = kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v;
+  const i64 a_micro_batch = shape.ranks * shape.chunks * (split ? 3 : 2);
+  if (a_micro_batch * shape.micro_batches > kMostActions) {
+    refuse(fmt::format("[pipeline schedule] expected at most {} actions in all, got {} micro-batches of {}: take {} micro-batches or fewer",
+                       kMostActions, shape.micro_batches, a_micro_batch, kMostActions / a_micro_batch));
+  }
+}
+
+}  // namespace
+
+std::span<const std::string_view> schedule_names() { return kNames; }
+
+std::string_view to_string(ScheduleKind kind) { return kNames[static_cast<size_t>(kind)]; }
+
+std::optional<ScheduleKind> schedule_kind(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<ScheduleKind>(found - std::begin(kNames));
+}
+
+i64 default_chunks(ScheduleKind kind) { return kind == ScheduleKind::interleaved || kind == ScheduleKind::zb_v ? 2 : 1; }
+
+Schedule generate_schedule(ScheduleKind kind, const PipelineShape& shape) {
+  check_shape(kind, shape);
+  Schedule schedule{.name = std::string(to_string(kind)), .micro_batches = static_cast<i32>(shape.micro_batches)};
+  for (i64 stage = 0; stage < shape.ranks * shape.chunks; ++stage) {
+    const bool folded = kind == ScheduleKind::zb_v && stage >= shape.ranks;
+    schedule.rank_of.push_back(static_cast<u16>(folded ? 2 * shape.ranks - 1 - stage : stage % shape.ranks));
+  }
+  for (i64 rank = 0; rank < shape.ranks; ++rank) {
+    schedule.rows.push_back(kind == ScheduleKind::zb_v ? zb_v_row(shape.ranks, shape.micro_batches, rank) : looped_row(kind, shape, rank));
+  }
+  return schedule;
+}
+
+}  // namespace spillway::parallel

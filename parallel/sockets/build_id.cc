@@ -1,0 +1,53 @@
+#include "parallel/sockets/build_id.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <cstring>
+
+#include "base/types.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr size_t aligned(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+// Of the notes in one segment, the build's.
+std::string find_build(const char* note, size_t left) {
+  while (left >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) header;
+    std::memcpy(&header, note, sizeof header);
+    const size_t whole = sizeof header + aligned(header.n_namesz) + aligned(header.n_descsz);
+    if (whole > left) return "";
+    const char *name = note + sizeof header, *text = name + aligned(header.n_namesz);
+    if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+      std::string digits;
+      for (size_t i = 0; i < header.n_descsz; ++i) digits += fmt::format("{:02x}", static_cast<u8>(text[i]));
+      return digits;
+    }
+    note += whole, left -= whole;
+  }
+  return "";
+}
+
+// The first object is the program itself.
+int look_at(dl_phdr_info* object, size_t, void* to) {
+  for (int k = 0; k < object->dlpi_phnum; ++k) {
+    const auto& segment = object->dlpi_phdr[k];
+    if (segment.p_type != PT_NOTE) continue;
+    const std::string found = find_build(reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr), segment.p_memsz);
+    if (!found.empty()) *static_cast<std::string*>(to) = found;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::string build_id() {
+  std::string id;
+  dl_iterate_phdr(look_at, &id);
+  return id;
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,126 @@
+#include "parallel/sockets/meeting_place.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr double kOneAddress_s = 2;  // of several, some of which may lead nowhere
+
+[[noreturn]] void wrong(const std::string& text) {
+  throw Error(ErrorCode::usage,
+              fmt::format("[rendezvous] expected tcp:HOST:PORT with a port from 1 to 65535, or file:PATH, got \"{}\"", text));
+}
+
+[[noreturn]] void cannot_open(const std::string& text, const std::string& why) {
+  throw Error(ErrorCode::usage,
+              fmt::format("[rendezvous] expected rank 0 to open {}, got \"{}\": does another program or run hold it? give "
+                          "another --rendezvous (or MASTER_PORT)",
+                          text, why));
+}
+
+}  // namespace
+
+MeetingPlace::MeetingPlace(const std::string& text) : text_(text) {
+  const std::string rest = text.substr(std::min(text.find(':'), text.size() - 1) + 1);
+  if (rest.empty()) wrong(text);
+  name_ = rest;
+  if (text.starts_with("unix:")) {
+    kind_ = Kind::near;
+  } else if (text.starts_with("file:")) {
+    kind_ = Kind::file;
+  } else if (text.starts_with("tcp:") && rest.rfind(':') != std::string::npos) {
+    kind_ = Kind::tcp;
+    name_ = rest.substr(0, rest.rfind(':'));
+    if (name_.starts_with("[") && name_.ends_with("]")) name_ = name_.substr(1, name_.size() - 2);
+    const std::string port = rest.substr(rest.rfind(':') + 1);
+    const auto read = std::from_chars(port.data(), port.data() + port.size(), port_);
+    if (read.ec != std::errc() || read.ptr != port.data() + port.size() || port_ < 1 || port_ > 65535 || name_.empty()) wrong(text);
+  } else {
+    wrong(text);
+  }
+}
+
+MeetingPlace::~MeetingPlace() { close(); }
+
+// At the host's own addresses; where a name leads here by others, at all there are.
+std::vector<Descriptor> MeetingPlace::listen_at_host() const {
+  const std::vector<SocketAddress> addresses = SocketAddress::resolve(name_, port_);
+  if (addresses.empty()) cannot_open(text_, "no such host");
+  std::vector<Descriptor> listeners;
+  int error = 0;
+  const auto listen = [&](const SocketAddress& address) {
+    Descriptor one = try_listen(address, error);
+    if (!one && error == EADDRINUSE) cannot_open(text_, std::strerror(error));
+    if (one) listeners.push_back(std::move(one));
+  };
+  for (const SocketAddress& address : addresses) listen(address);
+  if (listeners.empty()) listen(SocketAddress::any(addresses.front().family(), port_));
+  if (listeners.empty()) cannot_open(text_, std::strerror(error));
+  return listeners;
+}
+
+std::vector<Descriptor> MeetingPlace::open(const std::string& token) {
+  if (kind_ == Kind::tcp) return listen_at_host();
+  std::vector<Descriptor> listeners;
+  int error = 0;
+  listeners.push_back(try_listen(kind_ == Kind::near ? SocketAddress::abstract(name_) : SocketAddress::any(AF_INET, 0), error));
+  if (!listeners.front()) cannot_open(text_, std::strerror(error));
+  if (kind_ == Kind::near) return listeners;
+  // Readable by its owner alone, and all there or not at all.
+  const std::string beside = fmt::format("{}.{}", name_, getpid());
+  std::string lines = token + "\n";
+  for (const SocketAddress& address : SocketAddress::of_this_host(SocketAddress::of_this_end(listeners.front()).port()))
+    lines += fmt::format("{} {}\n", address.host(), address.port());
+  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const bool written = file && write(file.get(), lines.data(), lines.size()) == std::ssize(lines) && fsync(file.get()) == 0;
+  if (!written || rename(beside.c_str(), name_.c_str()) != 0) cannot_open(text_, std::strerror(errno));
+  is_open_ = true;
+  return listeners;
+}
+
+void MeetingPlace::close() {
+  if (std::exchange(is_open_, false)) unlink(name_.c_str());
+}
+
+MeetingPlace::Reached MeetingPlace::reach(const std::string& token, Deadline deadline, std::string& why) const {
+  if (kind_ == Kind::file) return reach_by_file(deadline, why);
+  if (kind_ == Kind::near) return {try_connect(SocketAddress::abstract(name_), deadline, why), token};
+  why = "no such host";
+  for (const SocketAddress& address : SocketAddress::resolve(name_, port_)) {
+    if (Descriptor socket = try_connect(address, std::min(deadline, deadline_in(kOneAddress_s)), why)) return {std::move(socket), token};
+  }
+  return {};
+}
+
+MeetingPlace::Reached MeetingPlace::reach_by_file(Deadline deadline, std::string& why) const {
+  std::ifstream file(name_);
+  std::string token, host;
+  int port = 0;
+  if (!file || !std::getline(file, token)) {
+    why = "the file is not there";
+    return {};
+  }
+  why = "the file names no address";
+  while (file >> host >> port) {
+    for (const SocketAddress& address : SocketAddress::resolve(host, port)) {
+      const Deadline soon = std::min(deadline, deadline_in(kOneAddress_s));
+      if (Descriptor socket = try_connect(address, soon, why)) return {std::move(socket), token};
+      why = address.text() + ", which the file names: " + why;
+    }
+  }
+  return {};
+}
+
+}  // namespace spillway::parallel

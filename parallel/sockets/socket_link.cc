@@ -1,0 +1,270 @@
+#include "parallel/sockets/socket_link.h"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kStretchBytes = kMiB;    // of a ticket's bytes in one frame: letters pass between two
+constexpr i64 kShareBytes = 8 * kMiB;  // of one turn: others wait for theirs
+constexpr i64 kInboxBytes = 64 * kKiB;
+constexpr i64 kLongestLetterBytes = 64 * kMiB;
+
+bool will_pass(int error) { return error == EAGAIN || error == EINTR; }
+
+}  // namespace
+
+SocketLink::SocketLink(Descriptor socket) : socket_(std::move(socket)), inbox_(static_cast<size_t>(kInboxBytes)) {}
+
+void SocketLink::put(SocketFrame frame, const void* bytes) {
+  if (end_) return;
+  frame.check = frame.expected_check();
+  const auto* header = reinterpret_cast<const std::byte*>(&frame);
+  outbox_.insert(outbox_.end(), header, header + sizeof frame);
+  const auto* payload = static_cast<const std::byte*>(bytes);
+  if (payload) outbox_.insert(outbox_.end(), payload, payload + frame.bytes);
+}
+
+void SocketLink::post(const std::vector<std::byte>& letter) {
+  put({.kind = SocketFrame::Kind::letter, .bytes = std::ssize(letter)}, letter.data());
+}
+
+void SocketLink::say_farewell() { put({.kind = SocketFrame::Kind::farewell}); }
+
+void SocketLink::send(Ticket ticket, Wire::Channel channel, std::span<const std::byte> bytes, int tag) {
+  outgoing_.emplace(ticket, Outgoing{bytes});
+  const Address address{channel, tag};
+  unmatched_[address].push_back(ticket);
+  match(address);
+}
+
+void SocketLink::receive(Ticket ticket, Wire::Channel channel, std::span<std::byte> bytes, int tag) {
+  incoming_.emplace(ticket, Incoming{bytes});
+  put({.kind = SocketFrame::Kind::ready, .channel = static_cast<u16>(channel), .bytes = std::ssize(bytes), .ticket = ticket, .tag = tag});
+}
+
+// The n-th that is sent belongs to the n-th that is awaited.
+void SocketLink::match(const Address& address) {
+  std::deque<Ticket>& sends = unmatched_[address];
+  std::deque<Ready>& readies = ready_[address];
+  while (!sends.empty() && !readies.empty()) {
+    const auto found = outgoing_.find(sends.front());
+    if (found != outgoing_.end()) {
+      if (readies.front().bytes != std::ssize(found->second.bytes))
+        return end(fmt::format("expected a receive of {} bytes there, got one of {}", found->second.bytes.size(), readies.front().bytes));
+      found->second.to = readies.front().ticket;
+      sending_.push_back(found->first);
+    }
+    sends.pop_front(), readies.pop_front();
+  }
+  if (sends.empty()) unmatched_.erase(address);
+  if (readies.empty()) ready_.erase(address);
+}
+
+bool SocketLink::is_done(Ticket ticket) {
+  if (const auto sent = outgoing_.find(ticket); sent != outgoing_.end()) {
+    if (!sent->second.done) return false;
+    outgoing_.erase(sent);
+    return true;
+  }
+  const auto awaited = incoming_.find(ticket);
+  if (awaited == incoming_.end() || !awaited->second.done) return false;
+  incoming_.erase(awaited);
+  return true;
+}
+
+// What has begun goes on as a frame, without the buffer: the bytes that are left of it are copied, those that come are thrown away.
+void SocketLink::drop(Ticket ticket) {
+  if (writing_ && writing_->ticket == ticket) {
+    const std::span<const std::byte> rest =
+        outgoing_.at(ticket).bytes.subspan(static_cast<size_t>(writing_->offset), static_cast<size_t>(writing_->count));
+    writing_->owned.insert(writing_->owned.end(), rest.begin(), rest.end());
+    writing_->ticket = 0, writing_->count = 0;
+  }
+  std::erase(sending_, ticket);
+  outgoing_.erase(ticket);
+  incoming_.erase(ticket);
+}
+
+// The next frame to write: whatever is in the outbox goes first.
+bool SocketLink::choose() {
+  if (!outbox_.empty()) {
+    writing_.emplace();
+    writing_->owned.swap(outbox_);
+    return true;
+  }
+  if (sending_.empty()) return false;
+  const Ticket ticket = sending_.front();
+  sending_.pop_front();
+  Outgoing& one = outgoing_.at(ticket);
+  const i64 count = std::min(std::ssize(one.bytes) - one.begun, kStretchBytes);
+  put({.kind = SocketFrame::Kind::data, .bytes = count, .ticket = one.to});
+  writing_.emplace(Writing{.ticket = ticket, .offset = one.begun, .count = count});
+  writing_->owned.swap(outbox_);
+  one.begun += count;
+  return true;
+}
+
+bool SocketLink::write_some() {
+  Writing& now = *writing_;
+  const i64 head = std::ssize(now.owned), after = std::max<i64>(now.written - head, 0), begin = std::min(now.written, head);
+  iovec pieces[2] = {{now.owned.data() + begin, static_cast<size_t>(head - begin)}, {}};
+  if (now.ticket != 0 && now.count > after) {
+    const auto rest =
+        outgoing_.at(now.ticket).bytes.subspan(static_cast<size_t>(now.offset + after), static_cast<size_t>(now.count - after));
+    pieces[1] = {const_cast<std::byte*>(rest.data()), rest.size()};
+  }
+  msghdr message{};
+  message.msg_iov = pieces, message.msg_iovlen = 2;
+  const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) {
+    write_is_closed_ = !will_pass(errno);  // what the other still said is read before it counts as gone
+    return false;
+  }
+  now.written += sent;
+  if (now.written == head + now.count) written_all();
+  return true;
+}
+
+void SocketLink::written_all() {
+  const Ticket ticket = writing_->ticket;
+  writing_.reset();
+  if (ticket == 0) return;
+  Outgoing& one = outgoing_.at(ticket);
+  one.done = one.begun == std::ssize(one.bytes);
+  if (!one.done) sending_.push_back(ticket);
+}
+
+void SocketLink::write() {
+  for (i64 turns = 0; turns < kShareBytes / kStretchBytes && !end_ && !write_is_closed_; ++turns) {
+    if (!writing_ && !choose()) return;
+    if (!write_some()) return;
+  }
+}
+
+void SocketLink::read() {
+  for (i64 budget = kShareBytes; budget > 0 && !end_;) {
+    if (!parse() || !read_some(budget)) return;
+  }
+}
+
+// Straight to where it belongs, where that is long, else into the inbox.
+bool SocketLink::read_some(i64& budget) {
+  std::span<std::byte> to = reading_ ? room() : std::span<std::byte>();
+  const bool direct = std::ssize(to) >= kInboxBytes;
+  if (!direct) {
+    inbox_begin_ = 0, to = inbox_;
+    if (inbox_end_ > 0) to = to.subspan(static_cast<size_t>(inbox_end_));
+  }
+  const ssize_t got = recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+  if (got < 0 && will_pass(errno)) return false;
+  if (got <= 0) {
+    end(got == 0 ? "its connection was closed" : std::string("its connection ended: ") + std::strerror(errno));
+    return false;
+  }
+  budget -= got;
+  direct ? took(got) : void(inbox_end_ += got);
+  return true;
+}
+
+// Takes everything that lies in the inbox but the beginning of a header, which moves to the front.
+bool SocketLink::parse() {
+  while (!end_) {
+    const i64 there = inbox_end_ - inbox_begin_;
+    if (!reading_) {
+      if (there < i64{sizeof(SocketFrame)}) break;
+      SocketFrame frame;
+      std::memcpy(&frame, inbox_.data() + inbox_begin_, sizeof frame);
+      inbox_begin_ += i64{sizeof frame};
+      if (!begin(frame)) return false;
+    } else if (left_ > 0) {
+      if (there == 0) break;
+      const std::span<std::byte> to = room();
+      const i64 count = std::min(there, left_);
+      if (!to.empty()) std::memcpy(to.data(), inbox_.data() + inbox_begin_, static_cast<size_t>(count));
+      inbox_begin_ += count;
+      took(count);
+    }
+    if (reading_ && left_ == 0) finish_frame();
+  }
+  std::memmove(inbox_.data(), inbox_.data() + inbox_begin_, static_cast<size_t>(inbox_end_ - inbox_begin_));
+  inbox_end_ -= inbox_begin_, inbox_begin_ = 0;
+  return !end_;
+}
+
+bool SocketLink::begin(const SocketFrame& frame) {
+  const auto refuse = [&](const char* what) {
+    end(std::string("expected ") + what + " from it, got something else");
+    return false;
+  };
+  if (!frame.is_whole()) return refuse("the header of a frame");
+  if (frame.kind == SocketFrame::Kind::letter) {
+    if (frame.bytes > kLongestLetterBytes) return refuse("a letter of at most 64 MiB");
+    letter_.resize(static_cast<size_t>(frame.bytes));
+  }
+  if (frame.kind == SocketFrame::Kind::data) {
+    const auto to = incoming_.find(frame.ticket);
+    if (to != incoming_.end() && frame.bytes > std::ssize(to->second.bytes) - to->second.filled)
+      return refuse("no more bytes than asked for");
+  }
+  const bool carries = frame.kind == SocketFrame::Kind::letter || frame.kind == SocketFrame::Kind::data;
+  reading_ = frame;
+  left_ = carries ? frame.bytes : 0;
+  return true;
+}
+
+// Where the next bytes of the frame go; empty: nowhere, its receive was dropped.
+std::span<std::byte> SocketLink::room() {
+  const auto left = static_cast<size_t>(left_);
+  if (reading_->kind == SocketFrame::Kind::letter) return std::span(letter_).last(left);
+  const auto to = incoming_.find(reading_->ticket);
+  if (to == incoming_.end()) return {};
+  return to->second.bytes.subspan(static_cast<size_t>(to->second.filled), left);
+}
+
+void SocketLink::took(i64 bytes) {
+  left_ -= bytes;
+  if (reading_->kind != SocketFrame::Kind::data) return;
+  if (const auto to = incoming_.find(reading_->ticket); to != incoming_.end()) to->second.filled += bytes;
+}
+
+void SocketLink::finish_frame() {
+  const SocketFrame frame = *reading_;
+  reading_.reset();
+  switch (frame.kind) {
+    case SocketFrame::Kind::letter:
+      letters_.push_back(std::move(letter_));
+      letter_.clear();
+      break;
+    case SocketFrame::Kind::ready: {
+      const Address address{static_cast<Wire::Channel>(frame.channel), frame.tag};
+      ready_[address].push_back({frame.ticket, frame.bytes});
+      match(address);
+      break;
+    }
+    case SocketFrame::Kind::data: {
+      const auto to = incoming_.find(frame.ticket);
+      if (to != incoming_.end()) to->second.done = to->second.filled == std::ssize(to->second.bytes);
+      break;
+    }
+    case SocketFrame::Kind::farewell:
+      said_farewell_ = true;
+      put({.kind = SocketFrame::Kind::goodbye});
+      break;
+    case SocketFrame::Kind::goodbye:
+      is_answered_ = true;
+      break;
+  }
+}
+
+void SocketLink::end(const std::string& why) {
+  if (!end_) end_ = why;
+  outbox_.clear(), sending_.clear(), writing_.reset();
+}
+
+}  // namespace spillway::parallel

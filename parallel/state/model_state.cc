@@ -1,0 +1,246 @@
+#include "parallel/state/model_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "base/error.h"
+#include "device/stream.h"
+#include "parallel/comm/pending.h"
+#include "parallel/state/stopwatch.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kViewTiles = 64;  // tiles handed out at once where nothing has to be staged
+constexpr size_t kReadAhead = 2;
+constexpr i64 kWindowBytes = 4 * kMiB;
+constexpr size_t kWindowsWritten = 2;  // at once
+
+size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
+
+// Whole tiles that are moved and checked together, and where they lie among the bytes of the range.
+struct Window {
+  TileRange range;
+  size_t begin = 0, bytes = 0;
+};
+
+// In memory, all at once.
+std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
+  const i64 tiles = blob.tier() == Tier::nvme ? std::max<i64>(1, kWindowBytes / blob.tile_bytes()) : std::max<i64>(1, range.count());
+  std::vector<Window> all;
+  for (i64 t = range.begin; t < range.end; t += tiles) {
+    const TileRange part{t, std::min(range.end, t + tiles)};
+    all.push_back(
+        {part, static_cast<size_t>((t - range.begin) * blob.tile_bytes()), static_cast<size_t>(part.count() * blob.tile_bytes())});
+  }
+  return all;
+}
+
+}  // namespace
+
+ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(plan), resources_(resources) {
+  if (plan.on_gpu()) queue_.emplace(Device::cuda(resources.gpu));
+  if (plan.uses(Tier::nvme)) open_store();
+  const optim::StateFormat& format = plan.scheduling.format;
+  for (const Group& g : plan.layout.groups) {
+    const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
+    optimizer_.emplace_back();
+    weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
+                            plan.weight_slots(g), true));
+    for (u8 u = 0; plan.has_gradient(g) && u < g.uses.size(); ++u) {
+      if (!plan.gradient_rests(g, u)) continue;
+      gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u),
+                                   plan.held_gradients(g), kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
+    }
+    if (!plan.has_state(g)) continue;
+    optimizer_.back() =
+        make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), format.state_tile_bytes(), plan.slots(state), true);
+  }
+  if (plan.training) make_activations();
+  if (plan.staging_buffers > 0) {
+    staging_.emplace(*resources.host, static_cast<int>(plan.staging_buffers), plan.staging_buffer_bytes, "staging ring");
+  }
+}
+
+void ModelState::open_store() {
+  require(resources_.engine != nullptr && !resources_.scratch.empty(), "[model state] the plan uses nvme, but there is no engine or path");
+  offload::StoreDescription description = plan_.store;
+  description.paths = resources_.scratch;
+  description.run_id = resources_.run_id;
+  description.durability = resources_.durability;
+  description.newest_generation = resources_.newest_generation;
+  store_.emplace(offload::NvmeStore::open_or_create(*resources_.engine, traffic_, description));
+  if (!store_->last_commit()) return;
+  if (!plan_.recoverable()) return store_->invalidate();
+  recovered_ = store_->last_commit()->record;
+  generation_ = store_->last_commit()->generation;
+}
+
+std::string ModelState::why_not_recovered() const {
+  if (!store_ || recovered_) return "";
+  return plan_.recoverable() ? store_->why_new() : "not all weights and optimizer state lie on nvme";
+}
+
+void ModelState::forget_recovered() {
+  if (!recovered_) return;
+  store_->invalidate();
+  recovered_.reset();
+  generation_ = 0;
+}
+
+void ModelState::make_activations() {
+  const Scheduling& scheduling = plan_.scheduling;
+  for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
+    if (plan_.placement.activations[b].tier != Tier::nvme || plan_.live[b] * scheduling.spilled_bytes[b] == 0) continue;
+    activations_[b] =
+        make(Tier::nvme, fmt::format("activations of block {}", b), {0, plan_.live[b]}, scheduling.spilled_bytes[b], 1, false);
+  }
+}
+
+std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
+                                                bool persistent) {
+  if (tiles.count() == 0) tier = Tier::host;  // of a rank that holds none of it there may be no store
+  if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
+  MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
+  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queue());
+}
+
+// All of it is asked for at once; what has come is checked while the rest is under way.
+double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
+  std::deque<Pending> reads;
+  double moving_us = microseconds_of([&] {
+    for (const Window& w : windows(blob, range)) {
+      reads.emplace_back().add(blob.read(w.range, generation_, into.subspan(w.begin, w.bytes), offload::Priority::urgent));
+    }
+  });
+  for (const Window& w : windows(blob, range)) {
+    moving_us += microseconds_of([&] { reads.front().wait(); });
+    reads.pop_front();
+    verify(blob, w.range, generation_, into.subspan(w.begin, w.bytes));
+  }
+  return moving_us;
+}
+
+// A little at a time: a burst would hold up the writes of the optimizer's Steps, and with them their reads.
+double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
+  std::deque<Pending> writes;
+  double moving_us = 0;
+  const auto settle = [&](size_t most) {
+    for (; writes.size() > most; writes.pop_front()) moving_us += microseconds_of([&] { writes.front().wait(); });
+  };
+  for (const Window& w : windows(blob, range)) {
+    const auto bytes = from.subspan(w.begin, w.bytes);
+    blob.stamp(w.range, generation_, bytes);
+    settle(kWindowsWritten - 1);
+    moving_us += microseconds_of([&] { writes.emplace_back().add(blob.write(w.range, generation_, bytes)); });
+  }
+  settle(0);
+  return moving_us;
+}
+
+void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes) {
+  try {
+    blob.verify(range, generation, bytes);
+  } catch (...) {
+    std::lock_guard lock(store_mutex_);
+    store_->invalidate();
+    throw;
+  }
+}
+
+void ModelState::commit(u64 generation, std::string_view record) {
+  if (!store_ || !plan_.recoverable()) return;
+  std::lock_guard lock(store_mutex_);
+  store_->commit(generation, record);
+}
+
+std::vector<TileRange> ModelState::chunks(u16 group) const {
+  const bool staged = weights_[group]->is_staged() || (optimizer_[group] && optimizer_[group]->is_staged());
+  const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
+  const TileRange held = weights_[group]->held();
+  const TileRange own = optimizer_[group] ? optimizer_[group]->held() : held;
+  std::vector<TileRange> all;
+  for (const TileRange part : {TileRange{held.begin, own.begin}, own, TileRange{own.end, held.end}}) {
+    for (i64 t = part.begin; t < part.end; t += step) all.push_back({t, std::min(part.end, t + step)});
+  }
+  return all;
+}
+
+// A chunk of a group's weights and state: seen where they lie, or in a buffer of the ring.
+struct ModelState::Piece {
+  struct Part {
+    offload::Blob* blob = nullptr;
+    std::span<std::byte> bytes;
+    bool staged = false;
+  };
+  TileRange range;
+  std::optional<offload::StagingRing::Lease> lease;
+  Part weights, state;
+  Pending moving;  // after the lease: settled before it goes back
+};
+
+bool ModelState::holds_state(u16 group, TileRange range) const {
+  return optimizer_[group] && intersection(optimizer_[group]->held(), range).count() > 0;
+}
+
+ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
+  Piece piece;
+  piece.range = range;
+  size_t used = 0;
+  const auto part = [&](offload::Blob& blob) -> Piece::Part {
+    if (!blob.is_staged()) return {&blob, blob.view(range, generation), false};
+    if (!piece.lease) piece.lease.emplace(staging_->acquire());
+    const auto bytes = piece.lease->bytes().subspan(used, bytes_of(blob, range));
+    used += bytes.size();
+    return {&blob, bytes, true};
+  };
+  piece.weights = part(*weights_[group]);
+  if (holds_state(group, range)) piece.state = part(*optimizer_[group]);
+  return piece;
+}
+
+void ModelState::scan(u16 group, const Scan& body) { scan(group, chunks(group), generation_, body); }
+
+void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body) {
+  std::deque<Piece> ahead;
+  const auto finish_one = [&] {
+    Piece& piece = ahead.front();
+    piece.moving.wait();
+    for (const Piece::Part* p : {&piece.weights, &piece.state}) {
+      if (p->staged) verify(*p->blob, piece.range, generation, p->bytes);
+    }
+    body(piece.range, piece.weights.bytes, piece.state.bytes);
+    ahead.pop_front();
+  };
+  for (const TileRange& r : ranges) {
+    ahead.push_back(open(group, r, generation));
+    for (const Piece::Part* p : {&ahead.back().weights, &ahead.back().state}) {
+      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation, p->bytes));
+    }
+    if (ahead.size() > kReadAhead) finish_one();
+  }
+  while (!ahead.empty()) finish_one();
+}
+
+void ModelState::fill(u16 group, const Fill& body) {
+  std::deque<Piece> behind;
+  for (const TileRange& r : chunks(group)) {
+    if (behind.size() > kReadAhead) {
+      behind.front().moving.wait();
+      behind.pop_front();
+    }
+    Piece piece = open(group, r, generation_);
+    body(r, piece.weights.bytes, piece.state.bytes);
+    for (const Piece::Part* p : {&piece.weights, &piece.state}) {
+      if (!p->staged) continue;
+      p->blob->stamp(r, generation_, p->bytes);
+      piece.moving.add(p->blob->write(r, generation_, p->bytes));
+    }
+    behind.push_back(std::move(piece));
+  }
+  for (Piece& piece : behind) piece.moving.wait();
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,113 @@
+// The weights, gradient accumulators and optimizer state of a model at rest: a blob for each group and kind in its tier; what lies on nvme
+// lies in one store, with checksums and generations that outlive the process. Whatever leaves memory goes through stamp and verify here.
+// Thread-safety: as Blob; publish(), scan(), fill() and commit() while no step's lanes run, commit() on the optimizer lane too.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "device/memory_pool.h"
+#include "offload/nvme_store.h"
+#include "offload/staging_ring.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/plan/plan.h"
+
+namespace spillway::parallel {
+
+class GpuExchange;
+
+/// What a rank's memory comes from, and whom it talks to. From engine to durability needed only when the plan uses nvme; the folders belong
+/// to this run and rank alone.
+struct Resources {
+  MemoryPool* device = nullptr;
+  MemoryPool* host = nullptr;
+  ThreadPool* threads = nullptr;
+  offload::IoEngine* engine = nullptr;
+  std::vector<offload::StripePath> scratch;
+  std::string run_id;
+  offload::Durability durability = offload::Durability::checkpoint;
+  Communicator* data_ranks = nullptr;      // among the data-parallel ranks; null: there is one
+  Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
+  u64 newest_generation = ~u64{0};         // to be recovered from nvme
+  int gpu = 0;                             // whose memory `device` is, where a GPU computes
+  Tf32 tf32;                               // likewise
+  GpuExchange* gpu_exchange = nullptr;     // likewise: over which GPUs talk to each other, where the plan has them do so
+};
+
+class ModelState {
+ public:
+  /// Allocates everything that rests, or finds on nvme what a dead run of this id left (recovered()). What is new is undefined until
+  /// fill(). Errors: Error(refused) over a budget or without disk space; Error(data) for a store of a newer program.
+  ModelState(const Plan& plan, const Resources& resources);
+
+  /// The record of the last commit of a dead run, when all weights and state lie on nvme and are there: nothing needs to be loaded.
+  const std::optional<std::string>& recovered() const { return recovered_; }
+  /// Why not; empty when recovered or when nothing lies on nvme.
+  std::string why_not_recovered() const;
+  /// The recovered state is not wanted: fill() may write.
+  void forget_recovered();
+
+  offload::Blob& weights(u16 group) { return *weights_[group]; }
+  /// Of a use that rests.
+  offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
+  /// Of a trained group.
+  offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
+  /// On nvme: one tile a live micro-batch.
+  offload::Blob& activations(u16 block) { return *activations_.at(block); }
+
+  /// Readers see this generation; a step writes the next. Where a blob has one slot they are the same bytes.
+  u64 generation() const { return generation_; }
+  void publish() { ++generation_; }
+
+  /// As Blob's, whole ranges: waits, and checks what was read; a checksum error makes a restart go on from the checkpoint. They return the
+  /// microseconds the bytes were under way.
+  double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
+  double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
+  void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes);
+
+  /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
+  void commit(u64 generation, std::string_view record);
+
+  /// All tiles of a group that are held here, in order, a few at a time: weight tiles and, where their state is held too, state tiles (else
+  /// empty). Seen in place, or
+  /// through the staging ring. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
+  using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
+  using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
+  void scan(u16 group, const Scan& body);
+  /// These ranges alone, none longer than a staging buffer where one is needed, of a generation that is still there.
+  void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
+  void fill(u16 group, const Fill& body);
+
+  /// Of copies between the GPU's memory and the host's; null where the CPU computes.
+  const GpuQueue* queue() const { return queue_ ? &*queue_ : nullptr; }
+  offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
+  offload::Traffic& traffic() { return traffic_; }
+  /// Size of the store's files; 0 when nothing lies on nvme.
+  i64 nvme_bytes() const { return store_ ? store_->bytes() : 0; }
+
+ private:
+  struct Piece;
+  void open_store();
+  void make_activations();
+  std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
+  std::vector<TileRange> chunks(u16 group) const;
+  bool holds_state(u16 group, TileRange range) const;
+  Piece open(u16 group, TileRange range, u64 generation);
+
+  const Plan& plan_;
+  const Resources resources_;
+  std::optional<GpuQueue> queue_;
+  offload::Traffic traffic_;
+  std::optional<offload::NvmeStore> store_;
+  std::mutex store_mutex_;  // of commit and invalidate
+  std::optional<std::string> recovered_;
+  std::vector<std::unique_ptr<offload::Blob>> weights_, optimizer_;
+  std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;
+  std::map<u16, std::unique_ptr<offload::Blob>> activations_;
+  std::optional<offload::StagingRing> staging_;
+  u64 generation_ = 0;
+};
+
+}  // namespace spillway::parallel

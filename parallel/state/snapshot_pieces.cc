@@ -1,0 +1,75 @@
+#include "parallel/state/snapshot_pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace spillway::parallel {
+
+SnapshotPieces::SnapshotPieces(const Plan& plan, ModelState& state) : plan_(plan), state_(state), generation_(state.generation()) {
+  for (const Bucket& b : plan.layout.buckets) {
+    first_.push_back(pieces_.size());
+    const TileRange own = plan.stepped(b);
+    for (i64 t = own.begin, end = own.end; t < end; t += plan.chunk_tiles)
+      pieces_.push_back({b.group, {t, std::min(end, t + plan.chunk_tiles)}});
+  }
+  for (const Group& g : plan.layout.groups) {
+    const TileRange own = g.frozen ? plan.stepped(g) : TileRange();
+    for (i64 t = own.begin, end = own.end; t < end; t += plan.chunk_tiles)
+      pieces_.push_back({g.id, {t, std::min(end, t + plan.chunk_tiles)}});
+  }
+}
+
+size_t SnapshotPieces::number(const Bucket& bucket, TileRange range) const {
+  return first_[bucket.id] + static_cast<size_t>((range.begin - plan_.stepped(bucket).begin) / plan_.chunk_tiles);
+}
+
+bool SnapshotPieces::saved(size_t number) const {
+  const TileRange own = plan_.scheduling.sharding.own(plan_.layout.groups[pieces_[number].group]);
+  return intersection(own, pieces_[number].range).count() > 0;
+}
+
+// What another pipeline rank saves has no pieces here.
+bool SnapshotPieces::staged(u16 group) const {
+  if (!plan_.layout.owns(plan_.layout.groups[group])) return false;
+  return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
+}
+
+bool SnapshotPieces::visible(u16 group) const {
+  return !state_.weights(group).is_staged() && (frozen(group) || !state_.optimizer(group).is_staged());
+}
+
+u64 SnapshotPieces::written_over_by(u16 group) const {
+  const bool in_place = state_.weights(group).slots() == 1 || state_.optimizer(group).slots() == 1;
+  return in_place ? generation_ : generation_ + 1;
+}
+
+std::span<const std::byte> SnapshotPieces::weights(size_t number) const {
+  return state_.weights(pieces_[number].group).view(pieces_[number].range, generation_);
+}
+
+size_t SnapshotPieces::state_bytes(size_t number) const {
+  const u16 group = pieces_[number].group;
+  return frozen(group) ? 0 : bytes(number, state_.optimizer(group));
+}
+
+std::span<const std::byte> SnapshotPieces::state(size_t number) const {
+  if (frozen(pieces_[number].group)) return {};
+  return state_.optimizer(pieces_[number].group).view(pieces_[number].range, generation_);
+}
+
+void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
+  const Piece& piece = pieces_[number];
+  read(state_.weights(piece.group), piece.range, weights);
+  if (!frozen(piece.group)) read(state_.optimizer(piece.group), piece.range, state);
+}
+
+void SnapshotPieces::read(offload::Blob& blob, TileRange range, Bytes into) {
+  if (!blob.is_staged()) {
+    std::memcpy(into.data(), blob.view(range, generation_).data(), into.size());
+    return;
+  }
+  blob.read(range, generation_, into).wait();
+  state_.verify(blob, range, generation_, into);
+}
+
+}  // namespace spillway::parallel

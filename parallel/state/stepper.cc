@@ -1,0 +1,195 @@
+#include "parallel/state/stepper.h"
+
+#include <algorithm>
+
+#include "device/stream.h"
+#include "optim/adamw_gpu.h"
+#include "optim/tile_values.h"
+#include "parallel/state/stopwatch.h"
+
+namespace spillway::parallel {
+namespace {
+
+constexpr i64 kTilesInPlace = 64;
+
+}  // namespace
+
+double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
+  waited_us_ = 0;
+  const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
+  const auto scalars = [&](double weight_decay) {
+    return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
+  };
+  const Scalars both{scalars(u.adamw.weight_decay), scalars(0)};
+  if (stays_on_gpu(bucket, !gradient.empty())) {
+    step_on_gpu(bucket, tiles, both, u, from, gradient);
+    return 0;
+  }
+  std::deque<Chunk> ahead;
+  const auto finish_one = [&] {
+    Chunk chunk = std::move(ahead.front());
+    ahead.pop_front();
+    waited_us_ += microseconds_of([&] { chunk.reads.wait(); });
+    update_all(bucket, chunk, both, u);
+    close(bucket, std::move(chunk));
+  };
+  for (i64 t = tiles.begin; t < tiles.end; t += chunk_tiles) {
+    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + chunk_tiles)}, from, gradient));
+    if (ahead.size() > read_ahead()) finish_one();
+  }
+  while (!ahead.empty()) finish_one();
+  return waited_us_;
+}
+
+// Of the ring's buffers one is computed on; the rest is shared between what is read ahead and, the larger part, what is written behind.
+size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
+
+Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient) {
+  Chunk chunk;
+  chunk.range = range;
+  chunk.from = from;
+  i64 used_bytes = 0;
+  chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
+  chunk.gradients = gradient.empty() ? operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false)
+                                     : given(chunk, bucket, gradient, used_bytes);
+  chunk.state = operand(chunk, state_.optimizer(bucket.group), used_bytes, true, true);
+  return chunk;
+}
+
+Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes) {
+  const i64 tile_bytes = kTileElems * size_of(plan_.resting_gradient({bucket.group, 0}));
+  const i64 first = plan_.stepped(plan_.layout.groups[bucket.group]).begin;
+  auto bytes = gradient.subspan(static_cast<size_t>((chunk.range.begin - first) * tile_bytes),
+                                static_cast<size_t>(chunk.range.count() * tile_bytes));
+  if (state_.queue()) {
+    const auto staged = staging(chunk, std::ssize(bytes), used_bytes);
+    state_.queue()->copy(staged.data(), bytes.data(), std::ssize(bytes));
+    state_.queue()->wait();
+    bytes = staged;
+  }
+  return {nullptr, tile_bytes, bytes, bytes, false, true, false};
+}
+
+// Of the chunk's buffer of the ring.
+std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) {
+  if (!chunk.lease) {
+    // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
+    while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
+      waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
+      writing_.pop_front();
+    }
+    chunk.lease.emplace(state_.staging()->acquire());
+  }
+  const auto span = chunk.lease->bytes().subspan(static_cast<size_t>(used_bytes), static_cast<size_t>(bytes));
+  used_bytes += bytes;
+  return span;
+}
+
+Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written) {
+  const i64 bytes = chunk.range.count() * blob.tile_bytes();
+  if (!blob.is_staged()) {
+    const auto tier = static_cast<size_t>(blob.tier());
+    if (blob.tier() == Tier::host) {
+      if (read) state_.traffic().read_bytes[tier] += bytes;
+      if (written) state_.traffic().written_bytes[tier] += bytes;
+    }
+    return {&blob, blob.tile_bytes(), blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written};
+  }
+  const auto span = staging(chunk, bytes, used_bytes);
+  if (read) chunk.reads.add(blob.read(chunk.range, chunk.from, span));
+  return {&blob, blob.tile_bytes(), span, span, true, read, written};
+}
+
+bool Stepper::stays_on_gpu(const Bucket& bucket, bool given) const {
+  return state_.queue() && state_.weights(bucket.group).on_gpu() && state_.optimizer(bucket.group).on_gpu() &&
+         (given || state_.gradients(bucket.group, 0).on_gpu());
+}
+
+void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& u, u64 from,
+                          std::span<std::byte> gradient) {
+  for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
+    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece of it is filled from what a Step reads
+  const Group& group = plan_.layout.groups[bucket.group];
+  offload::Blob &weights = state_.weights(group.id), &state = state_.optimizer(group.id);
+  const i64 gradient_tile_bytes = kTileElems * size_of(plan_.resting_gradient({group.id, 0}));
+  const std::byte* g = gradient.empty() ? state_.gradients(group.id, 0).view(tiles, from).data()
+                                        : gradient.data() + (tiles.begin - plan_.stepped(group).begin) * gradient_tile_bytes;
+  const i64 begin = tiles.begin * kTileElems;
+  optim::StateFormat format = plan_.scheduling.format;
+  format.gradient = plan_.resting_gradient({group.id, 0});
+  optim::adamw_update_tiles_on_gpu(format,
+                                   {g, weights.view(tiles, from).data(), state.view(tiles, from).data(),
+                                    weights.view(tiles, from + 1).data(), state.view(tiles, from + 1).data()},
+                                   tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars), noise_of(group.id, u, begin));
+}
+
+std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars) {
+  std::vector<optim::TilePart> parts;
+  for_segments(group, begin, end, [&](i64, i64 until, const Segment* s) {
+    parts.push_back({until - begin, !s ? nullptr : s->decay ? &scalars.decayed : &scalars.plain});
+  });
+  return parts;
+}
+
+optim::RoundingNoise Stepper::noise_of(u16 group, const Update& u, i64 first_element) {
+  return {u.random.derive("moments", group), static_cast<u64>(u.t), static_cast<u64>(first_element)};
+}
+
+void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& u) {
+  std::optional<Snapshot::Copy> copy = snapshot_ ? snapshot_->before(bucket, chunk.range, chunk.from) : std::nullopt;
+  Stream::current().run(chunk.range.count(), [&](i64 tile, int) { update(bucket, chunk, tile, scalars, u, copy ? &*copy : nullptr); });
+  if (copy) snapshot_->hand_over(std::move(*copy));
+}
+
+// One tile, while its bytes are in the cache: checked, copied for a snapshot, updated, stamped. Neither threads nor chunks change a bit.
+void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u, Snapshot::Copy* copy) {
+  const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
+  const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
+    return all.subspan(static_cast<size_t>(tile * o.tile_bytes), static_cast<size_t>(o.tile_bytes));
+  };
+  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
+    if (o->staged && o->read) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
+  }
+  if (copy && chunk.weights.staged && !chunk.weights.read) {
+    optim::weights_of_master(plan_.scheduling.format, bytes_of(chunk.state, chunk.state.old).data(),
+                             bytes_of(chunk.weights, chunk.weights.old).data());
+  }
+  if (copy) copy->put(tile, bytes_of(chunk.weights, chunk.weights.old), bytes_of(chunk.state, chunk.state.old));
+  const Group& group = plan_.layout.groups[bucket.group];
+  const i64 begin = range.begin * kTileElems;
+  const std::vector<optim::TilePart> parts = parts_of(group, begin, begin + kTileElems, scalars);
+  const auto at = [&](const Operand& o, std::span<std::byte> all) { return bytes_of(o, all).data(); };
+  const optim::TileOperands operands{at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
+                                     at(chunk.state, chunk.state.old), at(chunk.weights, chunk.weights.next),
+                                     at(chunk.state, chunk.state.next)};
+  const optim::RoundingNoise noise = noise_of(bucket.group, u, begin);
+  const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
+  optim::StateFormat format = plan_.scheduling.format;
+  format.gradient = plan_.resting_gradient({bucket.group, 0});
+  optim::adamw_update_tile(format, operands, parts, noise, u.isa, elsewhere);
+  for (const Operand* o : {&chunk.weights, &chunk.state}) {
+    if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
+  }
+}
+
+void Stepper::close(const Bucket& bucket, Chunk chunk) {
+  if (!chunk.lease) return;
+  Pending writes;
+  for (const Operand* o : {&chunk.weights, &chunk.state}) {
+    if (o->staged) writes.add(o->blob->write(chunk.range, chunk.from + 1, o->next));
+  }
+  writing_.push_back({bucket.group, std::move(*chunk.lease), std::move(writes)});
+}
+
+void Stepper::land(u16 group) {
+  for (Written& w : writing_) {
+    if (w.group == group) w.writes.wait();
+  }
+}
+
+void Stepper::drain() {
+  for (Written& w : writing_) w.writes.wait();
+  writing_.clear();
+}
+
+}  // namespace spillway::parallel

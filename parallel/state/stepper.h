@@ -1,0 +1,85 @@
+// The optimizer's Step: a bucket's update from one generation into the next, streamed in chunks of tiles. What lies in memory is updated
+// where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: some chunks read ahead, one computed,
+// the others written behind. What lies on a GPU altogether is updated there, on the queue of the stream in force; what lies there in part
+// flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
+// lane; the update itself is spread over the threads of the stream in force.
+#pragma once
+#include <deque>
+
+#include "optim/adamw_tile.h"
+#include "parallel/comm/pending.h"
+#include "parallel/state/model_state.h"
+#include "parallel/state/snapshot.h"
+
+namespace spillway::parallel {
+
+/// What one update needs beside the bytes.
+struct Update {
+  optim::AdamWSettings adamw;
+  double learning_rate = 0;
+  i64 t = 1;                  // number of this applied update
+  double gradient_scale = 1;  // clip factor / loss scale
+  RandomKey random;           // of the stochastic rounding of bf16 and int8 moments
+  optim::Isa isa = optim::Isa::best;
+};
+
+class Stepper {
+ public:
+  Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
+
+  /// These tiles of the bucket's group, from generation `from` into from + 1. `gradient`: of what this rank steps of the group, where it
+  /// did not leave memory; empty: from its blob. Returns the microseconds it waited for transfers.
+  double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
+  /// A step of this bucket is put on the queue of the stream in force altogether, if no snapshot is to copy what it passes. `given`: its
+  /// gradient is handed in.
+  bool stays_on_gpu(const Bucket& bucket, bool given) const;
+  /// Until the writes of this group's steps have landed.
+  void land(u16 group);
+  /// Until all have.
+  void drain();
+  /// Whom to let copy what a Step passes; null: nobody. Between steps.
+  void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
+
+ private:
+  struct Operand {
+    offload::Blob* blob = nullptr;  // null: of memory handed in
+    i64 tile_bytes = 0;
+    std::span<std::byte> old, next;                      // the same where it is updated in place
+    bool staged = false, read = false, written = false;  // in the ring; an input, an output
+  };
+  struct Scalars {
+    optim::AdamWScalars<double> decayed, plain;
+  };
+  struct Chunk {
+    TileRange range;  // within the group
+    u64 from = 0;     // generation
+    std::optional<offload::StagingRing::Lease> lease;
+    Operand weights, gradients, state;
+    Pending reads;  // after the lease: settled before it goes back
+  };
+  size_t read_ahead() const;
+  static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars);
+  static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
+  Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
+  Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);
+  std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
+  void step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& update, u64 from,
+                   std::span<std::byte> gradient);
+  Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
+  void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
+  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);
+  void close(const Bucket& bucket, Chunk chunk);
+
+  const Plan& plan_;
+  ModelState& state_;
+  Snapshot* snapshot_ = nullptr;
+  struct Written {
+    u16 group = 0;
+    offload::StagingRing::Lease lease;
+    Pending writes;  // after the lease: settled before it goes back
+  };
+  std::deque<Written> writing_;
+  double waited_us_ = 0;  // of the step under way
+};
+
+}  // namespace spillway::parallel

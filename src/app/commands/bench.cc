@@ -1,0 +1,134 @@
+// spillway bench: measures this node, prints a table, and keeps the figures for plan and train. The communicator is measured by the ranks
+// that entry.cc starts for it; the first of them then goes on with the rest, alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/commands/bench.h"
+#include "app/commands/commands.h"
+#include "app/node/grant.h"
+#include "app/ranks/join.h"
+#include "app/ranks/peers.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "device/device_query.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+#include "kernels/matmul/gpu_libraries.h"
+#include "offload/scratch.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr double kMeeting_s = 60;
+
+std::string shown(double value, const std::string& unit) {
+  if (unit.starts_with("ns/")) return fmt::format("{:.3f} {}", value, unit);
+  return value < 999.5e6 ? fmt::format("{:.0f} M{}", value / 1e6, unit == "bytes/s" ? "B/s" : unit)
+                         : fmt::format("{:.1f} G{}", value / 1e9, unit == "bytes/s" ? "B/s" : unit);
+}
+
+std::string table(const std::vector<BenchRow>& rows) {
+  std::string text = fmt::format("{:<28}{:>22}{:>22}{:>8}\n", "name", "value", "ceiling", "share");
+  for (const BenchRow& row : rows) {
+    text +=
+        fmt::format("{:<28}{:>22}{:>22}{:>8}{}\n", row.name, shown(row.value, row.unit), row.ceiling ? shown(*row.ceiling, row.unit) : "-",
+                    row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-", row.path.empty() ? "" : "  " + row.path);
+  }
+  return text;
+}
+
+// Explicit wishes without a path are refused; of "everything" the disk is left out.
+std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
+  std::vector<ScratchPath> all = config.nvme;
+  if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
+  if (!all.empty()) return all;
+  if (!config.what.empty()) throw Error(ErrorCode::usage, "[bench] expected --nvme PATH for disk, got none and no $SLURM_TMPDIR");
+  return {};
+}
+
+// The first that can be used; none is refused only where it was asked for by name.
+std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console) {
+  const GpuReport report = query_gpus();
+  for (const GpuFacts& gpu : report.gpus) {
+    if (gpu.problem.empty() && kernels::missing_gpu_library().empty()) return Device::cuda(gpu.index);
+  }
+  const std::string why = report.gpus.empty() ? report.problem : report.gpus[0].problem + kernels::missing_gpu_library();
+  if (config.what == std::vector<std::string>{"link"})
+    throw Error(ErrorCode::usage,
+                fmt::format("[bench] expected a GPU for link, between whose memory and the host's it copies, got none: {}", why));
+  if (config.wants("link")) console.log("link: left out, for there is no GPU: " + why);
+  return {};
+}
+
+void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges::move(more, std::back_inserter(rows)); }
+
+std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& size, const std::vector<ScratchPath>& disks,
+                                    Console& console) {
+  std::vector<BenchRow> rows;
+  if (config.wants("disk") && disks.empty()) console.log("disk: left out, for there is no --nvme PATH and no $SLURM_TMPDIR");
+  if (disks.empty()) return rows;
+  const offload::ChosenEngine engine = offload::make_io_engine(config.io_engine);
+  console.log("disk: " + engine.why);
+  for (const ScratchPath& path : disks) {
+    const offload::ScratchInfo info = offload::prepare_scratch(path.path, true);
+    if (!info.direct) console.warn(fmt::format("{} has no O_DIRECT ({}): its rates are the page cache's", path.path, info.filesystem.name));
+    console.progress("bench: disk " + path.path);
+    add(rows, bench_disk(size, path, *engine.engine));
+  }
+  return rows;
+}
+
+// Of the first rank; nothing of the others.
+std::vector<BenchRow> measure_communicator(const BenchSize& size, const Launcher& launcher, Console& console, const Host& host) {
+  const Peers peers(join_ranks(launcher, kMeeting_s, "auto", host));
+  if (peers.first()) console.progress(fmt::format("bench: communicator, {} ranks", peers.ranks()));
+  std::vector<BenchRow> rows;
+  peers.together([&] { rows = bench_communicator(size, *peers.communicator()); });
+  return peers.first() ? rows : std::vector<BenchRow>();
+}
+
+}  // namespace
+
+int run_bench(const BenchConfig& config, Console& console, const Host& host) {
+  const std::vector<ScratchPath> disks = config.wants("disk") ? paths(config, host) : std::vector<ScratchPath>();
+  const i64 granted = memory_grant(host).bytes;
+  const BenchSize size = fitting({}, granted);
+  std::vector<BenchRow> rows;
+  if (const Launcher launcher = detect_launcher(host); config.wants("communicator")) {
+    rows = measure_communicator(size, launcher, console, host);
+    if (launcher.rank > 0) return 0;
+  }
+  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).cores)));
+  MemoryPool pool("bench", granted, "free memory on this node");
+  const Stream stream{Device::cpu(), &threads, &pool};
+  const StreamScope scope(stream);
+  const std::pair<const char*, std::vector<BenchRow> (*)(const BenchSize&)> loops[] = {
+      {"memory", bench_memory}, {"matmul", bench_matmul}, {"cpu-adam", bench_adam}};
+  for (const auto& [name, measure] : loops) {
+    if (!config.wants(name)) continue;
+    console.progress(fmt::format("bench: {}, {} thread{}", name, threads.threads(), threads.threads() == 1 ? "" : "s"));
+    add(rows, measure(size));
+  }
+  const bool of_gpu = config.wants("memory") || config.wants("matmul") || config.wants("link");
+  if (const auto gpu = of_gpu ? gpu_to_measure(config, console) : std::nullopt) {
+    const std::pair<const char*, std::vector<BenchRow> (*)(const BenchSize&, Device)> on_gpu[] = {
+        {"memory", bench_gpu_memory}, {"matmul", bench_gpu_matmul}, {"link", bench_link}};
+    for (const auto& [name, measure] : on_gpu) {
+      if (!config.wants(name)) continue;
+      console.progress(fmt::format("bench: {}, {}", name, to_string(*gpu)));
+      add(rows, measure(size, *gpu));
+    }
+  }
+  add(rows, measure_disks(config, size, disks, console));
+  console.result(console.json() ? bench_json(rows) : table(rows));
+  try {
+    save_bench_rows(rows, host);
+    console.log("kept in " + calibration_file(host).string() + " for plan and train");
+  } catch (const Error& error) {
+    console.warn(error.what());
+  }
+  return 0;
+}
+
+}  // namespace spillway::app

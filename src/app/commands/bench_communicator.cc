@@ -1,0 +1,88 @@
+#include <chrono>
+
+#include "app/commands/bench.h"
+#include "device/copy.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+
+namespace spillway::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using parallel::Parts;
+
+constexpr int kRuns = 3;  // of each loop in a round, the same on all ranks: who ran once more would wait forever
+
+// A rank's whole and a place for a copy of it.
+class Exchanged {
+ public:
+  Exchanged(i64 bytes, parallel::Communicator& ranks)
+      : ranks_(ranks), memory_(Stream::current().memory->allocate(2 * bytes, "bench: a whole and a copy")) {
+    const i64 elems = bytes / static_cast<i64>(sizeof(float));
+    for (i64 r = 0; r <= ranks.size(); ++r) elems_.push_back(elems * r / ranks.size());
+    for (const i64 begin : elems_) bytes_.push_back(begin * static_cast<i64>(sizeof(float)));
+    auto* values = reinterpret_cast<float*>(memory_.data());
+    for (i64 i = 0; i < 2 * elems; ++i) values[i] = static_cast<float>(i % 1021);
+  }
+
+  void reduce_scatter() { ranks_.reduce_scatter(whole(), part(other_half()), DType::f32, elems_).wait(); }
+  void all_gather() { ranks_.all_gather(part(whole()), whole(), bytes_).wait(); }
+  /// As many bytes read and written as this rank's part of `bytes` that all ranks move.
+  void copy(i64 bytes) { copy_past_caches(other_half().data(), whole().data(), bytes / ranks_.size() / 2); }
+
+  /// Read and written by all ranks together. Everybody's whole is read, one sum of it written; every part is read, and all wholes written.
+  i64 reduce_scatter_bytes() const { return (ranks_.size() + 1) * bytes_.back(); }
+  i64 all_gather_bytes() const { return ranks_.size() * bytes_.back(); }
+
+ private:
+  std::span<std::byte> whole() { return {memory_.data(), static_cast<size_t>(bytes_.back())}; }
+  std::span<std::byte> other_half() { return {memory_.data() + bytes_.back(), static_cast<size_t>(bytes_.back())}; }
+  std::span<std::byte> part(std::span<std::byte> all) const {
+    const auto r = static_cast<size_t>(ranks_.rank());
+    return all.subspan(static_cast<size_t>(bytes_[r]), static_cast<size_t>(bytes_[r + 1] - bytes_[r]));
+  }
+
+  parallel::Communicator& ranks_;
+  Allocation memory_;
+  Parts elems_{}, bytes_{};
+};
+
+// From when all have come to when all are done.
+double seconds_of(const std::function<void()>& body, parallel::Communicator& ranks) {
+  ranks.barrier().wait();
+  const auto begin = Clock::now();
+  body();
+  ranks.barrier().wait();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+BenchRow row(const char* name, i64 bytes, double seconds, double copy_seconds) {
+  const auto moved = static_cast<double>(bytes);
+  return {.name = name, .path = "", .value = moved / seconds, .unit = "bytes/s", .ceiling = moved / copy_seconds};
+}
+
+}  // namespace
+
+std::vector<BenchRow> bench_communicator(const BenchSize& size, parallel::Communicator& ranks) {
+  ThreadPool one(1);
+  const Stream stream{Device::cpu(), &one, &MemoryPool::heap()};
+  const StreamScope scope(stream);
+  Exchanged all(size.exchange_bytes, ranks);
+  const std::vector<std::function<void()>> loops = {[&] { all.reduce_scatter(); }, [&] { all.copy(all.reduce_scatter_bytes()); },
+                                                    [&] { all.all_gather(); }, [&] { all.copy(all.all_gather_bytes()); }};
+  std::vector<std::vector<double>> seconds(loops.size());
+  for (const auto& loop : loops) loop();
+  for (int round = 0; round < size.rounds; ++round) {
+    for (size_t i = 0; i < loops.size(); ++i) {
+      double sum = 0;
+      for (int run = 0; run < kRuns; ++run) sum += seconds_of(loops[i], ranks);
+      seconds[i].push_back(sum / kRuns);
+    }
+  }
+  std::vector<double> s;
+  for (const auto& one_loop : seconds) s.push_back(median(one_loop));
+  return {row("communicator.reduce-scatter", all.reduce_scatter_bytes(), s[0], s[1]),
+          row("communicator.all-gather", all.all_gather_bytes(), s[2], s[3])};
+}
+
+}  // namespace spillway::app

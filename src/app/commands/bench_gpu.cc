@@ -1,0 +1,82 @@
+#include <functional>
+
+#include "app/commands/bench.h"
+#include "device/gpu_queue.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+#include "device/transfer.h"
+#include "kernels/matmul/matmul.h"
+#include "tensor/tensor.h"
+
+namespace spillway::app {
+namespace {
+
+// A GPU's memory and queue, in force; a loop is over when the GPU has done it.
+class OnGpu {
+ public:
+  OnGpu(Device gpu, i64 bytes)
+      : pool_("bench", bytes, "", gpu_memory(gpu.index, bytes)), queue_(gpu), stream_{gpu, nullptr, &pool_, queue_.handle()} {}
+  std::function<void()> done(std::function<void()> loop) const {
+    return [this, loop = std::move(loop)] {
+      loop();
+      queue_.wait();
+    };
+  }
+
+ private:
+  MemoryPool pool_;
+  const GpuQueue queue_;
+  const Stream stream_;
+  const StreamScope scope_{stream_};
+};
+
+BenchRow row(const char* name, double value, const char* unit, std::optional<double> ceiling = {}) {
+  return {.name = name, .path = "", .value = value, .unit = unit, .ceiling = ceiling, .threads = 0};
+}
+
+// Numbers of both signs from 0.5 to 1, in f32 and (two to a word) in bf16: zeros would draw less power, and be faster.
+Tensor numbers(const Shape& shape, DType dtype) {
+  std::vector<u32> words(static_cast<size_t>(shape.elems() * size_of(dtype) / 4));
+  for (size_t i = 0; i < words.size(); ++i) words[i] = 0x3f003f00u | (static_cast<u32>(i) * 2654435761u & 0x807f807fu);
+  Tensor t = empty(shape, dtype);
+  transfer(t.raw(), reinterpret_cast<const std::byte*>(words.data()), t.bytes());
+  return t;
+}
+
+// Operations a second.
+double product_rate(const BenchSize& size, Device gpu, DType dtype) {
+  const i64 m = size.gpu_tokens, k = size.gpu_width, n = 4 * k, room = 64 * kMiB;
+  const OnGpu on(gpu, (m * k + k * n + m * n) * size_of(dtype) + room);
+  const Tensor a = numbers({m, k}, dtype), b = numbers({k, n}, dtype), c = empty({m, n}, dtype),
+               workspace = empty({kernels::matmul_workspace_bytes(m, n, k, dtype)}, DType::uint8);
+  const double seconds = median_seconds({on.done([&] { kernels::matmul(a, b, {}, c, workspace); })}, size)[0];
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
+}
+
+}  // namespace
+
+std::vector<BenchRow> bench_gpu_matmul(const BenchSize& size, Device gpu) {
+  return {row("gpu.matmul-f32", product_rate(size, gpu, DType::f32), "FLOP/s"),
+          row("gpu.matmul-bf16", product_rate(size, gpu, DType::bf16), "FLOP/s")};
+}
+
+std::vector<BenchRow> bench_gpu_memory(const BenchSize& size, Device gpu) {
+  const OnGpu on(gpu, 2 * size.gpu_bytes + kMiB);
+  const Tensor a = empty({size.gpu_bytes}, DType::uint8), b = empty({size.gpu_bytes}, DType::uint8);
+  fill_zeros(a.raw(), a.bytes());
+  const double seconds = median_seconds({on.done([&] { transfer(b.raw(), a.raw(), a.bytes()); })}, size)[0];
+  return {row("gpu.copy", 2 * static_cast<double>(a.bytes()) / seconds, "bytes/s")};
+}
+
+std::vector<BenchRow> bench_link(const BenchSize& size, Device gpu) {
+  MemoryPool host("bench", size.link_bytes, "", pinned_memory());
+  const Allocation here = host.allocate(size.link_bytes, "bench: host memory");
+  const OnGpu on(gpu, size.link_bytes + kMiB);
+  const Tensor there = empty({size.link_bytes}, DType::uint8);
+  const auto s = median_seconds(
+      {[&] { transfer(there.raw(), here.data(), there.bytes()); }, [&] { transfer(here.data(), there.raw(), there.bytes()); }}, size);
+  const auto bytes = static_cast<double>(size.link_bytes);
+  return {row("link.to-gpu", bytes / s[0], "bytes/s"), row("link.from-gpu", bytes / s[1], "bytes/s")};
+}
+
+}  // namespace spillway::app

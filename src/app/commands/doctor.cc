@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/commands/commands.h"
+#include "app/commands/findings.h"
+
+namespace spillway::app {
+namespace {
+
+std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
+  const std::vector<Finding> peers = look_at_peers();  // while this process has used no GPU
+  std::vector<Finding> all = look_at_host(host);
+  all.push_back(look_at_io(config.io_engine));
+  std::vector<ScratchPath> paths = config.nvme;
+  if (const auto scratch = host.env("SLURM_TMPDIR"); paths.empty() && scratch) paths.push_back({*scratch, std::nullopt});
+  if (paths.empty()) {
+    const bool reclaim = config.reclaim;
+    all.push_back({reclaim ? Level::yellow : Level::green, "scratch", "none given (--nvme PATH looks at one)",
+                   reclaim ? "--reclaim found nothing to look at: say where with --nvme PATH" : ""});
+  }
+  for (const ScratchPath& path : paths) {
+    for (Finding& found : look_at_scratch(path, config.login, config.reclaim)) all.push_back(std::move(found));
+  }
+  all.push_back(look_at_calibration(host));
+  const bool hangs = peers.size() == 1 && peers[0].name == "GPU";  // then nobody asks it again
+  if (!hangs) all.push_back(look_at_gpu(host));
+  all.insert(all.end(), peers.begin(), peers.end());
+  for (Finding& found : look_at_cluster(host)) all.push_back(std::move(found));
+  return all;
+}
+
+Colour colour_of(Level level) { return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red; }
+
+void print(const std::vector<Finding>& findings, Console& console) {
+  size_t width = 0;
+  for (const Finding& found : findings) width = std::max(width, found.name.size());
+  for (const Finding& found : findings) {
+    const std::string word = to_string(found.level), gap(7 - word.size(), ' ');
+    const std::string cure = found.cure.empty() ? "" : ": " + found.cure;
+    console.result(
+        fmt::format("{}{}{:<{}}  {}{}", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure));
+  }
+}
+
+void print_json(const std::vector<Finding>& findings, Console& console) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Finding& found : findings) {
+    all.push_back({{"level", to_string(found.level)}, {"name", found.name}, {"text", found.text}, {"cure", found.cure}});
+  }
+  console.result(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int run_doctor(const DoctorConfig& config, Console& console, const Host& host) {
+  const std::vector<Finding> findings = examine(config, host);
+  console.json() ? print_json(findings, console) : print(findings, console);
+  for (const Finding& found : findings) {
+    if (found.level == Level::red) return 3;
+  }
+  return 0;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,29 @@
+// spillway export: a run's or a checkpoint's weights as a Hugging Face folder. Streamed; the same weights give the same bytes.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "app/run/model_source.h"
+#include "base/error.h"
+#include "data/atomic_folder.h"
+#include "models/export.h"
+
+namespace spillway::app {
+
+int run_export(const ExportConfig& config, Console& console) {
+  const ModelSource source = find_trained_model(config.model, config.checkpoint);
+  if (!source.has_weights) throw Error(ErrorCode::usage, fmt::format("[export] {} has no weights to export", config.model));
+  if (std::filesystem::exists(config.out)) {
+    throw Error(ErrorCode::usage, fmt::format("[export] {} exists already: give a new folder, nothing is overwritten", config.out));
+  }
+  data::AtomicFolder folder(config.out);
+  const models::ExportResult written =
+      models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes);
+  folder.commit();
+  console.result(
+      fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
+  return 0;
+}
+
+}  // namespace spillway::app

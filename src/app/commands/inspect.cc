@@ -1,0 +1,204 @@
+// One description as JSON; the text form is a rendering of it, so the two never differ.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/commands/commands.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/loader.h"
+#include "data/safetensors.h"
+#include "data/token_format.h"
+#include "models/config.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr i64 kAnyVocabulary = i64{1} << 31, kShownTokens = 16, kPieceTokens = 16 * kKiB;
+
+std::string read_text(const fs::path& path) {
+  const auto text = read_whole(path);
+  if (!text) throw Error(ErrorCode::data, "[inspect] " + path.string() + " cannot be read");
+  return *text;
+}
+
+Json read_json(const fs::path& path) {
+  Json parsed = Json::parse(read_text(path), nullptr, false);
+  if (parsed.is_discarded())
+    throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", got something else: is it cut short?");
+  return parsed;
+}
+
+Json tensor_row(const data::TensorInfo& tensor) {
+  Json shape = Json::array();
+  for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+  return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", shape}, {"bytes", tensor.bytes()}};
+}
+
+Json describe_safetensors(const fs::path& path) {
+  const data::SafetensorsReader reader(path);
+  Json tensors = Json::array();
+  i64 elems = 0, bytes = 0;
+  for (const data::TensorInfo& tensor : reader.tensors()) {
+    tensors.push_back(tensor_row(tensor));
+    elems += tensor.shape.elems();
+    bytes += tensor.bytes();
+  }
+  Json about = {{"kind", "safetensors"}, {"path", path.string()}, {"tensors", tensors.size()}, {"elements", elems}, {"data_bytes", bytes}};
+  for (const auto& [key, value] : reader.metadata()) about["metadata"][key] = value;
+  about["table"] = std::move(tensors);
+  return about;
+}
+
+Json describe_tokens(const fs::path& path) {
+  const auto sources = data::open_token_sources({path.string()}, kAnyVocabulary);
+  const data::TokenSource& source = *sources.front();
+  i32 highest = -1;
+  Json first = Json::array();
+  std::vector<i32> ids;
+  for (i64 begin = 0; begin < source.tokens(); begin += kPieceTokens) {
+    ids.resize(static_cast<size_t>(std::min(kPieceTokens, source.tokens() - begin)));
+    source.read(begin, ids);
+    highest = std::max(highest, *std::ranges::max_element(ids));
+    for (size_t i = 0; begin == 0 && i < ids.size() && i < kShownTokens; ++i) first.push_back(ids[i]);
+  }
+  const data::TokenLayout layout = data::token_layout(data::File::open(path));
+  return {{"kind", "tokens"},
+          {"path", path.string()},
+          {"tokens", source.tokens()},
+          {"bytes_per_token", layout.width_bytes},
+          {"header_bytes", layout.begin_bytes},
+          {"highest_id", highest},
+          {"first_ids", first}};
+}
+
+// The safetensors files of a folder, one row each.
+Json weight_files(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  Json files = Json::array();
+  for (const fs::path& path : paths) {
+    const Json one = describe_safetensors(path);
+    files.push_back(
+        {{"file", path.filename().string()}, {"tensors", one["tensors"]}, {"elements", one["elements"]}, {"bytes", one["data_bytes"]}});
+  }
+  return files;
+}
+
+Json describe_checkpoint(const fs::path& folder) {
+  Json about = {{"kind", "checkpoint"}, {"path", folder.string()}};
+  about["manifest"] = read_json(folder / "manifest.json");
+  about["table"] = weight_files(folder);
+  return about;
+}
+
+Json describe_model(const fs::path& folder) {
+  Json about = {{"kind", "model"}, {"path", folder.string()}};
+  about["config"] = Json::parse(models::to_json(models::read_config(folder)));
+  about["table"] = weight_files(folder);
+  return about;
+}
+
+// The last whole line: a run under way may be writing the next one.
+std::string last_line(const fs::path& path) {
+  std::istringstream lines(fs::exists(path) ? read_text(path) : "");
+  std::string last;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) last = line;
+  return last;
+}
+
+Json describe_run(const fs::path& folder) {
+  Json about = {{"kind", "run"}, {"path", folder.string()}};
+  if (fs::exists(folder / "config.json")) about["config"] = read_json(folder / "config.json");
+  const Json last = Json::parse(last_line(folder / "metrics.jsonl"), nullptr, false);
+  if (last.is_object()) about["last_step"] = last;
+  std::vector<fs::path> paths;
+  if (fs::is_directory(folder / "checkpoints")) {
+    for (const auto& entry : fs::directory_iterator(folder / "checkpoints")) {
+      if (fs::exists(entry.path() / "manifest.json")) paths.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(paths);
+  Json table = Json::array();
+  for (const fs::path& path : paths) {
+    const Json manifest = read_json(path / "manifest.json");
+    table.push_back(
+        {{"checkpoint", path.filename().string()}, {"step", manifest.value("step", Json())}, {"tokens", manifest.value("tokens", Json())}});
+  }
+  about["table"] = std::move(table);
+  return about;
+}
+
+Json describe(const fs::path& path) {
+  if (!fs::exists(path))
+    throw Error(ErrorCode::data, "[inspect] expected a file or a folder, got " + path.string() + ", which does not exist");
+  if (!fs::is_directory(path)) {
+    if (path.extension() == ".safetensors") return describe_safetensors(path);
+    if (path.extension() == ".bin") return describe_tokens(path);
+    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors or .bin file, or a folder, got " + path.string());
+  }
+  if (fs::exists(path / "manifest.json")) return describe_checkpoint(path);
+  if (fs::exists(path / "checkpoints") || fs::exists(path / "metrics.jsonl")) return describe_run(path);
+  if (fs::exists(path / "config.json")) return describe_model(path);
+  throw Error(ErrorCode::usage, "[inspect] expected a model, a run or a checkpoint in " + path.string() +
+                                    ", got a folder without config.json, metrics.jsonl or manifest.json");
+}
+
+std::string cell(const std::string& key, const Json& value) {
+  const bool bytes = (key == "bytes" || key.ends_with("_bytes")) && value.is_number_integer();
+  if (bytes) return format_bytes(value.get<i64>());
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string render_table(const Json& table) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const auto& [key, value] : table.front().items()) rows[0].push_back(key);
+  for (const Json& row : table) {
+    rows.emplace_back();
+    for (const auto& [key, value] : row.items()) rows.back().push_back(cell(key, value));
+  }
+  std::vector<size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+// `within`: the key the object stands under, for "tier_bytes" says what its members are.
+std::string render(const Json& about, const std::string& indent = "", const std::string& within = "") {
+  std::string text, table;
+  for (const auto& [key, value] : about.items()) {
+    if (key == "table") {
+      if (!value.empty()) table = "\n" + render_table(value);
+    } else if (value.is_object()) {
+      text += indent + key + ":\n" + render(value, indent + "  ", key);
+    } else {
+      text += indent + key + ": " + cell(within.ends_with("_bytes") ? within : key, value) + "\n";
+    }
+  }
+  return text + table;
+}
+
+}  // namespace
+
+int run_inspect(const InspectConfig& config, Console& console) {
+  const Json about = describe(config.path);
+  console.result(console.json() ? about.dump(2, ' ', false, Json::error_handler_t::replace) : render(about));
+  return 0;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,206 @@
+// spillway selftest: trains a tiny model under every way of placing and splitting it that selftest_cells.h lists, with this program on this
+// node, and compares losses, gradient norms, weights and moments to the bit. A table for a ticket; exit 7 where one differs.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/commands/commands.h"
+#include "app/commands/selftest_cells.h"
+#include "app/node/own_program.h"
+#include "app/ranks/device_choice.h"
+#include "app/run/checkpoint.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "offload/crc32c.h"
+#include "optim/isa.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr i64 kSteps = 4, kTextBytes = 40000;
+
+// Gone with the object.
+class Folder {
+ public:
+  explicit Folder(const fs::path& above) {
+    std::string name = (above / "spillway-selftest-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw Error(ErrorCode::usage,
+                  "[selftest] expected a folder to write to, got " + above.string() + ": give another --nvme PATH, or set TMPDIR");
+    }
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// What a training came to: equal texts are equal bits.
+struct Trained {
+  int status = 0;
+  std::string trouble;            // the last line it said, of a status that is not 0
+  std::string loss, norm, steps;  // of the last step; of all
+  u32 weights = 0, moments = 0;   // checksums of the checkpoint's files
+  bool operator==(const Trained&) const = default;
+};
+
+void write_text(const fs::path& path) {
+  std::ofstream out(path);
+  for (i64 i = 0; i < kTextBytes; ++i)
+    out.put(static_cast<char>('a' + static_cast<int>(normal(RandomKey{7}, 0, static_cast<u64>(i)) * 4) % 13 + 12));
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "said nothing";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? -1 : static_cast<i64>(begin)));
+}
+
+u32 checksum(const fs::path& file) {
+  const std::string bytes = read_whole(file).value_or("");
+  if (bytes.empty()) throw Error(ErrorCode::data, "[selftest] expected a checkpoint's " + file.string() + ", got none");
+  return offload::crc32c(std::as_bytes(std::span(bytes)));
+}
+
+std::vector<std::string> arguments(const SelftestCell& cell, const std::string& device, const fs::path& folder, const fs::path& out) {
+  std::vector<std::string> all = {"train",
+                                  "--model",
+                                  "gpt2-tiny",
+                                  "--data",
+                                  (folder / "text.txt").string(),
+                                  "--sequence-length",
+                                  "64",
+                                  "--micro-batch-size",
+                                  "2",
+                                  "--gradient-accumulation-steps",
+                                  "2",
+                                  "--steps",
+                                  std::to_string(kSteps),
+                                  "--learning-rate",
+                                  "1e-3",
+                                  "--device",
+                                  device,
+                                  "--device-memory",
+                                  "96MiB",
+                                  "--host-memory",
+                                  "96MiB",
+                                  "--resume",
+                                  "never",
+                                  "--out",
+                                  out.string()};
+  all.insert(all.end(), cell.flags.begin(), cell.flags.end());
+  return all;
+}
+
+Trained train(const SelftestCell& cell, const std::string& device, const fs::path& folder) {
+  const fs::path out = folder / "run";
+  fs::remove_all(out);
+  Trained trained;
+  trained.status = run_own_program(arguments(cell, device, folder, out), (folder / "said").string());
+  if (trained.status != 0) {
+    trained.trouble = last_line(read_whole(folder / "said").value_or(""));
+    return trained;
+  }
+  std::istringstream lines(read_whole(out / "metrics.jsonl").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line);
+    trained.loss = row.at("loss").dump(), trained.norm = row.at("grad_norm").dump();
+    trained.steps += trained.loss + " " + trained.norm + "\n";
+  }
+  trained.weights = checksum(checkpoint_path(out, kSteps) / "model.safetensors");
+  trained.moments = checksum(checkpoint_path(out, kSteps) / "optimizer.safetensors");
+  return trained;
+}
+
+struct Row {
+  SelftestCell cell;
+  Trained trained;
+  std::string verdict;  // "reference", "same bits", "DIFFERS", "FAILED"
+};
+
+std::string verdict(const Trained& trained, const Trained* reference) {
+  if (trained.status != 0) return "FAILED";
+  if (reference == nullptr) return "reference";
+  return trained == *reference ? "same bits" : "DIFFERS";
+}
+
+std::string line_of(const Row& row) {
+  const std::string what = row.cell.family + ": " + row.cell.name;
+  if (row.verdict == "FAILED") return fmt::format("{:<74} FAILED ({}): {}", what, row.trained.status, row.trained.trouble);
+  return fmt::format("{:<74} {:<20} {:<20} {:08x} {:08x}  {}", what, row.trained.loss, row.trained.norm, row.trained.weights,
+                     row.trained.moments, row.verdict);
+}
+
+std::string as_text(const std::vector<Row>& rows, const std::string& device) {
+  std::string text =
+      fmt::format("{:<74} {:<20} {:<20} {:<8} {:<8}",
+                  fmt::format("gpt2-tiny, {} steps, {}, {}", kSteps, device, optim::to_string(optim::resolve(optim::Isa::best))),
+                  "last loss", "last gradient norm", "weights", "moments");
+  for (const Row& row : rows) text += "\n" + line_of(row);
+  return text;
+}
+
+std::string as_json(const std::vector<Row>& rows) {
+  Json all = Json::array();
+  for (const Row& row : rows) {
+    all.push_back({{"family", row.cell.family},
+                   {"name", row.cell.name},
+                   {"flags", row.cell.flags},
+                   {"status", row.trained.status},
+                   {"loss", row.trained.loss},
+                   {"grad_norm", row.trained.norm},
+                   {"weights_crc32c", row.trained.weights},
+                   {"moments_crc32c", row.trained.moments},
+                   {"verdict", row.verdict}});
+  }
+  return all.dump(2);
+}
+
+}  // namespace
+
+int run_selftest(const SelftestConfig& given, Console& console, const Host& host) {
+  ResourceConfig config;
+  config.device = given.device;
+  resolve_device(config, look_at_gpus(config, 0));
+  const auto scratch = host.env("SLURM_TMPDIR");
+  const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
+  write_text(folder.path() / "text.txt");
+  std::vector<Row> rows;
+  std::map<std::string, Trained> references;  // by family
+  const std::vector<SelftestCell> cells = selftest_cells((folder.path() / "nvme").string());
+  for (const SelftestCell& cell : cells) {
+    console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
+    const Trained trained = train(cell, *config.device, folder.path());
+    const auto reference = references.find(cell.family);
+    rows.push_back({cell, trained, verdict(trained, reference == references.end() ? nullptr : &reference->second)});
+    if (trained.status == 0) references.try_emplace(cell.family, trained);
+  }
+  console.end_progress();
+  console.result(console.json() ? as_json(rows) : as_text(rows, *config.device));
+  for (const Row& row : rows) {
+    if (row.verdict == "FAILED" || row.verdict == "DIFFERS")
+      throw Error(ErrorCode::numbers, "[selftest] " + row.cell.family + ", " + row.cell.name +
+                                          ": expected the bits of the family's first line, got " +
+                                          (row.verdict == "FAILED" ? "a failure" : "others") + "; attach the table to a report");
+  }
+  return 0;
+}
+
+}  // namespace spillway::app

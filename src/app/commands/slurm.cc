@@ -1,0 +1,67 @@
+// spillway slurm: prints a job script for the same training, to be given to sbatch. It names no port and no host: ranks find each other
+// through srun. A job whose time is nearly up is told by Slurm (USR1), saves, leaves with 75, and is queued again.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "app/commands/commands.h"
+#include "app/flags/text.h"
+#include "app/node/own_program.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr i64 kLongestWarning_s = 300;
+
+// As one word of bash. Slurm's own variables are left to the node that runs the job.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "-_=./:,+@%";
+  const bool plain = !word.empty() && std::ranges::all_of(word, [&](unsigned char c) {
+    return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string text = "\"";
+  for (size_t i = 0; i < word.size(); ++i) {
+    const bool variable = word.compare(i, 7, "$SLURM_") == 0;
+    if (std::string_view("\"\\$`").find(word[i]) != std::string_view::npos && !variable) text += '\\';
+    text += word[i];
+  }
+  return text + "\"";
+}
+
+std::string header(const SlurmConfig& config) {
+  std::string text;
+  const auto line = [&](const std::string& option) { text += "#SBATCH --" + option + "\n"; };
+  line("job-name=spillway");
+  line(fmt::format("nodes={}", config.nodes));
+  line(fmt::format("ntasks-per-node={}", config.ranks / config.nodes));
+  if (config.gpus > 0) line(fmt::format("gpus-per-node={}", config.gpus));
+  if (config.threads) line(fmt::format("cpus-per-task={}", *config.threads));
+  if (config.memory_bytes) line(fmt::format("mem={}M", std::max<i64>(1, *config.memory_bytes / kMiB)));
+  if (config.time_s) line(fmt::format("time={}:{:02}:{:02}", *config.time_s / 3600, *config.time_s / 60 % 60, *config.time_s % 60));
+  if (!config.account.empty()) line("account=" + config.account);
+  if (!config.partition.empty()) line("partition=" + config.partition);
+  line(fmt::format("signal=USR1@{}", config.time_s ? std::min(kLongestWarning_s, *config.time_s / 3) : kLongestWarning_s));
+  line("requeue");
+  line("open-mode=append");
+  return text;
+}
+
+}  // namespace
+
+int run_slurm(const SlurmConfig& config, Console& console) {
+  std::string text = "#!/bin/bash\n" + header(config);
+  for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
+  text += "\n# A rank that is done must not take the others with it.\nsrun --kill-on-bad-exit=0";
+  if (config.threads) text += fmt::format(" --cpus-per-task={}", *config.threads);
+  text += " " + quoted(own_program()) + " train";
+  for (const std::string& word : config.train_words) text += (word.starts_with("--") ? " \\\n  " : " ") + quoted(word);
+  text +=
+      "\nstatus=$?\n\n# Stopped after saving: go on from there.\nif [ $status -eq 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\nexit "
+      "$status";
+  console.result(text);
+  return 0;
+}
+
+}  // namespace spillway::app

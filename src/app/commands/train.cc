@@ -1,0 +1,246 @@
+// spillway train: everything that can be refused is refused before the first byte is written, in this order: model, data, plan, run folder.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "app/commands/train.h"
+#include "app/flags/pipeline_wish.h"
+#include "app/plan/freeze.h"
+#include "app/ranks/device_choice.h"
+#include "app/ranks/same_flags.h"
+#include "app/run/run_on_ranks.h"
+#include "app/run/start.h"
+#include "app/run/trainer.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/atomic_folder.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_disk(const TrainConfig& config, const Session& session) {
+  fs::path at = fs::absolute(config.out);
+  while (!fs::exists(at)) at = at.parent_path();
+  const i64 each = checkpoint_bytes(session.model(), session.format());
+  const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
+  const i64 tier_bytes = session.scratch_bytes_beside(at.string());
+  const i64 free_bytes = static_cast<i64>(fs::space(at).available) - tier_bytes;
+  const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
+  if (free_bytes >= wanted) return;
+  throw Error(
+      ErrorCode::refused,
+      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free{}: free some, give another --out, or a "
+                  "smaller --keep",
+                  more, format_bytes(each), at.string(), format_bytes(std::max<i64>(0, free_bytes)),
+                  tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
+}
+
+std::string run_id(const std::string& out) {
+  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(fs::absolute(out)).string()).value));
+}
+
+// Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had.
+void note_machine(Progress& progress, const ChosenDevice& device, Console& console) {
+  const std::string here =
+      device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+  if (!progress.made_with.empty() && progress.made_with != here) {
+    console.warn(fmt::format(
+        "the checkpoint was made on another instruction set or GPU ({}; here {}): the last bits of the numbers may differ from here on",
+        progress.made_with, here));
+  }
+  progress.made_with = here;
+}
+
+// A folder without weights has nothing to load: new weights must be asked for.
+void check_weights(const TrainConfig& config, const ModelSource& source) {
+  if (!source.folder || source.has_weights || config.from_scratch) return;
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
+}
+
+offload::Durability durability_of(const TrainConfig& config) {
+  return config.durability == Durability::step ? offload::Durability::step : offload::Durability::checkpoint;
+}
+
+void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
+  console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
+                                : fmt::format("new run of {} steps ({})", *config.steps, config.out));
+  const i64 frozen = frozen_elems(session.model());
+  console.log(fmt::format(
+      "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
+      frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(), to_string(session.dtype()),
+      config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
+      session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
+  if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
+  session.print_plan(console);
+  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
+  if (const std::string why = session.rank().state().why_not_recovered(); went_before && !why.empty())
+    console.log("nvme: no state to go on from: " + why);
+}
+
+}  // namespace
+
+PlanWishes wishes_of(const TrainConfig& config) {
+  PlanWishes wishes{.parameters = config.place_parameters,
+                    .gradients = config.place_gradients,
+                    .optimizer = config.place_optimizer,
+                    .activations = config.place_activations,
+                    .recompute = config.recompute,
+                    .overlap = config.optimizer_overlap,
+                    .prefetch = config.prefetch};
+  const bool free = config.pipeline_schedule == "auto" && config.pipeline_stages == 1;
+  if (!free) wishes.order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
+  wishes.pipeline_split = config.pipeline_split;
+  if (config.zero_stage != "auto") wishes.zero_stage = config.zero_stage[0] - '0';
+  return wishes;
+}
+
+Workload work_of(const TrainConfig& config) {
+  return {.micro_batches = config.micro_batches(config.data_ranks()),
+          .micro_batch_size = config.micro_batch_rows(),
+          .sequence_length = *config.sequence_length,
+          .decay_all = config.decay_all};
+}
+
+namespace {
+
+// One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
+// together.
+class Training {
+ public:
+  Training(const TrainConfig& config, Console& console, const Peers& peers) : config_(config), console_(console), peers_(peers) {
+    config_.ranks = peers.ranks();
+  }
+
+  int run() {
+    peers_.together([&] { read_all(); });
+    check_same_flags(peers_, to_json(config_), facts());
+    if (start_ && progress_.step >= *config_.steps) {
+      console_.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step, *config_.steps));
+      return 0;
+    }
+    choose_plan();
+    peers_.together([&] { take_all(); });
+    peers_.together([&] { session_->make_rank(); });
+    recover();
+    note_machine(progress_, session_->device(), console_);
+    peers_.together([&] { begin_run(); });
+    try {
+      return train();
+    } catch (...) {
+      session_->keep_scratch();
+      throw;
+    }
+  }
+
+ private:
+  void read_all() {
+    check_stages(config_);
+    resolve_device(config_, look_at_gpus(config_, peers_.place().local_rank));
+    source_ = find_model(config_.model);
+    check_weights(config_, source_);
+    resolve_model(config_, source_);
+    ranks_before_ = keep_global_batch(config_);
+    const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
+    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), source_.config);
+    resolve_steps(config_, *data_->training);
+    if (config_.out.empty()) config_.out = default_out(config_);
+    start_ = find_start(config_);
+    if (!start_) return;
+    progress_ = read_progress(*start_);
+    check_same_numbers(config_, start_->parent_path().parent_path());
+  }
+
+  Facts facts() const {
+    return {this_program(),
+            {"windows of --data", std::to_string(data_->training->windows())},
+            {"checkpoint in --out", start_ ? std::to_string(progress_.step) : "none"}};
+  }
+
+  void choose_plan() {
+    const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients,
+                            config_.reduce_each,    config_.freeze,  durability_of(config_)};
+    const ChosenDevice device = device_on_ranks(config_, peers_);
+    peers_.together(
+        [&] { session_.emplace(config_, device, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
+    plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
+    if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
+  }
+
+  void take_all() {
+    if (peers_.first()) check_disk(config_, *session_);
+    folder_.emplace(config_.out, peers_.first());
+    if (peers_.first()) data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
+    session_->open(config_.trace ? &watch_ : nullptr, &ends_);
+  }
+
+  // From the last generation that all ranks hold, else from the checkpoint.
+  void recover() {
+    const auto generation = [&] {
+      const parallel::ModelState& state = session_->rank().state();
+      return state.recovered() ? static_cast<i64>(state.generation()) : -1;
+    };
+    const i64 least = -peers_.most({-generation()})[0];
+    peers_.together([&] {
+      if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
+    });
+    peers_.together([&] { recovered_ = recoverable(*session_, config_, progress_); });
+    const i64 step = recovered_ ? recovered_->progress.step : -1;
+    const std::vector<i64> steps = peers_.most({step, -step});
+    if (steps[0] != -steps[1]) recovered_.reset();
+    if (!recovered_) session_->rank().state().forget_recovered();
+    if (recovered_) progress_ = recovered_->progress;
+    if (config_.resume.kind == Resume::Kind::must && !start_ && !recovered_) peers_.together([&] { nothing_to_go_on_from(config_); });
+  }
+
+  void begin_run() {
+    if (progress_.step > 0 && ranks_before_ != config_.ranks) {
+      console_.log(
+          fmt::format("the run was on {} rank{}: {} sum{} the same batch in another order, the last bits of the numbers may differ",
+                      ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
+    }
+    introduce(*session_, config_, console_, progress_, recovered_ ? "from the state on nvme" : "from the last checkpoint");
+    folder_->write_config(to_json(config_));
+    const i64 last_line = folder_->open_metrics(progress_.step);
+    if (recovered_ && last_line < progress_.step) folder_->metrics_line(recovered_->metrics_line);
+  }
+
+  int train() {
+    peers_.together([&] {
+      if (recovered_) return;
+      load_start(*session_, config_, start_);
+      parallel::ModelState& state = session_->rank().state();
+      state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
+    });
+    std::optional<Trace> trace;
+    if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
+    return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr).run();
+  }
+
+  TrainConfig config_;
+  Console& console_;
+  const Peers& peers_;
+  ModelSource source_;
+  std::unique_ptr<const RunData> data_;
+  std::optional<fs::path> start_;
+  Progress progress_;
+  i64 ranks_before_ = 1;
+  std::optional<Record> recovered_;
+  DiskWatch watch_;  // outlives the session, whose engine may run on it
+  parallel::MeshEnds ends_;
+  std::optional<Session> session_;
+  std::optional<RunFolder> folder_;
+};
+
+}  // namespace
+
+int run_train(const TrainConfig& config, Console& console, const Peers& peers) {
+  return run_on_ranks(peers, console, [&](Console& own) { return Training(config, own, peers).run(); });
+}
+
+}  // namespace spillway::app

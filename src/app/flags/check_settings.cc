@@ -1,0 +1,212 @@
+// Checks that concern more than one option, or the node.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "app/flags/given.h"
+#include "app/flags/pipeline_wish.h"
+#include "app/flags/text.h"
+#include "app/node/launcher.h"
+#include "parallel/sockets/meeting_place.h"
+
+namespace spillway::app {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+void check_model(const ResourceConfig& config) {
+  constexpr std::array<std::string_view, 3> kResNets = {"resnet20", "resnet18", "resnet50"};
+  if (std::ranges::find(kResNets, config.model) != kResNets.end())
+    refuse("[--model] not built yet: " + config.model + "; cifar-net, gpt2-* and llama* presets and folders work");
+}
+
+void check_tokenizer(const std::string& tokenizer) {
+  if (tokenizer != "bytes") {
+    refuse("[--tokenizer] not built yet: tokenizers from a file such as " + tokenizer +
+           "; \"bytes\" works, and token files (.bin) need no tokenizer");
+  }
+}
+
+void check_activations(const PlacementWish& wish) {
+  if (wish.automatic || wish.one_tier()) return;
+  refuse("[--place-activations] not built yet: " + print_placement(wish) + "; expected one tier for all blocks, or auto");
+}
+
+// nvme wanted, but no path: the batch system's scratch, or nothing.
+void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
+  if (!wanted || !config.nvme.empty()) return;
+  const auto scratch = host.env("SLURM_TMPDIR");
+  if (!scratch) refuse("[--nvme] expected a scratch path, for a --place flag wants nvme, got none and no $SLURM_TMPDIR: give --nvme PATH");
+  config.nvme.push_back({*scratch, std::nullopt});
+}
+
+void check_ranks(const TrainConfig& config) {
+  pipeline_of(config);
+  if (config.ranks > 1) check_stages(config);
+  if (config.reduce_each && (config.zero_stage == "0" || config.zero_stage == "1"))
+    refuse(
+        "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, whose sums each rank keeps its part of alone, got " +
+        config.zero_stage);
+}
+
+void check_validation(const TrainConfig& config) {
+  if (!config.validation_data.empty() || config.validation_fraction > 0) return;
+  for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
+                                    std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
+    if (given)
+      refuse(std::string("[") + name + "] expected --validation-data or --validation-fraction beside it, got neither: nothing is held out");
+  }
+}
+
+// Either spelling is taken; keys are what is compared.
+void check_allowed(TrainConfig& config) {
+  for (std::string& key : config.allow_change) {
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    std::ranges::replace(key, '-', '_');
+    const Option* option = find_option(Command::train, name);
+    if (option == nullptr) refuse("[--allow-change] expected a key of train, got \"" + key + "\"");
+    if (!option->changes_numbers)
+      refuse("[--allow-change] expected a key that changes numbers, got \"" + key + "\", which may change anyway");
+  }
+}
+
+void check(TrainConfig& config, const Host& host) {
+  check_model(config);
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+  check_activations(config.place_activations);
+  check_ranks(config);
+  check_validation(config);
+  check_allowed(config);
+  config.micro_batches();
+  if (!config.prompt.empty() && config.sample_every == 0)
+    refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
+  const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
+  find_nvme(
+      config,
+      wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer) || wants(config.place_activations),
+      host);
+}
+
+// A batch script that starts one process beside its srun steps means it; training it would be a mistake.
+void check_bare_start(const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.bare_slurm_tasks > 1) {
+    refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
+           " tasks, got a bare start: use srun");
+  }
+}
+
+void check_launcher(const RanksConfig& config, const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (!launcher.name.empty() && config.ranks != 1 && config.ranks != launcher.ranks) {
+    refuse("[--ranks] expected as many as " + launcher.name + " started, " + std::to_string(launcher.ranks) + ", got " +
+           std::to_string(config.ranks) + ": leave it out");
+  }
+  constexpr i64 kMostOfANode = 1024;
+  if (launcher.name.empty() && config.ranks > kMostOfANode) {
+    refuse("[--ranks] expected at most " + std::to_string(kMostOfANode) + " processes on one node, got " + std::to_string(config.ranks) +
+           ": more are for srun or mpirun to start on several");
+  }
+  const bool has_place = config.rendezvous != "auto" && config.rendezvous != "env";
+  if (has_place) parallel::MeetingPlace(config.rendezvous);
+  const bool says_how = config.rendezvous != "auto";
+  const std::string got =
+      says_how ? "--rendezvous " + config.rendezvous : "ranks that " + (launcher.name.empty() ? "spillway" : launcher.name) + " starts";
+  const bool own = launcher.shares_cores() || (launcher.name.empty() && config.ranks > 1) || says_how;
+  if (config.communicator == "mpi" && own)
+    refuse("[--communicator] expected mpirun or srun to start the ranks of mpi, and no --rendezvous, got " + got +
+           ": leave --communicator out");
+  if (config.communicator == "local" && (!launcher.name.empty() || says_how))
+    refuse("[--communicator] expected no launcher and no --rendezvous with local, whose ranks are threads of one process, got " + got +
+           ": leave --communicator out");
+  if (config.communicator == "mpi" && launcher.name == "srun" && launcher.ranks > 1 && !came_with_mpi(launcher, host))
+    refuse(
+        "[--communicator] expected srun to bring MPI for mpi, got neither PMIX_RANK nor PMI_RANK from it: srun --mpi=pmix where "
+        "srun --mpi=list names it, mpirun inside the job, or leave --communicator out: ranks then meet without MPI");
+}
+
+// A run keeps its newest checkpoints; which of them validated best nobody records yet.
+void check_checkpoint(const ResourceConfig& config) {
+  if (config.checkpoint == "best") refuse("[--checkpoint] not built yet: \"best\"; last and a step work");
+  if (config.checkpoint != "last" && parse_integer(config.checkpoint, "--checkpoint") < 1) {
+    refuse("[--checkpoint] expected last or a step from 1, got \"" + config.checkpoint + "\"");
+  }
+}
+
+// What generate and evaluate share.
+void check_forward(RanksConfig& config, const Host& host) {
+  check_launcher(config, host);
+  if (config.ranks > 1) check_stages(config);
+  check_checkpoint(config);
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+  check_activations(config.place_activations);
+  find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
+}
+
+void check(GenerateConfig& config, const Host& host) { check_forward(config, host); }
+void check(EvaluateConfig& config, const Host& host) { check_forward(config, host); }
+
+void check_one_process(const std::string& command, const std::string& why, const Host& host) {
+  const Launcher launcher = detect_launcher(host);
+  if (launcher.ranks == 1) return;
+  refuse("[" + command + "] expected one process, got " + std::to_string(launcher.ranks) + ", which " + launcher.name + " started: " + why);
+}
+
+void check(ExportConfig& config, const Host& host) {
+  check_one_process("export", "it reads checkpoints of any number of ranks; start it alone", host);
+  check_checkpoint(config);
+  find_nvme(config, false, host);
+}
+
+void check(TokenizeConfig& config, const Host&) {
+  check_tokenizer(config.tokenizer);
+  const bool encode = !config.data.empty() || !config.out.empty();
+  if (config.decode.empty() && (config.data.empty() || config.out.empty())) {
+    refuse("[tokenize] expected --data TEXT with --out X.bin, or --decode X.bin");
+  }
+  if (!config.decode.empty() && encode) refuse("[--decode] expected it alone, got --data or --out too: do one after the other");
+}
+
+void check(InspectConfig&, const Host&) {}
+void check(StatusConfig&, const Host&) {}
+void check(DoctorConfig&, const Host&) {}
+void check(BenchConfig&, const Host& host) {
+  if (detect_launcher(host).name != "spillway") check_one_process("bench", "it starts the ranks that it needs; start it alone", host);
+}
+void check(SelftestConfig&, const Host&) {}
+
+// The node that prints the script is not one that trains: nothing is asked of it.
+void check(SlurmConfig& config, const Host&) {
+  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
+  check_model(config);
+  const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
+  if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
+    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no flag, got " + std::to_string(config.ranks));
+  }
+  if (ranks % config.nodes != 0) {
+    refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
+  }
+  config.ranks = ranks;
+  if (config.communicator == "local" && ranks > 1)
+    refuse("[--communicator] expected auto or mpi, for srun starts the ranks, got local, whose ranks are threads of one process");
+}
+
+void check(ScheduleConfig& config, const Host&) {
+  if (config.out && !config.out->ends_with(".svg")) refuse("[--out] expected a name that ends in .svg, got \"" + *config.out + "\"");
+  if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
+}
+
+}  // namespace
+
+void check_settings(Settings& settings, const Host& host) {
+  if (auto* train = std::get_if<TrainConfig>(&settings)) {
+    if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
+    check_launcher(*train, host);
+    check_bare_start(host);
+  }
+  if (auto* plan = std::get_if<PlanConfig>(&settings)) return check(static_cast<TrainConfig&>(*plan), host);
+  std::visit([&](auto& config) { check(config, host); }, settings);
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,63 @@
+#include "app/flags/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace spillway::app {
+
+i64 default_warmup_steps(i64 steps) { return std::min<i64>(2000, steps / 100); }
+
+DType weight_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return DType::f64;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
+    case Precision::fp32:
+    case Precision::tf32:
+      break;
+  }
+  return DType::f32;
+}
+
+i64 TrainConfig::micro_batches(i64 data_parallel_ranks) const {
+  if (!global_batch_size) return gradient_accumulation_steps.value_or(1);
+  const i64 each = micro_batch_rows(), rows = each * data_parallel_ranks;
+  if (*global_batch_size % rows == 0) return *global_batch_size / rows;
+  const i64 below = *global_batch_size / rows * rows;
+  throw Error(ErrorCode::usage,
+              fmt::format("[--global-batch-size] expected a multiple of {} (--micro-batch-size {} on {} data-parallel rank{}), got {}; "
+                          "the nearest legal sizes are {}{}",
+                          rows, each, data_parallel_ranks, data_parallel_ranks == 1 ? "" : "s", *global_batch_size,
+                          below > 0 ? std::to_string(below) + " and " : "", below + rows));
+}
+
+// FNV-1a, 64 bits folded to 32: short, fixed for good, and no secret.
+std::string numbers_hash(const TrainConfig& config) {
+  u64 hash = 0xcbf29ce484222325u;
+  const auto add = [&](const std::string& text) {
+    for (const char c : text) hash = (hash ^ static_cast<u8>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xffu) * 0x100000001b3u;
+  };
+  for (const NumberKey& key : number_keys(config)) {
+    add(key.key);
+    add(key.value);
+  }
+  return fmt::format("{:08x}", static_cast<u32>(hash ^ hash >> 32));
+}
+
+std::string default_out(const TrainConfig& config) {
+  std::filesystem::path model = std::filesystem::path(config.model).lexically_normal();
+  if (!model.has_filename()) model = model.parent_path();
+  std::string name = model.filename().string();
+  if (name.empty() || name == "." || name == "..") name = "model";
+  return "runs/" + name + "-" + numbers_hash(config);
+}
+
+}  // namespace spillway::app

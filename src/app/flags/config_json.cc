@@ -1,0 +1,176 @@
+// Configurations as JSON: keys are the options' names with underscores, values what the flags would say.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/flags/given.h"
+#include "app/flags/suggest.h"
+#include "app/flags/text.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+// Parses, and refuses a key given twice, of which JSON libraries silently keep one.
+Json parse_object(const std::string& text, const std::string& where) {
+  std::set<std::string> seen;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
+      refuse("[" + parsed.get<std::string>() + " in " + where + "] expected each key once, got it twice");
+    }
+    return true;
+  };
+  Json object;
+  try {
+    object = Json::parse(text, watch);
+  } catch (const Json::exception& error) {
+    refuse("[--config] expected JSON in " + where + ", got: " + error.what());
+  }
+  if (!object.is_object()) refuse("[--config] expected one JSON object in " + where + ", got " + object.type_name());
+  return object;
+}
+
+// One JSON value as the text its flag would take.
+std::string as_text(const Option& option, const Json& value, const std::string& what) {
+  const bool numeric = option.field.kind == Kind::integer || option.field.kind == Kind::number;
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean() && option.field.kind == Kind::flag) return value.get<bool>() ? "true" : "false";
+  if (value.is_number() && (numeric || option.field.kind != Kind::flag)) {
+    // Sizes and times come through too, to be told that they need a unit; so do words, and are not among the choices.
+    return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + value.dump()), "" : value.dump();
+  }
+  const char* wanted = option.field.kind == Kind::flag ? "true or false" : numeric ? "a number" : "a string";
+  refuse("[" + what + "] expected " + wanted + ", got " + value.dump());
+}
+
+// [0.9, 0.95] for --betas.
+std::string joined(const Option& option, const Json& array, const std::string& what) {
+  std::string text;
+  for (const Json& one : array) text += (text.empty() ? "" : ",") + as_text(option, one, what);
+  return text;
+}
+
+Given as_given(const Option& option, const Json& value, const std::string& what) {
+  Given given{{}, what};
+  if (value.is_array() && option.field.repeatable) {
+    for (const Json& one : value) given.texts.push_back(as_text(option, one, what));
+  } else if (value.is_array() && option.field.kind == Kind::composite) {
+    given.texts.push_back(joined(option, value, what));
+  } else {
+    given.texts.push_back(as_text(option, value, what));
+  }
+  return given;
+}
+
+Json value_of(const Option& option, const std::string& text) {
+  switch (option.field.kind) {
+    case Kind::integer:
+      return parse_integer(text, option.name);
+    case Kind::number:
+      return parse_number(text, option.name);
+    case Kind::flag:
+      return text == "true";
+    default:
+      return text;
+  }
+}
+
+Json value_of(const Option& option, const Settings& settings) {
+  const auto texts = option.field.get(settings);
+  if (!texts) return option.unset_word.empty() ? Json() : Json(option.unset_word);
+  if (!option.field.repeatable) return value_of(option, texts->front());
+  Json array = Json::array();
+  for (const std::string& text : *texts) array.push_back(value_of(option, text));
+  return array;
+}
+
+// Strings that are empty because nobody said anything.
+bool is_unsaid(const Json& value) { return value.is_string() && value.get<std::string>().empty(); }
+
+// Of two options that exclude each other the resolved one stands (steps, accumulation), so that the file can be used again.
+TrainConfig without_alternatives(TrainConfig config) {
+  if (config.steps) config.epochs.reset();
+  if (config.gradient_accumulation_steps) config.global_batch_size.reset();
+  return config;
+}
+
+// The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are. Which GPU is all the
+// same.
+Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
+  if (option.name == "global-batch-size") return config.global_batch();
+  if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
+  const bool follows = option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(*config.steps);
+  return follows ? Json() : value_of(option, settings);
+}
+
+}  // namespace
+
+GivenMap read_config_text(Command command, const std::string& text, const std::string& where) {
+  const Json object = parse_object(text, where);
+  GivenMap given;
+  for (const auto& [key, value] : object.items()) {
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    const Option* option = find_option(command, name);
+    if (option == nullptr || key != option->key()) refuse(unknown_option(command, key, false) + " (in " + where + ")");
+    if (name == "config") refuse("[config in " + where + "] expected no further configuration file inside one");
+    if (!value.is_null()) given[name] = as_given(*option, value, key + " in " + where);
+  }
+  return given;
+}
+
+GivenMap read_config_file(Command command, const std::string& path) {
+  const auto text = read_whole(path);
+  if (!text) refuse("[--config] expected a JSON file, got " + path + ", which cannot be read");
+  return read_config_text(command, *text, path);
+}
+
+std::string to_json(Command command, const Settings& settings) {
+  Json object = Json::object();
+  for (const Option* option : options_of(command)) {
+    if (!option->built || !option->field.get) continue;
+    Json value = value_of(*option, settings);
+    object[option->key()] = is_unsaid(value) ? Json() : std::move(value);
+  }
+  return object.dump(2) + "\n";
+}
+
+std::string to_json(const TrainConfig& config) { return to_json(Command::train, without_alternatives(config)); }
+
+std::vector<NumberKey> number_keys(const TrainConfig& config) {
+  const Settings settings = config;
+  std::vector<NumberKey> keys;
+  for (const Option* option : options_of(Command::train)) {
+    if (!option->built || !option->field.get || !option->changes_numbers) continue;
+    if (option->name == "gradient-accumulation-steps") continue;
+    keys.push_back({option->key(), number_value(*option, config, settings).dump()});
+  }
+  return keys;
+}
+
+TrainConfig run_config(const std::string& json) {
+  try {
+    const Settings settings = make_settings(Command::train, read_config_text(Command::train, json, "the run's config.json"), true);
+    return std::get<TrainConfig>(settings);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::data, std::string("[--resume] the run's config.json cannot be used: ") + error.what());
+  }
+}
+
+std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now) {
+  const TrainConfig run = run_config(before_json);
+  const std::vector<NumberKey> before = number_keys(run);
+  std::vector<std::string> changes;
+  const std::vector<NumberKey> after = number_keys(now);
+  for (size_t i = 0; i < after.size(); ++i) {
+    const bool same = before[i] == after[i] || (after[i].key == "warmup_steps" && run.warmup_steps == now.warmup_steps);
+    if (same || std::ranges::find(now.allow_change, after[i].key) != now.allow_change.end()) continue;
+    changes.push_back(after[i].key + ": " + before[i].value + " -> " + after[i].value);
+  }
+  return changes;
+}
+
+}  // namespace spillway::app

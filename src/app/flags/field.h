@@ -1,0 +1,144 @@
+// Builds Fields from pointers to members: integer(&TrainConfig::steps), size(&ResourceConfig::device_memory_bytes) … The member may be a T,
+// an optional<T> (unset until given) or a vector<T> (repeatable). Included by the option tables only.
+#pragma once
+#include <type_traits>
+#include <utility>
+
+#include "app/flags/option.h"
+#include "app/flags/text.h"
+
+namespace spillway::app {
+
+template <class M>
+struct MemberOf {
+  using Value = M;
+  static constexpr bool optional = false, vector = false;
+};
+template <class T>
+struct MemberOf<std::optional<T>> {
+  using Value = T;
+  static constexpr bool optional = true, vector = false;
+};
+template <class T>
+struct MemberOf<std::vector<T>> {
+  using Value = T;
+  static constexpr bool optional = false, vector = true;
+};
+
+/// The part of the settings that holds C's members.
+template <class C, class S>
+auto& part(S& settings) {
+  using Part = std::conditional_t<std::is_const_v<S>, const C, C>;
+  Part* found = nullptr;
+  std::visit(
+      [&](auto& config) {
+        if constexpr (std::is_base_of_v<C, std::remove_cvref_t<decltype(config)>>) found = &config;
+      },
+      settings);
+  require(found != nullptr, "[options] an option is bound to a configuration its command does not have");
+  return *found;
+}
+
+/// parse(text, what) -> value; print(value) -> text.
+template <class C, class M, class Parse, class Print>
+Field make_field(Kind kind, M C::*member, Parse parse, Print print) {
+  using Member = MemberOf<M>;
+  Field field{.kind = kind, .repeatable = Member::vector, .choices = {}, .set = nullptr, .get = nullptr};
+  field.set = [member, parse](Settings& settings, const std::string& text, const std::string& what) {
+    M& value = part<C>(settings).*member;
+    if constexpr (Member::vector) {
+      value.push_back(parse(text, what));
+    } else {
+      value = static_cast<typename Member::Value>(parse(text, what));
+    }
+  };
+  field.get = [member, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
+    const M& value = part<C>(settings).*member;
+    if constexpr (Member::vector) {
+      std::vector<std::string> texts;
+      for (const auto& one : value) texts.push_back(print(one));
+      return texts;
+    } else if constexpr (Member::optional) {
+      return value ? std::optional(std::vector{print(*value)}) : std::nullopt;
+    } else {
+      return std::vector{print(value)};
+    }
+  };
+  return field;
+}
+
+template <class C, class M>
+Field text(M C::*member) {
+  return make_field(
+      Kind::text, member, [](const std::string& t, const std::string&) { return t; }, [](const std::string& t) { return t; });
+}
+template <class C, class M>
+Field integer(M C::*member) {
+  return make_field(Kind::integer, member, parse_integer, [](auto value) { return std::to_string(value); });
+}
+template <class C, class M>
+Field number(M C::*member) {
+  return make_field(Kind::number, member, parse_number, print_number);
+}
+template <class C>
+Field flag(bool C::*member) {
+  return make_field(Kind::flag, member, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
+}
+template <class C, class M>
+Field size(M C::*member) {
+  return make_field(Kind::size, member, parse_size, print_size);
+}
+template <class C, class M>
+Field duration(M C::*member) {
+  return make_field(Kind::duration, member, parse_duration, print_duration);
+}
+template <class C, class M, class Parse, class Print>
+Field composite(M C::*member, Parse parse, Print print) {
+  return make_field(Kind::composite, member, parse, print);
+}
+
+/// One of the named values.
+template <class C, class M, class E = typename MemberOf<M>::Value>
+Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> names) {
+  const std::vector<std::pair<std::string, E>> table(names.begin(), names.end());
+  Field field = make_field(
+      Kind::choice, member,
+      [table](const std::string& text, const std::string& what) {
+        for (const auto& [name, value] : table) {
+          if (name == text) return value;
+        }
+        throw Error(ErrorCode::usage, "[" + what + "] got \"" + text + "\"");
+      },
+      [table](E value) {
+        for (const auto& [name, named] : table) {
+          if (named == value) return name;
+        }
+        return std::string("?");
+      });
+  for (const auto& [name, value] : table) field.choices.push_back(name);
+  return field;
+}
+
+/// One of the words, kept as text.
+template <class C, class M>
+Field word(M C::*member, std::vector<std::string> words) {
+  Field field = text(member);
+  field.kind = Kind::choice;
+  field.choices = std::move(words);
+  return field;
+}
+
+/// An option without a field.
+inline Field no_field(Kind kind, bool repeatable = false) {
+  return {.kind = kind, .repeatable = repeatable, .choices = {}, .set = nullptr, .get = nullptr};
+}
+
+template <class... Commands>
+unsigned on(Commands... commands) {
+  return ((1u << static_cast<unsigned>(commands)) | ...);
+}
+inline Range at_least(double low) { return {.low = low}; }
+inline Range above(double low) { return {.low = low, .low_open = true}; }
+inline Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }
+
+}  // namespace spillway::app

@@ -1,0 +1,86 @@
+#include "app/flags/help.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace spillway::app {
+namespace {
+
+constexpr size_t kIndent = 6, kWidth = 100;
+
+std::string wrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string out, word;
+  size_t column = 0;
+  while (words >> word) {
+    if (column == 0 || column + 1 + word.size() > kWidth) {
+      out += (column == 0 ? "" : "\n") + std::string(kIndent, ' ') + word;
+      column = kIndent + word.size();
+    } else {
+      out += " " + word;
+      column += 1 + word.size();
+    }
+  }
+  return out + "\n";
+}
+
+std::string list(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::string description(const Option& option) {
+  std::string text = option.help;
+  if (!option.built) return text + " (not built yet)";
+  if (!option.later.empty()) text += " (not built yet: " + list(option.later) + ")";
+  if (option.range) text += "; " + option.range->text();
+  return text;
+}
+
+std::string entry(const Option& option) {
+  const std::string metavar = option.shown_metavar(), value = option.shown_default();
+  std::string head = option.positional ? "  " + metavar : "  --" + option.name + (metavar.empty() ? "" : " " + metavar);
+  if (option.required) head += "  (required)";
+  if (option.name == "data" && option.belongs_to(Command::train)) head += "  (required by train)";
+  if (!value.empty()) head += "  [" + value + "]";
+  return head + "\n" + wrapped(description(option));
+}
+
+std::vector<std::string> groups(const std::vector<const Option*>& all) {
+  std::vector<std::string> names;
+  for (const Option* option : all) {
+    if (std::ranges::find(names, option->group) == names.end()) names.push_back(option->group);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string program_help() {
+  std::string text = "spillway trains models that do not fit: what does not fit spills from device memory to host memory to NVMe.\n\n";
+  text += "usage: spillway COMMAND [flags]\n\ncommands:\n";
+  for (const CommandInfo& one : commands()) {
+    text += "  " + std::string(one.name) + std::string(10 - one.name.size(), ' ') + std::string(one.summary);
+    text += "\n";
+  }
+  text += "\n  spillway COMMAND --help   the command's flags\n  spillway --version\n\n";
+  text += "Exit status: 0 done, 2 wrong command line, 3 would not fit, 4 data unreadable, 5 I/O failed,\n6 a rank died, 7 numbers failed, ";
+  return text + "75 stopped after saving (run the same command again), 1 a bug.\n";
+}
+
+std::string command_help(Command command) {
+  const std::vector<const Option*> all = options_of(command);
+  std::string text = "spillway " + std::string(info(command).name) + ": " + std::string(info(command).summary) + "\n\n";
+  text += "usage: spillway " + std::string(info(command).name) + " " + std::string(info(command).usage) + "\n";
+  for (const std::string& group : groups(all)) {
+    text += "\n" + group + ":\n";
+    for (const Option* option : all) {
+      if (option->group == group) text += entry(*option);
+    }
+  }
+  text += "\nA value in [brackets] is the default. Sizes: 640MiB, 1.5G (powers of 1024), 100GB (of 1000).\n";
+  return text + "Times: 30s 30m 2h 1-12:00:00. Every flag is also a key of --config's JSON, dashes as underscores.\n";
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,127 @@
+#include "app/flags/option.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "app/flags/text.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr CommandInfo kCommands[] = {
+    {"train", "--model MODEL --data PATH [flags]", "trains a model, or goes on with a run", Command::train},
+    {"plan", "--model MODEL [train's flags]", "says what train would place where, and whether it fits", Command::plan},
+    {"generate", "--model RUN|FOLDER --prompt TEXT", "writes text with a model, a run or a checkpoint", Command::generate},
+    {"evaluate", "--model RUN|FOLDER --data PATH", "loss and perplexity of a model, a run or a checkpoint on data", Command::evaluate},
+    {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder", Command::export_model},
+    {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize},
+    {"inspect", "PATH", "shows what is in a checkpoint, safetensors file, token file or run folder", Command::inspect},
+    {"status", "RUN", "says where a run stands, from its folder alone", Command::status},
+    {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor},
+    {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench},
+    {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule},
+    {"selftest", "[--nvme PATH]", "trains a tiny model under many placements on this node and compares bits", Command::selftest},
+    {"slurm", "--nodes N [--gpus N] [train's flags]", "prints a job script that trains, and goes on when its time is up", Command::slurm},
+};
+
+template <size_t I = 0>
+Settings settings_at(size_t index) {
+  if constexpr (I + 1 < std::variant_size_v<Settings>) {
+    if (index != I) return settings_at<I + 1>(index);
+  }
+  return Settings(std::in_place_index<I>);
+}
+
+std::string join(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+std::vector<Option> all_options() {
+  std::vector<Option> all;
+  for (auto table :
+       {model_options(), optimizer_options(), memory_options(), run_options(), tool_options(), schedule_options(), slurm_options()}) {
+    std::ranges::move(table, std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const CommandInfo> commands() { return kCommands; }
+
+const CommandInfo& info(Command command) { return *std::ranges::find(kCommands, command, &CommandInfo::command); }
+
+Settings default_settings(Command command) { return settings_at(static_cast<size_t>(command)); }
+
+bool Range::holds(double x) const { return (low_open ? x > low : x >= low) && (high_open ? x < high : x <= high); }
+
+std::string Range::text() const {
+  const bool bounded = high != std::numeric_limits<double>::infinity();
+  if (!bounded) return (low_open ? "above " : "at least ") + print_number(low);
+  return std::string("in ") + (low_open ? "(" : "[") + print_number(low) + ", " + print_number(high) + (high_open ? ")" : "]");
+}
+
+std::string Option::key() const {
+  std::string key = name;
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
+std::string Option::shown_default() const {
+  if (!default_text.empty()) return default_text;
+  if (!unset_word.empty()) return unset_word;
+  if (!field.get || field.kind == Kind::flag) return "";
+  for (unsigned c = 0; c < std::variant_size_v<Settings>; ++c) {
+    if (!belongs_to(static_cast<Command>(c))) continue;
+    const auto texts = field.get(default_settings(static_cast<Command>(c)));
+    return texts ? join(*texts, ", ") : "";
+  }
+  return "";
+}
+
+std::string Option::shown_metavar() const {
+  if (!metavar.empty()) return metavar;
+  switch (field.kind) {
+    case Kind::text:
+      return "TEXT";
+    case Kind::integer:
+      return "N";
+    case Kind::number:
+      return "X";
+    case Kind::flag:
+      return "";
+    case Kind::size:
+      return "SIZE";
+    case Kind::duration:
+      return "TIME";
+    case Kind::choice:
+      return (unset_word.empty() ? "" : unset_word + "|") + join(field.choices, "|");
+    case Kind::composite:
+      return "VALUE";
+  }
+  return "";
+}
+
+const std::vector<Option>& options() {
+  static const std::vector<Option> all = all_options();
+  return all;
+}
+
+std::vector<const Option*> options_of(Command command) {
+  std::vector<const Option*> found;
+  for (const Option& option : options()) {
+    if (option.belongs_to(command)) found.push_back(&option);
+  }
+  return found;
+}
+
+const Option* find_option(Command command, std::string_view name) {
+  for (const Option& option : options()) {
+    if (option.belongs_to(command) && option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+}  // namespace spillway::app

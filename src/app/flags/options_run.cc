@@ -1,0 +1,139 @@
+// The run folder, its checkpoints, and what is printed on the way.
+#include "app/flags/field.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr const char *kRun = "Run folder", *kShown = "What is shown";
+const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
+const unsigned kAll =
+    on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect, Command::status,
+       Command::doctor, Command::bench, Command::schedule, Command::slurm, Command::selftest, Command::evaluate);
+
+Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
+  return {.name = name,
+          .group = group,
+          .help = help,
+          .field = no_field(kind),
+          .commands = kTrain,
+          .metavar = metavar,
+          .default_text = kind == Kind::flag ? "" : "off",
+          .instead = instead,
+          .built = false};
+}
+
+std::vector<Option> run_folder() {
+  return {
+      {.name = "out",
+       .group = kRun,
+       .help = "run folder; the digits hash every key that changes numbers, so the same command finds its own folder",
+       .field = text(&TrainConfig::out),
+       .commands = kTrain,
+       .metavar = "DIR",
+       .default_text = "runs/<model>-<8 hex digits>"},
+      {.name = "resume",
+       .group = kRun,
+       .help = "auto: go on from the newest complete checkpoint, else start; never; must; or a checkpoint's path",
+       .field = composite(&TrainConfig::resume, parse_resume, print_resume),
+       .commands = kTrain,
+       .metavar = "auto|never|must|PATH"},
+      {.name = "allow-change",
+       .group = kRun,
+       .help = "repeatable: a key that changes numbers and may differ from the run's",
+       .field = text(&TrainConfig::allow_change),
+       .commands = kTrain,
+       .metavar = "KEY"},
+      {.name = "checkpoint-every",
+       .group = kRun,
+       .help = "steps (500), time (30m) or 1epoch; also at the end and on a signal",
+       .field = composite(&TrainConfig::checkpoint_every, parse_cadence, print_cadence),
+       .commands = kTrain,
+       .metavar = "STEPS|TIME|1epoch"},
+      {.name = "no-final-checkpoint",
+       .group = kRun,
+       .help = "save nothing at the end",
+       .field = flag(&TrainConfig::no_final_checkpoint),
+       .commands = kTrain},
+      {.name = "keep",
+       .group = kRun,
+       .help = "newest complete checkpoints kept",
+       .field = integer(&TrainConfig::keep),
+       .commands = kTrain,
+       .range = at_least(1)},
+      unbuilt("keep-weights-every", kRun, Kind::integer, "STEPS", "weights alone kept for good", "export RUN --checkpoint N writes them"),
+      {.name = "time-limit",
+       .group = kRun,
+       .help = "save two measured save times before it and exit 75",
+       .field = duration(&TrainConfig::time_limit_s),
+       .commands = kTrain,
+       .default_text = "Slurm's end time",
+       .range = above(0)},
+  };
+}
+
+std::vector<Option> shown() {
+  return {
+      {.name = "log-every",
+       .group = kShown,
+       .help = "optimizer steps between progress lines",
+       .field = integer(&TrainConfig::log_every),
+       .commands = kTrain,
+       .metavar = "STEPS",
+       .range = at_least(1)},
+      {.name = "sample-every",
+       .group = kShown,
+       .help = "optimizer steps between samples of generated text; 0 is off",
+       .field = integer(&TrainConfig::sample_every),
+       .commands = kTrain,
+       .metavar = "STEPS",
+       .range = at_least(0)},
+      {.name = "prompt",
+       .group = kShown,
+       .help = "what the samples of --sample-every start with",
+       .field = text(&TrainConfig::prompt),
+       .commands = kTrain},
+      {.name = "trace",
+       .group = kShown,
+       .help = "write a trace of some steps for ui.perfetto.dev: instructions by lane, the disk's reads and writes, bytes by tier",
+       .field = text(&TrainConfig::trace),
+       .commands = kTrain,
+       .metavar = "FILE",
+       .default_text = "off"},
+      {.name = "trace-steps",
+       .group = kShown,
+       .help = "first and last step of --trace, from 1",
+       .field = composite(&TrainConfig::trace_steps, parse_step_range, print_step_range),
+       .commands = kTrain,
+       .metavar = "A:B"},
+      {.name = "profile",
+       .group = kShown,
+       .help = "at the end a table: time and bytes per second of each kind of instruction, beside what bench measured",
+       .field = flag(&TrainConfig::profile),
+       .commands = kTrain},
+      {.name = "endurance",
+       .group = kShown,
+       .help = "rated writes of one --nvme drive: says in how many days this run would have written them",
+       .field = composite(&TrainConfig::endurance_bytes, parse_endurance, print_endurance),
+       .commands = kTrain,
+       .metavar = "600TBW",
+       .default_text = "off"},
+      {.name = "config",
+       .group = kShown,
+       .help = "read flags from a JSON file (dashes become underscores); flags win over it",
+       .field = no_field(Kind::text),
+       .commands = kAll,
+       .metavar = "FILE"},
+      {.name = "quiet", .group = kShown, .help = "no progress, no log", .field = flag(&CommonConfig::quiet), .commands = kAll},
+      {.name = "json", .group = kShown, .help = "results as JSON on stdout", .field = flag(&CommonConfig::json), .commands = kAll},
+  };
+}
+
+}  // namespace
+
+std::vector<Option> run_options() {
+  std::vector<Option> all = run_folder();
+  for (auto& option : shown()) all.push_back(std::move(option));
+  return all;
+}
+
+}  // namespace spillway::app

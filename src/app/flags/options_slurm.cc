@@ -1,0 +1,56 @@
+// The slurm command's own options, beside train's.
+#include "app/flags/field.h"
+
+namespace spillway::app {
+
+std::vector<Option> slurm_options() {
+  constexpr const char* kJob = "Job";
+  const unsigned here = on(Command::slurm);
+  return {
+      {.name = "nodes",
+       .group = kJob,
+       .help = "nodes of the job",
+       .field = integer(&SlurmConfig::nodes),
+       .commands = here,
+       .range = Range{.low = 1, .high = 65536}},
+      {.name = "gpus",
+       .group = kJob,
+       .help = "GPUs of a node, a task each; 0: --ranks tasks over all nodes",
+       .field = integer(&SlurmConfig::gpus),
+       .commands = here,
+       .range = Range{.low = 0, .high = 1024}},
+      {.name = "time",
+       .group = kJob,
+       .help = "of one job; a run that needs more is requeued and goes on",
+       .field = duration(&SlurmConfig::time_s),
+       .commands = here,
+       .default_text = "the partition's",
+       .range = above(0)},
+      {.name = "mem",
+       .group = kJob,
+       .help = "memory of a node",
+       .field = size(&SlurmConfig::memory_bytes),
+       .commands = here,
+       .default_text = "the partition's",
+       .range = above(0)},
+      {.name = "account",
+       .group = kJob,
+       .help = "whom the job is charged to",
+       .field = text(&SlurmConfig::account),
+       .commands = here,
+       .default_text = "none"},
+      {.name = "partition",
+       .group = kJob,
+       .help = "the queue",
+       .field = text(&SlurmConfig::partition),
+       .commands = here,
+       .default_text = "the cluster's"},
+      {.name = "module",
+       .group = kJob,
+       .help = "repeatable: a module to load first",
+       .field = text(&SlurmConfig::modules),
+       .commands = here},
+  };
+}
+
+}  // namespace spillway::app

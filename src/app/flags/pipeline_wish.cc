@@ -1,0 +1,53 @@
+#include "app/flags/pipeline_wish.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "app/flags/schedule_names.h"
+#include "base/error.h"
+#include "parallel/schedule/schedule_csv.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Schedule;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
+void read_table(parallel::Pipeline& pipeline, const TrainConfig& config) {
+  auto table = std::make_shared<Schedule>(parallel::read_schedule_csv(config.pipeline_schedule));
+  if (table->ranks() != config.pipeline_stages)
+    refuse(fmt::format("[--pipeline-stages] expected {}, as {} has, got {}", table->ranks(), config.pipeline_schedule,
+                       config.pipeline_stages));
+  pipeline.chunks = table->chunks();
+  pipeline.table = std::move(table);
+}
+
+}  // namespace
+
+void check_stages(const RanksConfig& config) {
+  if (config.ranks % config.pipeline_stages == 0) return;
+  const i64 nearest = std::max(config.pipeline_stages, config.ranks / config.pipeline_stages * config.pipeline_stages);
+  refuse(fmt::format("[--pipeline-stages] expected as many ranks for each of {} stages, got {} rank{}: give --ranks {}",
+                     config.pipeline_stages, config.ranks, config.ranks == 1 ? "" : "s", nearest));
+}
+
+parallel::Pipeline pipeline_of(const TrainConfig& config) {
+  parallel::Pipeline pipeline{.ranks = static_cast<int>(config.pipeline_stages)};
+  const std::string name = config.pipeline_schedule == "auto" ? "1f1b" : config.pipeline_schedule;
+  if (const auto kind = parallel::schedule_kind(name)) {
+    pipeline.kind = *kind;
+    pipeline.chunks = config.pipeline_chunks.value_or(config.pipeline_stages > 1 ? parallel::default_chunks(*kind) : 1);
+  } else if (names_a_file(name)) {
+    read_table(pipeline, config);
+  } else {
+    refuse_schedule_name(name);
+  }
+  if (is_vertical(config) && (config.pipeline_split != "auto" || config.pipeline_chunks))
+    refuse("[--pipeline-split] expected none with --pipeline-schedule vertical, which deals block by block, nor --pipeline-chunks");
+  return pipeline;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,46 @@
+#include "app/node/axpy.h"
+
+#include "optim/isa.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace spillway::app {
+namespace {
+
+using optim::Isa;
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) i64 axpy_avx512(float* a, const float* b, i64 n, float s) {
+  const __m512 factor = _mm512_set1_ps(s);
+  i64 i = 0;
+  for (; i + 16 <= n; i += 16) {
+    _mm512_storeu_ps(a + i, _mm512_add_ps(_mm512_loadu_ps(a + i), _mm512_mul_ps(factor, _mm512_loadu_ps(b + i))));
+  }
+  return i;
+}
+
+__attribute__((target("avx2"))) i64 axpy_avx2(float* a, const float* b, i64 n, float s) {
+  const __m256 factor = _mm256_set1_ps(s);
+  i64 i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(a + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_mul_ps(factor, _mm256_loadu_ps(b + i))));
+  }
+  return i;
+}
+#endif
+
+}  // namespace
+
+void axpy(float* a, const float* b, i64 n, float s) {
+  i64 i = 0;
+#if defined(__x86_64__)
+  static const Isa best = optim::resolve(Isa::best);
+  if (best == Isa::avx512) i = axpy_avx512(a, b, n, s);
+  if (best == Isa::avx2) i = axpy_avx2(a, b, n, s);
+#endif
+  for (; i < n; ++i) a[i] += s * b[i];
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,83 @@
+#include "app/node/disk_load.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "offload/run_folder.h"
+
+namespace spillway::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace
+
+offload::File nameless_file(const std::filesystem::path& path, i64 bytes) {
+  const offload::RunFolder own(path, fmt::format("bench-{}", ::getpid()));
+  return offload::File::create(own.path() / "file", bytes, false);
+}
+
+DiskLoad::DiskLoad(const offload::File& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight)
+    : file_(file),
+      engine_(engine),
+      buffer_(memory.allocate(in_flight * kPieceBytes, "disk measurement: I/O buffer")),
+      pending_(static_cast<size_t>(in_flight), Event::done()) {
+  auto* words = reinterpret_cast<u64*>(buffer_.data());
+  u64 noise = 1;  // a drive that compresses must not see that it could
+  for (i64 i = 0; i < buffer_.bytes() / 8; ++i) words[i] = noise = noise * 6364136223846793005u + 1442695040888963407u;
+}
+
+DiskLoad::~DiskLoad() { drain(); }
+
+// A place of the buffer is used again when its piece is done.
+void DiskLoad::submit(bool write, i64 piece) {
+  Event& place = pending_[static_cast<size_t>(next_)];
+  place.wait();
+  place = engine_.submit({.file = &file_,
+                          .write = write,
+                          .offset = piece * kPieceBytes,
+                          .bytes = kPieceBytes,
+                          .buffer = buffer_.data() + next_ * kPieceBytes});
+  next_ = (next_ + 1) % std::ssize(pending_);
+}
+
+void DiskLoad::wait() const {
+  for (const Event& one : pending_) one.wait();
+}
+
+// The buffer must outlive what is under way, also when a part of it failed.
+void DiskLoad::drain() noexcept {
+  for (const Event& one : pending_) {
+    try {
+      one.wait();
+    } catch (const Error&) {  // told by wait() already
+    }
+  }
+}
+
+i64 DiskLoad::fill(i64 least_pieces, double most_s) {
+  const i64 pieces = file_.bytes() / kPieceBytes;
+  const auto begin = Clock::now();
+  i64 done = 0;
+  while (done < pieces && (done < least_pieces || seconds_since(begin) < most_s)) submit(true, done++);
+  wait();
+  return done;
+}
+
+double DiskLoad::move(Mix mix, i64 first, i64 count, i64 pieces) {
+  const auto begin = Clock::now();
+  for (i64 i = 0; i < count; ++i) {
+    const bool write = mix == Mix::write || (mix == Mix::both && i % 2 == 1);
+    const i64 step = mix == Mix::both ? i / 2 : i, away = mix == Mix::both && write ? pieces / 2 : 0;
+    submit(write, (first + step + away) % pieces);
+  }
+  wait();
+  return seconds_since(begin);
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,21 @@
+#include "app/node/failure.h"
+
+#include <new>
+
+namespace spillway::app {
+
+Failure failure_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::io, "[memory] the system refused memory: lower --device-memory or --host-memory, or free memory on this node"};
+  } catch (const std::exception& error) {
+    return {ErrorCode::bug, std::string("[bug] ") + error.what()};
+  } catch (...) {
+    return {ErrorCode::bug, "[bug] an exception of an unknown type"};
+  }
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,28 @@
+#include "app/node/host.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace spillway::app {
+
+std::optional<std::string> Host::real_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::optional<std::string> Host::read(const std::string& absolute) const {
+  return read_whole(root / std::filesystem::path(absolute).relative_path());
+}
+
+std::optional<std::string> read_whole(const std::filesystem::path& path) {
+  std::error_code none;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, none)) return std::nullopt;
+  std::ostringstream text;
+  // An empty file sets the fail bit of `text`, and is read all the same.
+  text << file.rdbuf();
+  return file.bad() ? std::nullopt : std::optional(text.str());
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,63 @@
+#include "app/node/own_program.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace spillway::app {
+namespace {
+
+// What makes a process a rank of somebody's.
+constexpr const char* kLaunchers[] = {
+    "OMPI_", "PMIX_", "PMI_", "SLURM_STEP_", "SLURM_PROCID=", "SLURM_NTASKS=", "RANK=", "WORLD_SIZE=", "TORCHELASTIC_"};
+
+std::vector<char*> environment_of_our_own() {
+  std::vector<char*> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    bool launchers = false;
+    for (const char* prefix : kLaunchers) launchers |= std::strncmp(*entry, prefix, std::strlen(prefix)) == 0;
+    if (!launchers) kept.push_back(*entry);
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
+}  // namespace
+
+std::string own_program() {
+  if (const char* wrapper = std::getenv("SPILLWAY_PROGRAM"); wrapper != nullptr && *wrapper != '\0') return wrapper;
+  std::error_code unknown;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  return unknown ? "spillway" : path.string();
+}
+
+int run_own_program(const std::vector<std::string>& arguments, const std::string& output) {
+  const std::string program = own_program();
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  pid_t pid = 0;
+  const int failed = ::posix_spawnp(&pid, program.c_str(), &actions, nullptr, argv.data(), environment_of_our_own().data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) throw Error(ErrorCode::io, "[start] expected " + program + " to start, got: " + std::strerror(failed));
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace spillway::app

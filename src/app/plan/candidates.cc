@@ -1,0 +1,262 @@
+#include "app/plan/candidates.h"
+
+#include <algorithm>
+#include <map>
+
+namespace spillway::app {
+namespace {
+
+using parallel::ActivationPolicy;
+using parallel::Order;
+using parallel::Placement;
+using parallel::PlanRequest;
+using parallel::Tier;
+using Overlap = parallel::OptimizerOverlap;
+using Bytes = std::array<i64, offload::kTiers>;
+
+constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
+
+size_t index(Tier tier) { return static_cast<size_t>(tier); }
+bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
+
+// Of each group the tiles that `held` says, in bytes.
+template <class Held>
+std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
+  std::vector<i64> bytes;
+  for (const auto& g : layout.groups) bytes.push_back(held(g).count() * tile_bytes);
+  return bytes;
+}
+
+Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
+  Bytes sum{};
+  for (size_t g = 0; g < tiers.size(); ++g) sum[index(tiers[g])] += bytes[g];
+  return sum;
+}
+
+// What the activations of a policy take, from dry runs: on the device, and of a micro-batch outside it.
+struct ActivationBytes {
+  i64 device = 0, spilled = 0;
+};
+
+parallel::Layout held_here(const PlanRequest& r) {
+  return restricted(r.layout, make_stages(r.layout, r.scheduling).rank_of, r.scheduling.pipeline.rank);
+}
+
+class Enumeration {
+ public:
+  Enumeration(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
+      : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
+    // As a wish for bytes a tier counts them: what a rank holds where it holds least.
+    const parallel::Sharding& sharding = base.scheduling.sharding;
+    const auto from_stage = [&](int stage) {
+      return [&, stage](const parallel::Group& g) { return sharding.stage >= stage ? sharding.own(g) : parallel::whole(g); };
+    };
+    const optim::StateFormat& format = base.scheduling.format;
+    weights_ = bytes_of_groups(layout_, format.weight_tile_bytes(), from_stage(3));
+    gradients_ = bytes_of_groups(layout_, format.gradient_tile_bytes(), from_stage(2));
+    state_ = bytes_of_groups(layout_, format.state_tile_bytes(), from_stage(1));
+    without_frozen(gradients_);
+    without_frozen(state_);
+    for (const parallel::Group& g : layout_.groups) {
+      if (!layout_.owns(g)) state_[g.id] = 0;
+    }
+    const auto stepped = [&](const parallel::Group& g) { return sharding.stepped(g); };
+    for (const i64 elems : bytes_of_groups(layout_, parallel::kTileElems, stepped)) stepped_elems_ += elems;
+    for (const parallel::Group& g : layout_.groups)
+      stepped_elems_ -= g.frozen || !layout_.owns(g) ? stepped(g).count() * parallel::kTileElems : 0;
+    const auto tokens = static_cast<double>(base.micro_batch_size * base.sequence_length);
+    const auto k = static_cast<double>(base.scheduling.micro_batches);
+    for (u16 b = 0; b < layout_.blocks.size(); ++b) {
+      if (!layout_.here(b)) continue;
+      const BlockSeconds block = rates.block(b, forward_flops(layout_, *base.model, b, tokens));
+      forward_s_ += k * block.forward;
+      if (b >= layout_.first_trained_block) backward_s_ += block.backward + (k - 1) * block.backward_more;
+    }
+  }
+
+  std::vector<Candidate> all() {
+    for (const auto& p : options(wishes_.parameters)) {
+      for (const auto& g : options(wishes_.gradients)) {
+        for (const auto& o : options(wishes_.optimizer)) {
+          const Placement placement{assign_tiers(p, weights_), assign_tiers(g, gradients_), assign_tiers(o, state_), {}};
+          for (const auto& a : policies()) add_placement(placement, a);
+        }
+      }
+    }
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return std::move(found_);
+  }
+
+ private:
+  bool training() const { return base_.training; }
+  void without_frozen(std::vector<i64>& bytes) const {
+    for (const parallel::Group& g : layout_.groups) {
+      if (g.frozen) bytes[g.id] = 0;
+    }
+  }
+  i64 micro_batches() const { return base_.scheduling.micro_batches; }
+
+  std::vector<PlacementWish> options(const PlacementWish& wish) const {
+    if (!wish.automatic) return {wish};
+    std::vector<PlacementWish> tiers;
+    for (Tier t : kAllTiers) {
+      if (budgets_.bytes[index(t)] > 0) tiers.push_back(PlacementWish::whole(t));
+    }
+    return tiers;
+  }
+
+  std::vector<ActivationPolicy> policies() const {
+    if (!training()) return {{}};
+    std::vector<ActivationPolicy> all;
+    for (const PlacementWish& place : options(wishes_.activations)) {
+      for (const bool recompute : {false, true}) {
+        if (wishes_.recompute == Recompute::automatic || recompute == (wishes_.recompute == Recompute::block))
+          all.push_back({recompute, place.one_tier().value_or(Tier::device)});
+      }
+    }
+    return all;
+  }
+
+  // Vertical order spares traffic, and pays with the activations of all micro-batches.
+  std::vector<Order> orders(const Placement& p) const {
+    if (wishes_.order) return {*wishes_.order};
+    const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
+                       any_on(p.gradients, Tier::nvme);
+    if (training() && micro_batches() > 1 && moves) return {Order::vertical, Order::micro_batch};
+    return {Order::micro_batch};
+  }
+
+  // Only a disk is worth waiting for beside computing: in memory, the optimizer and the blocks want the same cores.
+  std::vector<std::pair<Overlap, bool>> overlaps(const Placement& p) const {
+    if (!training() || wishes_.overlap == OptimizerOverlap::none) return {{Overlap::none, false}};
+    if (wishes_.overlap == OptimizerOverlap::backward) return {{Overlap::backward, false}};
+    if (wishes_.overlap == OptimizerOverlap::forward) return {{Overlap::forward, false}};
+    if (!any_on(p.optimizer, Tier::nvme) && !any_on(p.parameters, Tier::nvme)) return {{Overlap::none, false}};
+    return {{Overlap::backward, true}, {Overlap::forward, false}};
+  }
+
+  // Ahead of its use.
+  bool fetches_from_nvme(const Placement& p, const ActivationPolicy& policy, Order order) const {
+    const bool gradients_come_back = any_on(p.gradients, Tier::nvme) && micro_batches() > 1 && order == Order::micro_batch;
+    return any_on(p.parameters, Tier::nvme) || policy.tier == Tier::nvme || gradients_come_back;
+  }
+
+  std::vector<int> prefetches(const Placement& p, const ActivationPolicy& policy, Order order) const {
+    if (wishes_.prefetch) return {static_cast<int>(*wishes_.prefetch)};
+    return fetches_from_nvme(p, policy, order) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
+  }
+
+  void add_placement(const Placement& placement, const ActivationPolicy& policy) {
+    for (const Order order : orders(placement)) {
+      for (const auto& [overlap, adaptive] : overlaps(placement)) {
+        for (const int prefetch : prefetches(placement, policy, order)) {
+          Candidate c{base_, 0, {}};
+          c.request.placement = placement;
+          c.request.placement.activations.assign(base_.layout.blocks.size(), policy);
+          c.request.scheduling.order = order;
+          c.request.scheduling.overlap = overlap;
+          c.request.adaptive_overlap = adaptive;
+          c.request.scheduling.prefetch = prefetch;
+          estimate(c);
+          found_.push_back(std::move(c));
+        }
+      }
+    }
+  }
+
+  // K micro-batches in vertical order take what two take and K - 2 times what one more does; one after the other, what two take.
+  const ActivationBytes& activation_bytes(const PlanRequest& request) {
+    const ActivationPolicy policy = request.placement.activations.front();
+    const bool vertical = request.scheduling.order == Order::vertical;
+    const auto [entry, fresh] = activations_.try_emplace({policy.recompute, policy.tier != Tier::device, vertical});
+    if (!fresh) return entry->second;
+    PlanRequest r = base_;
+    r.placement = Placement::uniform(base_.layout, Tier::device, Tier::device, Tier::device, policy);
+    r.scheduling.order = request.scheduling.order;
+    const auto of = [&](i64 k) {
+      r.scheduling.micro_batches = k;
+      return parallel::activation_slab_bytes(r);
+    };
+    const i64 k = micro_batches();
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // how many are kept is the schedule's
+    entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
+    if (policy.tier != Tier::device) {
+      const std::vector<i64> bytes = parallel::spillable_bytes(r);
+      for (u16 b = 0; b < bytes.size(); ++b) entry->second.spilled += layout_.here(b) ? bytes[b] : 0;
+    }
+    return entry->second;
+  }
+
+  // What neither leaves its slot for the last time nor is read again, at the least.
+  Bytes staying_gradients(const Placement& p, const std::vector<i64>& gradients) const {
+    Bytes staying{};
+    for (const parallel::Group& g : layout_.groups) {
+      if (stays_for_step(layout_, p, base_.scheduling, g)) staying[index(Tier::nvme)] += gradients[g.id];
+    }
+    return staying;
+  }
+
+  void estimate(Candidate& c) {
+    const Placement& p = c.request.placement;
+    const auto& scheduling = c.request.scheduling;
+    const ActivationBytes activations = activation_bytes(c.request);
+    const i64 live = scheduling.live_micro_batches();
+    const auto slots = [&](size_t t) { return training() && (t == index(Tier::nvme) || scheduling.overlap == Overlap::backward) ? 2 : 1; };
+    const optim::StateFormat& format = scheduling.format;
+    const auto weights_of = [&](const parallel::Group& group) { return parallel::held_weights(p, scheduling, group); };
+    const auto gradients_of = [&](const parallel::Group& group) { return parallel::held_gradients(p, scheduling, group); };
+    std::vector<i64> gradients = bytes_of_groups(layout_, format.gradient_tile_bytes(), gradients_of);
+    without_frozen(gradients);
+    const Bytes w = by_tier(p.parameters, bytes_of_groups(layout_, format.weight_tile_bytes(), weights_of)),
+                g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
+    const Bytes staying = staying_gradients(p, gradients);
+    const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // on nvme maybe
+    for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
+    c.bytes[index(Tier::device)] += activations.device;
+    const Tier spill = p.activations.front().tier;
+    if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
+
+    const auto k = static_cast<double>(micro_batches());
+    std::array<double, offload::kTiers> head{}, tail{};  // bytes moved
+    for (size_t t = 1; t < head.size(); ++t) {
+      head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
+      if (!training()) continue;
+      head[t] += (gradients_once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
+      if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
+      tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
+    }
+    double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
+    if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);
+    const double adam_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.update_s : 0;
+    const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
+    const bool ahead = scheduling.prefetch > 0 || !fetches_from_nvme(p, p.activations.front(), scheduling.order);
+    const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
+    // What runs beside computing still takes its part of the cores.
+    const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
+    const double beside_s = (tiles_s + (head[2] + tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
+    const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
+    c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, together_s);
+    // Of equals, the deeper prefetch, and what speculates.
+    c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
+  }
+
+  const PlanRequest& base_;
+  const parallel::Layout layout_;  // of this pipeline rank
+  const PlanWishes& wishes_;
+  const TierBudgets& budgets_;
+  const Rates& rates_;
+  std::vector<i64> weights_, gradients_, state_;
+  i64 stepped_elems_ = 0;                                                // by this rank
+  double forward_s_ = 0, backward_s_ = 0;                                // of a step
+  std::map<std::tuple<bool, bool, bool>, ActivationBytes> activations_;  // recompute, spilled, vertical
+  std::vector<Candidate> found_;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  return Enumeration(base, wishes, budgets, rates).all();
+}
+
+}  // namespace spillway::app

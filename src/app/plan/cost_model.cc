@@ -1,0 +1,255 @@
+#include "app/plan/cost_model.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "app/plan/phases.h"
+#include "app/plan/shares.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Instruction;
+using parallel::Op;
+using parallel::Tier;
+
+// Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
+constexpr double kBlockEfficiency = 0.6;
+
+// A GPU of a data centre that nobody has looked at: dense products, its own memory, and PCIe 4 to the host's.
+constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPerS = 2e12, kLinkBytesPerS = 20e9;
+
+double at(const std::array<i64, offload::kTiers>& bytes, Tier tier) { return static_cast<double>(bytes[static_cast<size_t>(tier)]); }
+
+double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.micro_batch_size * plan.sequence_length); }
+
+class Costing {
+ public:
+  /// `beside`: the optimizer's Steps have one thread, for the others compute.
+  Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
+      : plan_(plan), rates_(rates), beside_(beside) {
+    for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
+      blocks_.push_back(rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan))));
+  }
+
+  parallel::Work operator()(const Instruction& i) const {
+    const double cores = plan_.on_gpu() ? 1 : rates_.machine.cores;
+    switch (i.op) {
+      case Op::Forward:
+        return {.cpu_s = blocks_[i.block].forward + copy_s(i), .cores = cores};
+      case Op::Backward:
+      case Op::BackwardInput:
+      case Op::BackwardWeight:
+        return {.cpu_s = backward_s(i) + copy_s(i), .cores = cores};
+      case Op::Step:
+        return step(i);
+      case Op::Reduce:
+        return {.cpu_s = elems(i) * (plan_.on_gpu() ? rates_.unit.gpu_norm_s : rates_.unit.norm_s) + copy_s(i), .cores = cores};
+      case Op::Accumulate:
+      case Op::AddTied:
+        return {.cpu_s = 3 * gradient_bytes(i) * (plan_.on_gpu() ? rates_.unit.gpu_sweep_s : rates_.unit.sweep_s), .cores = cores};
+      case Op::Gather:
+        return {.cpu_s = gather_s(i)};
+      case Op::Exchange:
+        return {.cpu_s = sum_s(i) + (plan_.scheduling.sharding.splits_state() ? 0 : gather_s(i))};
+      default:
+        return {.cpu_s = copy_s(i) + checksum_s(i) + message_s(i),
+                .cores = i.lane == parallel::Lane::compute ? cores : 1,
+                .read_s = read_s(i),
+                .write_s = write_s(i),
+                .in_turn = true};
+    }
+  }
+
+ private:
+  double backward_s(const Instruction& i) const {
+    const BlockSeconds& block = blocks_[i.block];
+    const double whole_s = i.first ? block.backward : block.backward_more, again_s = i.recompute ? block.forward : 0;
+    if (i.op == Op::BackwardInput) return again_s + block.backward_input;
+    return i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : again_s + whole_s;
+  }
+  // Of those it names: this rank's part, of several.
+  static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
+  double gradient_bytes(const Instruction& i) const { return elems(i) * static_cast<double>(size_of(plan_.scheduling.format.gradient)); }
+  double copy_s(const Instruction& i) const {
+    return (at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host)) * rates_.unit.copy_s;
+  }
+  double checksum_s(const Instruction& i) const {
+    return (at(i.read_bytes, Tier::nvme) + at(i.written_bytes, Tier::nvme)) * rates_.unit.checksum_s;
+  }
+  double ranks() const { return plan_.scheduling.sharding.ranks; }
+  double gather_s(const Instruction& i) const { return ranks() * static_cast<double>(i.exchanged_bytes) / rates_.all_gather_bytes_per_s; }
+  double sum_s(const Instruction& i) const {
+    return (ranks() + 1) * static_cast<double>(i.exchanged_bytes) / rates_.reduce_scatter_bytes_per_s;
+  }
+  // Read on one rank, written on another, as what is gathered.
+  double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
+  double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
+  double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
+
+  // What streams through the ring is updated in the cache, what rests in memory at the memory's speed.
+  parallel::Work step(const Instruction& i) const {
+    if (plan_.on_gpu()) return step_beside_gpu(i);
+    const double cores = beside_ ? 1 : rates_.machine.cores;
+    const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
+    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / cores;
+    const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
+    return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
+  }
+
+  // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.
+  parallel::Work step_beside_gpu(const Instruction& i) const {
+    const auto lies = [&](Tier tier) { return plan_.placement.optimizer[i.group] == tier; };
+    if (lies(Tier::device)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
+    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / rates_.threads;
+    const double memory_s = lies(Tier::nvme) ? 0 : elems(i) * rates_.unit.update_s;
+    return {.cpu_s = std::max(alone_s, memory_s), .read_s = read_s(i), .write_s = write_s(i)};
+  }
+
+  const parallel::Plan& plan_;
+  const Rates& rates_;
+  const bool beside_;
+  std::vector<BlockSeconds> blocks_;
+};
+
+using Works = std::function<parallel::Work(int rank, const Instruction&)>;
+using Simulation = std::function<std::vector<parallel::Timing>(std::span<const parallel::List* const> world, const Works& work)>;
+
+// A step of plan `mine`, when `simulation` tells the times of its lists.
+StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
+                   const Rates& rates, const Simulation& simulation) {
+  StepCost cost;
+  for (const bool in_head : {true, false}) {
+    std::vector<Costing> costing;
+    std::vector<const parallel::List*> world;
+    for (const parallel::Plan* plan : plans) {
+      const parallel::Program& program = lists.program(*plan);
+      costing.emplace_back(*plan, model, rates, in_head);
+      world.push_back(in_head ? &program.head : &(program.*lists.tail));
+    }
+    const std::vector<parallel::Timing> timings =
+        simulation(world, [&](int rank, const Instruction& i) { return costing[static_cast<size_t>(rank)](i); });
+    cost.account += parallel::account(*world[mine], timings);
+    add_phases(cost.phase_ms, *world[mine], timings, in_head ? "head" : "tail");
+  }
+  cost.seconds = cost.account.seconds;
+  add_lanes(cost.phase_ms, cost.account);
+  return cost;
+}
+
+// Tokens on whose computing a machine of these rates spends `moving_s`.
+double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  double seconds = 0;
+  for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
+    const BlockSeconds block = rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan)));
+    seconds += block.forward + (b < plan.layout.first_trained_block ? 0 : block.backward);
+  }
+  return moving_s * tokens_of(plan) / seconds;
+}
+
+}  // namespace
+
+BlockSeconds Rates::block(size_t index, double forward_flops) const {
+  if (!blocks.empty()) return blocks[index];
+  const double forward_s = forward_flops / flops;
+  return {forward_s, 2 * forward_s, 2 * forward_s, forward_s};
+}
+
+double Rates::disk_s(double read_bytes, double written_bytes) const {
+  const double read_s = read_bytes / disk_read_bytes_per_s, write_s = written_bytes / disk_write_bytes_per_s;
+  const double together_s = std::min(read_s, write_s);
+  return 2 * together_s / machine.duplex + std::max(read_s, write_s) - together_s;
+}
+
+Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
+                 const std::vector<u32>& shares) {
+  Rates rates;
+  const bool halves = multiplies_halves(weight, device == Device::Kind::cuda);
+  rates.flops = kBlockEfficiency * (halves ? c.matmul_flops_bf16 : c.matmul_flops_f32);
+  if (device == Device::Kind::cuda) {
+    rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
+    rates.unit.copy_s = 1 / kLinkBytesPerS;
+    const double state_bytes = 28;  // an element's gradient, weight and moments, read and written
+    rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
+    rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
+    rates.machine.cores = parallel::kLanes;
+  }
+  rates.reduce_scatter_bytes_per_s = c.reduce_scatter_bytes_per_s;
+  rates.all_gather_bytes_per_s = c.all_gather_bytes_per_s;
+  if (disks.empty()) return rates;
+  rates.disk_read_bytes_per_s = striped_rate(shares, disks, &DiskRates::read_bytes_per_s);
+  rates.disk_write_bytes_per_s = striped_rate(shares, disks, &DiskRates::write_bytes_per_s);
+  rates.machine.duplex = 2;
+  for (const DiskRates& disk : disks) rates.machine.duplex = std::min(rates.machine.duplex, disk.duplex());
+  return rates;
+}
+
+double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
+  double elems = 0;
+  for (const parallel::GroupUse& use : layout.blocks[block]) {
+    if (block == 0 && !model.reads_images()) continue;  // looks its rows up
+    for (const parallel::Segment& s : layout.groups[use.group].segments) {
+      const nn::Parameter& p = *model.parameters[s.parameter];
+      if (p.shape.rank() >= 2) elems += static_cast<double>(s.elems) * static_cast<double>(p.positions);
+    }
+  }
+  return 2 * elems * tokens;
+}
+
+double work_flops(const Instruction& i, double forward) {
+  if (!computes_block(i.op)) return 0;
+  const double again = i.op == Op::Forward || i.recompute ? forward : 0;
+  return again + (makes_input_gradient(i.op) ? forward : 0) + (makes_weight_gradients(i.op) ? forward : 0);
+}
+
+double model_flops(const parallel::Plan& plan, const nn::Sequential& model) {
+  double flops = 0;
+  for (Instruction i : plan.train.head) {
+    if (!computes_block(i.op)) continue;
+    i.recompute = false;
+    flops += work_flops(i, forward_flops(plan.layout, model, i.block, tokens_of(plan)));
+  }
+  return flops;
+}
+
+std::optional<double> measured_flops(const Calibration& c, const parallel::Plan& plan) {
+  const bool halves = multiplies_halves(plan.scheduling.format.weight, plan.on_gpu());
+  const auto figure = plan.on_gpu() ? (halves ? &Calibration::gpu_matmul_flops_bf16 : &Calibration::gpu_matmul_flops_f32)
+                                    : (halves ? &Calibration::matmul_flops_bf16 : &Calibration::matmul_flops_f32);
+  return c.*figure == Calibration().*figure ? std::nullopt : std::optional(c.*figure);
+}
+
+StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates) {
+  const parallel::Plan* const alone = &plan;
+  return predicted(std::span(&alone, 1), 0, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {
+    return simulate(
+        *world[0], [&](const Instruction& i) { return work(0, i); }, rates.machine);
+  });
+}
+
+StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
+                          const Rates& rates) {
+  std::vector<const parallel::Plan*> plans;
+  for (const parallel::Plan& stage : stages) plans.push_back(&stage);
+  const parallel::Mesh mesh{1, static_cast<int>(stages.size())};
+  return predicted(plans, mine, lists, model, rates, [&](std::span<const parallel::List* const> world, const Works& work) {
+    return std::move(simulate_together(world, mesh, work, rates.machine)[mine]);
+  });
+}
+
+double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  const parallel::TierBytes moved = plan.moved_per_step();
+  return tokens_worth(rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme)), plan, model, rates);
+}
+
+double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  double bytes = 0;
+  for (const Instruction& i : plan.train.head) {
+    const bool by_tokens = computes_block(i.op);  // activations
+    if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
+  }
+  return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);
+}
+
+}  // namespace spillway::app

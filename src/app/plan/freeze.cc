@@ -1,0 +1,52 @@
+#include "app/plan/freeze.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include "base/error.h"
+
+namespace spillway::app {
+namespace {
+
+bool names(const std::string& pattern, const std::string& parameter) {
+  const bool module =
+      parameter.size() > pattern.size() && parameter.compare(0, pattern.size(), pattern) == 0 && parameter[pattern.size()] == '.';
+  return module || parameter == pattern || ::fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0;
+}
+
+[[noreturn]] void refuse_unknown(const nn::Sequential& model, const std::string& pattern) {
+  std::string close;  // a part of a name is the usual slip
+  for (const auto& p : model.parameters) {
+    if (close.empty() && p->name.find(pattern) != std::string::npos) close = p->name;
+  }
+  const std::string& example = close.empty() ? model.parameters.front()->name : close;
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[--freeze] expected a parameter's name, a module's or a glob, but \"{}\" names none of this model's {} parameters, "
+                  "such as {}{}",
+                  pattern, model.parameters.size(), example, close.empty() ? "" : fmt::format(": try '*{}*'", pattern)));
+}
+
+}  // namespace
+
+void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (const auto& p : model.parameters) {
+      if (!names(pattern, p->name)) continue;
+      p->frozen = true;
+      found = true;
+    }
+    if (!found) refuse_unknown(model, pattern);
+  }
+  if (model.first_trained_block() == model.blocks.size())
+    throw Error(ErrorCode::usage, "[--freeze] expected something left to train, but the patterns name every parameter");
+}
+
+i64 frozen_elems(const nn::Sequential& model) {
+  i64 elems = 0;
+  for (const auto& p : model.parameters) elems += p->frozen ? p->elems() : 0;
+  return elems;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,164 @@
+#include "app/plan/left_over.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "app/plan/fit.h"
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Plan;
+using parallel::PlanRequest;
+using parallel::Tier;
+
+// A kind of bytes that `auto` places, with what a tile of it takes.
+struct Kind {
+  const char* name;
+  const PlacementWish& wish;
+  std::vector<Tier>& tiers;
+  i64 tile_bytes;
+  bool two_slots;  // a step may write beside what readers see
+  parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
+};
+
+parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduling& scheduling, const parallel::Group& group) {
+  return scheduling.sharding.stepped(group);
+}
+
+// Placed as the request has it.
+i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
+  const Tier tier = kind.tiers[group.id];
+  const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
+  const i64 copies = kind.two_slots ? plan.slots(tier) : rests_once ? 1 : static_cast<i64>(group.uses.size());
+  const i64 tiles = kind.held(request.placement, request.scheduling, group).count();
+  return tiles * kind.tile_bytes * (plan.training ? copies : 1);
+}
+
+// Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
+std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
+  if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1], 0, 0};
+  const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
+  return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
+}
+
+class Filling {
+ public:
+  Filling(PlanRequest request, const Plan& plan, const PlanWishes& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
+
+  /// Moves groups up into `share` of what is left; what was moved, in words.
+  std::string fill(std::array<i64, offload::kTiers> left, double share) {
+    std::string moved;
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      i64& room = left[static_cast<size_t>(tier)];
+      room = static_cast<i64>(static_cast<double>(room) * share);
+      for (Kind& kind : kinds()) {
+        const i64 bytes = fill(kind, tier, room);
+        if (bytes > 0) moved += fmt::format("{}{} of {} on {}", moved.empty() ? "" : ", ", format_bytes(bytes), kind.name, to_string(tier));
+      }
+    }
+    return moved;
+  }
+  const PlanRequest& request() const { return request_; }
+
+ private:
+  // Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.
+  std::vector<Kind> kinds() {
+    const optim::StateFormat& format = request_.scheduling.format;
+    parallel::Placement& p = request_.placement;
+    return {{"weights", wishes_.parameters, p.parameters, format.weight_tile_bytes(), true, parallel::held_weights},
+            {"gradients", wishes_.gradients, p.gradients, format.gradient_tile_bytes(), false, parallel::held_gradients},
+            {"optimizer state", wishes_.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
+  }
+
+  i64 fill(Kind& kind, Tier tier, i64& room) const {
+    if (!kind.wish.automatic) return 0;
+    i64 moved = 0;
+    for (const parallel::Group& g : plan_.layout.groups) {
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // weights alone
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // has its slot
+      const Tier before = kind.tiers[g.id];
+      if (before <= tier) continue;
+      kind.tiers[g.id] = tier;
+      const i64 bytes = bytes_of(kind, g, request_, plan_);
+      if (bytes > room) {
+        kind.tiers[g.id] = before;
+        continue;
+      }
+      room -= bytes;
+      moved += bytes;
+    }
+    return moved;
+  }
+
+  PlanRequest request_;
+  const Plan& plan_;
+  const PlanWishes& wishes_;
+};
+
+bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
+
+double step_seconds(const PlanRequest& request, const Plan& plan, const Rates& rates) {
+  return predict(plan, {}, *request.model, rates).seconds;
+}
+
+// The largest count in [0, most] of which `good` holds, as it does of all below.
+template <class Good>
+size_t largest(size_t most, const Good& good) {
+  size_t least = 0;
+  while (least < most) {
+    const size_t middle = least + (most - least + 1) / 2;
+    good(middle) ? least = middle : most = middle - 1;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
+  const parallel::ActivationPolicy all = request.placement.activations.front();
+  const parallel::ActivationPolicy kept{.recompute = wishes.recompute == Recompute::block,
+                                        .tier = wishes.activations.automatic ? Tier::device : all.tier};
+  if (!plan.training || all == kept) return {};
+  const size_t blocks = request.placement.activations.size();
+  const auto keeping = [&](size_t count) {
+    PlanRequest r = request;
+    std::fill_n(r.placement.activations.rbegin(), count, kept);
+    return r;
+  };
+  const size_t count = largest(blocks, [&](size_t n) { return fits(make_plan(keeping(n)), budgets); });
+  if (count == 0) return {};
+  PlanRequest fuller = keeping(count);
+  Plan made = make_plan(fuller);
+  const double before_s = step_seconds(request, plan, rates), after_s = step_seconds(fuller, made, rates);
+  if (after_s >= before_s) return {};
+  std::string why = fmt::format("left-over memory: the last {} of {} blocks {}: {} a step instead of {}", count, blocks,
+                                all.tier == kept.tier ? "are not run again" : "keep their activations on the device",
+                                format_duration(after_s), format_duration(before_s));
+  return Fuller{std::move(fuller), std::move(made), std::move(why)};
+}
+
+std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
+  if (!plan.training) return {};
+  const double before_s = step_seconds(request, plan, rates);
+  for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
+    Filling filling(request, plan, wishes);
+    const std::string moved = filling.fill(left_of(plan, budgets), share);
+    if (moved.empty()) return {};
+    Plan fuller = make_plan(filling.request());
+    if (!fits(fuller, budgets)) continue;
+    const double after_s = step_seconds(filling.request(), fuller, rates);
+    if (after_s >= before_s) return {};
+    std::string why = fmt::format("left-over memory: {} rather than in a slower tier: {} a step instead of {}", moved,
+                                  format_duration(after_s), format_duration(before_s));
+    return Fuller{filling.request(), std::move(fuller), std::move(why)};
+  }
+  return {};
+}
+
+}  // namespace spillway::app

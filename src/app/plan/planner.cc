@@ -1,0 +1,217 @@
+#include "app/plan/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/plan/fit.h"
+#include "app/plan/left_over.h"
+#include "app/plan/reasons.h"
+#include "app/plan/refusal.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Plan;
+using parallel::PlanRequest;
+using parallel::Tier;
+using parallel::TierBytes;
+
+// Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
+constexpr int kMostSized = 60;
+// Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
+constexpr size_t kMostCompared = 4;
+constexpr double kWorthComparing = 1.25;
+// A higher ZeRO stage must take at most so much of a lower one's time.
+constexpr double kWorthSplitting = 0.98;
+// More hide no more: they outlast the eviction of a large block.
+constexpr i64 kMostStagingBuffers = 12;
+
+}  // namespace
+
+std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes) {
+  if (const auto one = wish.one_tier()) return std::vector(group_bytes.size(), *one);
+  std::array<i64, offload::kTiers> left = wish.bytes;
+  size_t rest = 0;
+  for (size_t t = 0; t < left.size(); ++t) {
+    if (left[t] == PlacementWish::kRest) rest = t;
+  }
+  std::vector<Tier> tiers;
+  for (i64 bytes : group_bytes) {
+    size_t t = 0;
+    while (t < left.size() && (left[t] == PlacementWish::kRest || left[t] < bytes)) ++t;
+    if (t == left.size()) {
+      t = rest;
+    } else {
+      left[t] -= bytes;
+    }
+    tiers.push_back(static_cast<Tier>(t));
+  }
+  return tiers;
+}
+
+namespace {
+
+// What is missing over all tiers, for the message when nothing fits.
+i64 missing(const Candidate& c, const TierBudgets& b) {
+  i64 sum = 0;
+  for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
+  return sum;
+}
+
+// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
+// left holds what else would move.
+ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  if (plan.training && plan.staging_buffers > 0) {
+    request.staging_buffers = kMostStagingBuffers;
+    if (Plan deeper = make_plan(request); total_excess(deeper, budgets) == 0) {
+      plan = std::move(deeper);
+    } else {
+      request.staging_buffers = parallel::kLeastStagingBuffers;
+    }
+  }
+  std::vector<std::string> filled;
+  for (const auto& fill : {keep_left_over, fill_left_over}) {
+    std::optional<Fuller> fuller = fill(request, plan, wishes, budgets, rates);
+    if (!fuller) continue;
+    request = std::move(fuller->request);
+    plan = std::move(fuller->plan);
+    filled.push_back(std::move(fuller->why));
+  }
+  std::vector<std::string> why = reasons(plan);
+  why.insert(why.end(), filled.begin(), filled.end());
+  return {std::move(plan), std::move(why)};
+}
+
+// A candidate that fits, and its time by simulation, which knows of waits that the estimate does not.
+struct Fitting {
+  PlanRequest request;
+  Plan plan;
+  double estimate_s = 0, seconds = 0;
+};
+
+bool same_places(const PlanRequest& a, const PlanRequest& b) {
+  const parallel::Placement &p = a.placement, &q = b.placement;
+  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
+}
+
+double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
+
+PlanRequest request_of(PlanRequest base, const Plan& plan) {
+  base.placement = plan.placement;
+  base.scheduling = plan.scheduling;
+  base.adaptive_overlap = plan.train_when_clipping.has_value();
+  return base;
+}
+
+}  // namespace
+
+namespace {
+
+ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
+  if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
+  std::optional<Plan> closest;
+  std::vector<Fitting> fitting;
+  int sized = 0;
+  for (const Candidate& c : all) {
+    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return same_places(f.request, c.request); })) continue;
+    if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
+    if (sized++ == kMostSized) break;
+    Plan plan = make_plan(c.request);
+    if (total_excess(plan, budgets) == 0) {
+      const double seconds = plan.training ? step_seconds(plan, *base.model, rates) : c.seconds;
+      fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
+      if (fitting.size() == kMostCompared) break;
+      continue;
+    }
+    if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
+  }
+  if (!fitting.empty()) {
+    Fitting& best = *std::ranges::min_element(fitting, {}, &Fitting::seconds);
+    return finished(std::move(best.request), std::move(best.plan), wishes, budgets, rates);
+  }
+  // Estimates in order of time may hide the one that is small enough.
+  std::vector<WayOut> ways = ways_out(base, wishes, budgets, rates);
+  for (WayOut& way : ways) {
+    if (total_excess(way.plan, budgets) > 0) continue;
+    PlanRequest request = request_of(base, way.plan);
+    return finished(std::move(request), std::move(way.plan), wishes, budgets, rates);
+  }
+  if (!closest) {
+    const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
+    closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
+  }
+  refuse_plan(base, wishes, budgets, rates, std::move(ways), *closest);
+}
+
+// Nothing of it moves, and nothing is computed twice: to split more would only cost traffic.
+bool at_rest(const Plan& plan) {
+  const TierBytes moved = plan.training ? plan.moved_per_step() : moved_bytes(plan.forward.head);
+  const auto nothing = [](const auto& bytes) { return bytes[1] + bytes[2] == 0; };
+  const bool again = std::ranges::any_of(plan.placement.activations, [](const auto& policy) { return policy.recompute; });
+  return nothing(moved.read) && nothing(moved.written) && !again;
+}
+
+// Without training there is nothing to split but weights.
+std::vector<int> stages(const PlanRequest& base, const PlanWishes& wishes) {
+  if (wishes.zero_stage) return {*wishes.zero_stage};
+  if (base.scheduling.sharding.ranks == 1) return {0};
+  if (base.scheduling.reduce_each) return {2, 3};
+  return base.training ? std::vector{0, 1, 2, 3} : std::vector{0, 3};
+}
+
+std::string stage_text(const Plan& plan, const std::string& others) {
+  const parallel::Sharding& s = plan.scheduling.sharding;
+  if (!plan.training)
+    return fmt::format("ZeRO stage {} over {} ranks: each holds {} weights{}", s.stage, s.ranks, s.stage == 3 ? "its part of the" : "all",
+                       others);
+  constexpr std::array<const char*, 4> kHolds = {"each holds everything", "each holds its part of the optimizer state",
+                                                 "each holds its part of gradients and optimizer state",
+                                                 "each holds its part of weights, gradients and optimizer state"};
+  return fmt::format("ZeRO stage {} over {} ranks: {}{}", s.stage, s.ranks, kHolds[static_cast<size_t>(s.stage)], others);
+}
+
+}  // namespace
+
+// The lowest stage is the one with least traffic; a higher one must be worth it.
+ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  const std::vector<int> all = stages(base, wishes);
+  std::optional<ChosenPlan> best;
+  double best_s = 0;
+  std::string others;
+  for (const int stage : all) {
+    if (best && at_rest(best->plan)) break;
+    parallel::PlanRequest request = base;
+    request.scheduling.sharding.stage = stage;
+    try {
+      ChosenPlan chosen = choose_at_stage(request, wishes, budgets, rates);
+      const double seconds = step_seconds(chosen.plan, *base.model, rates);
+      if (best && seconds > kWorthSplitting * best_s) continue;
+      if (best) others += fmt::format("; stage {} would take {} a step", best->plan.scheduling.sharding.stage, format_duration(best_s));
+      best = std::move(chosen);
+      best_s = seconds;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::refused || (stage == all.back() && !best)) throw;
+      others += fmt::format("; stage {} does not fit", stage);
+    }
+  }
+  if (base.scheduling.sharding.ranks > 1) best->why.insert(best->why.begin(), stage_text(best->plan, others));
+  return std::move(*best);
+}
+
+std::string memory_table(const Plan& plan, const TierBudgets& budgets) {
+  const auto row = [](const std::string& what, const std::array<i64, offload::kTiers>& bytes, const char* zero) {
+    const auto cell = [&](size_t t) { return bytes[t] ? format_bytes(bytes[t]) : zero; };
+    return fmt::format("  {:<32}{:>12}{:>12}{:>12}\n", what, cell(0), cell(1), cell(2));
+  };
+  const int ranks = plan.scheduling.sharding.ranks;
+  const std::string of = ranks > 1 ? fmt::format("per rank, of {}", ranks) : "";
+  std::string text = fmt::format("  {:<32}{:>12}{:>12}{:>12}\n", of, "device", "host", "nvme");
+  for (const parallel::PlanRow& r : plan.rows) text += row(r.what, r.bytes, "-");
+  return text + row("total", plan.total, "-") + row("budget", budgets.bytes, budgets.host_from_device ? "shared" : "none");
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,111 @@
+#include "app/ranks/gpu_meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "app/node/failure.h"
+#include "base/error.h"
+#include "device/peer_probe.h"
+#include "parallel/gpu/nccl_exchange.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr const char* kNoPeers = "NCCL_P2P_DISABLE";
+constexpr i64 kMostPairs = 4;
+
+bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
+bool may_have_nccl(const RanksConfig& config) { return wants_nccl(config) || config.communicator == "auto"; }
+
+std::string problem_here(const MeetingPoint& mine) {
+  if (!mine.device.is_cuda()) return "a rank computes on the CPU: give --device cuda";
+  if (mine.shared) return fmt::format("ranks share cuda:{}: start as many as there are GPUs", mine.device.index);
+  return parallel::nccl_problem();
+}
+
+// The first rank's that has one, without the tag of who said it; with the rank's name where not all have the same.
+std::string first_problem(const std::string& mine, const Peers& peers) {
+  const std::string tag = "[nccl] ";
+  const std::vector<std::string> all = peers.gather(mine.starts_with(tag) ? mine.substr(tag.size()) : mine);
+  const auto first = std::ranges::find_if(all, [](const std::string& problem) { return !problem.empty(); });
+  if (first == all.end()) return "";
+  const bool alike = std::ranges::all_of(all, [&](const std::string& problem) { return problem == *first; });
+  return alike ? *first : peers.name(static_cast<int>(first - all.begin())) + ": " + *first;
+}
+
+// What one rank of a node has found out, or was told by the user, holds for all that are there.
+void share_with_node(const Peers& peers) {
+  const char* mine = std::getenv(kNoPeers);
+  const std::string told = Peers::host_name() + "=";
+  for (const std::string& theirs : peers.gather(told + (mine ? mine : ""))) {
+    if (theirs.starts_with(told) && theirs.size() > told.size()) ::setenv(kNoPeers, theirs.substr(told.size()).c_str(), 0);
+  }
+}
+
+// Of a communicator of all ranks as seen, and of those of two ranks, one a direction to either neighbour of the pipeline, a share each.
+i64 memory_of(const RanksConfig& config, i64 of_all) {
+  const i64 pairs = config.pipeline_stages > 1 ? kMostPairs * (of_all / (config.ranks - 1)) : 0;
+  return of_all + pairs;
+}
+
+// Empty where NCCL works; then `bytes` are what it needs.
+std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
+  if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
+  share_with_node(peers);
+  // Who is done early waits for the others' answers for as long as for any.
+  const parallel::NcclTrial trial = parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2);
+  std::string problem = first_problem(trial.problem, peers);
+  bytes = memory_of(config, peers.most({trial.memory_bytes})[0]);
+  return problem;
+}
+
+std::string through_host_memory(const std::string& why) { return "GPUs meet through host memory: " + why; }
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that talk over NCCL for nccl, got: " + problem +
+                                          "; or leave --communicator out: ranks then meet through host memory");
+}
+
+}  // namespace
+
+GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers) {
+  GpuMeeting meeting{.timeout_s = static_cast<double>(config.timeout_s)};
+  if (peers.ranks() == 1) return meeting;
+  const bool any_gpu = peers.most({mine.device.is_cuda()})[0] != 0;
+  if (!wants_nccl(config) && !any_gpu) return meeting;
+  if (!may_have_nccl(config)) {
+    meeting.text = through_host_memory("--communicator " + config.communicator);
+    return meeting;
+  }
+  const std::string problem = find_problem(config, mine, peers, meeting.nccl_bytes);
+  meeting.nccl = problem.empty();
+  if (!meeting.nccl && wants_nccl(config)) refuse(problem);
+  const char* without = std::getenv(kNoPeers);
+  meeting.text = meeting.nccl ? fmt::format("GPUs talk to each other over NCCL {}{}", parallel::nccl_version(),
+                                            without ? fmt::format(" with {}={}", kNoPeers, without) : "")
+                              : through_host_memory(problem);
+  return meeting;
+}
+
+GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report) {
+  GpuMeeting meeting{.timeout_s = static_cast<double>(config.timeout_s)};
+  if (config.ranks == 1) return meeting;
+  if (wants_nccl(config) && !device.is_cuda()) refuse(problem_here({device, false}));
+  const bool one_each = config.ranks <= std::ssize(report.gpus);
+  meeting.nccl = wants_nccl(config) || (device.is_cuda() && may_have_nccl(config) && one_each && parallel::nccl_problem().empty());
+  return meeting;
+}
+
+void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher, Console& console) {
+  const bool first = launcher.local_rank == 0 && launcher.local_ranks > 1;
+  if (!first || !may_have_nccl(config) || config.device == "cpu" || std::getenv(kNoPeers)) return;
+  const PeerReport report = probe_peers();
+  if (report.problem.empty()) return;
+  if (report.gpus == 0) throw Error(ErrorCode::io, "[gpu] expected GPUs that can be used, got: " + report.problem + "; give --device cpu");
+  ::setenv(kNoPeers, "1", 0);
+  console.log(fmt::format("{} on this node: NCCL gets {}=1 and goes another way", report.problem, kNoPeers));
+}
+
+}  // namespace spillway::app

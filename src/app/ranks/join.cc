@@ -1,0 +1,74 @@
+#include "app/ranks/join.h"
+
+#include <charconv>
+
+#include "app/ranks/rank_report.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "parallel/comm/communicator_mpi_open.h"
+#include "parallel/sockets/communicator_sockets.h"
+
+namespace spillway::app {
+namespace {
+
+// torchrun keeps a store of its own at MASTER_PORT, unless rank 0 is to open one there.
+std::string place_of_torchrun(const Host& host) {
+  const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
+  int port = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), port);
+  if (!name || port == 0)
+    throw Error(ErrorCode::usage,
+                "[rendezvous] expected MASTER_ADDR and MASTER_PORT, or --rendezvous tcp:HOST:PORT or file:PATH, got MASTER_ADDR \"" +
+                    name.value_or("") + "\", MASTER_PORT \"" + text.value_or("") + "\"");
+  if (host.env("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
+  return "tcp:" + (name->find(':') == name->npos ? *name : "[" + *name + "]") + ":" + std::to_string(port);
+}
+
+// "gpu[03-05,9],b1": gpu03.
+std::string first_node(const std::string& nodes) {
+  const size_t bracket = nodes.find('[');
+  if (bracket == nodes.npos || bracket > nodes.find(',')) return nodes.substr(0, nodes.find(','));
+  return nodes.substr(0, bracket) + nodes.substr(bracket + 1, nodes.find_first_of(",-]", bracket) - bracket - 1);
+}
+
+// Rank 0 is on the step's first node. Steps that share a node get different ports; who comes to the wrong one is told so by the token.
+std::string place_of_srun(const Host& host) {
+  const std::string step = host.env("SLURM_JOB_ID").value_or("0") + "." + host.env("SLURM_STEP_ID").value_or("0");
+  if (host.env("SLURM_STEP_NUM_NODES").value_or("1") == "1") return "unix:spillway-slurm-" + step;
+  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // below those that systems give out by themselves
+  const u64 port = kFirstPort + RandomKey{}.derive(step).value % kPorts;
+  return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
+}
+
+// torchrun starts all ranks anew under the same name, and so does Slurm a job that it queues again.
+std::string run_token(const Host& host) {
+  if (const auto own = host.env("SPILLWAY_TOKEN")) return *own;
+  std::string token;
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"})
+    token += host.env(name).value_or("") + " ";
+  return token;
+}
+
+}  // namespace
+
+std::string meeting_place(const Launcher& launcher, const std::string& rendezvous, const Host& host) {
+  if (rendezvous != "auto" && rendezvous != "env") return rendezvous;
+  if (launcher.name == "spillway") return host.env("SPILLWAY_MEETING").value_or("");
+  if (launcher.name == "torchrun" || rendezvous == "env") return place_of_torchrun(host);
+  return came_with_mpi(launcher, host) ? "" : place_of_srun(host);
+}
+
+std::unique_ptr<parallel::Communicator> join_ranks(const Launcher& launcher, double timeout_s, const std::string& rendezvous,
+                                                   const Host& host) {
+  if (launcher.ranks == 1) return nullptr;
+  report_phase(RankPhase::meeting);
+  const std::string place = meeting_place(launcher, rendezvous, host);
+  auto made = place.empty()
+                  ? parallel::open_mpi_communicator({.timeout_s = timeout_s})
+                  : parallel::open_socket_communicator(
+                        {.rank = launcher.rank, .size = launcher.ranks, .place = place, .token = run_token(host), .timeout_s = timeout_s});
+  report_phase(RankPhase::preparing);
+  return made;
+}
+
+}  // namespace spillway::app

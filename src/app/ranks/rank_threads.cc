@@ -1,0 +1,109 @@
+#include "app/ranks/rank_threads.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "app/node/failure.h"
+#include "parallel/comm/communicator_local.h"
+
+namespace spillway::app {
+namespace {
+
+class Group {
+ public:
+  Group(const RankThreads& given, Console& console) : given_(given), console_(console), running_(static_cast<size_t>(given.ranks)) {
+    std::iota(running_.begin(), running_.end(), 0);
+  }
+
+  int run(const RankBody& body) {
+    std::vector<std::unique_ptr<parallel::Communicator>> ends(1);
+    if (given_.ranks > 1) ends = parallel::make_local_communicators(given_.ranks, {.timeout_s = given_.timeout_s});
+    std::vector<std::thread> threads;
+    for (int r = 0; r < given_.ranks; ++r) {
+      try {
+        threads.emplace_back([&body, this, r, end = std::move(ends[static_cast<size_t>(r)])]() mutable { be(r, std::move(end), body); });
+      } catch (const std::system_error& error) {
+        ended(r, 0, std::make_exception_ptr(Error(ErrorCode::io, too_many(r, error.what()))));
+        for (int never = r + 1; never < given_.ranks; ++never) ended(never, 0, nullptr);
+        break;
+      }
+    }
+    ends.clear();  // of ranks that never began: the others know
+    wait_for_all();
+    for (std::thread& thread : threads) thread.join();
+    return verdict();
+  }
+
+ private:
+  void be(int rank, std::unique_ptr<parallel::Communicator> end, const RankBody& body) {
+    try {
+      ended(rank, body(rank, std::move(end)), nullptr);
+    } catch (...) {
+      ended(rank, 0, std::current_exception());
+    }
+  }
+
+  void ended(int rank, int status, const std::exception_ptr& failure) {
+    const std::lock_guard lock(mutex_);
+    std::erase(running_, rank);
+    status_ = std::max(status_, status);
+    if (failure) failures_.push_back(failure);
+    changed_.notify_all();
+  }
+
+  void wait_for_all() {
+    std::unique_lock lock(mutex_);
+    const auto all_ended = [&] { return running_.empty(); };
+    changed_.wait(lock, [&] { return all_ended() || !failures_.empty(); });
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(given_.grace_s), all_ended)) leave();
+  }
+
+  // They would use what the end of this process takes from them.
+  [[noreturn]] void leave() {
+    const Failure failure = failure_of(first_failure());
+    console_.warn(fmt::format("{}; rank{} {} did not end within {} s of it", failure.text, running_.size() > 1 ? "s" : "",
+                              fmt::join(running_, ", "), given_.grace_s));
+    ::_exit(static_cast<int>(failure.code));
+  }
+
+  // Of the first rank that failed by itself, not for another's sake.
+  std::exception_ptr first_failure() const {
+    const auto by_itself = [](const std::exception_ptr& failure) { return failure_of(failure).code != ErrorCode::peer; };
+    const auto first = std::ranges::find_if(failures_, by_itself);
+    return first == failures_.end() ? failures_.front() : *first;
+  }
+
+  int verdict() const {
+    if (!failures_.empty()) std::rethrow_exception(first_failure());
+    return status_;
+  }
+
+  std::string too_many(int rank, const char* why) const {
+    return fmt::format("[ranks] expected {} threads, got \"{}\" at number {}: is the limit of processes (ulimit -u) low?", given_.ranks,
+                       why, rank + 1);
+  }
+
+  const RankThreads& given_;
+  Console& console_;
+  std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::vector<int> running_;
+  std::vector<std::exception_ptr> failures_;  // in the order of time
+  int status_ = 0;
+};
+
+}  // namespace
+
+int run_rank_threads(const RankThreads& threads, Console& console, const RankBody& body) { return Group(threads, console).run(body); }
+
+}  // namespace spillway::app

@@ -1,0 +1,60 @@
+#include "app/ranks/same_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "app/node/host.h"
+#include "app/node/version.h"
+#include "offload/crc32c.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "device_memory", "host_memory", "nvme",
+                                                        "io_engine", "quiet", "json",          "rendezvous"};
+
+std::string told_text(const std::string& flags, const Facts& facts) {
+  Json told = Json::parse(flags);
+  for (const std::string_view key : kOfOneNode) told.erase(std::string(key));
+  for (const NumberKey& fact : facts) told[fact.key] = fact.value;
+  return told.dump();
+}
+
+}  // namespace
+
+NumberKey this_program() {
+  const std::string file = read_whole("/proc/self/exe").value_or("");
+  return {"program", fmt::format("{} ({:08x})", kVersion, offload::crc32c(std::as_bytes(std::span(file))))};
+}
+
+void check_same_flags(const Peers& peers, const std::string& flags, const Facts& facts) {
+  const std::vector<std::string> all = peers.gather(told_text(flags, facts));
+  if (std::ranges::all_of(all, [&](const std::string& text) { return text == all.front(); })) return;
+  std::vector<Json> told;
+  for (const std::string& text : all) told.push_back(Json::parse(text));
+  for (const auto& [key, value] : told.front().items()) {
+    for (size_t r = 1; r < told.size(); ++r) {
+      const Json other = told[r].value(key, Json());
+      if (other == value) continue;
+      std::vector<size_t> with;
+      for (size_t s = 1; s < told.size(); ++s) {
+        if (told[s].value(key, Json()) == other) with.push_back(s);
+      }
+      throw AgreedError(
+          ErrorCode::usage,
+          fmt::format("[ranks] expected the same of all ranks, got `{}` {} on rank 0 and {} on rank{} {}: start the same program "
+                      "with the same flags on all of them, with --out and --data on a filesystem that all see",
+                      key, value.dump(), other.dump(), with.size() > 1 ? "s" : "", fmt::join(with, ", ")));
+    }
+  }
+  throw AgreedError(ErrorCode::usage, "[ranks] expected the same program with the same flags on all ranks");
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/run/checkpoint.h"
+#include "app/run/checkpoint_tensors.h"
+#include "base/error.h"
+#include "data/atomic_folder.h"
+#include "data/safetensors.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using parallel::Group;
+using parallel::kTileElems;
+using parallel::Segment;
+using parallel::TileRange;
+
+data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DType dtype) {
+  data::TensorInfo info;
+  info.name = p.name + suffix;
+  info.dtype = dtype;
+  info.shape = p.shape;
+  return info;
+}
+
+// Fills both files with tiles as they come.
+class Writer {
+ public:
+  using Mode = data::SafetensorsWriter::Mode;
+  Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan, Mode mode)
+      : layout_(plan.layout),
+        sharding_(plan.scheduling.sharding),
+        format_(plan.scheduling.format),
+        parts_(state_tensors(format_)),
+        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}, mode),
+        state_(folder / "optimizer.safetensors", moment_tensors(model), {}, mode) {}
+
+  // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
+  void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    const TileRange own = parallel::intersection(range, sharding_.own(layout_.groups[group]));
+    const i64 first = range.begin * kTileElems, size = size_of(format_.weight);
+    if (own.count() == 0 || !layout_.owns(layout_.groups[group])) return;
+    parallel::for_segments(layout_.groups[group], own.begin * kTileElems, own.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+      if (!s) return;
+      const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
+      weights_.write(weights_.tensors()[s->parameter], run.at * size,
+                     weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
+      for (size_t p = 0; !state.empty() && p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
+        state_dtype(format_) == DType::f64 ? write_part<double>(tensor, parts_[p].part, run)
+                                           : write_part<float>(tensor, parts_[p].part, run);
+      }
+    });
+  }
+
+  /// Bytes written here.
+  i64 finish() { return weights_.finish_part() + state_.finish_part(); }
+  i64 data_bytes() const { return weights_.data_bytes() + state_.data_bytes(); }
+
+ private:
+  // A parameter's elements in neighbouring tiles.
+  struct Run {
+    const std::byte *weights, *state;  // of the first tile
+    i64 begin, end;                    // elements from there
+    i64 at;                            // in the parameter
+  };
+
+  std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) const {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) tensors.push_back(describe(*p, "", format_.weight));
+    return tensors;
+  }
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) {
+      first_state_.push_back(tensors.size());
+      for (const StateTensor& t : parts_) {
+        if (!p->frozen) tensors.push_back(describe(*p, t.suffix, state_dtype(format_)));
+      }
+    }
+    return tensors;
+  }
+
+  template <class T>
+  void write_part(const data::TensorInfo& tensor, optim::StatePart part, const Run& run) {
+    T values[kTileElems];
+    for (i64 begin = run.begin; begin < run.end;) {
+      const i64 tile = begin / kTileElems, end = std::min(run.end, (tile + 1) * kTileElems);
+      const std::span<T> some(values, static_cast<size_t>(end - begin));
+      optim::read_part(format_, part, run.weights + tile * format_.weight_tile_bytes(), run.state + tile * format_.state_tile_bytes(),
+                       begin - tile * kTileElems, some);
+      state_.write(tensor, (run.at + begin - run.begin) * static_cast<i64>(sizeof(T)), std::as_bytes(some));
+      begin = end;
+    }
+  }
+
+  const parallel::Layout& layout_;
+  const parallel::Sharding sharding_;
+  const optim::StateFormat format_;
+  const std::vector<StateTensor> parts_;
+  std::vector<size_t> first_state_;  // by parameter: its first tensor of state_
+  data::SafetensorsWriter weights_, state_;
+};
+
+// A loss scale that does not move is 1.
+void put_loss_scale(nlohmann::json& to, const Progress& p) {
+  to["loss_scale"] = p.loss_scale ? p.loss_scale->scale : 1.0;
+  if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
+
+struct CheckpointWriter::State {
+  std::optional<data::AtomicFolder> whole;  // of the first rank
+  fs::path folder;
+  std::string config_json, manifest;
+  std::optional<Writer> writer;
+  i64 written_bytes = 0;
+};
+
+CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress, const models::ModelConfig& config,
+                                   const nn::Sequential& model, const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
+  const DType dtype = plan.scheduling.format.weight;
+  state_->config_json = models::to_json(config, dtype);
+  nlohmann::json manifest = {{"format", kCheckpointFormat},    {"step", progress.step},     {"updates", progress.updates},
+                             {"cursor", progress.cursor},      {"tokens", progress.tokens}, {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}};
+  put_loss_scale(manifest, progress);
+  state_->manifest = manifest.dump(2) + "\n";
+  state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
+  state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);
+}
+
+CheckpointWriter::CheckpointWriter(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
+  state_->folder = folder;
+  state_->writer.emplace(folder, model, plan, Writer::Mode::joined);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+const fs::path& CheckpointWriter::folder() const { return state_->folder; }
+i64 CheckpointWriter::written_bytes() const { return state_->written_bytes; }
+
+void CheckpointWriter::write(const parallel::Snapshot::Tiles& tiles) {
+  tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    state_->writer->write(group, range, weights, state);
+  });
+  state_->written_bytes = state_->writer->finish();
+}
+
+void CheckpointWriter::commit(i64 written_bytes) {
+  if (written_bytes != state_->writer->data_bytes()) {
+    throw Error(ErrorCode::bug, fmt::format("[checkpoint] {}: expected {} bytes of data, {} were written", state_->folder.string(),
+                                            state_->writer->data_bytes(), written_bytes));
+  }
+  state_->whole->write_text("config.json", state_->config_json);
+  state_->whole->write_text("manifest.json", state_->manifest);
+  state_->whole->commit();
+}
+
+i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
+  constexpr i64 kHeaders = 1 << 20;
+  i64 bytes = kHeaders;
+  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
+  for (const auto& p : model.parameters)
+    bytes += p->elems() * (size_of(format.weight) + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
+  return bytes;
+}
+
+}  // namespace spillway::app

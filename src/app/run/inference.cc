@@ -1,0 +1,57 @@
+#include "app/run/inference.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "app/flags/given.h"
+#include "app/flags/pipeline_wish.h"
+#include "app/run/run_on_ranks.h"
+#include "base/error.h"
+#include "models/weights.h"
+
+namespace spillway::app {
+namespace {
+
+PlanWishes wishes_of(const RanksConfig& config) {
+  PlanWishes wishes{.parameters = config.place_parameters,
+                    .gradients = PlacementWish::whole(Tier::device),
+                    .optimizer = PlacementWish::whole(Tier::device),
+                    .prefetch = config.prefetch};
+  if (config.zero_stage != "auto") wishes.zero_stage = config.zero_stage[0] - '0';
+  return wishes;
+}
+
+}  // namespace
+
+Inference::Inference(Command command, const RanksConfig& config, const Peers& peers)
+    : command_(command), config_(config), peers_(peers), source_(find_trained_model(config.model, config.checkpoint)) {
+  if (!source_.has_weights) {
+    throw Error(ErrorCode::usage, fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors",
+                                              info(command).name, config.model));
+  }
+  check_stages(config);
+  mesh_ = {static_cast<int>(config.data_ranks()), static_cast<int>(config.pipeline_stages)};
+}
+
+void Inference::open(const Settings& settings, Facts facts, const Workload& work, Console& console) {
+  facts.insert(facts.begin(), {this_program(), {"weights in --model", source_.folder->string()}});
+  check_same_flags(peers_, to_json(command_, settings), facts);
+  const std::string id = peers_.from_first(fmt::format("{}-{}", info(command_).name, ::getpid()));
+  const parallel::Pipeline pipeline{.ranks = mesh_.pipeline};
+  const ChosenDevice device = device_on_ranks(config_, peers_);
+  peers_.together([&] { session_.emplace(config_, device, source_, id, StateWishes(), peers_.place(), pipeline); });
+  plan_on_ranks(peers_, *session_, wishes_of(config_), work);
+  if (peers_.ranks() > 1) {
+    if (!device.meeting.text.empty()) console.log(device.meeting.text);
+    for (const std::string& line : session_->choices()) console.log(line);
+  }
+  if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
+  peers_.together([&] { session_->open(nullptr, &ends_); });
+  peers_.together([&] {
+    session_->make_rank();
+    const models::FolderWeights weights(session_->model(), *source_.folder);
+    session_->rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
+  });
+}
+
+}  // namespace spillway::app

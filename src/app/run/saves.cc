@@ -1,0 +1,127 @@
+#include "app/run/saves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
+constexpr i64 kWarmUpSteps = 2;
+
+// 0 of none.
+double median(std::deque<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<i64>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+void Saves::begin(const Progress& progress, double patience_s, bool must) {
+  begin_ = Clock::now();
+  finish(false);
+  try {
+    make_writer(progress);
+  } catch (const AgreedError& e) {
+    if (must) throw;
+    return warn(progress.step, e);
+  }
+  const auto save = [this](const parallel::Snapshot::Tiles& tiles) {
+    writer_->write(tiles);
+    if (peers_.ranks() == 1) commit(writer_->written_bytes());
+  };
+  before_s_ = blocked_s_ = seconds_since(begin_);
+  longer_s_ = 0;
+  session_.rank().begin_snapshot(save, patience_s);
+  step_ = progress.step;
+}
+
+void Saves::make_writer(const Progress& progress) {
+  writer_.reset();
+  peers_.together([&] {
+    if (peers_.first())
+      writer_ = std::make_unique<CheckpointWriter>(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen());
+  });
+  const std::string folder = peers_.from_first(peers_.first() ? writer_->folder().string() : "");
+  peers_.together([&] {
+    if (!peers_.first()) writer_ = std::make_unique<CheckpointWriter>(folder, session_.model(), session_.chosen());
+  });
+}
+
+// One rank alone does so on the snapshot's thread.
+void Saves::commit(i64 written_bytes) {
+  writer_->commit(written_bytes);
+  prune_checkpoints(folder_.path(), keep_);
+}
+
+void Saves::commit_together() {
+  i64 written_bytes = 0;
+  for (const std::string& rank : peers_.gather(std::to_string(writer_->written_bytes()))) written_bytes += std::stoll(rank);
+  peers_.together([&] {
+    if (peers_.first()) commit(written_bytes);
+  });
+}
+
+void Saves::stepped(double seconds) {
+  if (const parallel::Snapshot* snapshot = session_.rank().snapshot()) {
+    longer_s_ += std::max(0.0, seconds - median(usual_s_));
+    if (peers_.most({!snapshot->over()})[0] == 0) tell(false);
+  } else if (++plain_steps_ > kWarmUpSteps) {
+    usual_s_.push_back(seconds);
+    if (usual_s_.size() > kUsualSteps) usual_s_.pop_front();
+  }
+}
+
+// While a Step waits for the save its reads and writes go on, which the rest of the step then has done.
+double Saves::steps_lost_s(double waited_s) const { return usual_s_.size() < kLeastUsual ? waited_s : std::min(waited_s, longer_s_); }
+
+void Saves::finish(bool must) {
+  parallel::Snapshot* snapshot = session_.rank().snapshot();
+  if (!snapshot) return;
+  const auto start = Clock::now();
+  peers_.together([&] { snapshot->drain(); });
+  blocked_s_ += seconds_since(start);
+  tell(must);
+}
+
+void Saves::tell(bool must) {
+  const parallel::Snapshot::Outcome outcome = session_.rank().snapshot()->outcome();
+  session_.rank().end_snapshot();
+  const i64 step = std::exchange(step_, -1);
+  try {
+    peers_.together([&] {
+      if (outcome.error) std::rethrow_exception(outcome.error);
+    });
+    if (peers_.ranks() > 1) commit_together();
+    seconds_ = outcome.writing_s;
+    step_ = step;
+    const double durable_s = peers_.ranks() > 1 ? seconds_since(begin_) : before_s_ + outcome.seconds;
+    const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
+                                         format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(durable_s));
+    console_.end_progress();
+    console_.log(line);
+    folder_.log(line);
+  } catch (const AgreedError& e) {
+    writer_.reset();
+    if (must) throw;
+    warn(step, e);
+  }
+}
+
+void Saves::warn(i64 step, const std::exception& error) {
+  console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", step, error.what()));
+}
+
+}  // namespace spillway::app

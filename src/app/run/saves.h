@@ -1,0 +1,61 @@
+// The saves of a run: begun between two steps, written by a snapshot's thread while training goes on, told of when durable. One at a time.
+// Each rank writes its part; between steps they agree that all have, and the first one then makes it a checkpoint (one rank alone at once).
+// Used by the trainer's thread, by all ranks alike. A save that fails is a warning, and the checkpoint before stands, unless it must not.
+#pragma once
+#include <chrono>
+#include <deque>
+
+#include "app/node/console.h"
+#include "app/ranks/peers.h"
+#include "app/run/checkpoint.h"
+#include "app/run/run_folder.h"
+#include "app/run/session.h"
+
+namespace spillway::app {
+
+class Saves {
+ public:
+  Saves(Session& session, RunFolder& folder, Console& console, const Peers& peers, i64 keep)
+      : session_(session), folder_(folder), console_(console), peers_(peers), keep_(keep) {}
+  /// A save under way is given up.
+  ~Saves() { session_.rank().end_snapshot(); }
+  Saves(const Saves&) = delete;
+  Saves& operator=(const Saves&) = delete;
+
+  /// A checkpoint of the state as it is, settled. Waits for the save before. `patience_s`: as Rank::begin_snapshot. `must`: as finish().
+  void begin(const Progress& progress, double patience_s, bool must);
+  /// After each step, which took this long; tells of a save that has ended.
+  void stepped(double seconds);
+  /// Waits for a save under way; `must`: its error is thrown on.
+  void finish(bool must);
+  /// There is, or will be, a checkpoint of this step.
+  bool has(i64 step) const { return step_ == step; }
+  /// What a save takes when nothing else is done: measured, of the last one.
+  double seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void make_writer(const Progress& progress);
+  void commit(i64 written_bytes);
+  void commit_together();
+  void tell(bool must);
+  void warn(i64 step, const std::exception& error);
+  double steps_lost_s(double waited_s) const;
+
+  Session& session_;
+  RunFolder& folder_;
+  Console& console_;
+  const Peers& peers_;
+  const i64 keep_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  Clock::time_point begin_;
+  i64 step_ = -1;         // of the last one begun, unless it failed
+  double before_s_ = 0;   // of the one under way: what its beginning took,
+  double blocked_s_ = 0;  // that with what finish() waited,
+  double longer_s_ = 0;   // and by how much steps took longer than usual
+  i64 plain_steps_ = 0;
+  std::deque<double> usual_s_;  // the last few steps beside which nothing was saved
+  double seconds_ = 1;
+};
+
+}  // namespace spillway::app

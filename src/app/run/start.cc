@@ -1,0 +1,106 @@
+#include "app/run/start.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/flags/given.h"
+#include "base/error.h"
+#include "models/weights.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) { return read_whole(path).value_or(""); }
+
+// Of --resume PATH the run whose checkpoint it is.
+fs::path run_of(const TrainConfig& config) {
+  return config.resume.kind == Resume::Kind::path ? fs::path(config.resume.path).parent_path().parent_path() : fs::path(config.out);
+}
+
+std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
+  std::vector<i64> legal;
+  for (i64 ranks = 1; ranks * micro_batch_size <= global_batch; ++ranks) {
+    if (global_batch % (ranks * micro_batch_size) == 0) legal.push_back(ranks);
+  }
+  return fmt::format("{}", fmt::join(legal, ", "));
+}
+
+}  // namespace
+
+i64 keep_global_batch(TrainConfig& config) {
+  const fs::path file = run_of(config) / "config.json";
+  if (run_of(config).empty() || config.resume.kind == Resume::Kind::never || !fs::exists(file)) return config.ranks;
+  const TrainConfig before = run_config(text_of(file));
+  if (before.data_ranks() == config.data_ranks() || config.global_batch_size) return before.ranks;
+  const i64 batch = before.global_batch();
+  if (batch % (config.micro_batch_rows() * config.data_ranks()) != 0) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[resume] the run's global batch of {} does not divide over {} data-parallel ranks with --micro-batch-size {}; "
+                            "legal numbers of ranks: {}",
+                            batch, config.data_ranks(), config.micro_batch_rows(), legal_ranks(batch, config.micro_batch_rows())));
+  }
+  config.gradient_accumulation_steps.reset();
+  config.global_batch_size = batch;
+  return before.ranks;
+}
+
+void nothing_to_go_on_from(const TrainConfig& config) {
+  throw Error(ErrorCode::data,
+              fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
+}
+
+std::optional<fs::path> find_start(const TrainConfig& config) {
+  const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
+  const std::vector<fs::path> all = checkpoints(config.out);
+  switch (config.resume.kind) {
+    case Resume::Kind::never:
+      if (holds_run)
+        throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
+      return {};
+    case Resume::Kind::must:
+      if (!holds_run) nothing_to_go_on_from(config);
+      break;
+    case Resume::Kind::path:
+      return fs::path(config.resume.path);
+    case Resume::Kind::automatic:
+      break;
+  }
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+void check_same_numbers(const TrainConfig& config, const fs::path& run) {
+  const fs::path file = run / "config.json";
+  if (!fs::exists(file)) return;
+  const std::vector<std::string> changes = number_changes(text_of(file), config);
+  if (changes.empty()) return;
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
+                  "or another --out",
+                  file.parent_path().string(), fmt::join(changes, "; ")));
+}
+
+std::optional<Record> recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
+  parallel::ModelState& state = session.rank().state();
+  if (!state.recovered()) return {};
+  const bool wanted = config.resume.kind == Resume::Kind::automatic || config.resume.kind == Resume::Kind::must;
+  std::optional<Record> record = wanted ? parse_record(*state.recovered()) : std::nullopt;
+  if (!record || record->progress.step <= from_checkpoint.step || record->progress.step > *config.steps) return {};
+  if (record->numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out);
+  return record;
+}
+
+void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {
+  if (start) return load_checkpoint(*start, session.model(), session.rank());
+  std::unique_ptr<models::WeightSource> source;
+  if (session.source().has_weights && !config.from_scratch) {
+    source = std::make_unique<models::FolderWeights>(session.model(), *session.source().folder);
+  } else {
+    source = std::make_unique<models::ScratchWeights>(config.seed);
+  }
+  session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
+}
+
+}  // namespace spillway::app

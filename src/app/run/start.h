@@ -1,0 +1,28 @@
+// Where a training run begins: anew, from a checkpoint, or from what a dead process left on nvme. Functions of one rank; train.cc has all
+// ranks agree. They read the run folder; recover() alone gives something up.
+#pragma once
+#include <filesystem>
+#include <optional>
+
+#include "app/flags/config.h"
+#include "app/run/checkpoint.h"
+#include "app/run/session.h"
+
+namespace spillway::app {
+
+/// Of a run that was on another number of ranks its global batch; the accumulation follows from it. Returns the number of ranks it was on,
+/// this one's for a new run. Error(usage) naming the legal numbers where the batch does not divide.
+i64 keep_global_batch(TrainConfig& config);
+
+/// The checkpoint this command goes on from; empty for a new run.
+std::optional<std::filesystem::path> find_start(const TrainConfig& config);
+/// Error(data): --resume is must, and there is nothing.
+[[noreturn]] void nothing_to_go_on_from(const TrainConfig& config);
+/// Error(usage) when `run` was started with other values that change numbers.
+void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run);
+
+/// What a dead process left on nvme, when it is wanted and further than the checkpoint.
+std::optional<Record> recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
+void load_start(Session& session, const TrainConfig& config, const std::optional<std::filesystem::path>& start);
+
+}  // namespace spillway::app

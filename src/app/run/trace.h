@@ -1,0 +1,67 @@
+// A trace of some steps for Perfetto (ui.perfetto.dev) or chrome://tracing: a lane each for compute, load, store, optimizer and data as the
+// executor ran them, one each for the disk's reads and writes as the kernel answered them, and counters of the bytes moved by tier. Written
+// when the last traced step is over, whole or not at all. The trainer owns one; system() is called from the I/O engine's threads.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "app/flags/config.h"
+#include "app/ranks/peers.h"
+#include "offload/system_calls.h"
+#include "parallel/run/rank.h"
+
+namespace spillway::app {
+
+/// When each transfer was asked for and answered.
+class DiskWatch final : public offload::SystemCalls {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Transfer {
+    bool write = false;
+    i64 bytes = 0;
+    Clock::time_point begin, end;
+  };
+
+  i64 bytes_to_request(const offload::Transfer& transfer) override;
+  i64 completed(const offload::Transfer& transfer, i64 result) override;
+  /// What was answered since the last call, in order of answers.
+  std::vector<Transfer> take();
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<int, i64, bool>, Clock::time_point> begun_;  // descriptor, offset, write
+  std::vector<Transfer> done_;
+};
+
+class Trace {
+ public:
+  /// The first rank writes what all have seen, a process each; their clocks start with the first traced step, which they begin together.
+  Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
+      : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
+
+  /// After step `step` of the rank; all ranks call it. Errors: AgreedError(io) when the file cannot be written.
+  void step(i64 step, const parallel::Rank& rank);
+
+ private:
+  using Clock = DiskWatch::Clock;
+  double us(Clock::time_point t) const { return std::chrono::duration<double, std::micro>(t - zero_).count(); }
+  void add_list(const parallel::List& list, const std::vector<parallel::Timing>& timings, Clock::time_point begin);
+  void add_disk();
+  void add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 written_bytes);
+  std::string lanes() const;
+  int process() const { return peers_.rank() + 1; }
+  void write() const;
+
+  const std::filesystem::path path_;
+  const StepRange steps_;
+  DiskWatch& watch_;
+  const Peers& peers_;
+  Clock::time_point zero_;
+  std::vector<std::string> events_;
+  parallel::TierBytes moved_;
+};
+
+}  // namespace spillway::app

@@ -1,0 +1,334 @@
+#include "app/run/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <numeric>
+
+#include "app/node/host.h"
+#include "app/node/signals.h"
+#include "app/ranks/rank_report.h"
+#include "app/run/generation.h"
+#include "app/run/held_out.h"
+#include "app/run/metrics.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/tokenizer.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr i64 kMostNonfinite = 20;    // steps in a row
+constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
+
+parallel::TierBytes traffic_since(const parallel::TierBytes& before, parallel::Rank& rank) {
+  parallel::TierBytes now;
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    now.read[t] = rank.state().traffic().read_bytes[t];
+    now.written[t] = rank.state().traffic().written_bytes[t];
+  }
+  now.exchanged = rank.exchanged_bytes();
+  now.sent = rank.sent_bytes();
+  return now -= before;
+}
+
+// Of the last step, where ranks meet: a rank that is ahead of the others waits there.
+double meeting_s(const parallel::Rank& rank) {
+  double us = 0;
+  const auto add = [&](const parallel::List& list, const std::vector<parallel::Timing>& timings) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const parallel::Op op = list[i].op;
+      const bool meets = op == parallel::Op::Gather || op == parallel::Op::Exchange || op == parallel::Op::AgreeNorm;
+      us += meets ? timings[i].end_us - timings[i].start_us : 0;
+    }
+  };
+  add(rank.last_program().head, rank.head_timings());
+  add(*rank.last_tail(), rank.tail_timings());
+  return us / 1e6;
+}
+
+// Seconds from now to the end Slurm has set, if it has.
+std::optional<double> slurm_seconds_left() {
+  const auto end = Host{}.env("SLURM_JOB_END_TIME");
+  if (!end) return {};
+  return std::difftime(static_cast<std::time_t>(std::atoll(end->c_str())), std::time(nullptr));
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
+                 Progress progress, Trace* trace)
+    : config_(config),
+      session_(session),
+      data_(data),
+      folder_(folder),
+      console_(console),
+      peers_(peers),
+      trace_(trace),
+      progress_(progress),
+      numbers_hash_(numbers_hash(config)),
+      first_step_(progress.step),
+      start_(Clock::now()),
+      last_save_(start_),
+      model_flops_(model_flops(session.chosen(), session.model())),
+      matmul_flops_(measured_flops(load_calibration(), session.chosen())),
+      saves_(session, folder, console, peers, config.keep) {
+  if (config.precision != Precision::fp16) {
+    progress_.loss_scale.reset();
+  } else if (!progress_.loss_scale) {
+    progress_.loss_scale.emplace();
+  }
+  if (config.profile) profile_.emplace();
+  if (config.time_limit_s) {
+    limit_s_ = static_cast<double>(*config.time_limit_s);
+  } else {
+    limit_s_ = slurm_seconds_left();
+  }
+}
+
+i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
+
+int Trainer::run() {
+  StepReport report;
+  while (progress_.step < *config_.steps) {
+    report = step();
+    report_step(progress_.step);
+    const Wanted now = wanted(report);
+    write_metrics(report);
+    if (profile_) profile_->step(session_.rank(), session_.model(), report.seconds);
+    if (trace_) trace_->step(progress_.step, session_.rank());
+    show_progress(report);
+    sample();
+    saves_.stepped(report.seconds);
+    if (now.stop) return stop("stopped by " + signal_text());
+    if (now.time_up) return stop("the time limit is near");
+    if (now.save) save(false);
+  }
+  if (!config_.no_final_checkpoint) save(true);
+  saves_.finish(false);
+  finish(report);
+  return 0;
+}
+
+Trainer::Wanted Trainer::wanted(StepReport& report) const {
+  const bool more = progress_.step < *config_.steps;
+  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
+  const std::vector<std::vector<double>> all = peers_.gather(std::vector{stop, time_up, save, meeting_s(session_.rank()) / report.seconds});
+  const auto any = [&](size_t what) { return std::ranges::any_of(all, [&](const auto& rank) { return rank[what] != 0; }); };
+  const auto slowest = std::ranges::min_element(all, {}, [](const auto& rank) { return rank[3]; });
+  report.slowest_rank = static_cast<int>(slowest - all.begin());
+  report.slowest_wait = (*slowest)[3];
+  return {any(0), any(1), any(2)};
+}
+
+// The lowest rank's that got one.
+std::string Trainer::signal_text() const {
+  const std::vector<std::string> signals = peers_.gather(stop_signal());
+  for (size_t r = 0; r < signals.size(); ++r) {
+    if (!signals[r].empty()) return signals[r] + (signals.size() > 1 ? " of " + peers_.name(static_cast<int>(r)) : "");
+  }
+  return "a signal";
+}
+
+Trainer::StepReport Trainer::step() {
+  StepReport report;
+  const auto begin = Clock::now();
+  parallel::Rank& rank = session_.rank();
+  const parallel::TierBytes before = traffic_since({}, rank);
+  const DiskUse disk_before = session_.disk_use();
+  parallel::StepSettings settings;
+  settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
+  settings.update.learning_rate = report.learning_rate = learning_rate();
+  settings.update.t = progress_.updates + 1;
+  settings.update.isa = config_.isa;
+  settings.gradient_clipping = config_.gradient_clipping;
+  if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
+  settings.random = RandomKey{config_.seed}.derive("training");
+  settings.record = [this](const parallel::StepResult& result) { return record(result); };
+  report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
+  report.moved = traffic_since(before, rank);
+  report.seconds = step_seconds_ = seconds_since(begin);
+  account(report, disk_before);
+  moved_ += report.moved;
+  progress_ = after(report.result);
+  nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
+  if (nonfinite_in_a_row_ >= kMostNonfinite) {
+    throw AgreedError(
+        ErrorCode::numbers,
+        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
+                    "try a lower --learning-rate or a longer --warmup-steps{}",
+                    kMostNonfinite, progress_.step,
+                    progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
+  }
+  if (validates_now()) validate(report);
+  return report;
+}
+
+const StepCost& Trainer::predicted() {
+  const parallel::Rank& rank = session_.rank();
+  return session_.predicted(rank.last_program(), *rank.last_tail());
+}
+
+void Trainer::account(StepReport& r, const DiskUse& before) {
+  const parallel::Rank& rank = session_.rank();
+  const parallel::List &head = rank.last_program().head, &tail = *rank.last_tail();
+  r.account = parallel::account(head, rank.head_timings());
+  r.account += parallel::account(tail, rank.tail_timings());
+  r.disk = session_.disk_use() - before;
+  add_phases(r.phases, head, rank.head_timings(), "head");
+  add_phases(r.phases, tail, rank.tail_timings(), "tail");
+  add_lanes(r.phases, r.account);
+  if (session_.chosen().uses(Tier::nvme)) add_disk(r.phases, r.disk);
+  parallel::TierBytes planned = parallel::moved_bytes(head);
+  planned += parallel::moved_bytes(tail);
+  planned_ += planned;
+  if (r.result.skipped) planned_ -= parallel::moved_bytes(rank.last_program().deferred);  // the next head's Steps have nothing to do
+  audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
+}
+
+double Trainer::learning_rate() const {
+  return optim::learning_rate({config_.lr_schedule, *config_.learning_rate, *config_.warmup_steps, *config_.steps, config_.min_lr_ratio},
+                              progress_.step);
+}
+
+Progress Trainer::after(const parallel::StepResult& result) const {
+  Progress next = progress_;
+  ++next.step;
+  next.cursor += data_.training->windows_per_step();
+  next.tokens += tokens_per_step();
+  next.updates += !result.skipped;
+  if (next.loss_scale) next.loss_scale = next.loss_scale->after(!result.skipped);
+  return next;
+}
+
+std::string Trainer::record(const parallel::StepResult& result) const {
+  const Progress next = after(result);
+  return to_record(next, numbers_hash_,
+                   brief_json(next.step, result, learning_rate(), tokens_per_step(), data_.training->windows_per_step()));
+}
+
+bool Trainer::validates_now() const {
+  if (!data_.held_out) return false;
+  return progress_.step == *config_.steps || (config_.validate_every && progress_.step % *config_.validate_every == 0);
+}
+
+void Trainer::settle() {
+  const parallel::TierBytes before = traffic_since({}, session_.rank());
+  session_.rank().settle();
+  moved_ += traffic_since(before, session_.rank());
+}
+
+void Trainer::validate(StepReport& report) {
+  settle();
+  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
+  const i64 counted = std::min(all, config_.validation_steps.value_or(all));
+  const HeldOutLoss loss = held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted);
+  last_validation_ = report.validation_loss = loss.mean();
+  last_accuracy_ = report.validation_accuracy = loss.accuracy();
+}
+
+void Trainer::write_metrics(const StepReport& r) {
+  parallel::Rank& rank = session_.rank();
+  MetricsRow row;
+  row.step = progress_.step;
+  row.result = r.result;
+  row.learning_rate = r.learning_rate;
+  row.tokens = tokens_per_step();
+  row.samples = data_.training->windows_per_step();
+  row.seconds = r.seconds;
+  row.validation_loss = r.validation_loss;
+  row.validation_accuracy = r.validation_accuracy;
+  row.moved = r.moved;
+  row.ranks = peers_.ranks();
+  row.slowest_rank = r.slowest_rank;
+  row.slowest_wait = r.slowest_wait;
+  row.phases = r.phases;
+  row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
+  row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
+  row.wear = wear();
+  row.flops_per_s = model_flops_ / r.seconds;
+  if (matmul_flops_) row.matmul_share = row.flops_per_s / *matmul_flops_;
+  row.predicted_ms = predicted().seconds * 1e3;
+  row.bound_by = to_string(r.account.bound_by());
+  folder_.metrics_line(to_json(row));
+}
+
+void Trainer::show_progress(const StepReport& r) {
+  if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
+  const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} {}/s", progress_.step, *config_.steps,
+                                 r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds,
+                                 reads_images() ? "images" : "tokens");
+  if (r.result.skipped) line += "  skipped: " + why_skipped();
+  if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
+  if (r.validation_accuracy) line += fmt::format("  accuracy {:.4f}", *r.validation_accuracy);
+  line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
+  console_.progress(line);
+  if (r.validation_loss) console_.end_progress();
+  folder_.log(line);
+}
+
+// In fp16 the first steps may well find out which scale is the largest that fits.
+std::string Trainer::why_skipped() const {
+  if (!progress_.loss_scale) return "the gradient norm is not finite";
+  return fmt::format("gradients beyond fp16, loss scale {:.10g} from now on", progress_.loss_scale->scale);
+}
+
+void Trainer::sample() {
+  if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
+  settle();
+  const data::ByteTokenizer tokenizer;
+  const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
+  std::vector<i32> tokens;
+  generate_tokens(session_.rank(), tokenizer.encode(prompt), 128, {.seed = config_.seed}, [&](i32 id) {
+    tokens.push_back(id);
+    return true;
+  });
+  console_.end_progress();
+  console_.log("sample: " + prompt + tokenizer.decode(tokens));
+}
+
+bool Trainer::checkpoint_due() const {
+  const Cadence& every = config_.checkpoint_every;
+  switch (every.unit) {
+    case Cadence::Unit::steps:
+      return progress_.step % every.count == 0;
+    case Cadence::Unit::seconds:
+      return seconds_since(last_save_) >= static_cast<double>(every.count);
+    case Cadence::Unit::epochs: {
+      const i64 windows = data_.training->windows() * every.count;
+      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
+    }
+  }
+  return false;
+}
+
+void Trainer::save(bool must) {
+  if (!saves_.has(progress_.step)) {
+    settle();
+    saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
+  }
+  if (must) saves_.finish(true);
+  last_save_ = Clock::now();
+}
+
+bool Trainer::time_is_up() const { return limit_s_ && seconds_since(start_) + 2 * saves_.seconds() >= *limit_s_; }
+
+int Trainer::stop(const std::string& why) {
+  save(true);
+  console_.end_progress();
+  console_.log(fmt::format("{} after step {} of {}: saved; run the same command again to go on", why, progress_.step, *config_.steps));
+  if (profile_) console_.log(profile_text());
+  return kStoppedStatus;
+}
+
+Wear Trainer::wear() const {
+  const i64 steps = progress_.step - first_step_;
+  return wear_of(moved_.written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
+                 config_.endurance_bytes, drives_worth(session_.stripe_weights()));
+}
+
+}  // namespace spillway::app

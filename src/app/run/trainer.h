@@ -1,0 +1,110 @@
+// The training loop of one rank: steps, validation, metrics, progress, checkpoints, stopping. It drives a Rank and writes a RunFolder; what
+// the numbers are is decided below it. Between steps it agrees with its peers on what comes next. One thread.
+#pragma once
+#include <chrono>
+#include <optional>
+
+#include "app/flags/config.h"
+#include "app/plan/profile.h"
+#include "app/ranks/peers.h"
+#include "app/run/audit.h"
+#include "app/run/checkpoint.h"
+#include "app/run/resolve.h"
+#include "app/run/run_folder.h"
+#include "app/run/saves.h"
+#include "app/run/session.h"
+#include "app/run/trace.h"
+#include "app/run/wear.h"
+
+namespace spillway::app {
+
+constexpr int kStoppedStatus = 75;
+
+class Trainer {
+ public:
+  /// `config` is resolved; `progress` is where the run goes on.
+  Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
+          Progress progress, Trace* trace = nullptr);
+
+  /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct StepReport {
+    parallel::StepResult result;
+    double learning_rate = 0, seconds = 0;
+    std::optional<double> validation_loss, validation_accuracy;
+    parallel::TierBytes moved;
+    DiskUse disk;
+    parallel::Account account;
+    Phases phases;
+    int slowest_rank = 0;     // it waited least for the others
+    double slowest_wait = 0;  // and this share of the step
+  };
+  StepReport step();
+  /// What the step just done spent its time on; `before`: what the disk had done by its begin.
+  void account(StepReport& report, const DiskUse& before);
+  const StepCost& predicted();
+  MemoryAudit memory_audit();
+  /// By the steps of all ranks, who call this together: moved beside their plans, too many or too few.
+  i64 unplanned_bytes() const;
+  double learning_rate() const;
+  /// Where the run stands after a step of this result.
+  Progress after(const parallel::StepResult& result) const;
+  std::string why_skipped() const;
+  std::string record(const parallel::StepResult& result) const;
+  /// Executes what the optimizer has deferred, and counts what that moved.
+  void settle();
+  void validate(StepReport& report);
+  bool validates_now() const;
+  void write_metrics(const StepReport& report);
+  void show_progress(const StepReport& report);
+  void sample();
+  bool checkpoint_due() const;
+  /// What any rank wants to be done after this step, all do.
+  struct Wanted {
+    bool stop = false, time_up = false, save = false;
+  };
+  /// Also sees who kept the others waiting.
+  Wanted wanted(StepReport& report) const;
+  std::string signal_text() const;
+  /// `must`: waits and throws an error on (final and stopping saves); else it goes on beside training, and an error is a warning.
+  void save(bool must);
+  bool time_is_up() const;
+  int stop(const std::string& why);
+  void finish(const StepReport& last);
+  Wear wear() const;
+  Calibration calibration() const;
+  /// With --profile.
+  std::vector<ProfileRow> profile_rows(const Calibration& node) const;
+  std::string profile_text() const;
+  i64 tokens_per_step() const;
+  bool reads_images() const { return session_.model().reads_images(); }
+  double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+  const TrainConfig& config_;
+  Session& session_;
+  const RunData& data_;
+  RunFolder& folder_;
+  Console& console_;
+  const Peers& peers_;
+  Trace* const trace_;  // null: none wanted
+  Progress progress_;
+  const std::string numbers_hash_;
+  const i64 first_step_;
+  const Clock::time_point start_;
+  Clock::time_point last_save_;
+  std::optional<double> limit_s_;
+  i64 nonfinite_in_a_row_ = 0;
+  std::optional<double> last_validation_, last_accuracy_;
+  std::optional<Profile> profile_;
+  double step_seconds_ = 0;   // of the last step
+  const double model_flops_;  // of a step of this rank
+  const std::optional<double> matmul_flops_;
+  Saves saves_;
+  Audit audit_;
+  parallel::TierBytes moved_, planned_;  // by this rank's steps
+};
+
+}  // namespace spillway::app

@@ -1,0 +1,305 @@
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "kernels/attention/attention_rows.h"
+#include "kernels/dispatch.h"
+#include "kernels/dropout.h"
+#include "kernels/has_cuda.h"
+#include "kernels/matmul/gemm.h"
+
+namespace spillway::kernels {
+namespace {
+
+using gemm::Operand;
+using gemm::Output;
+using gemm::Packed;
+using gemm::packed_elems;
+using gemm::Side;
+
+constexpr i64 kQueryTile = 32, kLanes = 16;
+
+// In elements of the type computed in.
+struct Extents {
+  i64 batch, queries, keys, heads, kv_heads, width;
+  i64 group() const { return heads / kv_heads; }
+  i64 scores_elems() const { return round_up(kQueryTile * keys, 16); }
+  static i64 packed(i64 outer, i64 k) { return packed_elems<float>(outer, k); }
+  // The packed left operand: a tile of rows over the keys, or the keys over a tile of rows.
+  i64 left_elems() const { return std::max({packed(kQueryTile, keys), packed(keys, kQueryTile), packed(kQueryTile, width)}); }
+  i64 forward_elems() const { return packed(keys, width) + packed(width, keys) + scores_elems() + left_elems(); }
+  // Gradients of keys and values are sums over tiles: where they are stored narrow they are added up apart.
+  i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
+  i64 backward_elems(DType dtype) const {
+    return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
+           2 * sums_elems(dtype);
+  }
+};
+
+Extents extents_of(const Shape& q, const Shape& k) {
+  const bool fits =
+      q.rank() == 4 && k.rank() == 4 && q[0] == k[0] && q[3] == k[3] && k[2] > 0 && q[2] % k[2] == 0 && q[1] > 0 && k[1] >= q[1];
+  if (!fits) {
+    throw Error(ErrorCode::bug, "[attention] expected q[B, Tq, H, D] and k[B, Tk, Hkv, D] with Tk >= Tq and Hkv dividing H, got " +
+                                    to_string(q) + " and " + to_string(k));
+  }
+  return {q[0], q[1], k[1], q[2], k[2], q[3]};
+}
+
+i64 lanes_of(i64 items) { return std::min(items, kLanes); }
+
+// One head of a view [B, T, H, D]: a matrix [T, D].
+template <class T>
+struct Head {
+  T* data;
+  i64 stride;
+  Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
+  T* row(i64 t) const { return data + t * stride; }
+  // Rows outside, the width inside; and the other way round.
+  Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
+  Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
+};
+
+// Hands out pieces of one lane's workspace.
+template <class T>
+struct Pieces {
+  T* next;
+  T* take(i64 elems) { return std::exchange(next, next + elems); }
+};
+
+// A tile of query rows [begin, begin + rows) of (b, h).
+template <class T>
+struct Tile {
+  const Extents& extents;
+  const AttentionMask& mask;
+  i64 b, h, begin, rows;
+  // Keys that row t (counted within the tile) sees, and those that any row sees.
+  i64 seen(i64 t) const { return mask.causal ? begin + t + 1 + extents.keys - extents.queries : extents.keys; }
+  i64 visible() const { return seen(rows - 1); }
+  void drop_row(i64 t, T* x) const {
+    if (mask.dropout == 0) return;
+    const i64 first = (h * extents.queries + begin + t) * extents.keys;
+    drop(mask.key, mask.first_sample + b, first, seen(t), mask.dropout, x);
+  }
+};
+
+// C = A B of packed operands, added to what C holds or not.
+template <class T, class Out>
+void multiply(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, Out* c, i64 stride) {
+  gemm::multiply<T, Out>(m, n, k, a, b, {c, stride});
+}
+template <class T>
+void multiply_add(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, T* c, i64 stride) {
+  gemm::multiply<T, T>(m, n, k, a, b, {c, stride, c, stride});
+}
+
+// S is the type of the views, T the one computed in: scores, probabilities and packed operands have it.
+template <class S>
+struct Forward {
+  using T = Wide<S>;
+  Extents extents;
+  AttentionMask mask;
+  const Tensor &q, &k, &v, &out, &lse;
+
+  void item(i64 b, i64 h, T* workspace) const {
+    Pieces<T> pieces{workspace};
+    const i64 keys = extents.keys, width = extents.width;
+    T *k_packed = pieces.take(Extents::packed(keys, width)), *v_packed = pieces.take(Extents::packed(width, keys));
+    T *scores = pieces.take(extents.scores_elems()), *left = pieces.take(extents.left_elems());
+    const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
+    gemm::pack(Side::b, key.by_row(), keys, width, k_packed);
+    gemm::pack(Side::b, value.by_column(), width, keys, v_packed);
+    T* lses = lse.data<T>() + (b * extents.heads + h) * extents.queries;
+    for (i64 begin = 0; begin < extents.queries; begin += kQueryTile) {
+      const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin)};
+      const i64 visible = tile.visible();
+      gemm::pack(Side::a, query.by_row(begin), tile.rows, width, left);
+      multiply<T>(tile.rows, visible, width, {left, width}, {k_packed, width}, scores, keys);
+      softmax_rows(tile, scores, lses + begin);
+      gemm::pack(Side::a, Operand<T>{scores, keys, 1}, tile.rows, visible, left);
+      multiply<T>(tile.rows, width, visible, {left, visible}, {v_packed, keys}, result.row(begin), result.stride);
+    }
+  }
+
+  void softmax_rows(const Tile<T>& tile, T* scores, T* lses) const {
+    for (i64 t = 0; t < tile.rows; ++t) {
+      T* row = scores + t * extents.keys;
+      lses[t] = rows::softmax(row, tile.seen(t), static_cast<T>(mask.scale));
+      tile.drop_row(t, row);
+      std::fill(row + tile.seen(t), row + tile.visible(), T(0));
+    }
+  }
+};
+
+template <class S>
+struct Backward {
+  using T = Wide<S>;
+  static constexpr bool kNarrow = !std::is_same_v<S, T>;
+  Extents extents;
+  AttentionMask mask;
+  const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
+
+  struct Buffers {
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right;
+  };
+
+  // [keys, width]: dk or dv of the head, or what is rounded into it at the end.
+  struct Sums {
+    T* data;
+    i64 stride;
+  };
+  Sums sums_for(const Head<S>& result, Pieces<T>& pieces) const {
+    if constexpr (kNarrow) {
+      return {pieces.take(extents.sums_elems(DTypeOf<S>::value)), extents.width};
+    } else {
+      return {result.data, result.stride};
+    }
+  }
+  void finish(const Sums& sums, const Head<S>& result) const {
+    if constexpr (kNarrow) {
+      for (i64 s = 0; s < extents.keys; ++s) {
+        for (i64 i = 0; i < extents.width; ++i) result.row(s)[i] = narrow<S>(sums.data[s * sums.stride + i]);
+      }
+    }
+  }
+
+  // All query heads of one key/value head, so that its gradients have one writer.
+  void item(i64 b, i64 kv, T* workspace) const {
+    Pieces<T> pieces{workspace};
+    const i64 keys = extents.keys, width = extents.width;
+    Buffers buffers{};
+    buffers.k_rows = pieces.take(Extents::packed(keys, width));
+    buffers.v_rows = pieces.take(Extents::packed(keys, width));
+    buffers.k_columns = pieces.take(Extents::packed(width, keys));
+    buffers.scores = pieces.take(extents.scores_elems());
+    buffers.gradients = pieces.take(extents.scores_elems());
+    buffers.left = pieces.take(extents.left_elems());
+    buffers.right = pieces.take(Extents::packed(width, kQueryTile));
+    const Head<S> key(k, b, kv), value(v, b, kv), dkey(dk, b, kv), dvalue(dv, b, kv);
+    const Sums key_sums = sums_for(dkey, pieces), value_sums = sums_for(dvalue, pieces);
+    gemm::pack(Side::b, key.by_row(), keys, width, buffers.k_rows);
+    gemm::pack(Side::b, value.by_row(), keys, width, buffers.v_rows);
+    gemm::pack(Side::b, key.by_column(), width, keys, buffers.k_columns);
+    for (i64 s = 0; s < keys; ++s) {
+      std::fill_n(key_sums.data + s * key_sums.stride, width, T(0));
+      std::fill_n(value_sums.data + s * value_sums.stride, width, T(0));
+    }
+    for (i64 h = kv * extents.group(); h < (kv + 1) * extents.group(); ++h) {
+      for (i64 begin = 0; begin < extents.queries; begin += kQueryTile) {
+        const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin)};
+        score_gradients(tile, buffers);
+        add_products(tile, buffers, key_sums, value_sums);
+      }
+    }
+    finish(key_sums, dkey);
+    finish(value_sums, dvalue);
+  }
+
+  // scores = probabilities (dropped), gradients = gradient of the unscaled scores.
+  void score_gradients(const Tile<T>& tile, const Buffers& to) const {
+    const Head<S> query(q, tile.b, tile.h), result(out, tile.b, tile.h), dresult(dout, tile.b, tile.h);
+    const i64 visible = tile.visible(), keys = extents.keys, width = extents.width;
+    gemm::pack(Side::a, query.by_row(tile.begin), tile.rows, width, to.left);
+    multiply<T>(tile.rows, visible, width, {to.left, width}, {to.k_rows, width}, to.scores, keys);
+    gemm::pack(Side::a, dresult.by_row(tile.begin), tile.rows, width, to.left);
+    multiply<T>(tile.rows, visible, width, {to.left, width}, {to.v_rows, width}, to.gradients, keys);
+    const T* lses = lse.data<T>() + (tile.b * extents.heads + tile.h) * extents.queries + tile.begin;
+    const T scale = static_cast<T>(mask.scale);
+    for (i64 t = 0; t < tile.rows; ++t) {
+      T *p = to.scores + t * keys, *dp = to.gradients + t * keys;
+      const i64 seen = tile.seen(t);
+      const T delta = rows::dot<S>(result.row(tile.begin + t), dresult.row(tile.begin + t), width);
+      rows::probabilities(p, seen, scale, lses[t]);
+      tile.drop_row(t, dp);
+      rows::softmax_gradient(p, dp, seen, delta, scale);
+      tile.drop_row(t, p);
+      std::fill(p + seen, p + visible, T(0));
+      std::fill(dp + seen, dp + visible, T(0));
+    }
+  }
+
+  // dv += p^T dout, dk += ds^T q, dq = ds k.
+  void add_products(const Tile<T>& tile, const Buffers& from, const Sums& dkey, const Sums& dvalue) const {
+    const Head<S> query(q, tile.b, tile.h), dresult(dout, tile.b, tile.h), dquery(dq, tile.b, tile.h);
+    const i64 visible = tile.visible(), keys = extents.keys, width = extents.width, rows = tile.rows;
+    gemm::pack(Side::a, Operand<T>{from.scores, 1, keys}, visible, rows, from.left);
+    gemm::pack(Side::b, dresult.by_column(tile.begin), width, rows, from.right);
+    multiply_add<T>(visible, width, rows, {from.left, rows}, {from.right, rows}, dvalue.data, dvalue.stride);
+    gemm::pack(Side::a, Operand<T>{from.gradients, 1, keys}, visible, rows, from.left);
+    gemm::pack(Side::b, query.by_column(tile.begin), width, rows, from.right);
+    multiply_add<T>(visible, width, rows, {from.left, rows}, {from.right, rows}, dkey.data, dkey.stride);
+    gemm::pack(Side::a, Operand<T>{from.gradients, keys, 1}, rows, visible, from.left);
+    multiply<T>(rows, width, visible, {from.left, visible}, {from.k_columns, keys}, dquery.row(tile.begin), dquery.stride);
+  }
+};
+
+// Lane l takes the items l, l + lanes, ...
+template <class T, class F>
+void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
+  const i64 items = batch * heads, lanes = lanes_of(items);
+  T* memory = reinterpret_cast<T*>(workspace.raw());
+  Stream::current().run(lanes, [&](i64 lane, int) {
+    for (i64 item = lane; item < items; item += lanes) work.item(item / heads, item % heads, memory + lane * lane_elems);
+  });
+}
+
+void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Tensor& v, std::initializer_list<Tensor> views) {
+  require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout in [0, 1)");
+  require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(),
+          "[attention] expected k and v of one shape and dtype");
+  for (const Tensor& view : views) {
+    require(view.rank() == 4 && (view.size(3) == 1 || view.stride(3) == 1) && view.dtype() == q.dtype(),
+            "[attention] expected views of rank 4 whose last axis is contiguous");
+  }
+}
+
+}  // namespace
+
+i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
+  const Extents extents = extents_of(q, k);
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return 0;
+  }
+  return lanes_of(extents.batch * extents.heads) * extents.forward_elems() * size_of(wide_dtype(dtype));
+}
+
+i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
+  const Extents extents = extents_of(q, k);
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return cuda::attention_gradient_workspace_bytes(q, k, dtype);
+  }
+  return lanes_of(extents.batch * extents.kv_heads) * extents.backward_elems(dtype) * size_of(wide_dtype(dtype));
+}
+
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
+               const Tensor& workspace) {
+  const Extents extents = extents_of(q.shape(), k.shape());
+  check(mask, q, k, v, {q, k, v, out});
+  require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype()), "[attention] the workspace is too small");
+  if (out.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::attention(q, k, v, mask, out, lse, workspace);
+  }
+  for_dtype("attention", q.dtype(), [&]<class T>(T) {
+    run_items<Wide<T>>(extents.batch, extents.heads, extents.forward_elems(), workspace, Forward<T>{extents, mask, q, k, v, out, lse});
+  });
+}
+
+void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
+                        const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace) {
+  const Extents extents = extents_of(q.shape(), k.shape());
+  check(mask, q, k, v, {q, k, v, out, dout, dq, dk, dv});
+  require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype()),
+          "[attention] the workspace is too small");
+  if (dout.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dout.device().is_cuda()) return cuda::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace);
+  }
+  for_dtype("attention_gradient", q.dtype(), [&]<class T>(T) {
+    run_items<Wide<T>>(extents.batch, extents.kv_heads, extents.backward_elems(q.dtype()), workspace,
+                       Backward<T>{extents, mask, q, k, v, out, lse, dout, dq, dk, dv});
+  });
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,164 @@
+// Attention on tensor cores (Dao, arXiv:2307.08691): a block has kRows queries of one head, each warp 32 of them, and goes over tiles of
+// kKeys keys and values upwards, the next tile on its way while one is worked on. Scores and probabilities never leave the registers. Sums
+// are f32: of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to H (bf16 or
+// f16) times values. So out is off by no more than half an ulp of H of the probabilities' mean of |v|, and its own rounding.
+#include <limits>
+
+#include "kernels/attention/attention_mma_cuda.h"
+#include "kernels/attention/attention_mma_tiles_cuda.h"
+
+namespace spillway::kernels::attention_mma {
+namespace {
+
+using attention_problem::Forward;
+
+template <int kWidth>
+struct Shape {
+  static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
+  static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // queries; keys and values, twice
+};
+template <int kWidth, bool kDrops>
+constexpr int kBlocksOfProcessor = kWidth <= 64 && !kDrops ? 3 : 2;
+
+// Of one warp's rows: a row is (m, second), lanes of a quad share it.
+struct Softmax {
+  float top[2][2], total[2][2];  // total: of this lane's columns
+
+  __device__ Softmax() {
+    SPILLWAY_UNROLL
+    for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = -std::numeric_limits<float>::infinity(), total[i / 2][i % 2] = 0;
+  }
+  // Scores to probabilities, still to be divided by the total; what was summed up before is scaled to match. `scale` is of base 2.
+  template <int kN, int kColumns>
+  __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
+    SPILLWAY_UNROLL
+    for (int m = 0; m < 2; ++m) {
+      SPILLWAY_UNROLL
+      for (int second = 0; second < 2; ++second) {
+        float most = top[m][second];
+        SPILLWAY_UNROLL
+        for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(x[m][n][2 * second], x[m][n][2 * second + 1]));
+        most = fold_lanes(
+            most, [](float a, float b) { return fmaxf(a, b); }, 4);
+        const float decay = mma::exp2_fast((top[m][second] - most) * scale), offset = most * scale;
+        top[m][second] = most;
+        float more = 0;
+        SPILLWAY_UNROLL
+        for (int n = 0; n < kN; ++n) {
+          SPILLWAY_UNROLL
+          for (int i = 2 * second; i < 2 * second + 2; ++i) {
+            x[m][n][i] = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset));
+            more += x[m][n][i];
+          }
+        }
+        total[m][second] = fmaf(total[m][second], decay, more);
+        SPILLWAY_UNROLL
+        for (int n = 0; n < kColumns; ++n) sum[m][n][2 * second] *= decay, sum[m][n][2 * second + 1] *= decay;
+      }
+    }
+  }
+};
+
+// f(element, row, column) of a warp's tile.
+template <int kN, class F>
+__device__ void for_elements(float (&x)[2][kN][4], F f) {
+  SPILLWAY_UNROLL
+  for (int m = 0; m < 2; ++m) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) f(x[m][n][i], m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2);
+    }
+  }
+}
+
+template <class H, int kWidth, bool kDrops>
+__global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<kWidth, kDrops>)) attend_tile(Forward<H> f) {
+  using S = Shape<kWidth>;
+  const auto& e = f.extents;
+  // Blocks of a head go together, for its keys; of them the last tile first, which sees most.
+  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), heads = static_cast<int>(e.heads);
+  const int item = static_cast<int>(blockIdx.x), tiles = ceil_div(queries, S::kRows), h = item / tiles % heads, b = item / tiles / heads;
+  const int kv = h / (heads / static_cast<int>(e.kv_heads)), begin = (tiles - 1 - item % tiles) * S::kRows,
+            first_row = begin + warp() * S::kWarpRows;
+  const int rows = min(S::kWarpRows, queries - first_row);  // the warp's, perhaps none
+  const auto seen = [&](int row) { return e.causal ? min(keys, row + 1 + keys - queries) : keys; };
+  const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
+
+  const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + S::kRows * S::kPitch;
+  using Rows = Copier<H, kWidth, S::kThreads>;
+  Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
+  const auto copy_tile = [&](int key, u32 to) {
+    key_rows.template copy<S::kKeys>(f.k, keys - key, e.width, to);
+    value_rows.template copy<S::kKeys>(f.v, keys - key, e.width, to + S::kTileBytes);
+  };
+  Rows(f.q, b, h, begin).template copy<S::kRows>(f.q, queries - begin, e.width, query);
+  copy_tile(0, buffers);
+
+  const float scale = f.scale * kLog2e;
+  Softmax softmax;
+  float sum[2][kWidth / 8][4];
+  clear(sum);
+  u32 buffer = 0;
+  for (int key = 0; key < visible; key += S::kKeys) {
+    mma::wait_for_copies();
+    __syncthreads();  // the tile is there, and the one before is done with
+    const u32 tile = buffers + buffer;
+    buffer ^= 2 * S::kTileBytes;
+    if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);
+    if (key >= visible_here) continue;
+    float x[2][S::kKeys / 8][4];
+    multiply_rows<H, kWidth>(own, tile, x);
+    if (key + S::kKeys > seen(first_row)) {
+      for_elements(x, [&](float& score, int row, int column) {
+        if (key + column >= seen(first_row + row)) score = -std::numeric_limits<float>::infinity();
+      });
+    }
+    softmax.step(x, scale, sum);
+    if constexpr (kDrops) {
+      for_elements(x, [&](float& p, int row, int column) { p *= f.kept(b, h, first_row + row, key + column); });
+    }
+    add_weighted<H, kWidth>(x, tile + S::kTileBytes, sum);
+  }
+
+  if (rows <= 0) return;
+  SPILLWAY_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int m = i / 2, second = i % 2, row = m * 16 + second * 8 + fragment_row();
+    float& total = softmax.total[m][second];
+    total = fold_lanes(total, Plus(), 4);
+    if (lane() % 4 == 0 && row < rows) {
+      f.lse[(b * e.heads + h) * e.queries + first_row + row] = f.scale * softmax.top[m][second] + logf(total);
+    }
+  }
+  const auto by_total = [&](int m, int second) { return 1 / softmax.total[m][second]; };
+  store_rows<kWidth>(sum, by_total, own, f.out.at(b, h, first_row), f.out.row, rows, e.width, f.out.in_words);
+}
+
+}  // namespace
+
+int shared_bytes() {
+  int device = 0, shared = 0;
+  cuda_check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+  return shared;
+}
+
+bool takes(DType dtype, i64 width) {
+  return is_half(dtype) && width >= 32 && width <= 128 && width % 16 == 0 && shared_bytes() >= kLeastSharedBytes;
+}
+
+template <class H>
+void attend(const Forward<H>& f) {
+  for_kernel(f.extents.width, f.dropout.limit != 0, [&](auto width, auto drops) {
+    using S = Shape<decltype(width)::value>;
+    static_assert(S::kSharedBytes <= kLeastSharedBytes);
+    const i64 blocks = f.extents.batch * f.extents.heads * ceil_div(f.extents.queries, S::kRows);
+    launch_blocks(attend_tile<H, width, drops>, blocks, S::kThreads, S::kSharedBytes, f);
+  });
+}
+template void attend(const Forward<BFloat16>&);
+template void attend(const Forward<Float16>&);
+
+}  // namespace spillway::kernels::attention_mma

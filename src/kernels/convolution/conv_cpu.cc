@@ -1,0 +1,234 @@
+#include <algorithm>
+
+#include "kernels/convolution/conv.h"
+#include "kernels/convolution/conv_strips.h"
+#include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
+#include "kernels/matmul/gemm.h"
+
+namespace spillway::kernels {
+namespace {
+
+using gemm::kDepth;
+using gemm::kStrip;
+using gemm::packed_depth;
+using gemm::PanelOf;
+using gemm::Side;
+
+// Of weights packed ahead: whole strips of rows, one chunk of k after the other.
+template <class P>
+i64 packed_elems_of(i64 rows, i64 k) {
+  return round_up(rows, kStrip) * packed_depth<P>(k);
+}
+template <class T>
+i64 packed_bytes_of(i64 rows, i64 k) {
+  return packed_elems_of<PanelOf<T>>(rows, k) * static_cast<i64>(sizeof(PanelOf<T>));
+}
+
+// out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: the forward product and, of y's gradient, the input's.
+template <class T>
+struct GatheredProduct {
+  using P = PanelOf<T>;
+  Columns columns;
+  Weights<T> weights;
+  const T* source;
+  const T* bias;
+  T* out;
+  Place place;
+  i64 groups, rows;                 // of one group
+  i64 source_group, weights_group;  // elements from group to group
+  P* packed;
+
+  // A task's rows: enough tasks for some threads even where the columns are few, and no more rows than its sums have room for.
+  static constexpr i64 kMaxRows = 4 * kStrip;
+  i64 task_rows() const {
+    const i64 strips = ceil_div(columns.j(), kStrip) * groups;
+    return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * strips / 8, 1, kMaxRows / kStrip);
+  }
+
+  // The weights of chunk [at, at + kDepth) and of the rows from `row` on, a whole number of strips.
+  P* packed_at(i64 group, i64 at, i64 row) const {
+    const i64 chunk = std::min(kDepth<P>, columns.k() - at);
+    return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
+           row * packed_depth<P>(chunk);
+  }
+
+  void pack(i64 group, i64 at, i64 row) const {
+    alignas(64) T tile[kStrip * kDepth<P>];
+    const i64 chunk = std::min(kDepth<P>, columns.k() - at), used = std::min(kStrip, rows - row);
+    Weights<T> of_group = weights;
+    of_group.data += group * weights_group;
+    gather(columns, of_group, row, row + used, at, at + chunk, tile, kDepth<P>);
+    gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
+  }
+
+  void store(i64 group, i64 row, i64 m, i64 begin, i64 end, const Wide<T>* sums) const {
+    for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
+      const i64 lines = place.positions / place.columns;  // of an image
+      T* to = out + line / lines * place.image_stride + (group * rows + row) * place.plane + place.first + line % lines * place.row_step +
+              first * place.column_step;
+      for (i64 r = 0; r < m; ++r, to += place.plane) {
+        const Wide<T> added = bias ? widen(bias[group * rows + row + r]) : Wide<T>(0);
+        const Wide<T>* from = sums + r * kStrip + at;
+        if (place.column_step == 1) {
+          for (i64 i = 0; i < number; ++i) to[i] = narrow<T>(from[i] + added);
+        } else {
+          for (i64 i = 0; i < number; ++i) to[i * place.column_step] = narrow<T>(from[i] + added);
+        }
+      }
+    });
+  }
+
+  void multiply(i64 group, i64 strip, i64 row) const {
+    alignas(64) T tile[kStrip * kDepth<P>];
+    alignas(64) P streamed[kStrip * kDepth<P>];
+    alignas(64) Wide<T> sums[kMaxRows * kStrip];
+    const i64 k = columns.k(), begin = strip * kStrip, end = std::min(columns.j(), begin + kStrip), n = end - begin;
+    const i64 m = std::min(task_rows(), rows - row);
+    if (k == 0) std::fill(sums, sums + m * kStrip, Wide<T>(0));
+    for (i64 at = 0; at < k; at += kDepth<P>) {
+      const i64 chunk = std::min(kDepth<P>, k - at);
+      gather(columns, source + group * source_group, at, at + chunk, begin, end, tile, kStrip);
+      gemm::pack(Side::b, gemm::Operand<T>{tile, 1, kStrip}, n, chunk, streamed);
+      gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
+                                 {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
+    }
+    store(group, row, m, begin, end, sums);
+  }
+
+  void run() const {
+    const Stream& stream = Stream::current();
+    const i64 row_strips = ceil_div(rows, kStrip), chunks = ceil_div(columns.k(), kDepth<P>);
+    stream.run(groups * chunks * row_strips, [&](i64 task, int) {
+      pack(task / (chunks * row_strips), task / row_strips % chunks * kDepth<P>, task % row_strips * kStrip);
+    });
+    const i64 step = task_rows(), blocks = ceil_div(rows, step), strips = ceil_div(columns.j(), kStrip);
+    stream.run(groups * strips * blocks,
+               [&](i64 task, int) { multiply(task / (strips * blocks), task / blocks % strips, task % blocks * step); });
+  }
+};
+
+void check(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& y) {
+  const Pair at = s.positions();
+  require(s.groups >= 1 && s.inputs % s.groups == 0 && s.outputs % s.groups == 0 && s.images >= 1,
+          "[conv2d] expected channels that the groups divide, and at least one image");
+  require(x.is_contiguous() && w.is_contiguous() && y.is_contiguous(), "[conv2d] expected contiguous views");
+  require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && y.elems() == s.images * s.outputs * at.h * at.w &&
+              w.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
+          "[conv2d] the views do not fit the shape");
+  require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected one dtype");
+}
+
+// Every group's sums over images and positions of one channel.
+template <class T, class Out>
+void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
+  double lanes[8] = {};
+  for (i64 n = 0; n < images; ++n, x += image_stride) {
+    i64 i = 0;
+    for (; i + 8 <= plane; i += 8) {
+      for (i64 lane = 0; lane < 8; ++lane) lanes[lane] += static_cast<double>(widen(x[i + lane]));
+    }
+    for (; i < plane; ++i) lanes[i % 8] += static_cast<double>(widen(x[i]));
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  *to = narrow<Out>(static_cast<Wide<Out>>(sum));
+}
+
+}  // namespace
+
+i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
+  if (Stream::current().device.works_as_cuda()) return product_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
+  i64 bytes = 0;
+  const i64 k = forward_columns(s).k();
+  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = s.groups * packed_bytes_of<T>(s.outputs_of_group(), k); });
+  return bytes;
+}
+
+void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, const Tensor& workspace) {
+  check(s, x, w, y);
+  require(!bias.defined() || (bias.elems() == s.outputs && bias.is_contiguous() && bias.dtype() == x.dtype()),
+          "[conv2d] the bias must have one element an output, of the images' type");
+  require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
+  if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::conv2d(s, x, w, bias, y, workspace);
+  }
+  const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.outputs_of_group(), inputs = s.inputs_of_group();
+  for_dtype("conv2d", x.dtype(), [&]<class T>(T) {
+    GatheredProduct<T>{forward_columns(s),
+                       {w.data<T>(), inputs * taps, taps, s.window.kernel},
+                       x.data<T>(),
+                       bias.defined() ? bias.data<T>() : nullptr,
+                       y.data<T>(),
+                       forward_place(s),
+                       s.groups,
+                       rows,
+                       inputs * s.extent.h * s.extent.w,
+                       rows * inputs * taps,
+                       reinterpret_cast<PanelOf<T>*>(workspace.raw())}
+        .run();
+  });
+}
+
+i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
+  const bool on_gpu = Stream::current().device.works_as_cuda();
+  i64 bytes = 0;
+  for (i64 row = 0; row < std::min(s.window.stride.h, s.extent.h); ++row) {
+    for (i64 column = 0; column < std::min(s.window.stride.w, s.extent.w); ++column) {
+      const Columns columns = phase_columns(s, row, column);
+      for_dtype("conv2d", dtype, [&]<class T>(T) {
+        bytes = std::max(bytes, on_gpu ? product_strips(columns, s.inputs_of_group(), dtype).bytes
+                                       : s.groups * packed_bytes_of<T>(s.inputs_of_group(), columns.k()));
+      });
+    }
+  }
+  return bytes;
+}
+
+void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace) {
+  check(s, dx, w, dy);
+  require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()), "[conv2d] the workspace is too small");
+  if (dx.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, dx, workspace);
+  }
+  const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.inputs_of_group(), outputs = s.outputs_of_group();
+  const Pair stride = s.window.stride, at = s.positions();
+  for (i64 row = 0; row < std::min(stride.h, s.extent.h); ++row) {
+    for (i64 column = 0; column < std::min(stride.w, s.extent.w); ++column) {
+      const Columns columns = phase_columns(s, row, column);
+      for_dtype("conv2d", dx.dtype(), [&]<class T>(T) {
+        GatheredProduct<T>{columns,
+                           {w.data<T>(), taps, rows * taps, s.window.kernel},
+                           dy.data<T>(),
+                           nullptr,
+                           dx.data<T>(),
+                           phase_place(s, row, column, columns),
+                           s.groups,
+                           rows,
+                           outputs * at.h * at.w,
+                           outputs * rows * taps,
+                           reinterpret_cast<PanelOf<T>*>(workspace.raw())}
+            .run();
+      });
+    }
+  }
+}
+
+void sum_channels(const Tensor& x, const Tensor& to) {
+  require(x.rank() >= 2 && x.is_contiguous() && to.is_contiguous() && to.elems() == x.size(1) && x.elems() > 0,
+          "[sum_channels] expected x[N, C, ...] and one sum a channel");
+  if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::sum_channels(x, to);
+  }
+  const i64 images = x.size(0), channels = x.size(1), plane = x.elems() / (images * channels);
+  for_dtypes("sum_channels", x.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
+    const T* from = x.data<T>();
+    Out* sums = to.data<Out>();
+    Stream::current().run(channels, [&](i64 c, int) { sum_channel(from + c * plane, images, channels * plane, plane, sums + c); });
+  });
+}
+
+}  // namespace spillway::kernels

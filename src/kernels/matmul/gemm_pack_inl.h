@@ -1,0 +1,196 @@
+// How gemm_cpu.cc packs, compiled once for each instruction set (included after hwy/highway.h by that file alone): panels of kRows rows of
+// A or kVectors vectors of columns of B, k after k; of bf16 pairs of k. What is missing of the last panel is zero.
+#if defined(SPILLWAY_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPILLWAY_GEMM_PACK_INL_H
+#undef SPILLWAY_GEMM_PACK_INL_H
+#else
+#define SPILLWAY_GEMM_PACK_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "kernels/matmul/gemm.h"
+#include "kernels/storage_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels::gemm {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::load;
+
+// Registers: kRows x kVectors sums, kVectors of B and one of A.
+constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+constexpr int kVectors = 3;
+
+template <class P>
+constexpr i64 panel_extent(Side side) {
+  return side == Side::a ? kRows : kVectors * static_cast<i64>(HWY_LANES(Wide<P>));
+}
+
+// Sixteen words at a time where k is contiguous: 4x4 transposes in 128-bit lanes; only the rest goes element by element.
+template <class V>
+HWY_INLINE void transpose_words(V r0, V r1, V r2, V r3, float* to, i64 panel) {
+  const hn::Full128<float> d;
+  const hn::Full128<double> dd;
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3)), high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + panel);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, to + 2 * panel);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * panel);
+}
+
+template <class T>
+HWY_ATTR void transpose_block(const T* from, i64 outer_stride, float* to, i64 panel) {
+  const hn::Full128<float> d;
+  transpose_words(load(d, from), load(d, from + outer_stride), load(d, from + 2 * outer_stride), load(d, from + 3 * outer_stride), to,
+                  panel);
+}
+
+HWY_ATTR void transpose_block(const double* from, i64 outer_stride, double* to, i64 panel) {
+  const hn::Full128<double> d;
+  for (int i = 0; i < 4; i += 2) {
+    for (int j = 0; j < 4; j += 2) {
+      const auto r0 = hn::LoadU(d, from + i * outer_stride + j), r1 = hn::LoadU(d, from + (i + 1) * outer_stride + j);
+      hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to + j * panel + i);
+      hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + (j + 1) * panel + i);
+    }
+  }
+}
+
+template <class T, class P>
+HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* to) {
+  const i64 whole = outer / 4 * 4, whole_k = k / 4 * 4;
+  for (i64 p = 0; p < whole_k; p += 4) {
+    for (i64 i = 0; i < whole; i += 4) transpose_block(from.data + i * from.outer_stride + p, from.outer_stride, to + p * panel + i, panel);
+    for (i64 i = whole; i < outer; ++i) {
+      for (i64 q = p; q < p + 4; ++q) to[q * panel + i] = widen(from.data[i * from.outer_stride + q]);
+    }
+  }
+  for (i64 p = whole_k; p < k; ++p) {
+    for (i64 i = 0; i < outer; ++i) to[p * panel + i] = widen(from.data[i * from.outer_stride + p]);
+  }
+}
+
+// Rows contiguous in memory: each is read once from end to end and dealt to the panels.
+template <Side side, class T, class P>
+HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
+  constexpr i64 panel = panel_extent<P>(side);
+  const hn::CappedTag<P, static_cast<size_t>(std::min<i64>(panel, HWY_LANES(P)))> d;
+  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = outer / panel * panel;
+  for (i64 p = 0; p < k; ++p) {
+    const T* source = from.data + p * from.k_stride;
+    for (i64 i = 0; i < whole; i += panel) {
+      for (i64 j = 0; j < panel; j += lanes) hn::StoreU(load(d, source + i + j), d, to + i * k + p * panel + j);
+    }
+    for (i64 i = whole; i < outer; ++i) to[whole * k + p * panel + i - whole] = widen(source[i]);
+  }
+}
+
+// Panel after panel: to[i / panel][p][i % panel] = from(i, p); what is missing of the last panel is zero.
+template <Side side, class T, class P>
+HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, P* to) {
+  constexpr i64 panel = panel_extent<P>(side);
+  if (const i64 used = outer % panel; used != 0) {
+    P* last = to + (outer - used) * k;
+    for (i64 p = 0; p < k; ++p) std::fill(last + p * panel + used, last + (p + 1) * panel, P(0));
+  }
+  if (from.outer_stride == 1) return pack_contiguous<side>(from, outer, k, to);
+  for (i64 i = 0; i < outer; i += panel) {
+    const Operand<T> rows = from.from(i, 0);
+    const i64 used = std::min(panel, outer - i);
+    if (from.k_stride == 1) {
+      pack_transposed(rows, used, k, panel, to + i * k);
+      continue;
+    }
+    for (i64 p = 0; p < k; ++p) {
+      for (i64 r = 0; r < used; ++r) to[i * k + p * panel + r] = widen(rows.data[r * rows.outer_stride + p * rows.k_stride]);
+    }
+  }
+}
+
+// Pairs of bf16 lie as words: first the even k, then the odd one, zero beyond the last.
+HWY_INLINE u32 pair_of(const Operand<BFloat16>& from, i64 outer, i64 p, i64 k) {
+  const BFloat16* even = from.data + outer * from.outer_stride + p * from.k_stride;
+  return even[0].bits | (p + 1 < k ? static_cast<u32>(even[from.k_stride].bits) << 16 : 0);
+}
+
+// As pack_transposed, of pairs: eight k of four rows at a time.
+HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i64 k, i64 panel, u32* to) {
+  const hn::Full128<float> d;
+  const hn::Full128<u16> halves;
+  const i64 whole = outer / 4 * 4, whole_k = k / 8 * 8;
+  const auto row = [&](i64 i, i64 p) HWY_ATTR {
+    return hn::BitCast(d, hn::LoadU(halves, reinterpret_cast<const u16*>(from.data + i * from.outer_stride + p)));
+  };
+  for (i64 p = 0; p < whole_k; p += 8) {
+    for (i64 i = 0; i < whole; i += 4) {
+      transpose_words(row(i, p), row(i + 1, p), row(i + 2, p), row(i + 3, p), reinterpret_cast<float*>(to + p / 2 * panel + i), panel);
+    }
+  }
+  for (i64 p = 0; p < k; p += 2) {
+    for (i64 i = p < whole_k ? whole : 0; i < outer; ++i) to[p / 2 * panel + i] = pair_of(from, i, p, k);
+  }
+}
+
+// As pack_contiguous: two rows of k are read side by side and interleaved.
+template <Side side>
+HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i64 k, u32* to) {
+  constexpr i64 panel = panel_extent<BFloat16>(side);
+  const hn::CappedTag<u32, static_cast<size_t>(std::min<i64>(panel, HWY_LANES(u32)))> d;
+  const hn::Rebind<u16, decltype(d)> halves;
+  const i64 lanes = static_cast<i64>(hn::Lanes(d)), whole = outer / panel * panel, pairs = packed_depth<BFloat16>(k) / 2;
+  for (i64 p = 0; p < ceil_div(k, 2); ++p) {
+    const u16 *even = reinterpret_cast<const u16*>(from.data + 2 * p * from.k_stride), *odd = even + from.k_stride;
+    const bool both = 2 * p + 1 < k;
+    for (i64 i = 0; i < whole; i += panel) {
+      for (i64 j = 0; j < panel; j += lanes) {
+        const auto low = hn::PromoteTo(d, hn::LoadU(halves, even + i + j));
+        const auto high = both ? hn::PromoteTo(d, hn::LoadU(halves, odd + i + j)) : hn::Zero(d);
+        hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, to + i * pairs + p * panel + j);
+      }
+    }
+    for (i64 i = whole; i < outer; ++i) to[whole * pairs + p * panel + i - whole] = pair_of(from, i, 2 * p, k);
+  }
+}
+
+// Panel after panel: to[i / panel][p / 2][i % panel][p % 2] = from(i, p).
+template <Side side>
+HWY_ATTR void pack_pairs(Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to_elements) {
+  constexpr i64 panel = panel_extent<BFloat16>(side);
+  const i64 pairs = packed_depth<BFloat16>(k) / 2;
+  u32* to = reinterpret_cast<u32*>(to_elements);
+  const i64 used_pairs = ceil_div(k, 2);
+  if (const i64 used = outer % panel; used != 0) {
+    u32* last = to + (outer - used) * pairs;
+    for (i64 p = 0; p < used_pairs; ++p) std::fill(last + p * panel + used, last + (p + 1) * panel, 0u);
+  }
+  for (i64 i = 0; i < outer; i += panel) std::fill(to + i * pairs + used_pairs * panel, to + (i + panel) * pairs, 0u);
+  if (from.outer_stride == 1) return pack_pairs_contiguous<side>(from, outer, k, to);
+  for (i64 i = 0; i < outer; i += panel) {
+    const Operand<BFloat16> rows = from.from(i, 0);
+    const i64 used = std::min(panel, outer - i);
+    if (from.k_stride == 1) {
+      pack_pairs_transposed(rows, used, k, panel, to + i * pairs);
+      continue;
+    }
+    for (i64 p = 0; p < used_pairs; ++p) {
+      for (i64 r = 0; r < used; ++r) to[i * pairs + p * panel + r] = pair_of(rows, r, 2 * p, k);
+    }
+  }
+}
+
+template <class T, class P>
+HWY_ATTR void pack_side(Side side, Operand<T> from, i64 outer, i64 k, P* to) {
+  side == Side::a ? pack_panels<Side::a>(from, outer, k, to) : pack_panels<Side::b>(from, outer, k, to);
+}
+HWY_ATTR void pack_side(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) {
+  side == Side::a ? pack_pairs<Side::a>(from, outer, k, to) : pack_pairs<Side::b>(from, outer, k, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels::gemm
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,26 @@
+// Matrix products of views, f32, f64, bf16 and f16. C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]); transposes are views (Tensor::transpose).
+// Sums of both are f32 and rounded once, when C is narrow. The smaller operand is packed once by all threads, the other strip by strip by
+// the task that needs it. An element's bits depend on its row of A, its column of B and K alone (gemm.h). A GPU multiplies with cuBLASLt,
+// in fp32 (no TF32) or fp64, where an element's bits depend on all extents, strides and types too. Workspaces are functions of shape and
+// types.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+enum class Store { replace, add };
+
+/// Bytes matmul() wants for these extents and types where the stream in force is, or a GPU that it stands for.
+i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out);
+inline i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype) { return matmul_workspace_bytes(m, n, k, dtype, dtype); }
+
+/// a[M, K], b[K, N]: any strides; on a GPU one of them 1. out[M, N]: rows may be strided, elements of a row not; overlaps neither; of the
+/// operands' type, or f32 of bf16 and f16. bias[N] contiguous, of the operands' type, or undefined. workspace: uint8, at least
+/// matmul_workspace_bytes. Store::add adds to what out holds (not to bf16 or f16). Error(usage) on a GPU where cuBLASLt is not installed.
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
+
+namespace cuda {
+decltype(kernels::matmul) matmul;
+}  // namespace cuda
+
+}  // namespace spillway::kernels

@@ -1,0 +1,185 @@
+#include "kernels/matmul/matmul.h"
+
+#include <algorithm>
+
+#include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
+#include "kernels/matmul/gemm.h"
+
+namespace spillway::kernels {
+namespace {
+
+using gemm::kDepth;
+using gemm::kStrip;
+using gemm::Operand;
+using gemm::Output;
+using gemm::packed_depth;
+using gemm::packed_elems;
+using gemm::PanelOf;
+using gemm::Side;
+
+// The packed operand may take this much; longer inner extents are walked in slabs.
+constexpr i64 kPackedBytes = 4 * kMiB;
+
+template <class T>
+i64 slab_depth(i64 outer, i64 k) {
+  using P = PanelOf<T>;
+  const i64 row_bytes = round_up(outer, kStrip) * static_cast<i64>(sizeof(P));
+  return std::min(k, std::max<i64>(1, kPackedBytes / (row_bytes * kDepth<P>)) * kDepth<P>);
+}
+
+template <class T>
+i64 packed_bytes(i64 m, i64 n, i64 k) {
+  const i64 outer = std::min(m, n);
+  return packed_elems<PanelOf<T>>(outer, slab_depth<T>(outer, k)) * static_cast<i64>(sizeof(PanelOf<T>));
+}
+
+// Sums over several chunks that would be rounded between them stay in the workspace, behind the packed operand.
+template <class T, class Out>
+constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
+
+// What lies in the workspace, one behind the other: the packed operand; such sums; a bias of f16, widened as the panels are.
+template <class T, class Out>
+struct Workspace {
+  i64 sums, bias, bytes;  // where they begin
+  Workspace(i64 m, i64 n, i64 k) {
+    constexpr i64 kWideBytes = sizeof(Wide<T>);
+    bytes = packed_bytes<T>(m, n, k);
+    const auto take = [&](bool wanted, i64 elems) {
+      const i64 begin = round_up(bytes, 64);
+      if (wanted) bytes = begin + elems * kWideBytes;
+      return begin;
+    };
+    sums = take(kNarrows<T, Out> && k > kDepth<PanelOf<T>>, m * n);
+    bias = take(!std::is_same_v<T, PanelOf<T>>, n);
+  }
+};
+
+// One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed").
+template <class T, class Out>
+struct Product {
+  using P = PanelOf<T>;
+  i64 m, n, k;
+  Operand<T> a, b;
+  Output<P, Out> c;
+  P* packed;
+  Wide<T>* sums;  // [m, n], of all chunks but the last; C itself where it is as wide
+
+  bool resident_is_a() const { return m <= n; }
+  i64 resident_outer() const { return std::min(m, n); }
+  i64 strips() const { return ceil_div(std::max(m, n), kStrip); }
+
+  void pack_resident(i64 strip, i64 slab, i64 depth) const {
+    const i64 begin = strip * kStrip, outer = std::min(kStrip, resident_outer() - begin);
+    gemm::pack(resident_is_a() ? Side::a : Side::b, (resident_is_a() ? a : b).from(begin, slab), outer, depth,
+               packed + begin * packed_depth<P>(depth));
+  }
+
+  // Chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
+  template <class To>
+  void multiply_chunk(i64 begin, i64 outer, i64 first_k, i64 chunk, i64 depth, i64 at, P* streamed, Output<P, To> out) const {
+    if (resident_is_a()) {
+      gemm::pack(Side::b, b.from(begin, first_k), outer, chunk, streamed);
+      gemm::multiply<P, To>(m, outer, chunk, {packed, depth, at}, {streamed, chunk}, out);
+    } else {
+      gemm::pack(Side::a, a.from(begin, first_k), outer, chunk, streamed);
+      gemm::multiply<P, To>(outer, n, chunk, {streamed, chunk}, {packed, depth, at}, out);
+    }
+  }
+
+  void multiply_strip(i64 strip, i64 slab, i64 depth) const {
+    alignas(64) P streamed[kStrip * kDepth<P>];
+    const i64 begin = strip * kStrip, outer = std::min(kStrip, std::max(m, n) - begin);
+    const auto place = [&](i64 stride) { return resident_is_a() ? begin : begin * stride; };
+    const i64 stride = kNarrows<T, Out> ? n : c.row_stride;
+    Wide<T>* before = sums ? sums + place(stride) : nullptr;
+    for (i64 at = 0; at < depth; at += kDepth<P>) {
+      const i64 chunk = std::min(kDepth<P>, depth - at), first_k = slab + at;
+      const Wide<T>* added = first_k == 0 ? (c.added ? c.added + place(c.added_stride) : nullptr) : before;
+      if (first_k + chunk == k) {
+        const P* bias = c.bias ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
+        multiply_chunk<Out>(begin, outer, first_k, chunk, depth, at, streamed,
+                            {c.data + place(c.row_stride), c.row_stride, added, stride, bias});
+      } else {
+        multiply_chunk<Wide<T>>(begin, outer, first_k, chunk, depth, at, streamed, {before, stride, added, stride});
+      }
+    }
+  }
+
+  void run() const {
+    const Stream& stream = Stream::current();
+    const i64 step = slab_depth<T>(resident_outer(), k);
+    for (i64 slab = 0; slab < k; slab += step) {
+      const i64 depth = std::min(step, k - slab);
+      stream.run(ceil_div(resident_outer(), kStrip), [&](i64 strip, int) { pack_resident(strip, slab, depth); });
+      stream.run(strips(), [&](i64 strip, int) { multiply_strip(strip, slab, depth); });
+    }
+  }
+};
+
+void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
+  const bool ranks = a.rank() == 2 && b.rank() == 2 && out.rank() == 2;
+  if (!ranks || a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1) || a.size(1) < 1) {
+    throw Error(ErrorCode::bug, "[matmul] expected [M, K] times [K, N] into [M, N], got " + to_string(a.shape()) + ", " +
+                                    to_string(b.shape()) + ", " + to_string(out.shape()));
+  }
+  require(a.dtype() == b.dtype(), "[matmul] expected operands of one dtype");
+  require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
+  require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
+          "[matmul] adding to what is rounded would round twice: expected a result in f32");
+  require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
+          "[matmul] the bias must be contiguous, of the operands' type, with one element a column");
+  require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
+          "[matmul] the workspace is too small");
+}
+
+template <class T, class Out>
+void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
+  const i64 m = out.size(0), n = out.size(1), k = a.size(1), stride = out.stride(0);
+  using P = PanelOf<T>;
+  const Workspace<T, Out> parts(m, n, k);
+  Output<P, Out> c{out.data<Out>(), stride, nullptr, stride, nullptr};
+  if constexpr (std::is_same_v<T, P>) {
+    c.bias = bias.defined() ? bias.data<T>() : nullptr;
+  } else if (bias.defined()) {
+    P* wide = reinterpret_cast<P*>(workspace.raw() + parts.bias);
+    std::transform(bias.data<T>(), bias.data<T>() + n, wide, widen<T>);
+    c.bias = wide;
+  }
+  Wide<T>* sums = nullptr;
+  if constexpr (kNarrows<T, Out>) {
+    if (k > kDepth<P>) sums = reinterpret_cast<Wide<T>*>(workspace.raw() + parts.sums);
+  } else {
+    sums = c.data;
+    if (store == Store::add) c.added = c.data;
+  }
+  const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
+  Product<T, Out>{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums}.run();
+}
+
+// Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
+i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
+  constexpr i64 kParts = 16, kTile = 128;
+  return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));
+}
+
+}  // namespace
+
+i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
+  i64 bytes = 0;
+  for_dtypes("matmul", operands, out, [&]<class T, class Out>(T, Out) {
+    bytes = Stream::current().device.works_as_cuda() ? gpu_workspace_bytes(m, n, out) : Workspace<T, Out>(m, n, k).bytes;
+  });
+  return bytes;
+}
+
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
+  check(a, b, bias, out, workspace, store);
+  if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
+  }
+  for_dtypes("matmul", a.dtype(), out.dtype(), [&]<class T, class Out>(T, Out) { run<T, Out>(a, b, bias, out, workspace, store); });
+}
+
+}  // namespace spillway::kernels

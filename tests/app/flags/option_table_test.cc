@@ -1,0 +1,182 @@
+// Laws of the table itself, and that --help shows what the contract with the user lists.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "app/flags/help.h"
+#include "tests/app/support_app.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate, Command::export_model, Command::tokenize,
+                                 Command::inspect, Command::status,   Command::doctor,   Command::bench,        Command::schedule,
+                                 Command::slurm,   Command::selftest, Command::evaluate};
+
+// Every flag of train's table, and its default as --help shows it ("" where there is none).
+const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
+    {"model", ""},
+    {"from-scratch", ""},
+    {"data", ""},
+    {"validation-data", ""},
+    {"validation-fraction", "0"},
+    {"validate-every", "at the end"},
+    {"validation-steps", "all"},
+    {"tokenizer", "the model folder's own; bytes for presets"},
+    {"sequence-length", "the model's"},
+    {"micro-batch-size", "1 (images: 64)"},
+    {"gradient-accumulation-steps", "1"},
+    {"global-batch-size", ""},
+    {"steps", "1 epoch"},
+    {"epochs", "1"},
+    {"data-order", "shuffled"},
+    {"workers", "none"},
+    {"augment", "none"},
+    {"optimizer", "adamw"},
+    {"learning-rate", "3e-4 (2e-5 when weights are loaded)"},
+    {"betas", "0.9,0.95"},
+    {"eps", "1e-08"},
+    {"weight-decay", "0.1"},
+    {"momentum", "0"},
+    {"nesterov", ""},
+    {"decay-all", ""},
+    {"lr-schedule", "cosine"},
+    {"warmup-steps", "1 % of the steps, at most 2000"},
+    {"min-lr-ratio", "0.1"},
+    {"lr-step-size", ""},
+    {"lr-gamma", ""},
+    {"lr-pct-start", ""},
+    {"lr-decay-steps", ""},
+    {"gradient-clipping", "1"},
+    {"precision", "fp32, on a GPU bf16"},
+    {"tf32-matmul", ""},
+    {"tf32-conv", ""},
+    {"dropout", "presets 0, folders what config.json says"},
+    {"freeze", "none"},
+    {"device", "best found"},
+    {"device-memory", "a GPU's free memory - 512MiB; on the CPU the grant less --host-memory"},
+    {"host-memory", "the grant; on the CPU less --device-memory, when that is given"},
+    {"nvme", "none; SIZE: free space - 5 %"},
+    {"allow-network-nvme", ""},
+    {"place-parameters", "auto"},
+    {"place-gradients", "auto"},
+    {"place-optimizer", "auto"},
+    {"place-activations", "auto"},
+    {"io-engine", "auto"},
+    {"prefetch", "auto"},
+    {"optimizer-overlap", "auto"},
+    {"master-weights", "fp32"},
+    {"moments", "fp32"},
+    {"gradient-dtype", "fp32"},
+    {"gradient-reduction", "step"},
+    {"durability", "checkpoint"},
+    {"isa", "best"},
+    {"recompute", "auto"},
+    {"zero-stage", "auto"},
+    {"ranks", "1, or the launcher's"},
+    {"pipeline-stages", "1"},
+    {"pipeline-schedule", "1f1b; with one stage what is faster"},
+    {"pipeline-split", "auto"},
+    {"pipeline-chunks", "2 for interleaved and zb-v, else 1"},
+    {"communicator", "auto"},
+    {"rendezvous", "auto"},
+    {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK"},
+    {"bind", "auto"},
+    {"seed", "1337"},
+    {"out", "runs/<model>-<8 hex digits>"},
+    {"resume", "auto"},
+    {"allow-change", ""},
+    {"checkpoint-every", "30m"},
+    {"no-final-checkpoint", ""},
+    {"keep", "2"},
+    {"keep-weights-every", "off"},
+    {"time-limit", "Slurm's end time"},
+    {"sample-every", "0"},
+    {"prompt", ""},
+    {"trace", "off"},
+    {"trace-steps", "3:6"},
+    {"profile", ""},
+    {"log-every", "1"},
+    {"timeout", "60s"},
+    {"endurance", "off"},
+    {"quiet", ""},
+    {"json", ""},
+    {"config", ""}};
+
+TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
+  const std::string help = command_help(Command::train);
+  for (const auto& [name, value] : kTrainFlags) {
+    const size_t at = help.find("\n  --" + name + (help.find("\n  --" + name + "\n") == std::string::npos ? " " : "\n"));
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::string line = help.substr(at + 1, help.find('\n', at + 1) - at - 1);
+    if (!value.empty()) {
+      EXPECT_TRUE(line.ends_with("[" + value + "]")) << line;
+    }
+  }
+  EXPECT_EQ(options_of(Command::train).size(), kTrainFlags.size()) << "a flag is not in the contract";
+}
+
+TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
+  const std::string help = command_help(Command::train);
+  for (const char* piece :
+       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16|fp16|tf32",
+        "(not built yet: numa)", "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
+    EXPECT_NE(help.find(piece), std::string::npos) << piece;
+  }
+}
+
+TEST(OptionTable, HelpFitsAHundredColumns) {
+  for (const Command command : kCommands) {
+    std::istringstream lines(command_help(command));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(OptionTable, NamesAreUniqueWithinACommand) {
+  for (const Command command : kCommands) {
+    std::set<std::string> seen;
+    for (const Option* option : options_of(command)) EXPECT_TRUE(seen.insert(option->name).second) << option->name;
+  }
+}
+
+TEST(OptionTable, RowsAreWhole) {
+  for (const Option& option : options()) {
+    EXPECT_FALSE(option.group.empty()) << option.name;
+    EXPECT_FALSE(option.help.empty()) << option.name;
+    EXPECT_NE(option.commands, 0u) << option.name;
+    if (!option.built || !option.later.empty()) {
+      EXPECT_FALSE(option.instead.empty()) << option.name << " does not say what works instead";
+    }
+    if (option.built && option.name != "config") {
+      EXPECT_TRUE(option.field.set && option.field.get) << option.name;
+    }
+    if (!option.exclusive.empty()) {
+      EXPECT_NE(find_option(Command::train, option.exclusive), nullptr) << option.name;
+    }
+    EXPECT_EQ(option.name.find('_'), std::string::npos) << option.name;
+  }
+}
+
+// A field bound to a configuration its command does not have would throw here.
+TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
+  for (const Command command : kCommands) {
+    const Settings settings = default_settings(command);
+    for (const Option* option : options_of(command)) {
+      if (!option->field.get) continue;
+      EXPECT_NO_THROW(option->field.get(settings)) << option->name;
+    }
+  }
+}
+
+// What an option shows as its default must be taken as its value and change nothing.
+TEST(OptionTable, DefaultsAreLegalValues) {
+  const std::string plain = to_json(TrainConfig{});
+  for (const Option* option : options_of(Command::train)) {
+    if (!option->built || !option->default_text.empty() || !option->field.set || option->shown_default().empty()) continue;
+    const GivenMap given = {{option->name, {{option->shown_default()}, "--" + option->name}}};
+    EXPECT_EQ(to_json(std::get<TrainConfig>(make_settings(Command::train, given, true))), plain) << option->name;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::app

@@ -1,0 +1,109 @@
+#include "app/node/console.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <sstream>
+
+#include "app/node/signals.h"
+
+namespace spillway::app {
+namespace {
+
+TEST(Console, ResultsAndLogGoTheirWays) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  console.result("a result");
+  console.result("with its own end\n");
+  console.stream("str");
+  console.stream("eam");
+  console.log("a line");
+  console.warn("careful");
+  EXPECT_EQ(out.str(), "a result\nwith its own end\nstream");
+  EXPECT_EQ(err.str(), "a line\nwarning: careful\n");
+}
+
+TEST(Console, PipedProgressIsPlainLines) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  console.progress("step 1");
+  console.progress("step 2");
+  console.end_progress();
+  EXPECT_EQ(err.str(), "step 1\nstep 2\n");
+}
+
+TEST(Console, OnATerminalProgressIsOneRefreshedLine) {
+  std::ostringstream out, err;
+  {
+    Console console(out, err, true);
+    console.progress("step 1");
+    console.progress("step 2");
+    console.log("saved");  // takes the progress line's place
+    console.progress("step 3");
+  }  // and what stands last gets its end
+  EXPECT_EQ(err.str(), "step 1\r\033[Kstep 2\r\033[Ksaved\nstep 3\n");
+}
+
+TEST(Console, ATooLongProgressLineIsCutBetweenCharacters) {
+  std::ostringstream out, err;
+  Console console(out, err, true);
+  std::string line;
+  for (int i = 0; i < 2000; ++i) line += "ä";
+  console.progress(line);
+  EXPECT_LT(err.str().size(), line.size());
+  EXPECT_EQ(err.str().size() % 2, 0u);
+}
+
+TEST(Console, QuietSilencesProgressAndLogAlone) {
+  std::ostringstream out, err;
+  Console console(out, err, true);
+  console.set_quiet(true);
+  console.progress("step 1");
+  console.log("a line");
+  console.warn("careful");
+  console.result("a result");
+  EXPECT_EQ(err.str(), "warning: careful\n");
+  EXPECT_EQ(out.str(), "a result\n");
+}
+
+TEST(Console, ColourOnlyWhereItIsTaken) {
+  std::ostringstream out, err;
+  EXPECT_EQ(Console(out, err).painted("red", Colour::red), "red");
+  EXPECT_EQ(Console(out, err, false, true).painted("red", Colour::red), "\033[31mred\033[0m");
+  EXPECT_EQ(Console(out, err, false, true).painted("plain", Colour::none), "plain");
+}
+
+TEST(Signals, BecomeAFlag) {
+  install_stop_handlers();
+  clear_stop();
+  EXPECT_FALSE(stop_requested());
+  EXPECT_STREQ(stop_signal(), "");
+  for (const auto& [signal, name] : {std::pair(SIGTERM, "SIGTERM"), std::pair(SIGUSR1, "SIGUSR1"), std::pair(SIGINT, "SIGINT")}) {
+    std::raise(signal);
+    EXPECT_TRUE(stop_requested());
+    EXPECT_STREQ(stop_signal(), name);
+  }
+  clear_stop();
+  EXPECT_FALSE(stop_requested());
+}
+
+TEST(SignalsDeathTest, ASecondInterruptLeavesAtOnce) {
+  EXPECT_EXIT(
+      {
+        install_stop_handlers();
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(
+      {
+        install_stop_handlers();
+        std::raise(SIGTERM);
+        std::raise(SIGTERM);  // batch systems repeat themselves
+        _exit(stop_requested() ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace spillway::app

@@ -1,0 +1,147 @@
+// What a plan is expected to cost: what is looked at of the model, what is fetched ahead, and what copies cost at how many tokens.
+#include "app/plan/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/plan/candidates.h"
+#include "models/model.h"
+#include "models/presets.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Order;
+using parallel::Tier;
+
+class CostModel : public testing::Test {
+ protected:
+  CostModel() : model_(models::build(models::preset("gpt2-tiny"), DType::f32)) {
+    request_.model = &model_;
+    request_.layout = parallel::make_layout(model_);
+    request_.sequence_length = 32;
+    request_.micro_batch_size = 8;
+  }
+  parallel::Plan plan(Tier weights, Tier activations) {
+    request_.placement = parallel::Placement::uniform(request_.layout, weights, weights, weights, {.tier = activations});
+    return make_plan(request_);
+  }
+  nn::Sequential model_;
+  parallel::PlanRequest request_;
+};
+
+TEST_F(CostModel, SmallCopiesDoNotCountSpilledActivations) {
+  const Rates rates;
+  const double alone = small_copies_tokens(plan(Tier::host, Tier::device), model_, rates);
+  EXPECT_GT(alone, 0);
+  EXPECT_DOUBLE_EQ(small_copies_tokens(plan(Tier::host, Tier::host), model_, rates), alone);
+  EXPECT_EQ(small_copies_tokens(plan(Tier::device, Tier::host), model_, rates), 0);
+}
+
+// In the time of its bytes on the disk a machine computes that many tokens.
+TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 0.01, .backward = 0.02, .backward_more = 0.02});
+  const parallel::Plan on_nvme = plan(Tier::nvme, Tier::device);
+  const parallel::TierBytes moved = on_nvme.moved_per_step();
+  const double disk_s = rates.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]));
+  const double step_s = 0.03 * static_cast<double>(rates.blocks.size());
+  EXPECT_NEAR(break_even_tokens(on_nvme, model_, rates), 8 * 32 * disk_s / step_s, 1e-6);
+  EXPECT_EQ(break_even_tokens(plan(Tier::host, Tier::device), model_, rates), 0);
+}
+
+// N wholes are read and one written for a sum, N written for what is gathered; slow enough, that is what bounds a step.
+TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-6, .backward = 1e-6, .backward_more = 1e-6});
+  rates.machine.cores = 8;
+  rates.reduce_scatter_bytes_per_s = 3e7, rates.all_gather_bytes_per_s = 2e7;
+  for (const int stage : {0, 3}) {
+    request_.scheduling.sharding = {stage, 1, 3};
+    const parallel::Plan of_three = plan(Tier::device, Tier::device);
+    double expected_s = 0;
+    for (const parallel::List* list : {&of_three.train.head, &of_three.train.commit}) {
+      for (const parallel::Instruction& i : *list) {
+        const auto whole = static_cast<double>(i.exchanged_bytes);
+        if (i.op == parallel::Op::Exchange) expected_s += 4 * whole / 3e7 + (stage == 0 ? 3 * whole / 2e7 : 0);
+        if (i.op == parallel::Op::Gather) expected_s += 3 * whole / 2e7;
+      }
+    }
+    const StepCost cost = predict(of_three, {}, model_, rates);
+    EXPECT_GT(expected_s, 0);
+    // What is computed beside takes a little of the cores.
+    EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, expected_s) << stage;
+    EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
+  }
+}
+
+// Whatever comes from nvme is wanted ahead of its use, weights or not.
+TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
+  PlanWishes wishes;
+  wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::host);
+  const auto deepest = [&](Tier activations) {
+    wishes.activations = PlacementWish::whole(activations);
+    int most = 0;
+    for (const Candidate& c : candidates(request_, wishes, {.bytes = {kGiB, kGiB, kGiB}}, Rates()))
+      most = std::max(most, c.request.scheduling.prefetch);
+    return most;
+  };
+  EXPECT_EQ(deepest(Tier::host), 0);
+  EXPECT_GT(deepest(Tier::nvme), 0);
+}
+
+// An estimate never overstates: what it leaves out are gradients that may find no room in their slots.
+TEST_F(CostModel, EstimatesTheRoomOnNvme) {
+  const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
+  PlanWishes wishes;
+  wishes.parameters = wishes.activations = PlacementWish::whole(Tier::device);
+  wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::nvme);
+  for (const auto& [micro_batches, order] :
+       {std::pair(i64{1}, Order::micro_batch), {i64{3}, Order::vertical}, {i64{3}, Order::micro_batch}}) {
+    request_.scheduling.micro_batches = micro_batches;
+    wishes.order = order;
+    for (const Candidate& c : candidates(request_, wishes, budgets, Rates())) {
+      const parallel::Plan plan = make_plan(c.request);
+      EXPECT_LE(c.bytes[2], plan.store.data_bytes);
+      EXPECT_GE(c.bytes[2], plan.store.data_bytes - request_.scheduling.micro_batches * 2 * 4 * request_.layout.elems());
+    }
+  }
+}
+
+// What the input part takes and what is left for the weight part, each by the number of its instructions.
+TEST_F(CostModel, PricesABackwardInParts) {
+  request_.scheduling.micro_batches = 4;
+  request_.scheduling.pipeline = {.rank = 1, .ranks = 2, .kind = parallel::ScheduleKind::zb_h1};
+  const parallel::Plan in_parts = plan(Tier::device, Tier::device);
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1, .backward = 5, .backward_more = 6, .backward_input = 2});
+  std::map<std::string, double> ms = predict(in_parts, {}, model_, rates).phase_ms;
+  const auto blocks = static_cast<double>(std::ranges::count(in_parts.layout.rank_of, 1));
+  EXPECT_NEAR(ms["forward"], 1e3 * blocks * 4, 1);
+  EXPECT_NEAR(ms["backward"], 1e3 * blocks * 4 * 2, 1);
+  EXPECT_NEAR(ms["backward_weight"], 1e3 * blocks * ((5 - 2) + 3 * (6 - 2)), 1);
+  ThreadPool threads(1);
+  i64 peak = 0;
+  for (const BlockSeconds& b : time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
+}
+
+// As many rows are timed as there is memory for; with none for one row there is no answer.
+TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
+  request_.placement = parallel::Placement::uniform(request_.layout, Tier::device, Tier::device, Tier::device);
+  ThreadPool threads(2);
+  i64 all = 0, fewer = 0, none = 0;
+  const auto blocks = time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, all);
+  ASSERT_EQ(blocks.size(), request_.layout.blocks.size());
+  for (const BlockSeconds& b : blocks) {
+    EXPECT_GT(b.forward, 0);
+    EXPECT_GT(b.backward, 0);
+  }
+  EXPECT_EQ(time_blocks(request_, Device::cpu(), {}, threads, all - 1, 1e12, fewer).size(), blocks.size());
+  EXPECT_GT(fewer, 0);
+  EXPECT_LT(fewer, all);
+  EXPECT_TRUE(time_blocks(request_, Device::cpu(), {}, threads, 1000, 1e12, none).empty());
+}
+
+}  // namespace
+}  // namespace spillway::app

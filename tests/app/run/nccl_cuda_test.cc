@@ -1,0 +1,111 @@
+// Commands whose ranks' GPUs talk over NCCL, as threads of this process: the numbers and states are those through host memory, and what
+// cannot be is one line.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "device/device_query.h"
+#include "parallel/gpu/nccl_exchange.h"
+#include "tests/app/run/support_ranks.h"
+
+namespace spillway::app {
+namespace {
+
+using Args = std::vector<std::string>;
+
+class CommandsOverNccl : public testing::Test {
+ protected:
+  void SetUp() override { set_up(2); }
+  void set_up(int wanted) {
+    use_gpus(wanted);
+    const auto gpus = static_cast<int>(query_gpus().gpus.size());
+    if (gpus < wanted) GTEST_SKIP() << "needs " << wanted << (wanted == 1 ? " GPU" : " GPUs") << ", there are " << gpus;
+    if (const std::string problem = parallel::nccl_problem(); !problem.empty()) GTEST_SKIP() << problem;
+    std::string words;
+    u32 state = 1;
+    for (int i = 0; i < 150; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
+    text_ = folder_.write("text.txt", words);
+    const std::string config = folder_.write(
+        "config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2})");
+    model_ = std::filesystem::path(config).parent_path().string();
+  }
+  void TearDown() override { ::unsetenv("SPILLWAY_EMULATED_GPUS"); }
+
+  static void use_gpus(int emulated) { ::setenv("SPILLWAY_EMULATED_GPUS", std::to_string(emulated).c_str(), 1); }
+  std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+  Args flags(const std::string& out, const std::string& communicator, const Args& more) const {
+    Args all = {"--model",
+                model_,
+                "--from-scratch",
+                "--data",
+                text_,
+                "--device",
+                "cuda",
+                "--precision",
+                "fp32",
+                "--sequence-length",
+                "4",
+                "--threads",
+                "1",
+                "--device-memory",
+                "64MiB",
+                "--host-memory",
+                "64MiB",
+                "--steps",
+                "2",
+                "--lr-schedule",
+                "constant",
+                "--warmup-steps",
+                "1",
+                "--out",
+                at(out),
+                "--communicator",
+                communicator};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  static void expect_all_well(const std::vector<Outcome>& ranks, const std::string& says) {
+    for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, 0) << rank.err;
+    EXPECT_NE(ranks[0].err.find(says), std::string::npos) << ranks[0].err;
+  }
+
+  TemporaryFolder folder_;
+  std::string text_, model_;
+};
+
+constexpr const char *kOverNccl = "GPUs talk to each other over NCCL", *kThroughHost = "GPUs meet through host memory";
+
+TEST_F(CommandsOverNccl, TrainGivesTheNumbersAndStateOfHostMemory) {
+  expect_all_well(train_on(2, flags("nccl", "nccl", {"--zero-stage", "3"})), kOverNccl);
+  expect_all_well(train_on(2, flags("host", "local", {"--zero-stage", "3"})), kThroughHost);
+  EXPECT_EQ(numbers_in(at("nccl")), numbers_in(at("host")));
+  EXPECT_TRUE(state_in(at("nccl"), 2) == state_in(at("host"), 2));
+}
+
+TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
+  expect_all_well(train_on(2, flags("a", "auto", {"--pipeline-stages", "2"})), kOverNccl);
+  const auto evaluated = [&](const std::string& communicator) {
+    return run_on(2, Command::evaluate,
+                  {"--model", at("a"), "--data", text_, "--sequence-length", "16", "--device", "cuda", "--precision", "fp32",
+                   "--device-memory", "64MiB", "--zero-stage", "3", "--communicator", communicator});
+  };
+  const auto over_nccl = evaluated("auto"), through_host = evaluated("local");
+  expect_all_well(over_nccl, kOverNccl);
+  EXPECT_EQ(over_nccl[0].out, through_host[0].out);
+}
+
+class CommandsOnOneGpu : public CommandsOverNccl {
+  void SetUp() override { set_up(1); }
+};
+
+TEST_F(CommandsOnOneGpu, RanksThatShareItMeetThroughHostMemory) {
+  if (query_gpus().gpus.size() != 1) GTEST_SKIP() << "needs one GPU alone, not 2 or more GPUs";
+  expect_all_well(train_on(2, flags("a", "auto", {})), "GPUs meet through host memory: ranks share cuda:0");
+  const auto refused = train_on(2, flags("b", "nccl", {}));
+  for (const Outcome& rank : refused) EXPECT_EQ(rank.status, 2);
+  EXPECT_NE(refused[0].err.find("[--communicator] expected GPUs that talk over NCCL for nccl, got: ranks share cuda:0"), std::string::npos)
+      << refused[0].err;
+}
+
+}  // namespace
+}  // namespace spillway::app

@@ -1,0 +1,191 @@
+// The law that where bytes lie and who holds them changes no bit, over ranks: of ZeRO stages, pipeline schedules, tiers, overlap, threads
+// and communicators a covering array of strength 3, so that any three settings that break the law together are met (any two in the quick
+// tests, the others in the soak), and corners by name.
+// Data-parallel size 2; the reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that
+// each rank moved, gathered, summed and sent are those of its plan. scripts/matrix.sh runs the full product, a part at a time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <numeric>
+
+#include "models/model.h"
+#include "parallel/layout/sharding.h"
+#include "tests/app/run/support_faulty_ranks.h"
+#include "tests/app/run/support_rank_cells.h"
+
+namespace spillway::app {
+namespace {
+
+using test::Row;
+
+const test::CoveringArray& array() {
+  static const test::CoveringArray all(rank_factor_sizes(), possible_ranks, 20261122);
+  return all;
+}
+
+// Cells of every `kPieces`-th row of [from, to), so that ctest runs the pieces side by side.
+constexpr int kPieces = 4;
+void expect_same_bits(int piece, size_t from, size_t to) {
+  RankCells cells;
+  int count = 0;
+  for (size_t n = from + static_cast<size_t>(piece); n < to; n += kPieces, ++count) {
+    const Row& cell = array().rows()[n];
+    EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
+  }
+  EXPECT_GE(count, 5);
+  std::cout << count << " cells\n";
+}
+
+// The first rows, which hold all pairs, in release builds; the others, for all triples, take minutes.
+struct RankMatrixRelease : testing::TestWithParam<int> {};
+TEST_P(RankMatrixRelease, EveryPairGivesTheSameBits) { expect_same_bits(GetParam(), 0, array().rows_for_pairs()); }
+INSTANTIATE_TEST_SUITE_P(Pieces, RankMatrixRelease, testing::Range(0, kPieces));
+
+struct SoakRankTriples : testing::TestWithParam<int> {};
+TEST_P(SoakRankTriples, GiveTheSameBits) { expect_same_bits(GetParam(), array().rows_for_pairs(), array().rows().size()); }
+INSTANTIATE_TEST_SUITE_P(Pieces, SoakRankTriples, testing::Range(0, kPieces));
+
+// What a change is most likely to break, whatever the array holds.
+struct NamedCell {
+  const char* name;
+  Row cell;  // as RankFactor
+};
+const NamedCell kNamed[] = {
+    //                                       model zero pipe p g o act over threads communicator
+    {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0, 0}},
+    {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2, 0}},
+    {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0, 0}},
+    {"each_zero3_interleaved_backward", {3, 3, 3, 0, 1, 2, 0, 1, 1, 0, 1}},
+    {"zero3_all_on_nvme_backward_recompute", {1, 3, 0, 2, 2, 2, 3, 1, 0, 1, 0}},
+    {"zero2_gradients_on_nvme", {0, 2, 0, 0, 2, 1, 0, 1, 1, 0, 0}},
+    {"zero1_weights_on_host_forward", {3, 1, 0, 1, 0, 2, 1, 2, 0, 0, 0}},
+    {"zero0_gpipe_all_on_nvme", {0, 0, 1, 2, 2, 2, 3, 2, 0, 1, 0}},
+    {"zero3_interleaved_on_host", {1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0}},
+    {"zero3_zb_v_all_on_nvme_forward", {2, 3, 5, 2, 2, 2, 0, 2, 1, 0, 0}},
+    {"each_zero2_all_on_nvme", {0, 2, 0, 2, 2, 2, 0, 0, 0, 1, 1}},
+    {"each_zero3_zb_h1_all_on_nvme_forward", {2, 3, 4, 2, 2, 2, 3, 2, 1, 2, 1}},
+};
+
+class RankCorners : public testing::TestWithParam<NamedCell> {};
+
+TEST_P(RankCorners, GiveTheSameBits) {
+  RankCells cells;
+  Row cell = GetParam().cell;
+  if (!possible_ranks(cell)) cell[kRankCommunicator] = 0;
+  EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
+}
+// Under a sanitizer the first four are enough for every change.
+std::string corner_name(const testing::TestParamInfo<NamedCell>& cell) { return cell.param.name; }
+INSTANTIATE_TEST_SUITE_P(Corners, RankCorners, testing::ValuesIn(std::begin(kNamed), std::begin(kNamed) + 4), corner_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, RankCorners, testing::ValuesIn(std::begin(kNamed) + 4, std::end(kNamed)), corner_name);
+
+// Of the uneven models every bucket spans several tiles on every rank, not as many on all; only a last norm is one tile, which one holds.
+TEST(RankMatrix, ShardsAreUneven) {
+  const TemporaryFolder folder;
+  for (const char* family : {"gpt2", "llama"}) {
+    const parallel::Layout layout =
+        parallel::make_layout(models::build(models::read_config(write_uneven_model(folder, family)), DType::f32));
+    ASSERT_EQ(std::ssize(layout.buckets), std::ssize(layout.groups));
+    int several = 0;
+    for (const parallel::Group& group : layout.groups) {
+      i64 least = group.elems, most = 0;
+      for (int r = 0; r < kCellDataRanks; ++r) {
+        const i64 tiles = parallel::Sharding{3, r, kCellDataRanks}.own(group).count();
+        least = std::min(least, tiles), most = std::max(most, tiles);
+      }
+      EXPECT_LT(least, most) << family << ", group " << group.id;
+      several += least >= 2;
+    }
+    EXPECT_GE(several, std::ssize(layout.groups) - 1) << family;
+  }
+}
+
+// The comparison must be able to fail: another learning rate is another run.
+TEST(RankMatrix, ADifferenceShows) {
+  RankCells cells;
+  EXPECT_EQ(cells.objection(Row(kRankFactors, 0), {"--learning-rate", "1.1e-3"}), "losses and norms differ");
+}
+
+// And so is one in which rank 1 once gives wrong bytes.
+struct PlantedFault {
+  const char* name;
+  Row cell;
+  parallel::Collective where;
+  std::function<void(std::span<std::byte> tiles)> plant;
+};
+
+constexpr size_t kTileBytes = static_cast<size_t>(parallel::kTileElems) * sizeof(float);
+
+void PrintTo(const PlantedFault& fault, std::ostream* out) { *out << fault.name; }
+
+const PlantedFault kFaults[] = {
+    {"last_bits_of_a_tile_of_a_summed_gradient",
+     {2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     parallel::Collective::all_reduce,
+     [](std::span<std::byte> tiles) {
+       for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
+     }},
+    {"last_bits_of_a_tile_of_a_scattered_gradient",
+     {3, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0},
+     parallel::Collective::reduce_scatter,
+     [](std::span<std::byte> tiles) {
+       for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
+     }},
+    {"last_bits_of_a_tile_of_a_micro_batchs_gradient",
+     {3, 3, 0, 0, 0, 2, 0, 0, 0, 0, 1},
+     parallel::Collective::reduce_scatter,
+     [](std::span<std::byte> tiles) {
+       for (size_t i = 0; i < kTileBytes; i += sizeof(float)) tiles[i] ^= std::byte{1};
+     }},
+    {"tiles_of_gathered_weights_in_each_others_place",
+     {2, 3, 0, 2, 2, 2, 0, 0, 0, 0, 0},
+     parallel::Collective::all_gather,
+     [](std::span<std::byte> tiles) { std::swap_ranges(tiles.begin(), tiles.begin() + kTileBytes, tiles.begin() + kTileBytes); }},
+};
+
+class RankFaults : public testing::TestWithParam<PlantedFault> {};
+
+TEST_P(RankFaults, Show) {
+  const PlantedFault& fault = GetParam();
+  std::atomic<int> planted{-1};  // -1: not to be
+  const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
+    if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
+    if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);
+  };
+  const auto wrap = [&](int rank, auto end) { return rank == 1 ? with_fault(std::move(end), spoil) : std::move(end); };
+  RankCells cells([&](int ranks, const std::vector<std::string>& args) { return train_on(ranks, args, {}, wrap).front(); });
+  EXPECT_EQ(cells.objection(fault.cell), "") << "without a fault";
+  planted = 0;
+  EXPECT_EQ(cells.objection(fault.cell), "losses and norms differ");
+  EXPECT_EQ(planted, 1);
+}
+INSTANTIATE_TEST_SUITE_P(PlantedMore, RankFaults, testing::ValuesIn(kFaults), [](const auto& fault) { return fault.param.name; });
+
+// SPILLWAY_MATRIX=PART/PARTS of the full product. Parts are spread over it.
+TEST(SoakRankMatrix, APartOfTheFullProduct) {
+  i64 part = 0, parts = 1000;
+  if (const char* text = std::getenv("SPILLWAY_MATRIX")) {
+    ASSERT_EQ(std::sscanf(text, "%ld/%ld", &part, &parts), 2) << text;
+  }
+  const std::vector<int> sizes = rank_factor_sizes();
+  const i64 all = std::accumulate(sizes.begin(), sizes.end(), i64{1}, std::multiplies<>());
+  constexpr i64 kStride = 1000003;  // a prime that does not divide the product
+  RankCells cells;
+  i64 count = 0;
+  for (i64 n = all * part / parts; n < all * (part + 1) / parts; ++n) {
+    Row cell;
+    i64 rest = n * kStride % all;
+    for (const int size : sizes) cell.push_back(static_cast<int>(rest % size)), rest /= size;
+    if (!possible_ranks(cell)) continue;
+    EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
+    ++count;
+  }
+  std::cout << count << " cells of part " << part << " of " << parts << ", " << all << " in all\n";
+  EXPECT_GT(count, 0);
+}
+
+}  // namespace
+}  // namespace spillway::app

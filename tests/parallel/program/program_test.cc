@@ -1,0 +1,342 @@
+// The generator makes Programs that pass the check under every placement, and the check refuses what would read or overwrite wrongly.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "parallel/program/generate.h"
+#include "parallel/proof/check.h"
+#include "tests/parallel/program/support_program.h"
+
+namespace spillway::parallel {
+namespace {
+
+using test::without;
+
+constexpr Tier kTiers[] = {Tier::device, Tier::host, Tier::nvme};
+
+Layout layout_of(const char* preset) {
+  return make_layout(models::build(models::preset(preset), DType::f32), {.max_bucket_elems = 4 * kTileElems});
+}
+
+std::string refusal(const Program& program, const Layout& layout, const Placement& placement) {
+  try {
+    check(program, layout, placement);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Program, EveryPlacementPasses) {
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    const Layout layout = layout_of(preset);
+    for (Tier p : kTiers) {
+      for (Tier g : kTiers) {
+        for (i64 k : {1, 3}) {
+          for (int prefetch : {0, 1, 3, 9}) {
+            for (bool recompute : {false, true}) {
+              const Placement placement = Placement::uniform(layout, p, g, Tier::nvme, {recompute});
+              EXPECT_EQ(refusal(generate_training(layout, placement, {k, prefetch}), layout, placement), "");
+              EXPECT_EQ(refusal(generate_forward(layout, placement, {k, prefetch}), layout, placement), "");
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+class Spilled : public testing::Test {
+ protected:
+  const Layout layout = layout_of("gpt2-tiny");
+  const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
+  const Program program = generate_training(layout, placement, {2, 1});
+};
+
+TEST_F(Spilled, DeletingAnyFetchIsRefused) {
+  int fetches = 0;
+  for (u32 i = 0; i < program.head.size(); ++i) {
+    if (program.head[i].op != Op::Fetch) continue;
+    ++fetches;
+    Program broken = program;
+    broken.head = without(program.head, i);
+    EXPECT_NE(refusal(broken, layout, placement), "") << "without instruction " << i;
+  }
+  EXPECT_GT(fetches, 10);
+}
+
+// What makes a gradient final and brings it home; of AddTied, Reduce and the last Evict of each none is dispensable.
+TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
+  const Layout layout = layout_of("gpt2-tiny");
+  for (Tier tier : kTiers) {
+    for (const OptimizerOverlap overlap : {OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward}) {
+      for (const Order order : {Order::micro_batch, Order::vertical}) {
+        const Placement placement = Placement::uniform(layout, Tier::host, tier, Tier::host);
+        Scheduling scheduling{.micro_batches = 2, .overlap = overlap, .order = order};
+        const Program program = generate_training(layout, placement, scheduling);
+        ASSERT_EQ(refusal(program, layout, placement), "");
+        int finishing = 0;
+        for (u32 i = 0; i < program.head.size(); ++i) {
+          const Instruction& now = program.head[i];
+          const bool home = now.op == Op::Evict && i > 0 && program.head[i - 1].op == Op::Reduce;
+          if (now.op != Op::AddTied && now.op != Op::Reduce && !home) continue;
+          ++finishing;
+          Program broken = program;
+          broken.head = without(program.head, i);
+          EXPECT_NE(refusal(broken, layout, placement), "") << to_string(now.op) << ", instruction " << i;
+        }
+        EXPECT_GE(finishing, static_cast<int>(layout.groups.size()) + 1);
+      }
+    }
+  }
+}
+
+// Copies by the computing threads hide behind nothing: they stand right before their use, whatever is fetched ahead from nvme.
+TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
+  const Layout layout = layout_of("gpt2-tiny");
+  const Placement placement = Placement::uniform(layout, Tier::host, Tier::host, Tier::host);
+  const List head = generate_training(layout, placement, {.micro_batches = 2, .prefetch = 3}).head;
+  for (u32 i = 0; i < head.size(); ++i) {
+    if (head[i].op != Op::Fetch) continue;
+    EXPECT_EQ(head[i].lane, Lane::compute);
+    u32 user = i + 1;
+    while (head[user].op == Op::Fetch) ++user;
+    EXPECT_TRUE(head[user].op == Op::Forward || head[user].op == Op::Backward) << i;
+  }
+}
+
+TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
+  int edges = 0;
+  for (u32 i = 0; i < program.head.size(); ++i) {
+    if (program.head[i].op == Op::AgreeNorm) continue;  // it waits so that the tail may start, not for memory
+    for (size_t a = 0; a < program.head[i].after.size(); ++a) {
+      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // tokens are no slot
+      Program broken = program;
+      broken.head[i].after.erase(broken.head[i].after.begin() + static_cast<std::ptrdiff_t>(a));
+      edges += refusal(broken, layout, placement) != "";
+    }
+  }
+  // Some edges are implied by others; most are not.
+  EXPECT_GT(edges, 20);
+}
+
+TEST_F(Spilled, WaitingForSomethingLaterIsRefused) {
+  Program broken = program;
+  broken.head[1].after.push_back(static_cast<u32>(broken.head.size() - 1));
+  EXPECT_NE(refusal(broken, layout, placement).find("does not come before"), std::string::npos);
+}
+
+TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {
+  Program broken = program;
+  broken.slab_bytes[0] -= 1;
+  EXPECT_NE(refusal(broken, layout, placement).find("leaves the slab"), std::string::npos);
+}
+
+TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
+  // The second Fetch of weights goes where the first one's lie.
+  Program broken = program;
+  Slot first;
+  for (Instruction& i : broken.head) {
+    if (i.op != Op::Fetch || i.what != What::weights) continue;
+    if (first.bytes == 0) {
+      first = i.out;
+    } else if (i.out.bytes == first.bytes) {
+      i.out.offset = first.offset;
+      break;
+    }
+  }
+  EXPECT_NE(refusal(broken, layout, placement), "");
+}
+
+TEST_F(Spilled, PrefetchMeansAnEarlierFetch) {
+  const auto gap = [&](int prefetch) {  // computing instructions between the Fetch of the last block and its Forward
+    const Program p = generate_training(layout, placement, {1, prefetch});
+    const u16 group = layout.blocks.back()[0].group;
+    int computing = 0;
+    bool fetched = false;
+    for (const Instruction& i : p.head) {
+      if (i.op == Op::Fetch && i.what == What::weights && i.group == group) fetched = true;
+      if (i.op == Op::Forward && i.block + 1u == layout.blocks.size()) return computing;
+      computing += fetched && i.op == Op::Forward;
+    }
+    return -1;
+  };
+  EXPECT_EQ(gap(0), 0);
+  EXPECT_EQ(gap(1), 1);
+  EXPECT_EQ(gap(3), 3);
+}
+
+TEST_F(Spilled, CountsTheBytesItMoves) {
+  const TierBytes head = moved_bytes(program.head), tail = moved_bytes(program.commit);
+  const i64 all = layout.elems() * 4;
+  i64 tied = 0;
+  for (const Group& g : layout.groups) tied += g.tied() ? g.elems * 4 : 0;
+  ASSERT_GT(tied, 0);
+  EXPECT_EQ(tail.read[2], 3 * all);  // weights, m, v
+  EXPECT_EQ(tail.written[2], 3 * all);
+  EXPECT_EQ(tail.read[1], all);                // gradients
+  EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; the tied one's second use waits in its slot on the last
+  EXPECT_EQ(head.read[1], all + tied);         // fetched by the second micro-batch
+}
+
+// Gradients on nvme. What is finished last, in the first blocks' Backwards, stays in its slot for its Steps: in the tail, in the head, or,
+// when they are deferred, in the next head.
+struct LastGradientCase {
+  OptimizerOverlap overlap;
+  i64 micro_batches;
+  Order order;
+  u16 blocks = 1;
+  bool once() const { return micro_batches == 1 || order == Order::vertical; }
+};
+
+class LastGradient : public testing::TestWithParam<LastGradientCase> {
+ protected:
+  Program generate(const Placement& p, int prefetch = 1) const {
+    const auto [overlap, micro_batches, order, blocks] = GetParam();
+    Scheduling scheduling{.micro_batches = micro_batches, .prefetch = prefetch, .overlap = overlap, .order = order};
+    scheduling.staying_blocks = blocks;
+    return generate_training(layout, p, scheduling);
+  }
+  bool last(u16 group) const { return layout.groups[group].owner_block < GetParam().blocks; }
+  // Every list in which Steps stand.
+  static std::vector<List Program::*> stepping(const Program& p) {
+    std::vector<List Program::*> lists;
+    for (const auto list : {&Program::head, &Program::commit, &Program::redo, &Program::deferred}) {
+      if (std::ranges::any_of(p.*list, [](const Instruction& i) { return i.op == Op::Step; })) lists.push_back(list);
+    }
+    return lists;
+  }
+  // After `change` of one Step of a last gradient at a time.
+  void expect_refused_when_stepping(const std::function<void(Instruction&)>& change) const {
+    for (const auto list : stepping(program)) {
+      for (u32 i = 0; i < (program.*list).size(); ++i) {
+        if ((program.*list)[i].op != Op::Step || (program.*list)[i].in.bytes == 0) continue;
+        Program broken = program;
+        change((broken.*list)[i]);
+        EXPECT_NE(refusal(broken, layout, placement), "") << "Step, instruction " << i;
+      }
+    }
+  }
+  // With these behind all that computes, just before the norm.
+  std::string refusal_with(const List& more) const {
+    Program broken = program;
+    const auto norm = std::ranges::find(broken.head, Op::AgreeNorm, &Instruction::op);
+    broken.head.insert(norm, more.begin(), more.end());
+    return refusal(broken, layout, placement);
+  }
+  Instruction reduce_of_last() const {
+    return *std::ranges::find_if(program.head, [&](const Instruction& i) { return i.op == Op::Reduce && last(i.group); });
+  }
+
+  const Layout layout = layout_of("gpt2-tiny");
+  const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::nvme, Tier::nvme);
+  const Program program = generate(placement);
+};
+
+TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
+  ASSERT_EQ(refusal(program, layout, placement), "");
+  std::map<u16, Slot> reduced;
+  for (const Instruction& i : program.head) {
+    if (i.op == Op::Reduce) reduced[i.group] = i.in;
+    const bool final = i.op == Op::Evict && reduced.count(i.group);
+    EXPECT_FALSE(final && last(i.group));
+  }
+  EXPECT_EQ(stepping(program).size(), GetParam().overlap == OptimizerOverlap::none ? 1u : 2u);
+  for (const auto list : stepping(program)) {
+    int stay = 0;
+    for (const Instruction& i : program.*list) {
+      if (i.op != Op::Step) continue;
+      EXPECT_EQ(i.in, last(i.group) ? reduced.at(i.group) : Slot());
+      stay += i.in.bytes > 0;
+    }
+    EXPECT_GE(stay, 2) << "buckets";
+  }
+}
+
+// The slot is there at the end of the head, whether anything stays in it or not.
+TEST_P(LastGradient, OfTheFirstBlockTakesNoMoreMemory) {
+  if (GetParam().blocks > 1) return;
+  const Placement on_host = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
+  EXPECT_EQ(generate(placement, 0).moving_slab_bytes(), generate(on_host, 0).moving_slab_bytes());
+}
+
+TEST_P(LastGradient, IsNeitherWrittenNorRead) {
+  const Program on_device = generate(Placement::uniform(layout, Tier::nvme, Tier::device, Tier::nvme));
+  const auto moved = [](const Program& p) {
+    TierBytes sum = moved_bytes(p.head);
+    const TierBytes tail = moved_bytes(p.commit);
+    return std::pair(sum.written[2] + tail.written[2], sum.read[2] + tail.read[2]);
+  };
+  const auto [k, once] = std::pair(GetParam().micro_batches, GetParam().once());
+  i64 written = 0, read = 0;
+  for (const Group& g : layout.groups) {
+    const i64 bytes = g.elems * 4, sum_moves = once ? 1 : k, others = once ? 0 : (std::ssize(g.uses) - 1) * (k - 1);
+    written += bytes * (sum_moves - last(g.id) + others);
+    read += bytes * (sum_moves - last(g.id) + others);
+  }
+  EXPECT_EQ(moved(program).first, moved(on_device).first + written);
+  EXPECT_EQ(moved(program).second, moved(on_device).second + read);
+}
+
+TEST_P(LastGradient, ReadElsewhereIsRefused) {
+  expect_refused_when_stepping([](Instruction& step) { step.in = {}; });
+  expect_refused_when_stepping([](Instruction& step) { step.in.offset += 4096; });
+  for (const auto list : stepping(program)) {  // of another group, which is at rest
+    Program broken = program;
+    const auto other = std::ranges::find_if(broken.*list, [&](const Instruction& i) { return i.op == Op::Step && !last(i.group); });
+    other->in = reduce_of_last().in;
+    EXPECT_NE(refusal(broken, layout, placement), "");
+  }
+}
+
+TEST_P(LastGradient, GivenUpOrOverwrittenBeforeItsStepsIsRefused) {
+  const Instruction reduce = reduce_of_last();
+  Instruction evict{.op = Op::Evict, .lane = Lane::compute, .what = What::gradient, .group = reduce.group};
+  evict.in = reduce.in;
+  EXPECT_NE(refusal_with({evict}), "");
+  // Weights of its size, which nobody would miss.
+  Instruction fetch{.op = Op::Fetch, .lane = Lane::compute, .what = What::weights, .group = reduce.group};
+  fetch.out = reduce.in;
+  EXPECT_NE(refusal_with({fetch}), "");
+  Instruction backward = *std::ranges::find_if(program.head, [](const Instruction& i) { return i.op == Op::Backward && i.block == 0; });
+  backward.weights.assign(backward.weights.size(), {});
+  EXPECT_NE(refusal_with({backward}), "") << "not reduced";
+}
+
+INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
+                         testing::Values(LastGradientCase{OptimizerOverlap::none, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::none, 3, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::backward, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::backward, 3, Order::vertical},
+                                         LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::forward, 3, Order::micro_batch},
+                                         LastGradientCase{OptimizerOverlap::forward, 3, Order::vertical},
+                                         LastGradientCase{OptimizerOverlap::none, 1, Order::micro_batch, 3},
+                                         LastGradientCase{OptimizerOverlap::backward, 3, Order::micro_batch, 2},
+                                         LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch, 2}));
+
+// Frozen weights wait for no Step of theirs: where they come to the slot that a deferred one still reads, that alone holds them up.
+TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
+  const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
+  for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;
+  const Layout layout = make_layout(model, {.max_bucket_elems = 4 * kTileElems});
+  const Placement placement = Placement::uniform(layout, Tier::nvme, Tier::nvme, Tier::nvme);
+  const Program program = generate_training(layout, placement, {.prefetch = 3, .overlap = OptimizerOverlap::forward});
+  ASSERT_EQ(refusal(program, layout, placement), "");
+  const auto is_step = [&](u32 i) { return program.head[i].op == Op::Step && program.head[i].in.bytes > 0; };
+  const auto waiting = std::ranges::find_if(program.head, [&](const Instruction& i) {
+    return i.op == Op::Fetch && layout.groups[i.group].frozen && std::ranges::any_of(i.after, is_step);
+  });
+  ASSERT_NE(waiting, program.head.end());
+  Program broken = program;
+  std::erase_if(broken.head[static_cast<size_t>(waiting - program.head.begin())].after, is_step);
+  EXPECT_NE(refusal(broken, layout, placement).find("nothing orders them"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::parallel

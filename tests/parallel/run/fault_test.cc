@@ -1,0 +1,81 @@
+// A disk that fails under a running step: a typed error naming file, offset and errno comes out of train_step, from whichever lane met it;
+// nothing hangs. Short counts are no failure and change no bit.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/presets.h"
+#include "tests/parallel/run/support_run.h"
+#include "tests/support/faulty_engine.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::Tier;
+
+RunOptions on_disk(FaultyEngine*& engine, offload::IoEngineKind kind) {
+  RunOptions o;
+  o.model = models::preset("gpt2-tiny");
+  o.parameters = o.gradients = o.optimizer = Tier::nvme;
+  o.steps = 2;
+  o.wrap_engine = [&engine, kind](std::unique_ptr<offload::IoEngine>) {
+    auto faulty = std::make_unique<FaultyEngine>(kind);
+    engine = faulty.get();
+    return faulty;
+  };
+  return o;
+}
+
+class Faults : public testing::TestWithParam<offload::IoEngineKind> {};
+
+TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
+  FaultyEngine* engine = nullptr;
+  RunOptions o = on_disk(engine, GetParam());
+  i64 at_load = 0, all = 0;
+  o.batches = [&](i64 step, int) {  // called on the data lane of each step
+    (step == 0 ? at_load : all) = engine->system().transfers;
+    return random_batch(o, step);
+  };
+  train(o);
+  ASSERT_GT(all - at_load, 50);
+  for (int error : {EIO, ENOSPC}) {
+    for (i64 part = 1; part <= 6; ++part) {  // spread over fetches, evictions and the optimizer's streams
+      const i64 fail_at = at_load + (all - at_load) * part / 7;
+      o.batches = [&](i64 step, int) {
+        if (step == 0) {
+          engine->system().error_number = error;
+          engine->system().fail_at = fail_at;
+        }
+        return random_batch(o, step);
+      };
+      try {
+        train(o);
+        ADD_FAILURE() << "expected transfer " << fail_at << " to fail";
+      } catch (const Error& e) {
+        const std::string what = e.what();
+        EXPECT_EQ(e.code(), ErrorCode::io) << what;
+        EXPECT_NE(what.find("/tiles"), std::string::npos) << what;
+        EXPECT_NE(what.find("offset"), std::string::npos) << what;
+        EXPECT_NE(what.find(std::to_string(error)), std::string::npos) << what;
+      }
+    }
+  }
+}
+
+TEST_P(Faults, ShortCountsChangeNoBit) {
+  FaultyEngine* engine = nullptr;
+  RunOptions o = on_disk(engine, GetParam());
+  const RunResult want = train(o);
+  o.batches = [&](i64 step, int) {
+    engine->system().most_requested_bytes = 12288;
+    return random_batch(o, step);
+  };
+  const RunResult got = train(o);
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.weights, want.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Faults, testing::Values(offload::IoEngineKind::io_uring, offload::IoEngineKind::pread),
+                         [](const auto& cell) { return cell.param == offload::IoEngineKind::pread ? "pread" : "io_uring"; });
+
+}  // namespace
+}  // namespace spillway::test

@@ -1,0 +1,169 @@
+// fp16 under a loss scale that moves: planted overflows at the beginning and amidst a run skip steps, and whatever the placement, overlap,
+// order, sharding and stages are, every loss, norm, weight and moment and the scale itself are the same. Counters say that it happened.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/presets.h"
+#include "tests/parallel/run/support_run.h"
+#include "tests/support/cells.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::ScheduleKind;
+using parallel::Tier;
+constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
+
+// Gradients are beyond 65504 under a scale of 2^19, as the first test says; two finite steps double the one that fits.
+RunOptions base(const char* preset = "gpt2-tiny") {
+  RunOptions o;
+  o.model = models::preset(preset);
+  o.model.layers = 2;
+  o.dtype = DType::f16;
+  o.micro_batches = 2;
+  o.micro_batch_size = 1;
+  o.sequence_length = 12;
+  o.steps = 8;
+  o.max_bucket_elems = 4 * parallel::kTileElems;
+  o.loss_scale = {0x1p20, 0};
+  o.loss_scale_interval = 2;
+  return o;
+}
+
+std::string pattern(const RunResult& r) {
+  std::string text;
+  for (const auto& step : r.steps) text += step.skipped ? 'x' : step.clipped ? 'c' : '.';
+  return text;
+}
+
+const RunResult& reference(const char* preset = "gpt2-tiny") {
+  static std::map<std::string, RunResult> all;
+  const auto found = all.find(preset);
+  return found != all.end() ? found->second : all[preset] = train(base(preset));
+}
+
+void expect_reference(RunOptions o, const char* preset = "gpt2-tiny") { expect_same_numbers(train(o), reference(preset)); }
+
+TEST(LossScaledRun, OverflowsAtFirstAndWheneverTheScaleHasGrown) {
+  const RunResult& r = reference();
+  const std::string steps = pattern(r);
+  EXPECT_EQ(steps.substr(0, 2), "xx") << steps;
+  const size_t first = steps.find_first_not_of('x');
+  ASSERT_NE(first, std::string::npos) << steps;
+  EXPECT_NE(steps.find('x', first), std::string::npos) << "it overflows again: " << steps;
+  for (size_t s = 1; s < r.steps.size(); ++s) {
+    if (r.steps[s - 1].skipped) {
+      EXPECT_EQ(r.steps[s].loss_scale, r.steps[s - 1].loss_scale / 2);
+    }
+  }
+  for (const double loss : r.losses) EXPECT_TRUE(std::isfinite(loss));
+}
+
+TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
+  RunOptions o = base();
+  o.steps = 2;  // both skipped
+  const RunResult got = train(o);
+  o.steps = 0;
+  const RunResult none = train(o);
+  EXPECT_EQ(got.weights, none.weights);
+  EXPECT_EQ(got.m, none.m);
+  EXPECT_EQ(got.v, none.v);
+}
+
+// A power of two changes no number but by what falls out of f16's range; here nothing does at either scale.
+TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
+  RunOptions o = base();
+  o.steps = 3;
+  o.loss_scale_interval = 100;
+  o.loss_scale = {0x1p10, 0};
+  const RunResult small = train(o);
+  o.loss_scale = {0x1p11, 0};
+  const RunResult large = train(o);
+  ASSERT_EQ(pattern(small).find('x'), std::string::npos);
+  EXPECT_EQ(small.losses[0], large.losses[0]);
+  for (size_t s = 0; s < 3; ++s) {
+    EXPECT_NEAR(small.norms[s] / large.norms[s], 1, 1e-4);
+    EXPECT_NEAR(small.losses[s], large.losses[s], 1e-4);
+  }
+}
+
+// Beside fp32 from the same weights: the fp16 ones are 2^-12 off at random, and so are activations; the loss, of some 5.5, moves by a
+// thousandth at most over these steps.
+TEST(LossScaledRun, LearnsAsFp32Does) {
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    RunOptions o = base(preset);
+    o.sequence_length = 32;
+    o.micro_batch_size = 2;
+    o.steps = 8;
+    o.loss_scale = {};  // as the program begins
+    o.loss_scale_interval = optim::kLossScaleInterval;
+    o.batches = [&](i64, int rank) { return random_batch(o, 0, rank); };  // one batch, learnt by heart
+    const RunResult narrow_run = train(o);
+    ASSERT_EQ(pattern(narrow_run).find('x'), std::string::npos) << pattern(narrow_run);
+    o.dtype = DType::f32;
+    const RunResult wide = train(o);
+    EXPECT_LT(narrow_run.losses.back(), narrow_run.losses.front() - 0.3);
+    for (size_t s = 0; s < wide.losses.size(); ++s) {
+      EXPECT_NEAR(narrow_run.losses[s], wide.losses[s], 2e-3) << preset << " step " << s;
+      EXPECT_NEAR(narrow_run.norms[s] / wide.norms[s], 1, 1e-2) << preset << " step " << s;
+    }
+  }
+}
+
+class LossScaledPlaces : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {};
+
+TEST_P(LossScaledPlaces, SameBits) {
+  constexpr struct {
+    Tier parameters, gradients, optimizer;
+  } kCorners[] = {{device, device, device}, {host, host, host}, {nvme, nvme, nvme}, {device, nvme, host}};
+  RunOptions o = base();
+  const auto& c = kCorners[std::get<0>(GetParam())];
+  placed(c.parameters, c.gradients, c.optimizer, std::get<1>(GetParam()))(o);
+  expect_reference(o);
+  o.recompute = true, o.order = Order::vertical, o.threads = 2, o.activations = nvme;
+  expect_reference(o);
+}
+std::string cell_name(const testing::TestParamInfo<LossScaledPlaces::ParamType>& info) {
+  constexpr const char* kNames[] = {"none", "backward", "forward"};
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
+}
+
+const auto kCells = cells_of(range(0, 4), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
+INSTANTIATE_TEST_SUITE_P(Corners, LossScaledPlaces, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, LossScaledPlaces, testing::ValuesIn(kCells.rest), cell_name);
+
+TEST(LossScaledRun, AdaptiveOverlapChangesNoBit) {
+  RunOptions o = base("llama-tiny");
+  o.parameters = o.gradients = o.optimizer = nvme;
+  o.adaptive = true;
+  expect_reference(o, "llama-tiny");
+}
+
+// Each rank has one of the micro-batches of one rank alone: all see the same norm, and so the same scale.
+TEST(LossScaledRun, RanksAgreeOnTheScale) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    SCOPED_TRACE(stage);
+    RunOptions o = base();
+    o.ranks = 2, o.zero_stage = stage, o.micro_batches = 1;
+    o.overlap = stage % 2 ? OptimizerOverlap::backward : OptimizerOverlap::forward;
+    if (stage >= 2) o.optimizer = nvme;
+    o.batches = [&](i64 step, int rank) { return random_batch(o, step, rank); };
+    expect_reference(o);
+  }
+}
+
+TEST(LossScaledRun, StagesAgreeOnTheScale) {
+  for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::zb_h1}) {
+    RunOptions o = base();
+    o.pipeline = {.ranks = 2, .kind = kind};
+    o.overlap = OptimizerOverlap::backward;
+    expect_reference(o);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::test

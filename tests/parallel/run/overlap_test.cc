@@ -1,0 +1,326 @@
+// The optimizer inside backward (speculative) and inside the next forward: every loss, norm and weight of the plain order to the bit, with
+// clipping that never, sometimes and always bites, with a skipped step, with accumulation in both orders. Counters show that redo and skip
+// happened, and that exactly the planned bytes moved.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "parallel/proof/check.h"
+#include "tests/parallel/run/support_run.h"
+#include "tests/support/cells.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::Op;
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::Tier;
+
+struct Corner {
+  Tier parameters, gradients, optimizer;
+};
+constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::device, Tier::device, Tier::nvme},
+                               {Tier::host, Tier::host, Tier::host},       {Tier::nvme, Tier::host, Tier::nvme},
+                               {Tier::nvme, Tier::nvme, Tier::nvme},       {Tier::device, Tier::nvme, Tier::host}};
+constexpr i64 kSteps = 5;
+
+// Under a sanitizer fewer layers, still of several buckets, and fewer of the cells that differ in numbers alone: the same paths, ten times
+// slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr i64 kLayers = 2;
+constexpr int kPrefetches[] = {1}, kSpillPrefetches[] = {2};
+#else
+constexpr i64 kLayers = 4;
+constexpr int kPrefetches[] = {0, 1, 3}, kSpillPrefetches[] = {0, 2};
+#endif
+
+RunOptions base(const char* preset = "gpt2-tiny") {
+  RunOptions o;
+  o.model = models::preset(preset);
+  o.model.layers = kLayers;
+  o.steps = kSteps;
+  o.max_bucket_elems = 4 * parallel::kTileElems;
+  return o;
+}
+
+// All on the device, micro-batch after micro-batch, the optimizer after backward.
+RunResult plain(RunOptions o) {
+  o.parameters = o.gradients = o.optimizer = Tier::device;
+  o.overlap = OptimizerOverlap::none;
+  o.order = Order::micro_batch;
+  o.adaptive = o.recompute = false;
+  return train(o);
+}
+
+void expect_same(const RunResult& got, const RunResult& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.weights, want.weights);
+  for (size_t t = 0; t < offload::kTiers; ++t) {
+    EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
+    EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
+  }
+  EXPECT_LE(got.peak_bytes[0], got.plan.total[0]);
+  EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+}
+
+i64 count(const RunResult& r, bool parallel::StepResult::*what) {
+  return std::count_if(r.steps.begin(), r.steps.end(), [&](const auto& s) { return s.*what; });
+}
+
+class Overlap : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
+ protected:
+  RunOptions options() const {
+    RunOptions o = base();
+    const Corner& c = kCorners[std::get<0>(GetParam())];
+    o.parameters = c.parameters;
+    o.gradients = c.gradients;
+    o.optimizer = c.optimizer;
+    o.overlap = std::get<1>(GetParam());
+    return o;
+  }
+  bool speculates() const { return std::get<1>(GetParam()) == OptimizerOverlap::backward; }
+};
+
+// The norms of the first steps lie around 3: 100 never bites, 1e-3 always, their median half of the time.
+TEST_P(Overlap, SameBitsWhetherClippingBites) {
+  RunOptions o = options();
+  std::vector<double> norms = plain(o).norms;
+  std::sort(norms.begin(), norms.end());
+  for (const auto& [clip, clipped] : {std::pair(100.0, i64{0}), {1e-3, kSteps}, {norms[kSteps / 2], kSteps / 2 + 1}}) {
+    o.gradient_clipping = clip;
+    const RunResult got = train(o);
+    expect_same(got, plain(o));
+    EXPECT_EQ(count(got, &parallel::StepResult::clipped), clipped) << clip;
+    EXPECT_EQ(count(got, &parallel::StepResult::redo), speculates() ? clipped : 0) << clip;
+  }
+}
+
+// Position 200 is infinite and only the second step looks at it.
+TEST_P(Overlap, SameBitsAcrossASkippedStep) {
+  RunOptions o = options();
+  o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
+    nn::initial_values(p, 1, begin, out);
+    const i64 width = p.shape[-1];
+    for (i64 i = 0; p.name.ends_with("wpe.weight") && i < std::ssize(out); ++i) {
+      if ((begin + i) / width == 200) out[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
+    }
+  };
+  o.batches = [&](i64 step, int) {
+    StepBatch batch = random_batch(o, step);
+    if (step == 1) batch.micro_batches[0].positions_BT.data<i32>()[5] = 200;
+    return batch;
+  };
+  const RunResult got = train(o), want = plain(o);
+  ASSERT_FALSE(std::isfinite(got.norms[1]));
+  EXPECT_EQ(count(got, &parallel::StepResult::skipped), 1);
+  for (size_t i : {0u, 2u, 3u, 4u}) {
+    EXPECT_EQ(got.losses[i], want.losses[i]) << i;
+    EXPECT_EQ(got.norms[i], want.norms[i]) << i;
+  }
+  EXPECT_EQ(got.weights, want.weights);
+}
+
+TEST_P(Overlap, SameBitsWithAccumulationInBothOrders) {
+  RunOptions o = options();
+  o.steps = 2;
+  o.micro_batches = 4;
+  o.sequence_length = 16;
+  const RunResult want = plain(o);
+  for (const Order order : {Order::micro_batch, Order::vertical}) {
+    for (const bool recompute : {false, true}) {
+      for (const int prefetch : kPrefetches) {
+        o.order = order;
+        o.recompute = recompute;
+        o.prefetch = prefetch;
+        expect_same(train(o), want);
+      }
+    }
+  }
+}
+
+std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
+  constexpr const char* kNames[] = {"none", "backward", "forward"};
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
+}
+
+const auto kCells = cells_of(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
+INSTANTIATE_TEST_SUITE_P(Corners, Overlap, testing::ValuesIn(kCells.diagonal), cell_name);
+INSTANTIATE_TEST_SUITE_P(CornersMore, Overlap, testing::ValuesIn(kCells.rest), cell_name);
+
+// What blocks keep, or their inputs alone, in host memory or on disk.
+class ActivationSpill : public testing::TestWithParam<std::tuple<Tier, bool, Order>> {};
+
+TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    for (const int prefetch : kSpillPrefetches) {
+      RunOptions o = base(preset);
+      o.steps = 2;
+      o.micro_batches = 3;
+      o.sequence_length = 16;
+      o.parameters = o.optimizer = Tier::nvme;
+      o.gradients = Tier::host;
+      o.overlap = OptimizerOverlap::forward;
+      o.prefetch = prefetch;
+      o.threads = 2;
+      const Tier tier = std::get<0>(GetParam());
+      std::tie(o.activations, o.recompute, o.order) = GetParam();
+      const RunResult got = train(o);
+      expect_same(got, plain(o));
+      const auto spilled = [&](const parallel::Instruction& i) { return i.op == Op::Forward && i.spill.bytes > 0; };
+      EXPECT_GE(std::count_if(got.plan.train.head.begin(), got.plan.train.head.end(), spilled), o.micro_batches * (kLayers - 1));
+      o.activations = Tier::device;
+      const RunResult kept = train(o);
+      EXPECT_GT(got.moved.read[static_cast<size_t>(tier)], kept.moved.read[static_cast<size_t>(tier)]);
+      EXPECT_LT(got.plan.activation_slab_bytes, kept.plan.activation_slab_bytes);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill,
+                         testing::Combine(testing::Values(Tier::host, Tier::nvme), testing::Bool(),
+                                          testing::Values(Order::micro_batch, Order::vertical)));
+
+// Defers while it knows too little, speculates once 48 of the last 50 steps were calm, and defers again after three redone steps.
+TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
+  for (const Corner& c : {kCorners[2], kCorners[4]}) {
+    RunOptions o = base();
+    o.parameters = c.parameters;
+    o.gradients = c.gradients;
+    o.optimizer = c.optimizer;
+    o.sequence_length = 8;
+    o.micro_batch_size = 1;
+    o.adaptive = true;
+    o.steps = 56;
+    o.clipping = [](i64 step) { return step < 51 ? 1e6 : 1e-6; };
+    const RunResult got = train(o);
+    expect_same(got, plain(o));
+    EXPECT_EQ(count(got, &parallel::StepResult::clipped), 5);
+    EXPECT_EQ(count(got, &parallel::StepResult::redo), 3);
+    EXPECT_TRUE(got.steps[51].redo && got.steps[52].redo && got.steps[53].redo);
+  }
+}
+
+// More than one block's, where the slots are there at the end of the head whether a gradient stays in them or not.
+TEST(StayingGradients, TakeTheMemoryThereIs) {
+  const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
+  RunOptions o = base("gpt2-124m");
+  o.dtype = DType::bf16;
+  o.max_bucket_elems = parallel::kMaxBucketElems;
+  o.parameters = o.gradients = o.optimizer = Tier::nvme;
+  for (const auto& [overlap, adaptive] : {std::pair(OptimizerOverlap::none, false),
+                                          {OptimizerOverlap::backward, false},
+                                          {OptimizerOverlap::forward, false},
+                                          {OptimizerOverlap::none, true}}) {
+    o.overlap = overlap;
+    o.adaptive = adaptive;
+    const parallel::PlanRequest request = plan_request(model, o);
+    const parallel::Plan plan = make_plan(request);
+    const auto with = [&](u16 blocks) {
+      parallel::Scheduling scheduling = request.scheduling;
+      scheduling.staying_blocks = blocks;
+      return generate_training(plan.layout, plan.placement, scheduling).moving_slab_bytes();
+    };
+    const u16 blocks = plan.scheduling.staying_blocks;
+    EXPECT_EQ(plan.train.moving_slab_bytes(), with(1));
+    if (adaptive || overlap == OptimizerOverlap::forward) {
+      EXPECT_EQ(blocks, 2);  // the first weights wait for no Step that they would not wait for anyway
+    } else {
+      EXPECT_GT(blocks, 2);
+      EXPECT_GT(with(static_cast<u16>(blocks + 1)), with(1));
+    }
+  }
+}
+
+// A deferred update finds its last gradient in memory that validation moves weights through: it is done before.
+TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
+  for (const bool adaptive : {false, true}) {
+    RunOptions o = base();
+    o.parameters = o.gradients = o.optimizer = Tier::nvme;
+    o.adaptive = adaptive;
+    if (!adaptive) o.overlap = OptimizerOverlap::forward;
+    const RunResult want = plain(o);
+    std::vector<double> seen;
+    o.between = [&](parallel::Rank& rank, i64 steps) {
+      if (steps % 2 == 0) seen.push_back(rank.evaluate(random_batch(o, steps).micro_batches[0]));
+    };
+    const RunResult got = train(o);
+    EXPECT_EQ(got.losses, want.losses);
+    EXPECT_EQ(got.norms, want.norms);
+    EXPECT_EQ(got.weights, want.weights);
+    EXPECT_EQ(std::ssize(seen), kSteps / 2);
+    const std::vector<double> before = std::exchange(seen, {});
+    plain(o);
+    EXPECT_EQ(seen, before);
+  }
+}
+
+// Vertical order with everything on disk: weights come twice a step however many micro-batches there are.
+TEST(VerticalOrder, WeightsTravelOnceAWay) {
+  RunOptions o = base();
+  o.steps = 1;
+  o.parameters = o.gradients = Tier::nvme;
+  const auto fetched_bytes = [&](i64 micro_batches, Order order) {
+    o.micro_batches = micro_batches;
+    o.order = order;
+    i64 bytes = 0;
+    for (const auto& i : train(o).plan.train.head) {
+      if (i.op == Op::Fetch && i.what == parallel::What::weights) bytes += i.read_bytes[static_cast<size_t>(Tier::nvme)];
+    }
+    return bytes;
+  };
+  EXPECT_EQ(fetched_bytes(8, Order::vertical), fetched_bytes(1, Order::micro_batch));
+  EXPECT_GT(fetched_bytes(8, Order::micro_batch), 4 * fetched_bytes(8, Order::vertical));
+}
+
+std::string refusal(const parallel::Program& program, const parallel::Plan& plan) {
+  try {
+    check(program, plan.layout, plan.placement, plan.scheduling);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// The check refuses a Step that does not wait for its gradient, and a reader that does not wait for a deferred Step.
+TEST(OverlapCheck, RefusesAStepOutOfPlace) {
+  RunOptions o = base();
+  o.steps = 0;
+  o.optimizer = Tier::nvme;
+  o.gradients = Tier::host;
+  for (const auto& [overlap, parameters] : {std::pair(OptimizerOverlap::backward, Tier::nvme),
+                                            {OptimizerOverlap::forward, Tier::nvme},
+                                            {OptimizerOverlap::backward, Tier::host},
+                                            {OptimizerOverlap::forward, Tier::host}}) {
+    o.overlap = overlap;
+    o.parameters = parameters;
+    const parallel::Plan plan = train(o).plan;
+    ASSERT_EQ(refusal(plan.train, plan), "");
+    int refused = 0;
+    for (size_t i = 0; i < plan.train.head.size(); ++i) {
+      const auto& now = plan.train.head[i];
+      const bool waits =
+          overlap == OptimizerOverlap::backward ? now.op == Op::Step : now.op == Op::Fetch && now.what == parallel::What::weights;
+      if (!waits || now.after.empty()) continue;
+      parallel::Program broken = plan.train;
+      broken.head[i].after.clear();
+      refused += !refusal(broken, plan).empty();
+    }
+    EXPECT_GE(refused, 5);
+    parallel::Program broken = plan.train;
+    for (auto& i : broken.head) {
+      if (i.op == Op::Step) i.op = Op::Load;
+    }
+    EXPECT_NE(refusal(broken, plan), "");
+  }
+}
+
+}  // namespace
+}  // namespace spillway::test

@@ -1,0 +1,25 @@
+// Steps whose sums over ranks and micro-batches one rank alone can add up in the same order.
+#pragma once
+#include <algorithm>
+
+#include "tests/parallel/run/support_run.h"
+
+namespace spillway::test {
+
+/// Micro-batch n = k ranks + r of a step is all ignored, so that its gradient is zero, unless it is one of the first k, or k's only one.
+inline StepBatch sparse_batch(const RunOptions& o, i64 step, int rank, int ranks) {
+  StepBatch batch = random_batch(o, step, rank);
+  batch.counted_targets = 0;
+  for (i64 j = 0; j < std::ssize(batch.micro_batches); ++j) {
+    MicroBatch& m = batch.micro_batches[static_cast<size_t>(j)];
+    const i64 n = j * o.ranks + rank, k = n / ranks;
+    if (k > 0 && n % ranks != k % ranks) {
+      std::fill_n(m.targets_BT.data<i32>(), m.targets_BT.elems(), kIgnoredTarget);
+      m.counted_targets = 0;
+    }
+    batch.counted_targets += m.counted_targets;
+  }
+  return batch;
+}
+
+}  // namespace spillway::test

@@ -1,0 +1,191 @@
+// One link between two ends of this process: what is dropped in the middle, what is no frame, who goes.
+#include "parallel/sockets/socket_link.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <memory>
+
+namespace spillway::parallel {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+constexpr auto kMessage = Wire::Channel::message;
+constexpr auto kCollective = Wire::Channel::collective;
+constexpr size_t kLarge = 24 << 20;  // more than a socket and several turns take
+
+Bytes pattern(size_t count, int seed) {
+  Bytes bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>((i * 2654435761u + static_cast<size_t>(seed) * 97) >> 7);
+  return bytes;
+}
+
+struct Pair {
+  std::unique_ptr<SocketLink> a, b;
+  int raw = -1;  // b's descriptor, where b is not a link
+  explicit Pair(bool linked = true) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) throw std::runtime_error("socketpair");
+    a = std::make_unique<SocketLink>(Descriptor(ends[0]));
+    raw = ends[1];
+    if (linked) b = std::make_unique<SocketLink>(Descriptor(ends[1]));
+  }
+  void turn() {
+    for (SocketLink* one : {a.get(), b.get()}) {
+      if (one) one->write(), one->read();
+    }
+  }
+  template <class Until>
+  bool turn_until(Until until) {
+    for (int k = 0; k < 10'000; ++k) {
+      if (until()) return true;
+      turn();
+    }
+    return false;
+  }
+};
+
+TEST(SocketLink, LettersOvertakeDataAndEveryByteArrives) {
+  Pair pair;
+  const Bytes out = pattern(kLarge, 1), letter = pattern(100'000, 2);
+  Bytes in(kLarge);
+  pair.a->send(1, kMessage, out, 5);
+  pair.b->receive(1, kMessage, in, 5);
+  pair.turn();
+  pair.turn();
+  pair.a->post(letter);
+  ASSERT_TRUE(pair.turn_until([&] { return !pair.b->letters().empty(); }));
+  EXPECT_EQ(pair.b->letters().front(), letter);
+  EXPECT_FALSE(pair.b->is_done(1));
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(1); }));
+  EXPECT_TRUE(pair.a->is_done(1));
+  EXPECT_EQ(in, out);
+}
+
+TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
+  Pair pair;
+  const Bytes out = pattern(1000, 1);
+  pair.a->send(1, kCollective, out, 5);
+  for (int k = 0; k < 10; ++k) pair.turn();
+  EXPECT_FALSE(pair.a->is_done(1));
+  Bytes other(1000), in(1000);
+  pair.b->receive(1, kMessage, other, 5);  // another channel
+  pair.b->receive(2, kCollective, in, 6);  // another tag
+  for (int k = 0; k < 10; ++k) pair.turn();
+  EXPECT_FALSE(pair.a->is_done(1));
+  pair.b->receive(3, kCollective, in, 5);
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(3); }));
+  EXPECT_EQ(in, out);
+}
+
+// The buffer is freed at once, and what follows is whole.
+TEST(SocketLink, ReceiveDroppedWhileItIsFilled) {
+  Pair pair;
+  const Bytes out = pattern(kLarge, 1), next = pattern(70'001, 2);
+  auto in = std::make_unique<Bytes>(kLarge);
+  Bytes after(next.size());
+  pair.a->send(1, kMessage, out, 5);
+  pair.a->send(2, kMessage, next, 5);
+  pair.b->receive(1, kMessage, *in, 5);
+  pair.b->receive(2, kMessage, after, 5);
+  ASSERT_TRUE(pair.turn_until([&] { return (*in)[kLarge / 4] == out[kLarge / 4]; }));
+  ASSERT_FALSE(pair.b->is_done(1));
+  pair.b->drop(1);
+  in.reset();
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(2); }));
+  EXPECT_EQ(after, next);
+  EXPECT_TRUE(pair.turn_until([&] { return pair.a->is_done(1); }));  // its bytes are gone from here
+}
+
+TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
+  Pair pair;
+  auto out = std::make_unique<Bytes>(pattern(kLarge, 1));
+  const Bytes next = pattern(70'001, 2), letter = pattern(10, 3);
+  Bytes in(kLarge), after(next.size());
+  pair.a->send(1, kMessage, *out, 5);
+  pair.a->send(2, kMessage, next, 5);
+  pair.b->receive(1, kMessage, in, 5);
+  pair.b->receive(2, kMessage, after, 5);
+  pair.b->write();
+  pair.a->read();
+  pair.a->write();  // until the socket is full, in the middle of a stretch
+  ASSERT_TRUE(pair.a->has_to_write());
+  pair.a->drop(1);
+  out.reset();
+  pair.a->post(letter);
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(2) && !pair.b->letters().empty(); }));
+  EXPECT_EQ(after, next);
+  EXPECT_EQ(pair.b->letters().front(), letter);
+  EXPECT_FALSE(pair.b->is_done(1));  // it never comes to its end
+}
+
+TEST(SocketLink, SendDroppedBeforeItsReceiveKeepsItsPlace) {
+  Pair pair;
+  const Bytes second = pattern(9, 2);
+  Bytes in(9), after(9);
+  pair.a->send(1, kMessage, pattern(9, 1), 5);
+  pair.a->drop(1);
+  pair.a->send(2, kMessage, second, 5);
+  pair.b->receive(1, kMessage, in, 5);
+  pair.b->receive(2, kMessage, after, 5);
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(2); }));
+  EXPECT_EQ(after, second);
+  EXPECT_FALSE(pair.b->is_done(1));
+}
+
+TEST(SocketLink, EverythingSaidIsReadBeforeTheEnd) {
+  Pair pair;
+  const Bytes letter = pattern(1000, 1);
+  pair.a->post(letter);
+  pair.a->write();
+  pair.a.reset();
+  Bytes out(kLarge);
+  pair.b->post(out);  // into a closed socket: no signal
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->end().has_value(); }));
+  ASSERT_EQ(pair.b->letters().size(), 1u);
+  EXPECT_EQ(pair.b->letters().front(), letter);
+  EXPECT_FALSE(pair.b->said_farewell());
+  EXPECT_TRUE(pair.b->all_posted());
+}
+
+TEST(SocketLink, FarewellIsAnswered) {
+  Pair pair;
+  pair.a->say_farewell();
+  EXPECT_FALSE(pair.a->is_answered());
+  ASSERT_TRUE(pair.turn_until([&] { return pair.a->is_answered(); }));
+  pair.a.reset();
+  ASSERT_TRUE(pair.turn_until([&] { return pair.b->end().has_value(); }));
+  EXPECT_TRUE(pair.b->said_farewell());
+}
+
+TEST(SocketLink, WhatIsNoFrameEndsIt) {
+  for (const size_t damaged : {size_t{0}, size_t{4}, size_t{8}, size_t{16}, size_t{24}, size_t{28}}) {
+    Pair pair(false);
+    const Descriptor other(pair.raw);
+    SocketFrame frame{.kind = SocketFrame::Kind::ready, .bytes = 8, .ticket = 1, .tag = 5};
+    frame.check = frame.expected_check();
+    reinterpret_cast<u8*>(&frame)[damaged] ^= 1;
+    ASSERT_TRUE(send_all(other, &frame, sizeof frame, deadline_in(1)));
+    pair.a->read();
+    ASSERT_TRUE(pair.a->end().has_value()) << damaged;
+    EXPECT_THAT(*pair.a->end(), HasSubstr("the header of a frame"));
+  }
+}
+
+TEST(SocketLink, MoreBytesThanAskedForEndIt) {
+  Pair pair(false);
+  const Descriptor other(pair.raw);
+  Bytes in(8);
+  pair.a->receive(7, kMessage, in, 5);
+  SocketFrame frame{.kind = SocketFrame::Kind::data, .bytes = 9, .ticket = 7};
+  frame.check = frame.expected_check();
+  ASSERT_TRUE(send_all(other, &frame, sizeof frame, deadline_in(1)));
+  pair.a->read();
+  ASSERT_TRUE(pair.a->end().has_value());
+  EXPECT_THAT(*pair.a->end(), HasSubstr("no more bytes"));
+}
+
+}  // namespace
+}  // namespace spillway::parallel
