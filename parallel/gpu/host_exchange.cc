@@ -16,20 +16,20 @@ std::span<std::byte> first(std::byte* buffer, i64 bytes) { return {buffer, stati
 
 }  // namespace
 
-HostExchange::HostExchange(const Plan& plan, MemoryPool& host, Communicator* data_ranks, Messages messages)
-    : data_ranks_(data_ranks), messages_(std::move(messages)) {
+HostExchange::HostExchange(const Plan& plan, MemoryPool& host, Communicator* data_ranks, SharedEnd& pipeline_ranks)
+    : data_ranks_(data_ranks), pipeline_ranks_(pipeline_ranks) {
   for (const Lane lane : plan.passing_lanes()) passes_[static_cast<size_t>(lane)] = std::make_unique<HostPass>(host, plan.pass_bytes);
 }
 
-void HostExchange::gather(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) {
+void HostExchange::gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) {
   const i64 tile_bytes = dealt.tile_bytes;
   const int rank = data_ranks_->rank();
   const auto me = static_cast<size_t>(rank);
   const DealtPieces pieces(dealt, pass(Lane::data).buffer_bytes());
   const auto fill = [&](i64 p, std::byte* buffer) {
     const TileRange own = pieces.of_rank(rank, p);
-    queue.copy(buffer + pieces.parts(p, tile_bytes)[me], mine.data() + (own.begin - dealt.tiles[me]) * tile_bytes,
-               own.count() * tile_bytes);
+    queue->copy(buffer + pieces.parts(p, tile_bytes)[me], mine.data() + (own.begin - dealt.tiles[me]) * tile_bytes,
+                own.count() * tile_bytes);
   };
   const auto cross = [&](i64 p, std::byte* buffer) {
     const Parts parts = pieces.parts(p, tile_bytes);
@@ -40,13 +40,13 @@ void HostExchange::gather(const GpuQueue& queue, std::span<const std::byte> mine
     const Parts parts = pieces.parts(p, tile_bytes);
     for (int r = 0; r < dealt.ranks(); ++r) {
       const TileRange tiles = pieces.of_rank(r, p);
-      queue.copy(all + tiles.begin * tile_bytes, buffer + parts[static_cast<size_t>(r)], tiles.count() * tile_bytes);
+      queue->copy(all + tiles.begin * tile_bytes, buffer + parts[static_cast<size_t>(r)], tiles.count() * tile_bytes);
     }
   };
-  pass(Lane::data).run(queue, pieces.count(), {fill, cross, empty});
+  pass(Lane::data).run(*queue, pieces.count(), {fill, cross, empty});
 }
 
-void HostExchange::sum_part(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
+void HostExchange::sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const Dealt& dealt) {
   const i64 tile_bytes = dealt.tile_bytes;
   const int rank = data_ranks_->rank();
   const auto me = static_cast<size_t>(rank);
@@ -55,7 +55,7 @@ void HostExchange::sum_part(const GpuQueue& queue, std::byte* all, DType dtype, 
     const Parts parts = pieces.parts(p, tile_bytes);
     for (int r = 0; r < dealt.ranks(); ++r) {
       const TileRange tiles = pieces.of_rank(r, p);
-      queue.copy(buffer + parts[static_cast<size_t>(r)], all + tiles.begin * tile_bytes, tiles.count() * tile_bytes);
+      queue->copy(buffer + parts[static_cast<size_t>(r)], all + tiles.begin * tile_bytes, tiles.count() * tile_bytes);
     }
   };
   const auto cross = [&](i64 p, std::byte* buffer) {
@@ -65,36 +65,36 @@ void HostExchange::sum_part(const GpuQueue& queue, std::byte* all, DType dtype, 
   };
   const auto empty = [&](i64 p, std::byte* buffer) {
     const TileRange own = pieces.of_rank(rank, p);
-    queue.copy(all + own.begin * tile_bytes, buffer + pieces.parts(p, tile_bytes)[me], own.count() * tile_bytes);
+    queue->copy(all + own.begin * tile_bytes, buffer + pieces.parts(p, tile_bytes)[me], own.count() * tile_bytes);
   };
-  pass(Lane::data).run(queue, pieces.count(), {fill, cross, empty});
+  pass(Lane::data).run(*queue, pieces.count(), {fill, cross, empty});
 }
 
-void HostExchange::sum(const GpuQueue& queue, std::span<std::byte> all, DType dtype) {
+void HostExchange::sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) {
   const i64 buffer_bytes = pass(Lane::data).buffer_bytes();
   const auto part = [&](i64 p) { return nth(all, p, buffer_bytes); };
-  const auto fill = [&](i64 p, std::byte* buffer) { queue.copy(buffer, part(p).data(), std::ssize(part(p))); };
+  const auto fill = [&](i64 p, std::byte* buffer) { queue->copy(buffer, part(p).data(), std::ssize(part(p))); };
   const auto cross = [&](i64 p, std::byte* buffer) {
     return data_ranks_->all_reduce(first(buffer, std::ssize(part(p))), dtype, Reduction::sum);
   };
-  const auto empty = [&](i64 p, std::byte* buffer) { queue.copy(part(p).data(), buffer, std::ssize(part(p))); };
-  pass(Lane::data).run(queue, ceil_div(std::ssize(all), buffer_bytes), {fill, cross, empty});
+  const auto empty = [&](i64 p, std::byte* buffer) { queue->copy(part(p).data(), buffer, std::ssize(part(p))); };
+  pass(Lane::data).run(*queue, ceil_div(std::ssize(all), buffer_bytes), {fill, cross, empty});
 }
 
-void HostExchange::send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int tag) {
+void HostExchange::send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int tag) {
   const i64 buffer_bytes = pass(Lane::send).buffer_bytes();
   const auto part = [&](i64 p) { return nth(bytes, p, buffer_bytes); };
-  const auto fill = [&](i64 p, std::byte* buffer) { queue.copy(buffer, part(p).data(), std::ssize(part(p))); };
-  const auto cross = [&](i64 p, std::byte* buffer) { return messages_.send(first(buffer, std::ssize(part(p))), to, tag); };
-  pass(Lane::send).run(queue, ceil_div(std::ssize(bytes), buffer_bytes), {fill, cross, {}});
+  const auto fill = [&](i64 p, std::byte* buffer) { queue->copy(buffer, part(p).data(), std::ssize(part(p))); };
+  const auto cross = [&](i64 p, std::byte* buffer) { return pipeline_ranks_.send(first(buffer, std::ssize(part(p))), to, tag); };
+  pass(Lane::send).run(*queue, ceil_div(std::ssize(bytes), buffer_bytes), {fill, cross, {}});
 }
 
-void HostExchange::receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int tag) {
+void HostExchange::receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int tag) {
   const i64 buffer_bytes = pass(Lane::receive).buffer_bytes();
   const auto part = [&](i64 p) { return nth(bytes, p, buffer_bytes); };
-  const auto cross = [&](i64 p, std::byte* buffer) { return messages_.receive(first(buffer, std::ssize(part(p))), from, tag); };
-  const auto empty = [&](i64 p, std::byte* buffer) { queue.copy(part(p).data(), buffer, std::ssize(part(p))); };
-  pass(Lane::receive).run(queue, ceil_div(std::ssize(bytes), buffer_bytes), {{}, cross, empty});
+  const auto cross = [&](i64 p, std::byte* buffer) { return pipeline_ranks_.receive(first(buffer, std::ssize(part(p))), from, tag); };
+  const auto empty = [&](i64 p, std::byte* buffer) { queue->copy(part(p).data(), buffer, std::ssize(part(p))); };
+  pass(Lane::receive).run(*queue, ceil_div(std::ssize(bytes), buffer_bytes), {{}, cross, empty});
 }
 
 }  // namespace spillway::parallel

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "device/memory_pool.h"
-#include "parallel/gpu/gpu_exchange.h"
+#include "parallel/gpu/rank_exchange.h"
 #include "parallel/plan/plan.h"
 
 namespace spillway::parallel {
@@ -34,6 +34,6 @@ struct NcclOptions {
 
 /// All ranks of both groups call it together, with plans that have gpu_to_gpu; so they end it. The communicators outlive it. Error(usage)
 /// without NCCL or with two ranks on one GPU, Error(peer) where a rank does not come.
-std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options);
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options);
 
 }  // namespace spillway::parallel

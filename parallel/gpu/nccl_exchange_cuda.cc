@@ -9,13 +9,13 @@
 
 #include <exception>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 
 #include "device/cuda_handle.h"
 #include "device/stream.h"
 #include "parallel/comm/ordered_sum_gpu.h"
+#include "parallel/comm/shared_end.h"
 #include "parallel/layout/sharding.h"
 
 namespace spillway::parallel {
@@ -86,7 +86,7 @@ void gather_in_place(NcclCommunicator& ranks, CUstream_st* stream, std::byte* al
       others);
 }
 
-class NcclExchange final : public GpuExchange {
+class NcclExchange final : public RankExchange {
  public:
   NcclExchange(const Plan& plan, const NcclOptions& options) : gpu_(Device::cuda(options.gpu)) {
     if (plan.scheduling.sharding.ranks > 1) meet_data_ranks(plan, options);
@@ -96,70 +96,63 @@ class NcclExchange final : public GpuExchange {
   // NCCL may be ended in order only by all, and one after the other in an order that all share.
   ~NcclExchange() override {
     if (data_ && !all_come(*data_meetings_)) data_->give_up();
-    if (messages_.ranks && !all_come(*messages_.ranks)) {
+    if (messages_ && !all_come(*messages_->ranks)) {
       for (auto& [direction, channel] : channels_) channel->give_up();
     }
     data_.reset();
     while (!channels_.empty()) channels_.erase(channels_.begin());
   }
 
-  void gather(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override {
+  void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override {
     const auto me = static_cast<size_t>(data_->rank());
     const bool in_place = lies_on_gpu(all);
-    meet_and_run(queue, "gathering", [&](const Event& others) {
-      if (!in_place) return gather_to_host(queue, mine, all, dealt, others);
+    meet_and_run(*queue, "gathering", [&](const Event& others) {
+      if (!in_place) return gather_to_host(*queue, mine, all, dealt, others);
       std::byte* own = all + dealt.tiles[me] * dealt.tile_bytes;
-      if (own != mine.data()) queue.copy(own, mine.data(), std::ssize(mine));
-      gather_on_gpu(queue, all, dealt, others);
+      if (own != mine.data()) queue->copy(own, mine.data(), std::ssize(mine));
+      gather_on_gpu(*queue, all, dealt, others);
     });
   }
 
-  void sum_part(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) override {
-    meet_and_run(queue, "summing", [&](const Event& others) { sum_parts(queue, all, dtype, dealt, others); });
+  void sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const Dealt& dealt) override {
+    meet_and_run(*queue, "summing", [&](const Event& others) { sum_parts(*queue, all, dtype, dealt, others); });
   }
 
-  void sum(const GpuQueue& queue, std::span<std::byte> all, DType dtype) override {
+  void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) override {
     const Sharding even{.ranks = data_->ranks()};
     Dealt dealt{{0}, kTileElems * size_of(dtype)};
     for (int r = 0; r < even.ranks; ++r) dealt.tiles.push_back(even.part(std::ssize(all) / dealt.tile_bytes, r).end);
-    meet_and_run(queue, "summing", [&](const Event& others) {
-      sum_parts(queue, all.data(), dtype, dealt, others);
-      gather_on_gpu(queue, all.data(), dealt, others);
+    meet_and_run(*queue, "summing", [&](const Event& others) {
+      sum_parts(*queue, all.data(), dtype, dealt, others);
+      gather_on_gpu(*queue, all.data(), dealt, others);
     });
   }
 
-  void send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int) override {
+  void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int) override {
     Channel& channel = *channels_.at({pipeline_rank_, to});
-    channel.exchange(queue, "a message",
-                     [&](ncclComm_t comm) { return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue.handle()); });
+    channel.exchange(*queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue->handle()); });
   }
 
-  void receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int) override {
+  void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int) override {
     Channel& channel = *channels_.at({from, pipeline_rank_});
-    channel.exchange(queue, "a message",
-                     [&](ncclComm_t comm) { return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue.handle()); });
+    channel.exchange(*queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue->handle()); });
   }
 
  private:
   // The pipeline ranks' end, which two lanes call.
   struct Meetings {
-    std::mutex mutex;
-    std::unique_ptr<Communicator> ranks;
+    explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
-    Event send(int to, int tag) {
-      const std::lock_guard lock(mutex);
-      return ranks->send({}, to, tag);
-    }
-    Event receive(int from, int tag) {
-      const std::lock_guard lock(mutex);
-      return ranks->receive({}, from, tag);
-    }
+    const std::unique_ptr<Communicator> ranks;
+    SharedEnd end;
   };
 
   // Two pipeline ranks: the sender is NCCL's rank 0. One lane uses an end.
   class Channel {
    public:
-    Channel(Meetings& meetings, Direction direction, int me, const NcclOptions& options)
+    Channel(SharedEnd& meetings, Direction direction, int me, const NcclOptions& options)
         : meetings_(meetings),
           sends_(me == direction.from),
           peer_(sends_ ? direction.to : direction.from),
@@ -182,32 +175,27 @@ class NcclExchange final : public GpuExchange {
     }
     /// Both ends have come here.
     Event came() {
-      return Event::all(
-          {meetings_.send(peer_, sends_ ? kSenderCame : kReceiverCame), meetings_.receive(peer_, sends_ ? kReceiverCame : kSenderCame)});
+      return Event::all({meetings_.send({}, peer_, sends_ ? kSenderCame : kReceiverCame),
+                         meetings_.receive({}, peer_, sends_ ? kReceiverCame : kSenderCame)});
     }
     /// The peer is done; until then this fails when it cannot go on.
-    Event came_further() { return meetings_.receive(peer_, sends_ ? kReceiverDone : kSenderDone); }
+    Event came_further() { return meetings_.receive({}, peer_, sends_ ? kReceiverDone : kSenderDone); }
     void give_up() { nccl_->give_up(); }
-    void done() { static_cast<void>(meetings_.send(peer_, sends_ ? kSenderDone : kReceiverDone)); }
+    void done() { static_cast<void>(meetings_.send({}, peer_, sends_ ? kSenderDone : kReceiverDone)); }
 
    private:
     // The sender's, on both.
     ncclUniqueId agreed_id() {
       ncclUniqueId id{};
       if (sends_) id = make_nccl_id();
-      Event told;
-      {
-        const std::lock_guard lock(meetings_.mutex);
-        told = sends_ ? meetings_.ranks->send(bytes_of(id), peer_, kId) : meetings_.ranks->receive(bytes_of(id), peer_, kId);
-      }
-      told.wait();
+      (sends_ ? meetings_.send(bytes_of(id), peer_, kId) : meetings_.receive(bytes_of(id), peer_, kId)).wait();
       return id;
     }
     NcclCommunicator::Place place(Direction direction, const NcclOptions& options) const {
       return {sends_ ? 0 : 1, 2, gpu_, options.timeout_s, fmt::format("pipeline ranks {} and {}", direction.from, direction.to)};
     }
 
-    Meetings& meetings_;
+    SharedEnd& meetings_;
     const bool sends_;
     const int peer_;
     const Device gpu_;
@@ -244,9 +232,9 @@ class NcclExchange final : public GpuExchange {
 
   void meet_pipeline_ranks(const Plan& plan, const NcclOptions& options) {
     pipeline_rank_ = plan.scheduling.pipeline.rank;
-    messages_.ranks = options.pipeline_ranks->split(0);
+    messages_.emplace(options.pipeline_ranks->split(0));
     for (const Direction& direction : directions_of(plan))
-      channels_[direction] = std::make_unique<Channel>(messages_, direction, pipeline_rank_, options);
+      channels_[direction] = std::make_unique<Channel>(messages_->end, direction, pipeline_rank_, options);
   }
 
   Event neighbour_done() {
@@ -271,9 +259,7 @@ class NcclExchange final : public GpuExchange {
   }
 
   void gather_on_gpu(const GpuQueue& queue, std::byte* all, const Dealt& dealt, const Event& others) {
-    Parts bytes;
-    for (const i64 tile : dealt.tiles) bytes.push_back(tile * dealt.tile_bytes);
-    gather_in_place(*data_, queue.handle(), all, bytes, others);
+    gather_in_place(*data_, queue.handle(), all, dealt.parts(dealt.tile_bytes), others);
   }
 
   void gather_to_host(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt, const Event& others) {
@@ -324,7 +310,7 @@ class NcclExchange final : public GpuExchange {
   Allocation buffer_;
   std::optional<NcclCommunicator> data_;
   int pipeline_rank_ = 0;
-  Meetings messages_;
+  std::optional<Meetings> messages_;
   std::map<Direction, std::unique_ptr<Channel>> channels_;
 };
 
@@ -346,7 +332,7 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
   require(plan.gpu_to_gpu, "[nccl] the plan has GPUs meet through host memory");
   return std::make_unique<NcclExchange>(plan, options);
 }
@@ -360,7 +346,7 @@ std::string nccl_problem() { return "this build has no NCCL: nccl.h was not ther
 
 std::string nccl_version() { return ""; }
 
-std::unique_ptr<GpuExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
   throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for GPUs that talk to each other, got one without: " + nccl_problem());
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "parallel/gpu/cpu_exchange.h"
 #include "parallel/gpu/host_exchange.h"
 
 namespace spillway::parallel {
@@ -32,35 +33,27 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       accumulator_(plan.layout, plan.scheduling.format.gradient),
       stepper_(plan, state_),
       data_ranks_(resources.data_ranks),
+      peers_{resources.data_ranks, resources.pipeline_ranks},
       pipeline_ranks_(resources.pipeline_ranks) {
   const Pipeline& pipeline = plan.scheduling.pipeline;
-  require(pipeline.ranks == 1 || (pipeline_ranks_ && pipeline_ranks_->size() == pipeline.ranks && pipeline_ranks_->rank() == pipeline.rank),
+  const Communicator* const others = resources.pipeline_ranks;
+  require(pipeline.ranks == 1 || (others && others->size() == pipeline.ranks && others->rank() == pipeline.rank),
           "[rank] the plan has pipeline ranks, but the communicator is not theirs");
   require(alone() || (data_ranks_ && data_ranks_->size() == sharding().ranks && data_ranks_->rank() == sharding().rank),
           "[rank] the plan has data-parallel ranks, but the communicator is not theirs");
   require(!plan.gpu_to_gpu || resources.gpu_exchange,
           "[rank] the plan has GPUs talk to each other, but nothing is there that they talk over");
-  if (plan.gpu_to_gpu) {
-    exchange_ = resources.gpu_exchange;
-  } else if (!plan.passing_lanes().empty()) {
-    host_exchange_ = make_host_exchange(*resources.host);
-    exchange_ = host_exchange_.get();
-  }
+  if (!plan.gpu_to_gpu) own_exchange_ = make_exchange(*resources.host);
+  exchange_ = plan.gpu_to_gpu ? resources.gpu_exchange : own_exchange_.get();
   for (const i64 tiles : plan.layout.model_tiles) square_sums_.emplace_back(static_cast<size_t>(tiles));
   if (plan.training)
     snapshot_queue_.emplace(*resources.host, static_cast<int>(plan.queue_buffers), plan.queue_buffer_bytes, "checkpoint queue");
   show_resident_weights();
 }
 
-std::unique_ptr<GpuExchange> Rank::make_host_exchange(MemoryPool& host) {
-  HostExchange::Messages messages;
-  messages.send = [this](std::span<const std::byte> bytes, int to, int tag) {
-    return ask_pipeline_ranks([&] { return pipeline_ranks_->send(bytes, to, tag); });
-  };
-  messages.receive = [this](std::span<std::byte> bytes, int from, int tag) {
-    return ask_pipeline_ranks([&] { return pipeline_ranks_->receive(bytes, from, tag); });
-  };
-  return std::make_unique<HostExchange>(plan_, host, data_ranks_, std::move(messages));
+std::unique_ptr<RankExchange> Rank::make_exchange(MemoryPool& host) {
+  if (!plan_.on_gpu()) return std::make_unique<CpuExchange>(data_ranks_, pipeline_ranks_);
+  return std::make_unique<HostExchange>(plan_, host, data_ranks_, pipeline_ranks_);
 }
 
 Rank::~Rank() {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include "device/arena.h"
@@ -12,7 +11,8 @@
 #include "optim/tile_values.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
-#include "parallel/gpu/gpu_exchange.h"
+#include "parallel/comm/shared_end.h"
+#include "parallel/gpu/rank_exchange.h"
 #include "parallel/run/clip_record.h"
 #include "parallel/run/executor.h"
 #include "parallel/run/gpu_lanes.h"
@@ -101,16 +101,13 @@ class Rank {
   double send(const Instruction& i);
   double receive(const Instruction& i);
   std::span<std::byte> message_bytes(const Instruction& i, const Slot& slot);
-  Event send_message(std::span<const std::byte> bytes, const Instruction& i);
-  Event receive_message(std::span<std::byte> bytes, const Instruction& i);
-  std::unique_ptr<GpuExchange> make_host_exchange(MemoryPool& host);
+  std::unique_ptr<RankExchange> make_exchange(MemoryPool& host);
   Dealt dealt(const Group& group, i64 tile_bytes) const;
   void send_weights(const Instruction& i);
   void receive_weights(const Instruction& i);
   void agree();
   void agree_with_data_ranks();
   void agree_with_pipeline_ranks();
-  Event ask_pipeline_ranks(const std::function<Event()>& call);
   /// From the last block's rank to the others.
   void tell_pipeline_ranks(std::span<std::byte> bytes);
   void add_gradients(const Instruction& i);
@@ -147,6 +144,7 @@ class Rank {
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
   std::byte* gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles);
+  const GpuQueue* gpu_queue(Lane lane) const { return lanes_ ? &lanes_->queue(lane) : nullptr; }
   CUstream_st* queue(Lane lane) const { return lanes_ ? lanes_->queue(lane).handle() : nullptr; }
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
   const Sharding& sharding() const { return plan_.scheduling.sharding; }
@@ -176,10 +174,10 @@ class Rank {
   };
   std::vector<Reduced> reduced_;
   Communicator* const data_ranks_;
-  Communicator* const pipeline_ranks_;
-  std::mutex asking_pipeline_ranks_;
-  std::unique_ptr<GpuExchange> host_exchange_;  // on a GPU, unless `exchange_` is another
-  GpuExchange* exchange_ = nullptr;             // on a GPU that does not compute alone
+  const std::array<Communicator*, 2> peers_;  // null where there are none
+  SharedEnd pipeline_ranks_;
+  std::unique_ptr<RankExchange> own_exchange_;  // unless GPUs talk to each other
+  RankExchange* exchange_ = nullptr;
   std::atomic<i64> exchanged_bytes_{0}, sent_bytes_{0};
 
   // Of the step under way.

@@ -18,11 +18,7 @@ void Rank::gather(const Instruction& i) {
   const auto all = stepped ? blob.view(whole(group), step_from_ + 1) : bytes(i.out);
   std::span<const std::byte> mine = bytes(i.in);
   if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
-  if (plan_.on_gpu()) {
-    exchange_->gather(lanes_->queue(i.lane), mine, all.data(), dealt(group, tile_bytes));
-  } else {
-    data_ranks_->all_gather(mine, all, sharding().parts(group, tile_bytes)).wait();
-  }
+  exchange_->gather(gpu_queue(i.lane), mine, all.data(), dealt(group, tile_bytes));
   exchanged_bytes_ += std::ssize(all);
   if (!stepped) fill_group(i.group, all.data());
 }
@@ -31,19 +27,10 @@ void Rank::exchange(const Instruction& i) {
   const Group& group = plan_.layout.groups[i.group];
   const DType dtype = format().gradient;
   const std::span<std::byte> all(gradient(i.in, {i.group, i.use}), static_cast<size_t>(group.elems * size_of(dtype)));
-  if (plan_.on_gpu()) {
-    const GpuQueue& queue = lanes_->queue(i.lane);
-    if (sharding().splits_state()) {
-      exchange_->sum_part(queue, all.data(), dtype, dealt(group, kTileElems * size_of(dtype)));
-    } else {
-      exchange_->sum(queue, all, dtype);
-    }
-  } else if (!sharding().splits_state()) {
-    data_ranks_->all_reduce(all, dtype, Reduction::sum).wait();
+  if (sharding().splits_state()) {
+    exchange_->sum_part(gpu_queue(i.lane), all.data(), dtype, dealt(group, kTileElems * size_of(dtype)));
   } else {
-    const i64 tile_bytes = kTileElems * size_of(dtype);
-    const auto mine = all.subspan(static_cast<size_t>(i.tiles.begin * tile_bytes), static_cast<size_t>(i.tiles.count() * tile_bytes));
-    data_ranks_->reduce_scatter(all, mine, dtype, sharding().parts(group, kTileElems)).wait();
+    exchange_->sum(gpu_queue(i.lane), all, dtype);
   }
   exchanged_bytes_ += std::ssize(all);
 }
@@ -101,10 +88,7 @@ void Rank::agree_with_pipeline_ranks() {
   }
   std::vector<double> all(static_cast<size_t>(parts.back()) / sizeof(double)), mine;
   for (const auto& span : of_rank[layout.rank]) mine.insert(mine.end(), span.begin(), span.end());
-  const auto gather = [&] {
-    return pipeline_ranks_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts);
-  };
-  ask_pipeline_ranks(gather).wait();
+  pipeline_ranks_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
   auto next = all.begin();
   for (const auto& spans : of_rank) {
     for (const auto& span : spans) {
@@ -115,21 +99,14 @@ void Rank::agree_with_pipeline_ranks() {
 }
 
 void Rank::tell_pipeline_ranks(std::span<std::byte> bytes) {
-  if (plan_.scheduling.pipeline.ranks > 1)
-    ask_pipeline_ranks([&] { return pipeline_ranks_->broadcast(bytes, plan_.layout.rank_of.back()); }).wait();
-}
-
-// One lane at a time.
-Event Rank::ask_pipeline_ranks(const std::function<Event()>& call) {
-  const std::lock_guard lock(asking_pipeline_ranks_);
-  return call();
+  if (plan_.scheduling.pipeline.ranks > 1) pipeline_ranks_.broadcast(bytes, plan_.layout.rank_of.back()).wait();
 }
 
 void Rank::tell_peers(const std::exception_ptr& error) const {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    for (Communicator* peers : {data_ranks_, pipeline_ranks_}) {
+    for (Communicator* peers : peers_) {
       if (peers) peers->abort(e.what());
     }
   }

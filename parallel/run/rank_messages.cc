@@ -17,23 +17,13 @@ void for_pieces(TileRange tiles, i64 most, Body&& body) {
 
 }  // namespace
 
-Event Rank::send_message(std::span<const std::byte> bytes, const Instruction& i) {
-  sent_bytes_ += std::ssize(bytes);
-  return ask_pipeline_ranks([&] { return pipeline_ranks_->send(bytes, i.peer, tag(i)); });
-}
-
-Event Rank::receive_message(std::span<std::byte> bytes, const Instruction& i) {
-  return ask_pipeline_ranks([&] { return pipeline_ranks_->receive(bytes, i.peer, tag(i)); });
-}
-
 double Rank::send(const Instruction& i) {
   return microseconds_of([&] {
     if (i.what == What::weights) return send_weights(i);
     const auto message = message_bytes(i, i.in);
     if (message.empty()) return;
-    if (!plan_.on_gpu()) return send_message(message, i).wait();
     sent_bytes_ += std::ssize(message);
-    exchange_->send(lanes_->queue(i.lane), message, i.peer, tag(i));
+    exchange_->send(gpu_queue(i.lane), message, i.peer, tag(i));
   });
 }
 
@@ -42,8 +32,7 @@ double Rank::receive(const Instruction& i) {
     if (i.what == What::weights) return receive_weights(i);
     const auto message = message_bytes(i, i.out);
     if (message.empty()) return;
-    if (!plan_.on_gpu()) return receive_message(message, i).wait();
-    exchange_->receive(lanes_->queue(i.lane), message, i.peer, tag(i));
+    exchange_->receive(gpu_queue(i.lane), message, i.peer, tag(i));
   });
 }
 
@@ -60,13 +49,17 @@ void Rank::send_weights(const Instruction& i) {
   if (steps_ == Steps::idle) return;
   stepper_.drain();
   offload::Blob& blob = state_.weights(i.group);
+  const auto send = [&](std::span<const std::byte> bytes) {
+    sent_bytes_ += std::ssize(bytes);
+    pipeline_ranks_.send(bytes, i.peer, tag(i)).wait();
+  };
   for_pieces(i.tiles, plan_.chunk_tiles, [&](TileRange piece) {
-    if (!blob.is_staged()) return send_message(blob.view(piece, step_from_ + 1), i).wait();
+    if (!blob.is_staged()) return send(blob.view(piece, step_from_ + 1));
     const offload::StagingRing::Lease lease = state_.staging()->acquire();
     const auto bytes = lease.bytes().first(static_cast<size_t>(piece.count() * blob.tile_bytes()));
     blob.read(piece, step_from_ + 1, bytes).wait();
     state_.verify(blob, piece, step_from_ + 1, bytes);
-    send_message(bytes, i).wait();
+    send(bytes);
   });
   count_host(i);
 }
@@ -75,11 +68,12 @@ void Rank::receive_weights(const Instruction& i) {
   if (steps_ == Steps::idle) return;
   stepper_.drain();
   offload::Blob& blob = state_.weights(i.group);
+  const auto receive = [&](std::span<std::byte> bytes) { pipeline_ranks_.receive(bytes, i.peer, tag(i)).wait(); };
   for_pieces(i.tiles, plan_.chunk_tiles, [&](TileRange piece) {
-    if (!blob.is_staged()) return receive_message(blob.view(piece, step_from_ + 1), i).wait();
+    if (!blob.is_staged()) return receive(blob.view(piece, step_from_ + 1));
     const offload::StagingRing::Lease lease = state_.staging()->acquire();
     const auto bytes = lease.bytes().first(static_cast<size_t>(piece.count() * blob.tile_bytes()));
-    receive_message(bytes, i).wait();
+    receive(bytes);
     blob.stamp(piece, step_from_ + 1, bytes);
     blob.write(piece, step_from_ + 1, bytes).wait();
   });

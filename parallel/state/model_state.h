@@ -16,7 +16,7 @@
 
 namespace spillway::parallel {
 
-class GpuExchange;
+class RankExchange;
 
 /// What a rank's memory comes from, and whom it talks to. From engine to durability needed only when the plan uses nvme; the folders belong
 /// to this run and rank alone.
@@ -33,7 +33,7 @@ struct Resources {
   u64 newest_generation = ~u64{0};         // to be recovered from nvme
   int gpu = 0;                             // whose memory `device` is, where a GPU computes
   Tf32 tf32;                               // likewise
-  GpuExchange* gpu_exchange = nullptr;     // likewise: over which GPUs talk to each other, where the plan has them do so
+  RankExchange* gpu_exchange = nullptr;    // likewise: over which GPUs talk to each other, where the plan has them do so
 };
 
 class ModelState {

@@ -18,7 +18,7 @@
 #include "offload/scratch.h"
 #include "offload/system_calls.h"
 #include "parallel/comm/rank_mesh.h"
-#include "parallel/gpu/gpu_exchange.h"
+#include "parallel/gpu/rank_exchange.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
@@ -135,7 +135,7 @@ class Session {
   offload::ChosenEngine engine_;
   std::vector<offload::RunFolder> scratch_;
   parallel::Resources resources_;
-  std::unique_ptr<parallel::GpuExchange> exchange_;
+  std::unique_ptr<parallel::RankExchange> exchange_;
   std::string dropped_;  // likewise: folders of ranks that are no more
   std::string cached_;   // for the log: the paths without direct I/O
   std::unique_ptr<parallel::Rank> rank_;

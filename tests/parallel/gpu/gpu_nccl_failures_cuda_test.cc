@@ -112,7 +112,7 @@ TEST_F(GpuNccl, ARankThatDoesNotComeIsNamed) {
       if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
       const GpuQueue queue(Device::cuda(rank));
       const Allocation all = pool.allocate(parallel::kTileElems * 4, "test");
-      exchange->sum(queue, {all.data(), static_cast<size_t>(all.bytes())}, DType::f32);
+      exchange->sum(&queue, {all.data(), static_cast<size_t>(all.bytes())}, DType::f32);
     });
     EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
   }

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "parallel/gpu/gpu_exchange.h"
+#include "parallel/gpu/rank_exchange.h"
 #include "tests/parallel/gpu/support_gpu_run.h"
 #include "tests/parallel/gpu/support_gpus.h"
 
@@ -18,33 +18,33 @@ struct ExchangeCalls {
   std::atomic<i64> gathers = 0, sums = 0, sent = 0, received = 0;
 };
 
-class CountingExchange final : public parallel::GpuExchange {
+class CountingExchange final : public parallel::RankExchange {
  public:
-  CountingExchange(std::unique_ptr<parallel::GpuExchange> inner, ExchangeCalls& calls) : inner_(std::move(inner)), calls_(calls) {}
+  CountingExchange(std::unique_ptr<parallel::RankExchange> inner, ExchangeCalls& calls) : inner_(std::move(inner)), calls_(calls) {}
 
-  void gather(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const parallel::Dealt& dealt) override {
+  void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const parallel::Dealt& dealt) override {
     ++calls_.gathers;
     inner_->gather(queue, mine, all, dealt);
   }
-  void sum_part(const GpuQueue& queue, std::byte* all, DType dtype, const parallel::Dealt& dealt) override {
+  void sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const parallel::Dealt& dealt) override {
     ++calls_.sums;
     inner_->sum_part(queue, all, dtype, dealt);
   }
-  void sum(const GpuQueue& queue, std::span<std::byte> all, DType dtype) override {
+  void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) override {
     ++calls_.sums;
     inner_->sum(queue, all, dtype);
   }
-  void send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int tag) override {
+  void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int tag) override {
     calls_.sent += std::ssize(bytes);
     inner_->send(queue, bytes, to, tag);
   }
-  void receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int tag) override {
+  void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int tag) override {
     calls_.received += std::ssize(bytes);
     inner_->receive(queue, bytes, from, tag);
   }
 
  private:
-  const std::unique_ptr<parallel::GpuExchange> inner_;
+  const std::unique_ptr<parallel::RankExchange> inner_;
   ExchangeCalls& calls_;
 };
 
@@ -69,7 +69,7 @@ class GpuNccl : public GpusTest {
       plan.total[0] += bytes - plan.exchange_bytes;
       plan.exchange_bytes = bytes;
     };
-    o.wrap_exchange = [this](std::unique_ptr<parallel::GpuExchange> inner) {
+    o.wrap_exchange = [this](std::unique_ptr<parallel::RankExchange> inner) {
       return std::make_unique<CountingExchange>(std::move(inner), calls_);
     };
     return o;

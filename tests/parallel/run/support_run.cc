@@ -150,7 +150,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
     fs::create_directory(resources.scratch.back().folder);
   }
   resources.gpu = gpu;
-  std::unique_ptr<parallel::GpuExchange> exchange;
+  std::unique_ptr<parallel::RankExchange> exchange;
   if (result.plan.gpu_to_gpu)
     exchange =
         parallel::make_nccl_exchange(result.plan, {gpu, o.nccl_timeout_s, &device, ends.data_ranks.get(), ends.pipeline_ranks.get()});

@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "offload/io_engine.h"
 #include "optim/loss_scale.h"
-#include "parallel/gpu/gpu_exchange.h"
+#include "parallel/gpu/rank_exchange.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::test {
@@ -57,7 +57,7 @@ struct RunOptions {
   parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
   /// What stands between the rank and what its GPU talks over, made there.
-  std::function<std::unique_ptr<parallel::GpuExchange>(std::unique_ptr<parallel::GpuExchange>)> wrap_exchange;
+  std::function<std::unique_ptr<parallel::RankExchange>(std::unique_ptr<parallel::RankExchange>)> wrap_exchange;
   std::function<void(parallel::Rank&, i64 steps)> between;  // after each step, given how many are done
   std::function<void(parallel::Rank&)> at_end;              // after what moved was counted
 };

@@ -1,7 +1,8 @@
-// How what lies on a GPU meets other ranks: through host memory (host_exchange.h), or from GPU to GPU (nccl_exchange.h), the same bits
-// either way. Each call is made by all ranks that it concerns, on the same lane of each, and puts its work on that lane's queue; what it
-// has put there when it returns needs no other rank any more. One thread at a time makes the calls of a lane. Errors: Error(peer) where a
-// rank does not come, as Communicator has it; Error(io) of the GPU.
+// How what lies on a rank's device meets other ranks: from host memory, where it lies on a CPU (cpu_exchange.h); off a GPU through host
+// memory (host_exchange.h), or from GPU to GPU (nccl_exchange.h). The same bits whichever it is. Each call is made by all ranks that it
+// concerns, on the same lane of each. A GPU's puts its work on that lane's queue, and what it has put there when it returns needs no other
+// rank any more; a CPU's is done when it returns. One thread at a time makes the calls of a lane. Errors: Error(peer) where a rank does not
+// come, as Communicator has it; Error(io) of the GPU.
 #pragma once
 #include <algorithm>
 
@@ -18,6 +19,12 @@ struct Dealt {
 
   int ranks() const { return static_cast<int>(tiles.size()) - 1; }
   TileRange of(int rank) const { return {tiles[static_cast<size_t>(rank)], tiles[static_cast<size_t>(rank) + 1]}; }
+  /// Where each rank's part begins, and the end; `each` bytes or elements a tile.
+  Parts parts(i64 each) const {
+    Parts begins;
+    for (const i64 tile : tiles) begins.push_back(each * tile);
+    return begins;
+  }
 };
 
 /// The pieces in which such a whole crosses a bounded buffer: of each rank's part the next few tiles, side by side.
@@ -46,22 +53,23 @@ class DealtPieces {
   const i64 step_;
 };
 
-class GpuExchange {
+/// `queue`, of all calls: the lane's; null on a CPU.
+class RankExchange {
  public:
-  virtual ~GpuExchange() = default;
+  virtual ~RankExchange() = default;
 
   /// The data-parallel ranks' parts to all of them. `mine` is this rank's part, which may be its own place in `all`; both may lie in host
   /// memory.
-  virtual void gather(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) = 0;
-  /// This rank's part of the sum over the data-parallel ranks (ordered_sum.h), in its place; the rest stays or not. Lies on the GPU; f32 or
-  /// f64.
-  virtual void sum_part(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) = 0;
+  virtual void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) = 0;
+  /// This rank's part of the sum over the data-parallel ranks (ordered_sum.h), in its place; the rest stays or not. Lies on the device; f32
+  /// or f64.
+  virtual void sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const Dealt& dealt) = 0;
   /// Likewise, all of it: whole tiles.
-  virtual void sum(const GpuQueue& queue, std::span<std::byte> all, DType dtype) = 0;
+  virtual void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) = 0;
 
-  /// Between pipeline ranks; lies on the GPU. Those of one pair of ranks are received in the order in which they are sent.
-  virtual void send(const GpuQueue& queue, std::span<const std::byte> bytes, int to, int tag) = 0;
-  virtual void receive(const GpuQueue& queue, std::span<std::byte> bytes, int from, int tag) = 0;
+  /// Between pipeline ranks; lies on the device. Those of one pair of ranks are received in the order in which they are sent.
+  virtual void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int tag) = 0;
+  virtual void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int tag) = 0;
 };
 
 }  // namespace spillway::parallel
