@@ -65,6 +65,7 @@ struct Layout {
   std::vector<i64> model_tiles;                           // by group, held here or not
 
   bool here(u16 block) const { return rank_of[block] == rank; }
+  bool has_last_block() const { return rank_of.back() == rank; }
   /// Stepped and saved here. A tied weight is so by the rank of the first block that uses it; others have its values alone.
   bool owns(const Group& group) const { return here(group.owner_block); }
   /// The block's output goes to another pipeline rank.

@@ -14,21 +14,31 @@ std::string name_of(const Instruction& i) {
 
 }  // namespace
 
-GpuLanes::GpuLanes(Device gpu) : gpu_(gpu), begin_(gpu) {
-  for (int lane = 0; lane < kLanes; ++lane) queues_.push_back(std::make_unique<GpuQueue>(gpu));
+GpuLanes::GpuLanes(const Stream& work, std::function<bool(const Instruction&)> only_queued)
+    : work_(work), only_queued_(std::move(only_queued)), begin_(work.device) {
+  for (int lane = 0; lane < kLanes; ++lane) queues_.push_back(std::make_unique<GpuQueue>(work.device));
 }
 
 void GpuLanes::begin(const List& list) {
   list_ = &list;
-  while (moments_.size() < list.size()) moments_.push_back(std::make_unique<Moment>(gpu_));
-  begin_.record(queue(Lane::compute));
+  while (moments_.size() < list.size()) moments_.push_back(std::make_unique<Moment>(work_.device));
+  begin_.record(*queue(Lane::compute));
   begin_.wait();
   began_ = Clock::now();
 }
 
-double GpuLanes::perform(const Instruction& i, bool queued, const std::function<double()>& work) {
+double GpuLanes::perform(const Instruction& i, const std::function<double()>& work) {
+  Stream stream = work_;
+  stream.queue = queue(i.lane)->handle();
+  const StreamScope scope(stream);
   const ProfilerRange range(name_of(i));
-  const GpuQueue& own = queue(i.lane);
+  const bool queued = only_queued_(i);
+  wait_for_what_comes_before(i, queued);
+  return perform_timed(i, queued, work);
+}
+
+void GpuLanes::wait_for_what_comes_before(const Instruction& i, bool queued) const {
+  const GpuQueue& own = *queue(i.lane);
   for (const u32 before : i.after) {
     const Moment& moment = *moments_[before];
     if (!moment.queued || (*list_)[before].lane == i.lane) continue;
@@ -39,6 +49,10 @@ double GpuLanes::perform(const Instruction& i, bool queued, const std::function<
     }
   }
   if (!queued) own.wait();
+}
+
+double GpuLanes::perform_timed(const Instruction& i, bool queued, const std::function<double()>& work) {
+  const GpuQueue& own = *queue(i.lane);
   Moment& mine = *moments_[static_cast<size_t>(&i - list_->data())];
   mine.queued = queued;
   mine.begin_us = std::chrono::duration<double, std::micro>(Clock::now() - began_).count();

@@ -3,28 +3,26 @@
 // the CPU does itself waits for what it comes after, and is done when it returns. Used by the threads of the executor.
 #pragma once
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <vector>
 
-#include "device/gpu_queue.h"
-#include "parallel/run/executor.h"
+#include "device/stream.h"
+#include "parallel/run/lanes.h"
 
 namespace spillway::parallel {
 
-class GpuLanes {
+class GpuLanes final : public Lanes {
  public:
-  explicit GpuLanes(Device gpu);
+  /// `work`: the stream in which instructions are performed, but for its queue, which is the lane's. `only_queued`: all that an instruction
+  /// does is put on the lane's queue.
+  GpuLanes(const Stream& work, std::function<bool(const Instruction&)> only_queued);
 
-  const GpuQueue& queue(Lane lane) const { return *queues_[static_cast<size_t>(lane)]; }
+  const GpuQueue* queue(Lane lane) const override { return queues_[static_cast<size_t>(lane)].get(); }
 
-  /// Of a list that nothing of has run, when the queues are empty.
-  void begin(const List& list);
-  /// Once what it comes after has been begun, on its lane's thread. `queued`: all that `work` does it puts on the lane's queue. Returns
-  /// what `work` does.
-  double perform(const Instruction& i, bool queued, const std::function<double()>& work);
-  /// When all have been begun: waits for them, and says when they ran. Errors of the GPU are Error(io).
-  void end(std::vector<Timing>& timings);
+  /// When the queues are empty.
+  void begin(const List& list) override;
+  double perform(const Instruction& i, const std::function<double()>& work) override;
+  /// Errors of the GPU are Error(io).
+  void end(std::vector<Timing>& timings) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +34,11 @@ class GpuLanes {
     double begin_us = 0;  // of what the CPU does
   };
 
-  const Device gpu_;
+  void wait_for_what_comes_before(const Instruction& i, bool queued) const;
+  double perform_timed(const Instruction& i, bool queued, const std::function<double()>& work);
+
+  const Stream work_;
+  const std::function<bool(const Instruction&)> only_queued_;
   std::vector<std::unique_ptr<GpuQueue>> queues_;
   std::vector<std::unique_ptr<Moment>> moments_;  // as many as the longest list has instructions
   const GpuEvent begin_;

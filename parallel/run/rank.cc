@@ -7,11 +7,6 @@
 #include "parallel/gpu/host_exchange.h"
 
 namespace spillway::parallel {
-namespace {
-
-Device device_of(const Plan& plan, const Resources& resources) { return plan.on_gpu() ? Device::cuda(resources.gpu) : Device::cpu(); }
-
-}  // namespace
 
 Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources)
     : model_(model),
@@ -20,18 +15,11 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
       moving_(resources.device->allocate(plan.moving_slab_bytes, "weights and gradients in motion")),
       spill_(resources.host->allocate(plan.spill_slab_bytes, "activations spilled")),
       activation_slab_(resources.device->allocate(plan.activation_slab_bytes, "activations")),
-      sums_(resources.device->allocate(plan.sums_bytes, "norm")),
-      fetched_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
-      evicted_(resources.host->allocate(plan.bounce_bytes, "between nvme and the GPU")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
-      lanes_(plan.on_gpu() ? std::optional<GpuLanes>(std::in_place, device_of(plan, resources)) : std::nullopt),
-      stream_{device_of(plan, resources), resources.threads, &activations_, queue(Lane::compute), resources.tf32},
-      input_stream_{stream_.device, resources.threads, resources.device, queue(Lane::data)},
-      host_stream_{Device::cpu(), resources.threads, &MemoryPool::heap()},
-      beside_stream_{stream_.device, plan.on_gpu() ? resources.threads : nullptr, resources.device, queue(Lane::optimizer)},
+      stepper_(plan, state_),
+      device_(make_rank_device(plan, state_, stepper_, activations_, resources)),
       runner_(model, plan.outputs),
       accumulator_(plan.layout, plan.scheduling.format.gradient),
-      stepper_(plan, state_),
       data_ranks_(resources.data_ranks),
       peers_{resources.data_ranks, resources.pipeline_ranks},
       pipeline_ranks_(resources.pipeline_ranks) {
@@ -57,7 +45,7 @@ std::unique_ptr<RankExchange> Rank::make_exchange(MemoryPool& host) {
 }
 
 Rank::~Rank() {
-  lanes_.reset();  // first: after an error work may stand on the queues that uses what goes now
+  device_.lanes.reset();  // first: after an error work may stand on the queues that uses what goes now
   for (const auto& p : model_.parameters) {
     if (p->storage->resident()) p->storage->drop();
   }
@@ -94,10 +82,10 @@ void Rank::end_snapshot() {
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   steps_ = steps;
-  if (lanes_) lanes_->begin(list);
+  device_.lanes->begin(list);
   std::vector<Timing> timings = execute(
       list, [this](const Instruction& i) { return perform(i); }, [this](const std::exception_ptr& e) { tell_peers(e); });
-  if (lanes_) lanes_->end(timings);
+  device_.lanes->end(timings);
   return timings;
 }
 
@@ -157,12 +145,9 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
 void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
   settle();
   forward_batch_ = {batch};
-  if (plan_.on_gpu()) {
-    const StreamScope scope(input_stream_);
-    MicroBatch& m = forward_batch_.front();
-    for (Tensor* t : m.tensors()) {
-      if (t->defined()) *t = to_current_device(*t, "inputs");
-    }
+  {
+    const StreamScope scope(device_.streams.inputs);
+    device_.copies->take_in(forward_batch_.front());
   }
   runner_.begin(forward_batch_, mode, {}, 1, position);
   run_list(plan_.forward.head);
@@ -170,7 +155,7 @@ void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
 
 double Rank::evaluate(const MicroBatch& batch) {
   run_forward(batch, nn::Mode::evaluate, 0);
-  if (has_last_block()) runner_.take_output(0);
+  if (plan_.layout.has_last_block()) runner_.take_output(0);
   forward_batch_.clear();
   double loss_sum = sum_losses();
   tell_pipeline_ranks(std::as_writable_bytes(std::span(&loss_sum, 1)));
@@ -179,10 +164,10 @@ double Rank::evaluate(const MicroBatch& batch) {
 
 std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
   run_forward(batch, nn::Mode::generate, position);
-  Tensor out = has_last_block() ? runner_.take_output(0) : Tensor();
-  if (out.defined() && plan_.on_gpu()) {
-    const StreamScope scope(stream_);
-    out = to_host(out);
+  Tensor out = plan_.layout.has_last_block() ? runner_.take_output(0) : Tensor();
+  if (out.defined()) {
+    const StreamScope scope(device_.streams.compute);
+    out = device_.copies->hand_out(out);
   }
   forward_batch_.clear();
   i64 count = out.defined() ? out.elems() : 0;

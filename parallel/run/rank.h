@@ -6,8 +6,6 @@
 #include <functional>
 #include <optional>
 
-#include "device/arena.h"
-#include "device/gpu_queue.h"
 #include "optim/tile_values.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
@@ -15,8 +13,7 @@
 #include "parallel/gpu/rank_exchange.h"
 #include "parallel/run/clip_record.h"
 #include "parallel/run/executor.h"
-#include "parallel/run/gpu_lanes.h"
-#include "parallel/state/stepper.h"
+#include "parallel/run/rank_device.h"
 
 namespace spillway::parallel {
 
@@ -68,7 +65,7 @@ class Rank {
   std::vector<double> logits(const MicroBatch& batch, i64 position);
 
   /// Memory in force that the CPU writes, for making micro-batches outside train_step: the device's, or beside a GPU the host's.
-  const Stream& input_stream() const { return plan_.on_gpu() ? host_stream_ : input_stream_; }
+  const Stream& input_stream() const { return device_.streams.made; }
   ModelState& state() { return state_; }
   /// To other pipeline ranks so far.
   i64 sent_bytes() const { return sent_bytes_; }
@@ -87,14 +84,10 @@ class Rank {
   /// Returns the microseconds it waited for transfers.
   double perform(const Instruction& i);
   double carry_out(const Instruction& i);
-  bool stays_on_gpu(const Instruction& i) const;
   void compute(const Instruction& i);
   void load_batches();
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
-  void copy_by_gpu(offload::Blob& blob, const Instruction& i, const std::byte* from, std::byte* to);
-  double fetch_to_gpu(offload::Blob& blob, TileRange tiles, std::span<std::byte> into);
-  double evict_from_gpu(offload::Blob& blob, TileRange tiles, std::span<const std::byte> from);
   void backward(const Instruction& i);
   void gather(const Instruction& i);
   void exchange(const Instruction& i);
@@ -112,13 +105,8 @@ class Rank {
   void tell_pipeline_ranks(std::span<std::byte> bytes);
   void add_gradients(const Instruction& i);
   void reduce(const Instruction& i);
-  void reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const Instruction& i);
-  void take_sums();
-  /// On a GPU: one of each micro-batch, behind the tile sums.
-  double* losses() const { return reinterpret_cast<double*>(sums_.data()) + plan_.tile_sums; }
   /// Of this rank's micro-batches, in their order.
   double sum_losses() const;
-  void sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const;
   void count_host(const Instruction& i);
   void fill_group(u16 group, std::byte* base);
   void drop_group(u16 group);
@@ -135,44 +123,28 @@ class Rank {
   /// `factor`: the clip factor.
   StepResult judge(const StepSettings& settings, double& factor) const;
   void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
-  BlockMemory memory(const Instruction& i) {
-    return {at(i.spill), at(i.in), at(i.out), plan_.on_gpu() ? losses() + i.micro_batch : nullptr};
-  }
+  BlockMemory memory(const Instruction& i) { return {at(i.spill), at(i.in), at(i.out), device_.sums->loss(i.micro_batch)}; }
   std::byte* at(const Slot& slot) { return (slot.slab == Slab::spill ? spill_ : moving_).data() + slot.offset; }
   std::span<std::byte> bytes(const Slot& slot) { return {at(slot), static_cast<size_t>(slot.bytes)}; }
   TileRange activation_tile(const Instruction& i) const;
   /// The accumulator of (group, use): in its slot, or resident.
   std::byte* gradient(const Slot& slot, GroupUse use);
   std::byte* gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles);
-  const GpuQueue* gpu_queue(Lane lane) const { return lanes_ ? &lanes_->queue(lane) : nullptr; }
-  CUstream_st* queue(Lane lane) const { return lanes_ ? lanes_->queue(lane).handle() : nullptr; }
   const optim::StateFormat& format() const { return plan_.scheduling.format; }
   const Sharding& sharding() const { return plan_.scheduling.sharding; }
   bool alone() const { return sharding().ranks == 1; }
-  bool has_last_block() const { return plan_.layout.here(static_cast<u16>(plan_.layout.blocks.size() - 1)); }
 
   const nn::Sequential& model_;
   const Plan& plan_;
   ModelState state_;
   Allocation moving_, spill_, activation_slab_;
-  Allocation sums_, fetched_, evicted_;  // on a GPU: tile sums; what passes between it and nvme
   Arena activations_;
-  std::optional<GpuLanes> lanes_;  // on a GPU
-  const Stream stream_, input_stream_, host_stream_;
-  // Of Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
-  const Stream beside_stream_;
+  Stepper stepper_;
+  RankDevice device_;
   BlockRunner runner_;
   Accumulator accumulator_;
-  Stepper stepper_;
   std::vector<std::vector<double>> square_sums_;  // by group, tile; of all ranks once they have agreed
   double loss_sum_ = 0;                           // likewise
-  // Of a GPU: tiles whose sums it has made, from this one on of all, and nobody has taken.
-  struct Reduced {
-    u16 group;
-    TileRange tiles;
-    i64 first;
-  };
-  std::vector<Reduced> reduced_;
   Communicator* const data_ranks_;
   const std::array<Communicator*, 2> peers_;  // null where there are none
   SharedEnd pipeline_ranks_;

@@ -1,12 +1,5 @@
 // What each instruction of a Program means to a rank.
-#include <algorithm>
-#include <numeric>
-
-#include "device/copy.h"
-#include "device/transfer.h"
 #include "kernels/accumulate.h"
-#include "optim/adamw_gpu.h"
-#include "parallel/run/gradient_rounding.h"
 #include "parallel/run/rank.h"
 #include "parallel/state/stopwatch.h"
 
@@ -22,35 +15,7 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
 }  // namespace
 
 double Rank::perform(const Instruction& i) {
-  if (!lanes_) return carry_out(i);
-  const Stream lane{stream_.device, stream_.threads, input_stream_.memory, queue(i.lane)};
-  const StreamScope scope(lane);
-  return lanes_->perform(i, stays_on_gpu(i), [&] { return carry_out(i); });
-}
-
-// All of it is put on the lane's queue.
-bool Rank::stays_on_gpu(const Instruction& i) const {
-  if (!lanes_) return false;
-  switch (i.op) {
-    case Op::Forward:
-    case Op::Backward:
-    case Op::BackwardInput:
-    case Op::BackwardWeight:
-    case Op::Release:
-    case Op::Accumulate:
-    case Op::AddTied:
-    case Op::Reduce:
-      return true;
-    case Op::Fetch:
-    case Op::Evict: {
-      const auto& tiers = i.what == What::weights ? plan_.placement.parameters : plan_.placement.gradients;
-      return i.what != What::activations && tiers[i.group] != Tier::nvme;
-    }
-    case Op::Step:
-      return !snapshot_ && stepper_.stays_on_gpu(plan_.layout.buckets[i.bucket], i.in.bytes > 0);
-    default:
-      return false;
-  }
+  return device_.lanes->perform(i, [&] { return carry_out(i); });
 }
 
 double Rank::carry_out(const Instruction& i) {
@@ -60,7 +25,7 @@ double Rank::carry_out(const Instruction& i) {
     case Op::Fetch:
     case Op::Evict: {
       std::optional<StreamScope> all_threads;
-      if (i.lane == Lane::compute) all_threads.emplace(stream_);
+      if (i.lane == Lane::compute) all_threads.emplace(device_.streams.compute);
       return i.op == Op::Fetch ? fetch(i) : evict(i);
     }
     case Op::Gather:
@@ -90,7 +55,7 @@ void Rank::compute(const Instruction& i) {
     case Op::Load:
       return load_batches();
     case Op::Forward: {
-      const StreamScope scope(stream_);
+      const StreamScope scope(device_.streams.compute);
       runner_.forward(i, memory(i));
       return count_host(i);
     }
@@ -119,13 +84,8 @@ void Rank::load_batches() {
     const StreamScope scope(input_stream());
     batch_ = (*load_batch_)();
   }
-  const StreamScope scope(input_stream_);
-  for (MicroBatch& m : batch_.micro_batches) {
-    if (!plan_.on_gpu()) break;
-    for (Tensor* t : m.tensors()) {
-      if (t->defined()) *t = to_current_device(*t, "inputs");
-    }
-  }
+  const StreamScope scope(device_.streams.inputs);
+  for (MicroBatch& m : batch_.micro_batches) device_.copies->take_in(m);
   if (!alone()) data_ranks_->all_reduce(std::as_writable_bytes(std::span(&batch_.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch_.counted_targets);
   const bool fp64 = format().weight == DType::f64;
@@ -147,7 +107,7 @@ std::byte* Rank::gradient(const Slot& slot, GroupUse use) {
 }
 
 void Rank::backward(const Instruction& i) {
-  const StreamScope scope(stream_);
+  const StreamScope scope(device_.streams.compute);
   const auto& uses = plan_.layout.blocks[i.block];
   for (size_t g = 0; makes_weight_gradients(i.op) && g < uses.size(); ++g) {
     if (!plan_.layout.groups[uses[g].group].frozen) accumulator_.place(uses[g], gradient(i.gradients[g], uses[g]), i.first);
@@ -164,76 +124,35 @@ std::byte* Rank::gradient_tiles(const Slot& slot, GroupUse use, TileRange tiles)
 }
 
 void Rank::add_gradients(const Instruction& i) {
-  const StreamScope scope(stream_);
+  const StreamScope scope(device_.streams.compute);
   const auto view = [&](const Slot& slot, u8 use) {
-    return flat_view(gradient_tiles(slot, {i.group, use}, i.tiles), i.tiles.count() * kTileElems, format().gradient, stream_.device);
+    return flat_view(gradient_tiles(slot, {i.group, use}, i.tiles), i.tiles.count() * kTileElems, format().gradient,
+                     device_.streams.compute.device);
   };
   if (i.tiles.count() > 0) kernels::accumulate(view(i.out, 0), view(i.in, i.use));
 }
 
 void Rank::reduce(const Instruction& i) {
   if (i.tiles.count() == 0) return;
-  const StreamScope scope(stream_);
+  const StreamScope scope(device_.streams.compute);
   const GroupUse use{i.group, 0};
   const bool leaves = i.in.bytes > 0 && !moves_beside(plan_.scheduling, plan_.placement.gradients[i.group]);
   std::byte* base = gradient_tiles(i.in, use, i.tiles);
   std::byte* home = leaves ? gradient_tiles({}, use, i.tiles) : nullptr;
   const std::span<double> sums =
       std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
-  if (plan_.on_gpu()) {
-    reduce_on_gpu(base, home, plan_.resting_gradient(use), i);
-  } else if (plan_.scheduling.round_gradients) {
-    const DType resting = plan_.resting_gradient(use);
-    round_gradient(base, resting, sums);
-    if (leaves) copy_past_caches(home, base, i.tiles.count() * kTileElems * size_of(resting));
-  } else {
-    sum_squares(base, home, sums);
-  }
+  device_.sums->reduce(i, {base, home, plan_.resting_gradient(use), sums});
   count_host(i);
 }
 
-void Rank::reduce_on_gpu(std::byte* base, std::byte* home, DType resting, const Instruction& i) {
-  const i64 tiles = i.tiles.count(),
-            first = std::accumulate(plan_.layout.model_tiles.begin(), plan_.layout.model_tiles.begin() + i.group, i64{0}) + i.tiles.begin;
-  if (plan_.scheduling.round_gradients) round_gradient_on_gpu(base, resting, tiles);
-  optim::tile_square_sums_on_gpu(base, resting, tiles, reinterpret_cast<double*>(sums_.data()) + first);
-  reduced_.push_back({i.group, i.tiles, first});
-  if (home) lanes_->queue(i.lane).copy(home, base, tiles * kTileElems * size_of(resting));
-}
-
-// What the GPU has summed since the last time.
-void Rank::take_sums() {
-  if (reduced_.empty()) return;
-  std::vector<double> all(static_cast<size_t>(plan_.tile_sums));
-  transfer(reinterpret_cast<std::byte*>(all.data()), sums_.data(), std::ssize(all) * static_cast<i64>(sizeof(double)));
-  for (const Reduced& r : reduced_) std::copy_n(all.begin() + r.first, r.tiles.count(), square_sums_[r.group].begin() + r.tiles.begin);
-  reduced_.clear();
-}
-
 double Rank::sum_losses() const {
-  if (!plan_.on_gpu() || !has_last_block()) return runner_.loss_sum();
-  const StreamScope scope(stream_);
-  std::vector<double> all(runner_.micro_batches());
-  transfer(reinterpret_cast<std::byte*>(all.data()), reinterpret_cast<const std::byte*>(losses()),
-           std::ssize(all) * static_cast<i64>(sizeof(double)));
-  return std::accumulate(all.begin(), all.end(), 0.0);
-}
-
-// A tile that goes home does so while it is in the cache.
-void Rank::sum_squares(const std::byte* base, std::byte* home, std::span<double> sums) const {
-  const bool fp64 = format().gradient == DType::f64;
-  const i64 tile_bytes = kTileElems * size_of(format().gradient);
-  stream_.run(std::ssize(sums), [&](i64 tile, int) {
-    const auto sum = [&](const auto* elements) { return optim::tile_square_sum(std::span(elements, static_cast<size_t>(kTileElems))); };
-    const std::byte* from = base + tile * tile_bytes;
-    sums[static_cast<size_t>(tile)] = fp64 ? sum(reinterpret_cast<const double*>(from)) : sum(reinterpret_cast<const float*>(from));
-    if (home) copy_past_caches(home + tile * tile_bytes, from, tile_bytes);
-  });
+  const StreamScope scope(device_.streams.compute);
+  return device_.sums->loss_sum(runner_);
 }
 
 double Rank::step(const Instruction& i) {
   if (steps_ == Steps::idle) return 0;
-  const StreamScope scope(steps_ == Steps::beside_compute || plan_.on_gpu() ? beside_stream_ : stream_);
+  const StreamScope scope(steps_ == Steps::beside_compute ? device_.streams.step_beside : device_.streams.step);
   const auto gradient = i.in.bytes > 0 ? bytes(i.in) : std::span<std::byte>();
   return stepper_.step(plan_.layout.buckets[i.bucket], i.tiles, update_, step_from_, gradient);
 }

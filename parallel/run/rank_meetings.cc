@@ -18,7 +18,7 @@ void Rank::gather(const Instruction& i) {
   const auto all = stepped ? blob.view(whole(group), step_from_ + 1) : bytes(i.out);
   std::span<const std::byte> mine = bytes(i.in);
   if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_from_ + 1 : state_.generation());
-  exchange_->gather(gpu_queue(i.lane), mine, all.data(), dealt(group, tile_bytes));
+  exchange_->gather(device_.lanes->queue(i.lane), mine, all.data(), dealt(group, tile_bytes));
   exchanged_bytes_ += std::ssize(all);
   if (!stepped) fill_group(i.group, all.data());
 }
@@ -28,16 +28,16 @@ void Rank::exchange(const Instruction& i) {
   const DType dtype = format().gradient;
   const std::span<std::byte> all(gradient(i.in, {i.group, i.use}), static_cast<size_t>(group.elems * size_of(dtype)));
   if (sharding().splits_state()) {
-    exchange_->sum_part(gpu_queue(i.lane), all.data(), dtype, dealt(group, kTileElems * size_of(dtype)));
+    exchange_->sum_part(device_.lanes->queue(i.lane), all.data(), dtype, dealt(group, kTileElems * size_of(dtype)));
   } else {
-    exchange_->sum(gpu_queue(i.lane), all, dtype);
+    exchange_->sum(device_.lanes->queue(i.lane), all, dtype);
   }
   exchanged_bytes_ += std::ssize(all);
 }
 
 // Every rank gets every rank's loss and tile sums, and adds them in one order.
 void Rank::agree() {
-  take_sums();
+  device_.sums->take_square_sums();
   loss_sum_ = sum_losses();
   if (!alone()) agree_with_data_ranks();
   if (plan_.scheduling.pipeline.ranks > 1) agree_with_pipeline_ranks();

@@ -23,7 +23,7 @@ double Rank::send(const Instruction& i) {
     const auto message = message_bytes(i, i.in);
     if (message.empty()) return;
     sent_bytes_ += std::ssize(message);
-    exchange_->send(gpu_queue(i.lane), message, i.peer, tag(i));
+    exchange_->send(device_.lanes->queue(i.lane), message, i.peer, tag(i));
   });
 }
 
@@ -32,7 +32,7 @@ double Rank::receive(const Instruction& i) {
     if (i.what == What::weights) return receive_weights(i);
     const auto message = message_bytes(i, i.out);
     if (message.empty()) return;
-    exchange_->receive(gpu_queue(i.lane), message, i.peer, tag(i));
+    exchange_->receive(device_.lanes->queue(i.lane), message, i.peer, tag(i));
   });
 }
 

@@ -26,7 +26,7 @@ void Rank::drop_group(u16 group) {
 void Rank::load(const Source& source, const MomentSource& moments) {
   for (const Group& g : plan_.layout.groups) {
     state_.fill(g.id, [&](TileRange range, std::span<std::byte> weights, std::span<std::byte> state) {
-      stream_.run(range.count(), [&](i64 tile, int) {
+      device_.streams.compute.run(range.count(), [&](i64 tile, int) {
         fill_tile(g, range.begin + tile, source, moments, weights.data() + tile * format().weight_tile_bytes(),
                   state.empty() ? nullptr : state.data() + tile * format().state_tile_bytes());
       });

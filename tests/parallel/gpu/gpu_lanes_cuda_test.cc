@@ -42,7 +42,8 @@ class GpuLaneOrder : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    lanes_.emplace(Device::cuda(0));
+    const Stream work{.device = Device::cuda(0), .memory = &gpu().pool()};
+    lanes_.emplace(work, [this](const parallel::Instruction& i) { return i.lane == Lane::load || second_is_queued_; });
     there_ = gpu().pool().allocate(kBytes, "test");
     gpu().run([&] { fill_zeros(there_.data(), kBytes); });
   }
@@ -50,16 +51,17 @@ class GpuLaneOrder : public GpuTest {
     list_[0].lane = Lane::load, list_[1].lane = Lane::compute;
     if (in_order) list_[1].after = {0};
     lanes_->begin(list_);
-    lanes_->perform(list_[0], true, [&] {
-      gate_.hold(lanes_->queue(Lane::load));
-      lanes_->queue(Lane::load).copy(there_.data(), sevens_.data(), kBytes);
+    lanes_->perform(list_[0], [&] {
+      gate_.hold(*lanes_->queue(Lane::load));
+      lanes_->queue(Lane::load)->copy(there_.data(), sevens_.data(), kBytes);
       return 0.0;
     });
   }
   void second(bool queued) {
-    lanes_->perform(list_[1], queued, [&] {
+    second_is_queued_ = queued;
+    lanes_->perform(list_[1], [&] {
       began_open_ = gate_.is_open;
-      lanes_->queue(Lane::compute).copy(got_.data(), there_.data(), kBytes);
+      lanes_->queue(Lane::compute)->copy(got_.data(), there_.data(), kBytes);
       return 0.0;
     });
   }
@@ -74,7 +76,7 @@ class GpuLaneOrder : public GpuTest {
   std::vector<std::byte> sevens_ = std::vector<std::byte>(kBytes, std::byte{7}), got_ = std::vector<std::byte>(kBytes, std::byte{1});
   List list_ = List(2);
   std::vector<Timing> timings_ = std::vector<Timing>(2);
-  bool began_open_ = false;
+  bool second_is_queued_ = false, began_open_ = false;
 };
 
 TEST_F(GpuLaneOrder, QueuedWorkWaitsOnTheGpuAndNotOnTheCpu) {
@@ -92,7 +94,7 @@ TEST_F(GpuLaneOrder, QueuedWorkWaitsOnTheGpuAndNotOnTheCpu) {
 TEST_F(GpuLaneOrder, WhatComesAfterNothingDoesNotWait) {
   begin(false);
   second(true);
-  lanes_->queue(Lane::compute).wait();
+  lanes_->queue(Lane::compute)->wait();
   gate_.open();
   end();
   EXPECT_EQ(got_, std::vector<std::byte>(kBytes, std::byte{0}));
