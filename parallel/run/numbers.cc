@@ -1,0 +1,104 @@
+#include "parallel/run/numbers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spillway::parallel {
+
+Numbers::Numbers(Workplace& work) : work_(work) {
+  for (const i64 tiles : work.plan.layout.model_tiles) square_sums_.emplace_back(static_cast<size_t>(tiles));
+}
+
+void Numbers::reduce(const Instruction& i) {
+  if (i.tiles.count() == 0) return;
+  const StreamScope scope(work_.streams().compute);
+  const GroupUse use{i.group, 0};
+  const bool leaves = i.in.bytes > 0 && !moves_beside(work_.plan.scheduling, work_.plan.placement.gradients[i.group]);
+  std::byte* base = work_.memory.gradient(i.in, use, i.tiles);
+  std::byte* home = leaves ? work_.memory.gradient({}, use, i.tiles) : nullptr;
+  const auto sums = std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
+  work_.device.sums->reduce(i, {base, home, work_.plan.resting_gradient(use), sums});
+  work_.count_host(i);
+}
+
+void Numbers::agree(double loss_sum) {
+  work_.device.sums->take_square_sums();
+  loss_sum_ = loss_sum;
+  if (work_.ranks.has_data()) agree_with_data_ranks();
+  if (work_.ranks.has_pipeline()) agree_with_pipeline_ranks();
+}
+
+void Numbers::agree_with_data_ranks() {
+  const auto for_own = [&](int rank, auto&& body) {
+    for (const Group& g : work_.plan.layout.groups) {
+      if (work_.plan.has_state(g) && work_.sharding().splits_state())
+        body(std::span(square_sums_[g.id]), work_.sharding().part(whole(g).count(), rank));
+    }
+  };
+  Parts parts{0};
+  std::vector<double> all, mine{loss_sum_};
+  for (int r = 0; r < work_.sharding().ranks; ++r) {
+    i64 count = 1;
+    for_own(r, [&](std::span<double>, TileRange tiles) { count += tiles.count(); });
+    parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
+  }
+  for_own(work_.sharding().rank,
+          [&](std::span<double> sums, TileRange t) { mine.insert(mine.end(), sums.begin() + t.begin, sums.begin() + t.end); });
+  all.resize(static_cast<size_t>(parts.back()) / sizeof(double));
+  work_.ranks.data().all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
+  auto next = all.begin();
+  loss_sum_ = 0;
+  for (int r = 0; r < work_.sharding().ranks; ++r) {
+    loss_sum_ += *next++;
+    for_own(r, [&](std::span<double> sums, TileRange tiles) {
+      std::copy_n(next, tiles.count(), sums.begin() + tiles.begin);
+      next += tiles.count();
+    });
+  }
+}
+
+// The loss is that of the last block's rank, each group's sums are its owner's.
+void Numbers::agree_with_pipeline_ranks() {
+  const Layout& layout = work_.plan.layout;
+  const int ranks = work_.plan.scheduling.pipeline.ranks;
+  std::vector<std::vector<std::span<double>>> of_rank(static_cast<size_t>(ranks));
+  of_rank[layout.rank_of.back()].push_back(std::span(&loss_sum_, 1));
+  for (const Group& g : layout.groups) {
+    if (!g.frozen) of_rank[layout.rank_of[g.owner_block]].push_back(square_sums_[g.id]);
+  }
+  Parts parts{0};
+  for (const auto& spans : of_rank) {
+    i64 count = 0;
+    for (const auto& span : spans) count += std::ssize(span);
+    parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
+  }
+  std::vector<double> all(static_cast<size_t>(parts.back()) / sizeof(double)), mine;
+  for (const auto& span : of_rank[layout.rank]) mine.insert(mine.end(), span.begin(), span.end());
+  work_.ranks.pipeline().all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
+  auto next = all.begin();
+  for (const auto& spans : of_rank) {
+    for (const auto& span : spans) {
+      std::copy_n(next, span.size(), span.begin());
+      next += std::ssize(span);
+    }
+  }
+}
+
+StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const {
+  double squares = 0;
+  for (const auto& sums : square_sums_) {
+    for (double s : sums) squares += s;
+  }
+  const StepSettings& settings = step.settings;
+  StepResult result;
+  result.loss = loss_sum_ / static_cast<double>(step.batch.counted_targets);
+  result.grad_norm = std::sqrt(squares) / settings.loss_scale;
+  result.loss_scale = settings.loss_scale;
+  result.skipped = !std::isfinite(result.grad_norm);
+  factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
+  result.clipped = !result.skipped && factor < 1;
+  result.redo = result.clipped && overlap == OptimizerOverlap::backward;
+  return result;
+}
+
+}  // namespace spillway::parallel

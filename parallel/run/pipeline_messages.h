@@ -1,0 +1,31 @@
+// What a rank sends to the ranks of its pipeline and receives from them: outputs of blocks and their gradients, which lie on its device,
+// and gradients and weights of tied groups. A lane sends, another receives; weights go on the lane that steps them.
+#pragma once
+#include <atomic>
+
+#include "parallel/run/step_under_way.h"
+#include "parallel/run/workplace.h"
+
+namespace spillway::parallel {
+
+class PipelineMessages {
+ public:
+  PipelineMessages(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
+
+  void send(const Instruction& i);
+  void receive(const Instruction& i);
+
+  /// Sent so far.
+  i64 bytes() const { return bytes_; }
+
+ private:
+  std::span<std::byte> message(const Instruction& i, const Slot& slot) const;
+  void send_weights(const Instruction& i);
+  void receive_weights(const Instruction& i);
+
+  Workplace& work_;
+  const StepUnderWay& step_;
+  std::atomic<i64> bytes_{0};
+};
+
+}  // namespace spillway::parallel

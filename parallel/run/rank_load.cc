@@ -1,0 +1,54 @@
+// Filling a rank's state before its first step.
+#include "optim/tile_values.h"
+#include "parallel/run/rank.h"
+
+namespace spillway::parallel {
+namespace {
+
+// Where the values of tiles come from, and what they become.
+struct Filling {
+  const nn::Sequential& model;
+  const optim::StateFormat& format;
+  const Rank::Source& source;
+  const Rank::MomentSource& moments;
+
+  void fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const;
+};
+
+// Without a state (nothing is trained) the master goes no further than its weight.
+void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const {
+  std::vector<double> values(3 * kTileElems, 0);
+  const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
+  const i64 from = tile * kTileElems;
+  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (!s) return;
+    const nn::Parameter& p = *model.parameters[s->parameter];
+    const auto piece = [&](optim::StatePart which) {
+      return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin));
+    };
+    source(p, begin - s->begin, piece(optim::StatePart::master));
+    for (const auto which : {optim::StatePart::m, optim::StatePart::v}) {
+      if (moments) moments(p, which, begin - s->begin, piece(which));
+    }
+  });
+  std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format.state_tile_bytes()));
+  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::m), part(optim::StatePart::v)};
+  optim::write_tile(format, all, weight, state ? state : unused.data());
+}
+
+}  // namespace
+
+void Rank::load(const Source& source, const MomentSource& moments) {
+  const optim::StateFormat& format = work_.format();
+  const Filling filling{model_, format, source, moments};
+  for (const Group& g : plan_.layout.groups) {
+    work_.state.fill(g.id, [&](TileRange range, std::span<std::byte> weights, std::span<std::byte> state) {
+      work_.streams().compute.run(range.count(), [&](i64 tile, int) {
+        filling.fill(g, range.begin + tile, weights.data() + tile * format.weight_tile_bytes(),
+                     state.empty() ? nullptr : state.data() + tile * format.state_tile_bytes());
+      });
+    });
+  }
+}
+
+}  // namespace spillway::parallel

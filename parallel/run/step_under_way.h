@@ -1,0 +1,43 @@
+// One optimizer step: what is asked of it, what its instructions read while it is under way, and what came of it. Values.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "parallel/state/stepper.h"
+#include "tensor/batch.h"
+
+namespace spillway::parallel {
+
+/// Numbers of one optimizer step.
+struct StepResult {
+  double loss = 0;       // mean over all counted targets, before the update
+  double grad_norm = 0;  // before clipping, of the unscaled gradients
+  double loss_scale = 1;
+  bool skipped = false;  // the norm was not finite: no update
+  bool clipped = false;
+  bool redo = false;  // the speculation was in vain
+};
+
+struct StepSettings {
+  Update update;  // gradient_scale is filled in
+  double gradient_clipping = 1;
+  double loss_scale = 1;  // a power of two, on all ranks: gradients hold so many times what they are
+  RandomKey random;
+  /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
+  std::function<std::string(const StepResult&)> record;
+};
+
+enum class Steps { alone, beside_compute, idle };  // idle: the deferred Steps of a head have nothing to do
+
+/// Written between lists, but for the batch, which the data lane loads.
+struct StepUnderWay {
+  const std::function<StepBatch()>* load_batch = nullptr;
+  StepBatch batch;
+  StepSettings settings;
+  Steps steps = Steps::alone;
+  Update update;       // what the Steps under way apply
+  u64 from = 0;        // and the generation they read
+  std::string record;  // and the record they are committed with
+};
+
+}  // namespace spillway::parallel

@@ -1,0 +1,40 @@
+// What a rank works with, made once and in this order, from the plan and the resources: each part of the rank does its instructions on it.
+#pragma once
+#include "parallel/run/other_ranks.h"
+#include "parallel/run/rank_device.h"
+#include "parallel/run/rank_memory.h"
+#include "parallel/run/shown_weights.h"
+
+namespace spillway::parallel {
+
+struct Workplace {
+  Workplace(const nn::Sequential& model, const Plan& p, const Resources& resources)
+      : plan(p),
+        state(p, resources),
+        memory(p, state, resources),
+        weights(model, p, state),
+        stepper(p, state),
+        device(make_rank_device(p, state, stepper, memory.activations(), resources)),
+        ranks(p, resources) {}
+
+  const GpuQueue* queue(Lane lane) const { return device.lanes->queue(lane); }
+  const RankStreams& streams() const { return device.streams; }
+  const optim::StateFormat& format() const { return plan.scheduling.format; }
+  const Sharding& sharding() const { return plan.scheduling.sharding; }
+  /// What an instruction itself reads from host memory and copies there.
+  void count_host(const Instruction& i) {
+    constexpr auto kHost = static_cast<size_t>(Tier::host);
+    state.traffic().read_bytes[kHost] += i.read_bytes[kHost];
+    state.traffic().written_bytes[kHost] += i.written_bytes[kHost];
+  }
+
+  const Plan& plan;
+  ModelState state;
+  RankMemory memory;
+  ShownWeights weights;
+  Stepper stepper;
+  RankDevice device;
+  OtherRanks ranks;
+};
+
+}  // namespace spillway::parallel
