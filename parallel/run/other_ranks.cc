@@ -1,8 +1,8 @@
 #include "parallel/run/other_ranks.h"
 
 #include "base/error.h"
-#include "parallel/gpu/cpu_exchange.h"
-#include "parallel/gpu/host_exchange.h"
+#include "parallel/exchange/cpu_exchange.h"
+#include "parallel/exchange/host_exchange.h"
 
 namespace spillway::parallel {
 

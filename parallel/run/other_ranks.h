@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "parallel/comm/shared_end.h"
-#include "parallel/gpu/rank_exchange.h"
+#include "parallel/exchange/rank_exchange.h"
 #include "parallel/state/model_state.h"
 
 namespace spillway::parallel {

@@ -1,7 +1,7 @@
 // What a rank works with, made once and in this order, from the plan and the resources: each part of the rank does its instructions on it.
 #pragma once
+#include "parallel/device/rank_device.h"
 #include "parallel/run/other_ranks.h"
-#include "parallel/run/rank_device.h"
 #include "parallel/run/rank_memory.h"
 #include "parallel/run/shown_weights.h"
 

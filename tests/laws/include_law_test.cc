@@ -69,9 +69,10 @@ TEST(IncludeLaw, DependsKeepTheArrows) {
       // Inside parallel: who carries bytes knows no model, who makes and proves a plan runs nothing.
       {"parallel/comm", {"parallel/sockets", "parallel/layout", "parallel/program", "autograd", "nn", "offload", "optim"}},
       {"parallel/schedule", {"parallel/comm", "parallel/layout", "parallel/program", "nn", "offload", "optim"}},
-      {"parallel/plan", {"parallel/sockets", "parallel/state", "parallel/gpu", "parallel/run"}},
-      {"parallel/state", {"parallel/gpu", "parallel/run"}},
-      {"parallel/gpu", {"parallel/state", "parallel/run"}},
+      {"parallel/plan", {"parallel/sockets", "parallel/state", "parallel/exchange", "parallel/device", "parallel/run"}},
+      {"parallel/state", {"parallel/exchange", "parallel/device", "parallel/run"}},
+      {"parallel/exchange", {"parallel/state", "parallel/device", "parallel/run"}},
+      {"parallel/device", {"parallel/exchange", "parallel/run"}},
       // Inside app.
       {"app/node", {"app/flags", "app/plan", "app/ranks", "app/run", "app/commands", "parallel"}},
       {"app/flags", {"app/plan", "app/ranks", "app/run", "app/commands", "models"}},

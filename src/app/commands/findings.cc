@@ -18,7 +18,7 @@
 #include "kernels/matmul/gpu_libraries.h"
 #include "offload/run_folder.h"
 #include "offload/scratch.h"
-#include "parallel/gpu/nccl_exchange.h"
+#include "parallel/exchange/nccl_exchange.h"
 
 namespace spillway::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "app/node/failure.h"
 #include "base/error.h"
 #include "device/peer_probe.h"
-#include "parallel/gpu/nccl_exchange.h"
+#include "parallel/exchange/nccl_exchange.h"
 
 namespace spillway::app {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "models/model.h"
-#include "parallel/gpu/nccl_exchange.h"
+#include "parallel/exchange/nccl_exchange.h"
 #include "parallel/proof/check.h"
 
 namespace spillway::app {

@@ -18,7 +18,7 @@
 #include "offload/scratch.h"
 #include "offload/system_calls.h"
 #include "parallel/comm/rank_mesh.h"
-#include "parallel/gpu/rank_exchange.h"
+#include "parallel/exchange/rank_exchange.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {

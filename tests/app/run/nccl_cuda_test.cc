@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "device/device_query.h"
-#include "parallel/gpu/nccl_exchange.h"
+#include "parallel/exchange/nccl_exchange.h"
 #include "tests/app/run/support_ranks.h"
 
 namespace spillway::app {

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "parallel/comm/communicator_local.h"
 #include "parallel/comm/rank_mesh.h"
-#include "parallel/gpu/nccl_exchange.h"
+#include "parallel/exchange/nccl_exchange.h"
 
 namespace spillway::test {
 

@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "offload/io_engine.h"
 #include "optim/loss_scale.h"
-#include "parallel/gpu/rank_exchange.h"
+#include "parallel/exchange/rank_exchange.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::test {

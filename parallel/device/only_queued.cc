@@ -1,0 +1,31 @@
+#include "parallel/device/only_queued.h"
+
+namespace spillway::parallel {
+
+bool copied_by_gpu(const Instruction& i, const Placement& placement) {
+  const auto& tiers = i.what == What::weights ? placement.parameters : placement.gradients;
+  return i.what != What::activations && tiers[i.group] != Tier::nvme;
+}
+
+bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper) {
+  switch (i.op) {
+    case Op::Forward:
+    case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
+    case Op::Release:
+    case Op::Accumulate:
+    case Op::AddTied:
+    case Op::Reduce:
+      return true;
+    case Op::Fetch:
+    case Op::Evict:
+      return copied_by_gpu(i, plan.placement);
+    case Op::Step:
+      return stepper.only_queues(plan.layout.buckets[i.bucket], i.in.bytes > 0);
+    default:
+      return false;
+  }
+}
+
+}  // namespace spillway::parallel

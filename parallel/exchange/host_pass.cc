@@ -1,0 +1,27 @@
+#include "parallel/exchange/host_pass.h"
+
+#include <array>
+
+#include "parallel/comm/pending.h"
+
+namespace spillway::parallel {
+
+HostPass::HostPass(MemoryPool& host, i64 buffer_bytes)
+    : buffer_bytes_(buffer_bytes), memory_(host.allocate(2 * buffer_bytes, "between the GPU and other ranks")) {}
+
+// A buffer is filled again behind the copies out of it, on the same queue; the communicator writes to it only after these.
+void HostPass::run(const GpuQueue& queue, i64 pieces, const Work& work) {
+  std::array<Pending, 2> crossing;
+  for (i64 p = 0; p <= pieces; ++p) {
+    if (p < pieces) {
+      if (work.fill) work.fill(p, buffer(p));
+      queue.wait();
+      crossing[static_cast<size_t>(p % 2)].add(work.cross(p, buffer(p)));
+    }
+    if (p == 0) continue;
+    crossing[static_cast<size_t>((p - 1) % 2)].wait();
+    if (work.empty) work.empty(p - 1, buffer(p - 1));
+  }
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,194 @@
+#include "parallel/exchange/nccl_communicator_cuda.h"
+
+#ifdef SPILLWAY_HAS_NCCL
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "device/cuda_handle.h"
+#include "device/memory_pool.h"
+
+namespace spillway::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kLongestEnd_s = 5;
+constexpr int kSpins = 2000;
+
+ErrorCode code_of(ncclResult_t result) {
+  switch (result) {
+    case ncclRemoteError:
+      return ErrorCode::peer;
+    case ncclInvalidArgument:
+      return ErrorCode::bug;
+    default:
+      return ErrorCode::io;  // invalid usage too: two ranks on one GPU, or versions that differ
+  }
+}
+
+double seconds_since(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+std::vector<int> others_of(const NcclCommunicator::Place& place) {
+  std::vector<int> ranks;
+  for (int r = 0; r < place.ranks; ++r) {
+    if (r != place.rank) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+// Most of what is waited for takes microseconds.
+void rest(int turn) { turn < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+}  // namespace
+
+ncclUniqueId make_nccl_id() {
+  ncclUniqueId id;
+  if (const ncclResult_t result = nccl().unique_id(&id); result != ncclSuccess)
+    throw Error(ErrorCode::io, fmt::format("[nccl] expected ncclGetUniqueId to succeed, got {}", nccl().error_string(result)));
+  return id;
+}
+
+NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Event& others) : place_(std::move(place)) {
+  use_device(place_.gpu);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  try {
+    check(nccl().init(&comm_, place_.ranks, id, place_.rank, &config), "ncclCommInitRankConfig");
+    poll("meeting", others, [&] { return is_done("ncclCommInitRankConfig"); });
+  } catch (...) {
+    give_up();
+    if (aborting_.joinable()) aborting_.join();
+    throw;
+  }
+}
+
+// Finalize ends when all members have come to it; one that is gone is not waited for.
+NcclCommunicator::~NcclCommunicator() {
+  end();
+  if (aborting_.joinable()) aborting_.join();
+}
+
+void NcclCommunicator::end() noexcept {
+  if (!comm_) return;
+  try {
+    use_device(place_.gpu);
+    check(nccl().finalize(comm_), "ncclCommFinalize");
+    const auto since = Clock::now();
+    bool done = is_done("ncclCommFinalize");
+    for (int turn = 0; !done && seconds_since(since) < std::min(kLongestEnd_s, place_.timeout_s); done = is_done("ncclCommFinalize"))
+      rest(turn++);
+    if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
+    give_up();
+  } catch (...) {  // nobody needs it any more
+    give_up();
+  }
+}
+
+void NcclCommunicator::give_up() noexcept {
+  ncclComm_t comm = std::exchange(comm_, nullptr);
+  if (!comm) return;
+  const auto let_go = [comm, gpu = place_.gpu.index] {
+    static_cast<void>(cudaSetDevice(gpu));
+    static_cast<void>(nccl().abort(comm));
+  };
+  try {
+    aborting_ = std::thread(let_go);
+  } catch (...) {  // no thread is to be had
+    let_go();
+  }
+}
+
+void NcclCommunicator::connect(bool one_way, const Event& others) {
+  constexpr i64 kEach = 64 * kKiB;
+  const i64 bytes = 2 * ranks() * kEach;
+  use_device(place_.gpu);
+  MemoryPool pool("device", bytes, "", gpu_memory(place_.gpu.index, bytes));
+  const Allocation memory = pool.allocate(bytes, "first connections");
+  const GpuQueue queue(place_.gpu);
+  group(
+      [&](ncclComm_t comm) {
+        for (int r = 0; r < ranks(); ++r) {
+          if (r == rank()) continue;
+          std::byte *out = memory.data() + r * kEach, *in = out + ranks() * kEach;
+          if (!one_way || rank() == 0) check(nccl().send(out, kEach, ncclUint8, r, comm, queue.handle()), "ncclSend");
+          if (!one_way || rank() == 1) check(nccl().receive(in, kEach, ncclUint8, r, comm, queue.handle()), "ncclRecv");
+        }
+      },
+      others);
+  wait(queue, "the first connections", others);
+}
+
+void NcclCommunicator::check(ncclResult_t result, const char* call) const {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* said = comm_ ? nccl().last_error(comm_) : nullptr;
+  throw Error(code_of(result),
+              fmt::format("[nccl] expected {} of {} to succeed, got {} ({}){}", call, place_.members, nccl().error_string(result),
+                          static_cast<int>(result), said && *said ? fmt::format(": {}", said) : ""));
+}
+
+bool NcclCommunicator::is_done(const char* call) const {
+  ncclResult_t state = ncclSuccess;
+  check(nccl().async_error(comm_, &state), "ncclCommGetAsyncError");
+  check(state, call);
+  return state == ncclSuccess;
+}
+
+template <class Done>
+void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) {
+  const auto since = Clock::now();
+  for (int turn = 0;; ++turn) {
+    if (others.ready()) others.wait();  // before the driver is asked, which may have to wait for what never ends
+    if (done()) return;
+    if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
+      throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for all of ranks {}", what, place_.members, place_.rank,
+                                               format_duration(waited_s), fmt::join(others_of(place_), ", ")));
+    }
+    rest(turn);
+  }
+}
+
+void NcclCommunicator::group(const std::function<void(ncclComm_t)>& calls, const Event& others) {
+  if (!comm_) throw Error(ErrorCode::peer, fmt::format("[nccl] {} are of no use to each other since one of them failed", place_.members));
+  try {
+    check(nccl().group_start(), "ncclGroupStart");
+    std::exception_ptr failed;
+    try {
+      calls(comm_);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    const ncclResult_t ended = nccl().group_end();
+    if (failed) std::rethrow_exception(failed);
+    check(ended, "ncclGroupEnd");
+    poll("the start of an exchange", others, [&] { return is_done("ncclGroupEnd"); });
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+void NcclCommunicator::wait(const GpuQueue& queue, const std::string& what, const Event& others) {
+  try {
+    poll(what, others, [&] {
+      if (!is_done(what.c_str())) return false;
+      const cudaError_t status = cudaStreamQuery(queue.handle());
+      if (status == cudaErrorNotReady) return false;
+      cuda_check(status, what.c_str());
+      return true;
+    });
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+}  // namespace spillway::parallel
+#endif

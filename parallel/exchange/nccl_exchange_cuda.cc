@@ -1,0 +1,354 @@
+#include "parallel/exchange/nccl_exchange.h"
+
+#include "base/error.h"
+#include "parallel/exchange/nccl_communicator_cuda.h"
+
+#ifdef SPILLWAY_HAS_NCCL
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "device/cuda_handle.h"
+#include "device/stream.h"
+#include "parallel/comm/ordered_sum_gpu.h"
+#include "parallel/comm/shared_end.h"
+#include "parallel/layout/sharding.h"
+
+namespace spillway::parallel {
+namespace {
+
+// Of messages by which pipeline ranks meet: each of a channel, from its sender or to it. What has no bytes needs no buffer.
+enum Tag : int { kSenderCame = 64, kReceiverCame, kSenderDone, kReceiverDone, kId };
+
+// From one pipeline rank to another.
+struct Direction {
+  int from, to;
+  auto operator<=>(const Direction&) const = default;
+};
+
+bool sends_gpu_bytes(const Instruction& i) {
+  return i.what != What::weights && (i.op == Op::SendActivation || i.op == Op::SendGradient || i.op == Op::SendTied);
+}
+bool receives_gpu_bytes(const Instruction& i) {
+  return i.what != What::weights && (i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient || i.op == Op::ReceiveTied);
+}
+
+// The same of both ends, in an order that all ranks share.
+std::set<Direction> directions_of(const Plan& plan) {
+  std::set<Direction> all;
+  const int me = plan.scheduling.pipeline.rank;
+  const auto add = [&](const Program& program) {
+    for (const auto list : {&Program::head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred}) {
+      for (const Instruction& i : program.*list) {
+        if (sends_gpu_bytes(i)) all.insert({me, i.peer});
+        if (receives_gpu_bytes(i)) all.insert({i.peer, me});
+      }
+    }
+  };
+  add(plan.train), add(plan.forward);
+  if (plan.train_when_clipping) add(*plan.train_when_clipping);
+  return all;
+}
+
+bool lies_on_gpu(const std::byte* at) {
+  cudaPointerAttributes attributes{};
+  cuda_check(cudaPointerGetAttributes(&attributes, at), "cudaPointerGetAttributes");
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+// Each rank's parts of all, all to all of them: their own places.
+void gather_in_place(NcclCommunicator& ranks, CUstream_st* stream, std::byte* all, const Parts& bytes, const Event& others) {
+  const auto me = static_cast<size_t>(ranks.rank());
+  const auto count = [&](int r) { return static_cast<size_t>(bytes[static_cast<size_t>(r) + 1] - bytes[static_cast<size_t>(r)]); };
+  bool equal = true;
+  for (int r = 1; r < ranks.ranks(); ++r) equal &= count(r) == count(0);
+  if (bytes.back() == 0) return;
+  ranks.group(
+      [&](ncclComm_t comm) {
+        if (equal) return ranks.check(nccl().all_gather(all + bytes[me], all, count(0), ncclUint8, comm, stream), "ncclAllGather");
+        for (int r = 0; r < ranks.ranks(); ++r) {
+          if (r == ranks.rank()) continue;
+          if (count(ranks.rank()) > 0)
+            ranks.check(nccl().send(all + bytes[me], count(ranks.rank()), ncclUint8, r, comm, stream), "ncclSend");
+          if (count(r) > 0)
+            ranks.check(nccl().receive(all + bytes[static_cast<size_t>(r)], count(r), ncclUint8, r, comm, stream), "ncclRecv");
+        }
+      },
+      others);
+}
+
+class NcclExchange final : public RankExchange {
+ public:
+  NcclExchange(const Plan& plan, const NcclOptions& options) : gpu_(Device::cuda(options.gpu)) {
+    if (plan.scheduling.sharding.ranks > 1) meet_data_ranks(plan, options);
+    if (plan.scheduling.pipeline.ranks > 1) meet_pipeline_ranks(plan, options);
+  }
+
+  // NCCL may be ended in order only by all, and one after the other in an order that all share.
+  ~NcclExchange() override {
+    if (data_ && !all_come(*data_meetings_)) data_->give_up();
+    if (messages_ && !all_come(*messages_->ranks)) {
+      for (auto& [direction, channel] : channels_) channel->give_up();
+    }
+    data_.reset();
+    while (!channels_.empty()) channels_.erase(channels_.begin());
+  }
+
+  void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override {
+    const auto me = static_cast<size_t>(data_->rank());
+    const bool in_place = lies_on_gpu(all);
+    meet_and_run(*queue, "gathering", [&](const Event& others) {
+      if (!in_place) return gather_to_host(*queue, mine, all, dealt, others);
+      std::byte* own = all + dealt.tiles[me] * dealt.tile_bytes;
+      if (own != mine.data()) queue->copy(own, mine.data(), std::ssize(mine));
+      gather_on_gpu(*queue, all, dealt, others);
+    });
+  }
+
+  void sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const Dealt& dealt) override {
+    meet_and_run(*queue, "summing", [&](const Event& others) { sum_parts(*queue, all, dtype, dealt, others); });
+  }
+
+  void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) override {
+    const Sharding even{.ranks = data_->ranks()};
+    Dealt dealt{{0}, kTileElems * size_of(dtype)};
+    for (int r = 0; r < even.ranks; ++r) dealt.tiles.push_back(even.part(std::ssize(all) / dealt.tile_bytes, r).end);
+    meet_and_run(*queue, "summing", [&](const Event& others) {
+      sum_parts(*queue, all.data(), dtype, dealt, others);
+      gather_on_gpu(*queue, all.data(), dealt, others);
+    });
+  }
+
+  void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int) override {
+    Channel& channel = *channels_.at({pipeline_rank_, to});
+    channel.exchange(*queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue->handle()); });
+  }
+
+  void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int) override {
+    Channel& channel = *channels_.at({from, pipeline_rank_});
+    channel.exchange(*queue, "a message",
+                     [&](ncclComm_t comm) { return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue->handle()); });
+  }
+
+ private:
+  // The pipeline ranks' end, which two lanes call.
+  struct Meetings {
+    explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
+
+    const std::unique_ptr<Communicator> ranks;
+    SharedEnd end;
+  };
+
+  // Two pipeline ranks: the sender is NCCL's rank 0. One lane uses an end.
+  class Channel {
+   public:
+    Channel(SharedEnd& meetings, Direction direction, int me, const NcclOptions& options)
+        : meetings_(meetings),
+          sends_(me == direction.from),
+          peer_(sends_ ? direction.to : direction.from),
+          gpu_(Device::cuda(options.gpu)) {
+      const ncclUniqueId id = agreed_id();
+      const Event others = came_further();
+      nccl_.emplace(id, place(direction, options), others);
+      nccl_->connect(true, others);
+      done();
+    }
+
+    template <class Call>
+    void exchange(const GpuQueue& queue, const std::string& what, Call&& call) {
+      use_device(gpu_);
+      came().wait();
+      const Event others = came_further();
+      nccl_->group([&](ncclComm_t comm) { nccl_->check(call(comm), sends_ ? "ncclSend" : "ncclRecv"); }, others);
+      nccl_->wait(queue, what, others);
+      done();
+    }
+    /// Both ends have come here.
+    Event came() {
+      return Event::all({meetings_.send({}, peer_, sends_ ? kSenderCame : kReceiverCame),
+                         meetings_.receive({}, peer_, sends_ ? kReceiverCame : kSenderCame)});
+    }
+    /// The peer is done; until then this fails when it cannot go on.
+    Event came_further() { return meetings_.receive({}, peer_, sends_ ? kReceiverDone : kSenderDone); }
+    void give_up() { nccl_->give_up(); }
+    void done() { static_cast<void>(meetings_.send({}, peer_, sends_ ? kSenderDone : kReceiverDone)); }
+
+   private:
+    // The sender's, on both.
+    ncclUniqueId agreed_id() {
+      ncclUniqueId id{};
+      if (sends_) id = make_nccl_id();
+      (sends_ ? meetings_.send(bytes_of(id), peer_, kId) : meetings_.receive(bytes_of(id), peer_, kId)).wait();
+      return id;
+    }
+    NcclCommunicator::Place place(Direction direction, const NcclOptions& options) const {
+      return {sends_ ? 0 : 1, 2, gpu_, options.timeout_s, fmt::format("pipeline ranks {} and {}", direction.from, direction.to)};
+    }
+
+    SharedEnd& meetings_;
+    const bool sends_;
+    const int peer_;
+    const Device gpu_;
+    std::optional<NcclCommunicator> nccl_;
+  };
+
+  // Who unwinds for an error does not wait for others, and does not make them wait.
+  static bool all_come(Communicator& ranks) noexcept {
+    if (std::uncaught_exceptions() > 0) return false;
+    try {
+      ranks.barrier().wait();
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  // A rank's neighbour is done with an exchange when all have begun it: what was not begun by one ends for none.
+  static constexpr int kDone = 0;
+
+  void meet_data_ranks(const Plan& plan, const NcclOptions& options) {
+    data_meetings_ = options.data_ranks->split(0);
+    buffer_ = options.device->allocate(plan.exchange_bytes, "between GPUs");
+    ncclUniqueId id{};
+    if (data_meetings_->rank() == 0) id = make_nccl_id();
+    data_meetings_->broadcast(bytes_of(id), 0).wait();
+    const Event others = neighbour_done();
+    data_.emplace(
+        id, NcclCommunicator::Place{data_meetings_->rank(), data_meetings_->size(), gpu_, options.timeout_s, "the data-parallel ranks"},
+        others);
+    data_->connect(false, others);
+    tell_neighbour();
+  }
+
+  void meet_pipeline_ranks(const Plan& plan, const NcclOptions& options) {
+    pipeline_rank_ = plan.scheduling.pipeline.rank;
+    messages_.emplace(options.pipeline_ranks->split(0));
+    for (const Direction& direction : directions_of(plan))
+      channels_[direction] = std::make_unique<Channel>(messages_->end, direction, pipeline_rank_, options);
+  }
+
+  Event neighbour_done() {
+    const int ranks = data_meetings_->size();
+    return data_meetings_->receive({}, (data_meetings_->rank() + ranks - 1) % ranks, kDone);
+  }
+  void tell_neighbour() { static_cast<void>(data_meetings_->send({}, (data_meetings_->rank() + 1) % data_meetings_->size(), kDone)); }
+
+  template <class Body>
+  void meet_and_run(const GpuQueue& queue, const std::string& what, Body&& body) {
+    use_device(gpu_);
+    data_meetings_->barrier().wait();
+    const Event others = neighbour_done();
+    try {
+      body(others);
+      data_->wait(queue, what, others);
+    } catch (...) {  // also of what is not NCCL's: what it has on the queue would wait for others for ever
+      data_->give_up();
+      throw;
+    }
+    tell_neighbour();
+  }
+
+  void gather_on_gpu(const GpuQueue& queue, std::byte* all, const Dealt& dealt, const Event& others) {
+    gather_in_place(*data_, queue.handle(), all, dealt.parts(dealt.tile_bytes), others);
+  }
+
+  void gather_to_host(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt, const Event& others) {
+    const auto me = static_cast<size_t>(data_->rank());
+    const DealtPieces pieces(dealt, buffer_.bytes());
+    for (i64 p = 0; p < pieces.count(); ++p) {
+      const Parts parts = pieces.parts(p, dealt.tile_bytes);
+      const TileRange own = pieces.of_rank(data_->rank(), p);
+      queue.copy(buffer_.data() + parts[me], mine.data() + (own.begin - dealt.tiles[me]) * dealt.tile_bytes,
+                 own.count() * dealt.tile_bytes);
+      gather_in_place(*data_, queue.handle(), buffer_.data(), parts, others);
+      for (int r = 0; r < dealt.ranks(); ++r) {
+        const TileRange tiles = pieces.of_rank(r, p);
+        queue.copy(all + tiles.begin * dealt.tile_bytes, buffer_.data() + parts[static_cast<size_t>(r)], tiles.count() * dealt.tile_bytes);
+      }
+    }
+  }
+
+  // Of each other rank the next tiles of this rank's part, each to its place in the buffer; then they are summed.
+  void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt, const Event& others) {
+    const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
+    const StreamScope scope(kernels);
+    const int me = data_->rank();
+    const DealtPieces pieces(dealt, buffer_.bytes());
+    const i64 stride = pieces.step() * dealt.tile_bytes;
+    const auto bytes = [&](TileRange tiles) { return static_cast<size_t>(tiles.count() * dealt.tile_bytes); };
+    for (i64 p = 0; p < pieces.count(); ++p) {
+      const TileRange own = pieces.of_rank(me, p);
+      data_->group(
+          [&](ncclComm_t comm) {
+            for (int r = 0; r < dealt.ranks(); ++r) {
+              const TileRange its = pieces.of_rank(r, p);
+              if (r == me) continue;
+              if (its.count() > 0)
+                data_->check(nccl().send(all + its.begin * dealt.tile_bytes, bytes(its), ncclUint8, r, comm, queue.handle()), "ncclSend");
+              if (own.count() > 0)
+                data_->check(nccl().receive(buffer_.data() + r * stride, bytes(own), ncclUint8, r, comm, queue.handle()), "ncclRecv");
+            }
+          },
+          others);
+      ordered_sum_on_gpu(all + own.begin * dealt.tile_bytes, buffer_.data(), stride, me, dealt.ranks(), dtype,
+                         static_cast<i64>(bytes(own)));
+    }
+  }
+
+  const Device gpu_;
+  std::unique_ptr<Communicator> data_meetings_;
+  Allocation buffer_;
+  std::optional<NcclCommunicator> data_;
+  int pipeline_rank_ = 0;
+  std::optional<Meetings> messages_;
+  std::map<Direction, std::unique_ptr<Channel>> channels_;
+};
+
+}  // namespace
+
+std::string nccl_problem() {
+  try {
+    static_cast<void>(nccl());
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string nccl_version() {
+  if (!nccl_problem().empty()) return "";
+  int version = 0;
+  static_cast<void>(nccl().version(&version));
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
+  require(plan.gpu_to_gpu, "[nccl] the plan has GPUs meet through host memory");
+  return std::make_unique<NcclExchange>(plan, options);
+}
+
+}  // namespace spillway::parallel
+
+#else
+namespace spillway::parallel {
+
+std::string nccl_problem() { return "this build has no NCCL: nccl.h was not there (libnccl-dev)"; }
+
+std::string nccl_version() { return ""; }
+
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
+  throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for GPUs that talk to each other, got one without: " + nccl_problem());
+}
+
+}  // namespace spillway::parallel
+#endif

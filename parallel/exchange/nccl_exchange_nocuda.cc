@@ -1,0 +1,16 @@
+#include "base/error.h"
+#include "parallel/exchange/nccl_exchange.h"
+
+namespace spillway::parallel {
+
+std::string nccl_problem() { return "this build has no CUDA, and so no NCCL"; }
+
+std::string nccl_version() { return ""; }
+
+NcclTrial try_nccl(Communicator&, int, double) { return {nccl_problem()}; }
+
+std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
+  throw Error(ErrorCode::bug, "[nccl] expected a build with CUDA for GPUs that talk to each other, got one without");
+}
+
+}  // namespace spillway::parallel

@@ -1,0 +1,57 @@
+// Training on a GPU: the bits of one placement are those of all, and they are near the CPU's. In a build with SPILLWAY_CUDA=EMULATED the
+// GPU's code runs on the CPU.
+#include <gtest/gtest.h>
+
+#include "tests/parallel/device/support_gpu_run.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::Tier;
+
+class OnGpu : public GpuRuns, public testing::WithParamInterface<const char*> {};
+
+// Sums in another order: each loss and norm within a few thousand roundings of fp32.
+TEST_P(OnGpu, TrainsNearTheCpu) {
+  RunOptions o = small_gpu_run(GetParam());
+  const RunResult got = train(o);
+  o.on_gpu = false;
+  const RunResult want = train(o);
+  for (size_t s = 0; s < want.losses.size(); ++s) {
+    EXPECT_NEAR(got.losses[s], want.losses[s], 1e-5 * want.losses[s]);
+    EXPECT_NEAR(got.norms[s], want.norms[s], 1e-4 * want.norms[s]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OnGpu, testing::Values("gpt2-tiny", "llama-tiny"),
+                         [](const auto& model) { return std::string(model.param).substr(0, 4); });
+
+const std::vector<Way>& ways() {
+  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
+  static const std::vector<Way> all = {{"host", placed(host, host, host, OptimizerOverlap::none)},
+                                       {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
+                                       {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
+                                       {"state_on_host", placed(device, device, host, OptimizerOverlap::backward)},
+                                       {"weights_on_nvme", placed(nvme, device, device, OptimizerOverlap::none)},
+                                       {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.gradients = Tier::host; }},
+                                       {"spilled", [](RunOptions& o) { o.activations = Tier::host, o.optimizer = Tier::nvme; }},
+                                       {"recomputed", [](RunOptions& o) { o.activations = Tier::nvme, o.recompute = true; }}};
+  return all;
+}
+
+class GpuPlacements : public GpuRuns, public testing::WithParamInterface<size_t> {};
+
+// The models in turn; what each is compared with has everything on the GPU.
+TEST_P(GpuPlacements, GiveTheSameBits) {
+  RunOptions o = small_gpu_run(GetParam() % 2 ? "gpt2-tiny" : "llama-tiny");
+  const RunResult want = train(o);
+  ways()[GetParam()].change(o);
+  expect_same_run(train(o), want);
+}
+INSTANTIATE_TEST_SUITE_P(Ways, GpuPlacements, testing::Range(size_t{0}, ways().size()),
+                         [](const auto& way) { return ways()[way.param].name; });
+
+}  // namespace
+}  // namespace spillway::test

@@ -1,0 +1,122 @@
+// Variants of the numbers on a GPU: gradients in bf16, frozen parameters, dropout, other masters and moments. Each has its own bits, which
+// are the same wherever its bytes lie.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "parallel/device/gradient_rounding.h"
+#include "tests/parallel/device/support_gpu_run.h"
+#include "tests/support/gpu.h"
+
+namespace spillway::test {
+namespace {
+
+using parallel::kTileElems;
+using parallel::OptimizerOverlap;
+using parallel::Order;
+using parallel::Tier;
+
+class GpuRounding : public GpuTest {};
+
+TEST_F(GpuRounding, GivesTheBitsOfTheCpus) {
+  for (const i64 tiles : {1, 2, 3, 7}) {
+    const Tensor x = empty(Shape{tiles * kTileElems}, DType::f32);
+    float* values = x.data<float>();
+    for (i64 i = 0; i < x.elems(); ++i)
+      values[i] = static_cast<float>(normal(RandomKey{5}, 0, static_cast<u64>(i))) * std::ldexp(1.0f, static_cast<int>(i % 60) - 40);
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float special[] = {0, -0.0f, 1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 0x1p-130f, kInfinity, -kInfinity, std::bit_cast<float>(0xff800001)};
+    std::copy(std::begin(special), std::end(special), values + x.elems() - 100);
+    for (const DType into : {DType::f32, DType::bf16}) {
+      const Tensor on_gpu = gpu()(x);
+      gpu().run([&] { parallel::round_gradient_on_gpu(on_gpu.raw(), into, tiles); });
+      const Tensor got = gpu().host(on_gpu);
+      std::vector<std::byte> want(x.raw(), x.raw() + x.bytes());
+      std::vector<double> sums(static_cast<size_t>(tiles));
+      parallel::round_gradient(want.data(), into, sums);
+      EXPECT_EQ(std::memcmp(got.raw(), want.data(), static_cast<size_t>(tiles * kTileElems * size_of(into))), 0) << tiles << " tiles";
+    }
+  }
+}
+
+const std::vector<Way>& variants() {
+  const auto frozen = [](const char* name) {
+    return [=](RunOptions& o) { o.freeze = [=](const nn::Parameter& p) { return p.name.find(name) != p.name.npos; }; };
+  };
+  static const std::vector<Way> all = {
+      {"rounded", [](RunOptions& o) { o.round_gradients = true; }},
+      {"rounded_bf16", [](RunOptions& o) { o.round_gradients = true, o.dtype = DType::bf16; }},
+      {"frozen_attention", frozen("attn")},
+      {"frozen_embedding", frozen("wte")},
+      {"dropout", [](RunOptions& o) { o.model.embedding_dropout = 0.1, o.model.residual_dropout = 0.2, o.model.attention_dropout = 0.1; }},
+      {"split_master", [](RunOptions& o) { o.dtype = DType::bf16, o.master = optim::Master::split; }},
+      {"bf16_moments", [](RunOptions& o) { o.moments = optim::Moments::bf16; }},
+      {"int8_moments", [](RunOptions& o) { o.moments = optim::Moments::int8, o.dtype = DType::bf16; }},
+      {"f16",
+       [](RunOptions& o) {
+         o.dtype = DType::f16, o.loss_scale = {1024, 0}, o.loss_scale_interval = 1;
+       }},
+      {"f64", [](RunOptions& o) { o.dtype = DType::f64; }},
+  };
+  return all;
+}
+
+struct Where {
+  Tier parameters, gradients, optimizer;
+  OptimizerOverlap overlap;
+  Order order;
+};
+constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOverlap::backward, Order::micro_batch},
+                             {Tier::host, Tier::nvme, Tier::device, OptimizerOverlap::forward, Order::vertical},
+                             {Tier::nvme, Tier::nvme, Tier::nvme, OptimizerOverlap::none, Order::micro_batch}};
+
+class GpuVariants : public GpuRuns, public testing::WithParamInterface<size_t> {};
+
+// Two of the places each, in turn.
+TEST_P(GpuVariants, GiveTheSameBitsAnywhere) {
+  RunOptions o = small_gpu_run("gpt2-tiny");
+  o.model.layers = 1;
+  o.sequence_length = 4;
+  variants()[GetParam()].change(o);
+  const RunResult want = train(o);
+  for (size_t turn = 0; turn < 2; ++turn) {
+    const Where& w = kPlaces[(GetParam() + turn) % std::size(kPlaces)];
+    o.parameters = w.parameters, o.gradients = w.gradients, o.optimizer = w.optimizer, o.overlap = w.overlap, o.order = w.order;
+    o.recompute = turn == 1;
+    expect_same_run(train(o), want);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, GpuVariants, testing::Range(size_t{0}, variants().size()),
+                         [](const auto& cell) { return variants()[cell.param].name; });
+
+TEST_F(GpuRuns, GradientsBeyondF16SkipSteps) {
+  RunOptions o = small_gpu_run("gpt2-tiny");
+  o.model.layers = 1;
+  o.dtype = DType::f16;
+  o.loss_scale = {0x1p26, 0};
+  o.sequence_length = 4;
+  const RunResult want = train(o);
+  EXPECT_TRUE(want.steps[0].skipped && want.steps[1].skipped);
+  EXPECT_TRUE(std::isfinite(want.losses[1]));
+  for (const Where& w : kPlaces) {
+    o.parameters = w.parameters, o.gradients = w.gradients, o.optimizer = w.optimizer, o.overlap = w.overlap, o.order = w.order;
+    expect_same_numbers(train(o), want);
+  }
+}
+
+// Rounded to 8 bits, each gradient differs by 2^-9 of itself at most, and so does their norm.
+TEST_F(GpuRuns, RoundedGradientsAreNearExactOnes) {
+  RunOptions o = small_gpu_run("gpt2-tiny");
+  o.model.layers = 1;
+  o.steps = 1;
+  const RunResult exact = train(o);
+  o.round_gradients = true;
+  const RunResult rounded = train(o);
+  EXPECT_EQ(rounded.losses, exact.losses);
+  EXPECT_NE(rounded.norms, exact.norms);
+  EXPECT_NEAR(rounded.norms[0], exact.norms[0], 0x1p-9 * exact.norms[0] * (1 + 1e-6));
+}
+
+}  // namespace
+}  // namespace spillway::test
