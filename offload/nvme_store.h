@@ -16,7 +16,7 @@
 
 namespace spillway::offload {
 
-/// A folder of this run alone (RunFolder) and its share of the bytes, in proportion to the other weights: the path's measured speed.
+/// A folder of this run alone (ScratchFolder) and its share of the bytes, in proportion to the other weights: the path's measured speed.
 struct StripePath {
   std::filesystem::path folder;
   u32 weight = 1;

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/stream.h"
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 namespace spillway::app {
 namespace {

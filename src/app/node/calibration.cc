@@ -144,7 +144,7 @@ std::string whole_text(const Json& rows) {
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Also of a sister path that is gone: every batch job has a scratch folder of its own, and the file must not grow with them.
+// Also of a sister path that is gone: every batch job has a scratch path of its own, and the file must not grow with them.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 
 namespace spillway::app {
 namespace {
@@ -18,7 +18,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 }  // namespace
 
 offload::File nameless_file(const std::filesystem::path& path, i64 bytes) {
-  const offload::RunFolder own(path, fmt::format("bench-{}", ::getpid()));
+  const offload::ScratchFolder own(path, fmt::format("bench-{}", ::getpid()));
   return offload::File::create(own.path() / "file", bytes, false);
 }
 

@@ -350,7 +350,7 @@ void Session::go_back_to(u64 generation) {
 std::string Session::nvme_line() const {
   if (scratch_.empty()) return "";
   std::string text = "nvme:";
-  for (const offload::RunFolder& folder : scratch_) text += " " + folder.path().string() + ",";
+  for (const offload::ScratchFolder& folder : scratch_) text += " " + folder.path().string() + ",";
   if (scratch_.size() > 1) text += " " + shares_.text() + ",";
   if (!dropped_.empty()) text += " the run had other ranks, what they left is given up (" + dropped_.substr(1) + "),";
   return text + " " + engine_.why + cached_;
@@ -358,7 +358,7 @@ std::string Session::nvme_line() const {
 
 void Session::keep_scratch() {
   if (!chosen_->plan.recoverable()) return;
-  for (offload::RunFolder& folder : scratch_) folder.keep();
+  for (offload::ScratchFolder& folder : scratch_) folder.keep();
 }
 
 }  // namespace spillway::app

@@ -14,8 +14,8 @@
 #include "app/ranks/peers.h"
 #include "app/run/model_source.h"
 #include "offload/io_engine.h"
-#include "offload/run_folder.h"
-#include "offload/scratch.h"
+#include "offload/scratch_folder.h"
+#include "offload/scratch_path.h"
 #include "offload/system_calls.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/gpu/gpu_exchange.h"
@@ -133,7 +133,7 @@ class Session {
   std::unique_ptr<MemoryPool> device_, host_;
   std::unique_ptr<DiskMeter> meter_;  // outlives the engine
   offload::ChosenEngine engine_;
-  std::vector<offload::RunFolder> scratch_;
+  std::vector<offload::ScratchFolder> scratch_;
   parallel::Resources resources_;
   std::unique_ptr<parallel::GpuExchange> exchange_;
   std::string dropped_;  // likewise: folders of ranks that are no more

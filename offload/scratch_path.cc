@@ -1,4 +1,4 @@
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -195,7 +195,8 @@ std::optional<Orphan> look_at(const fs::path& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_(fs::absolute(scratch) / (std::string(kPrefix) + run_id)) {
+ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
+    : path_(fs::absolute(scratch) / (std::string(kPrefix) + run_id)) {
   check_id(run_id);
   for (;;) {
     const bool made = make_folder(path_);
@@ -208,10 +209,10 @@ RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_
   }
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept
+ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
     : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), taken_over_(other.taken_over_), keep_(other.keep_) {}
 
-RunFolder::~RunFolder() {
+ScratchFolder::~ScratchFolder() {
   if (lock_ < 0) return;
   if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
   ::close(lock_);
