@@ -20,7 +20,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::offload {
 

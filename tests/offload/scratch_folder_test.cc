@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 #include "tests/offload/support_files.h"
 
 namespace spillway::offload {
@@ -25,7 +25,7 @@ class OtherRun {
     if (process_ == 0) {
       try {
         const ScratchFolder folder(scratch, run_id);
-        const File file = File::create(folder.path() / "state", kMiB);
+        const ScratchFile file = ScratchFile::create(folder.path() / "state", kMiB);
         if (::write(ready[1], "x", 1) != 1) ::_exit(2);
         for (;;) ::pause();
       } catch (...) {
@@ -118,7 +118,7 @@ TEST(ScratchFolder, TheSameRunTakesItsDeadFolderOver) {
   {
     const ScratchFolder folder(scratch.path(), "r");
     EXPECT_TRUE(folder.taken_over());
-    EXPECT_EQ(File::open(folder.path() / "state").bytes(), kMiB);
+    EXPECT_EQ(ScratchFile::open(folder.path() / "state").bytes(), kMiB);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
   }
   EXPECT_TRUE(scratch.empty());
@@ -128,7 +128,7 @@ TEST(ScratchFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
   TemporaryFolder scratch;
   {
     ScratchFolder folder(scratch.path(), "failed");
-    const File file = File::create(folder.path() / "state", kMiB, false);
+    const ScratchFile file = ScratchFile::create(folder.path() / "state", kMiB, false);
     folder.keep();
     const ScratchFolder moved = std::move(folder);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
@@ -139,7 +139,7 @@ TEST(ScratchFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
   EXPECT_GE(orphans[0].bytes, kMiB);
   const ScratchFolder next(scratch.path(), "failed");
   EXPECT_TRUE(next.taken_over());
-  EXPECT_EQ(File::open(next.path() / "state").bytes(), kMiB);
+  EXPECT_EQ(ScratchFile::open(next.path() / "state").bytes(), kMiB);
 }
 
 TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {

@@ -1,4 +1,4 @@
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -52,9 +52,9 @@ int reserve_blocks(int descriptor, i64 bytes) {
 
 }  // namespace
 
-File File::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
+ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
   require(bytes >= 0, "[file] negative size");
-  File file;
+  ScratchFile file;
   file.path_ = path;
   file.bytes_ = bytes;
   file.open_descriptor(O_CREAT | O_TRUNC);
@@ -64,8 +64,8 @@ File File::create(const std::filesystem::path& path, i64 bytes, bool remove_when
   return file;
 }
 
-File File::open(const std::filesystem::path& path, bool remove_when_closed) {
-  File file;
+ScratchFile ScratchFile::open(const std::filesystem::path& path, bool remove_when_closed) {
+  ScratchFile file;
   file.path_ = path;
   file.open_descriptor(0);
   struct stat info {};
@@ -76,7 +76,7 @@ File File::open(const std::filesystem::path& path, bool remove_when_closed) {
   return file;
 }
 
-void File::open_descriptor(int flags) {
+void ScratchFile::open_descriptor(int flags) {
   flags |= O_RDWR | O_CLOEXEC;
   descriptor_ = ::open(path_.c_str(), flags | O_DIRECT, kOwnerOnly);
   direct_ = descriptor_ >= 0 && reads_directly(descriptor_);
@@ -86,7 +86,7 @@ void File::open_descriptor(int flags) {
   if (descriptor_ < 0) fail(path_, "open", errno);
 }
 
-void File::reserve() {
+void ScratchFile::reserve() {
   if (bytes_ == 0) return;
   const int error_number = reserve_blocks(descriptor_, bytes_);
   const i64 available_bytes = free_bytes(descriptor_);
@@ -103,7 +103,7 @@ void File::reserve() {
   if (::ftruncate(descriptor_, bytes_) != 0) fail(path_, "truncation", errno);
 }
 
-File::File(File&& other) noexcept
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       bytes_(other.bytes_),
@@ -111,7 +111,7 @@ File::File(File&& other) noexcept
       preallocated_(other.preallocated_),
       remove_(std::exchange(other.remove_, false)) {}
 
-File::~File() {
+ScratchFile::~ScratchFile() {
   if (remove_) ::unlink(path_.c_str());
   if (descriptor_ >= 0) ::close(descriptor_);
 }
