@@ -22,9 +22,6 @@ struct StripePath {
   u32 weight = 1;
 };
 
-/// step: what commit() reported is there after a power loss. checkpoint: only after the death of the process; after a reboot nothing is.
-enum class Durability : u32 { checkpoint, step };
-
 /// /proc/sys/kernel/random/boot_id; empty where there is none.
 std::string current_boot_id();
 

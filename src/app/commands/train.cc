@@ -62,10 +62,6 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
       fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
 }
 
-offload::Durability durability_of(const TrainConfig& config) {
-  return config.durability == Durability::step ? offload::Durability::step : offload::Durability::checkpoint;
-}
-
 void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
@@ -164,7 +160,7 @@ class Training {
 
   void choose_plan() {
     const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients,
-                            config_.reduce_each,    config_.freeze,  durability_of(config_)};
+                            config_.reduce_each,    config_.freeze,  config_.durability};
     const ChosenDevice device = device_on_ranks(config_, peers_);
     peers_.together(
         [&] { session_.emplace(config_, device, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });

@@ -29,7 +29,7 @@ struct StateWishes {
   optim::Moments moments = optim::Moments::fp32;
   bool round_gradients = false, reduce_each = false;
   std::vector<std::string> freeze;
-  offload::Durability durability = offload::Durability::checkpoint;
+  Durability durability = Durability::checkpoint;
 };
 
 /// What a rank computes at a time.
@@ -112,7 +112,7 @@ class Session {
   ModelSource source_;
   const optim::StateFormat format_;
   const bool round_gradients_, reduce_each_;
-  const offload::Durability durability_;
+  const Durability durability_;
   nn::Sequential model_;
   int threads_ = 1;
   const std::string run_id_;
