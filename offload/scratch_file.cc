@@ -18,7 +18,7 @@ namespace {
 
 constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* call, int error_number) {
+[[noreturn]] void file_failed(const std::filesystem::path& path, const char* call, int error_number) {
   throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
@@ -69,7 +69,7 @@ ScratchFile ScratchFile::open(const std::filesystem::path& path, bool remove_whe
   file.path_ = path;
   file.open_descriptor(0);
   struct stat info {};
-  if (::fstat(file.descriptor_, &info) != 0) fail(path, "stat", errno);
+  if (::fstat(file.descriptor_, &info) != 0) file_failed(path, "stat", errno);
   file.bytes_ = info.st_size;
   file.preallocated_ = info.st_blocks * 512 >= info.st_size;
   file.remove_ = remove_when_closed;
@@ -83,7 +83,7 @@ void ScratchFile::open_descriptor(int flags) {
   if (direct_) return;
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = ::open(path_.c_str(), flags, kOwnerOnly);
-  if (descriptor_ < 0) fail(path_, "open", errno);
+  if (descriptor_ < 0) file_failed(path_, "open", errno);
 }
 
 void ScratchFile::reserve() {
@@ -93,14 +93,14 @@ void ScratchFile::reserve() {
   preallocated_ = error_number == 0;
   if (preallocated_) return;
   if (error_number == ENOSPC) {
-    if (::ftruncate(descriptor_, 0) != 0) fail(path_, "truncation", errno);  // what was reserved so far counts as free again
+    if (::ftruncate(descriptor_, 0) != 0) file_failed(path_, "truncation", errno);  // what was reserved so far counts as free again
     refuse(path_, bytes_, free_bytes(descriptor_), "the filesystem is full");
   }
   if (error_number == EDQUOT) refuse(path_, bytes_, available_bytes, "the quota is used up");
   if (error_number == EFBIG) refuse(path_, bytes_, available_bytes, "over the filesystem's or ulimit -f's largest file");
-  if (error_number != EOPNOTSUPP) fail(path_, "fallocate", error_number);
+  if (error_number != EOPNOTSUPP) file_failed(path_, "fallocate", error_number);
   if (available_bytes >= 0 && available_bytes < bytes_) refuse(path_, bytes_, available_bytes, "the filesystem cannot reserve");
-  if (::ftruncate(descriptor_, bytes_) != 0) fail(path_, "truncation", errno);
+  if (::ftruncate(descriptor_, bytes_) != 0) file_failed(path_, "truncation", errno);
 }
 
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
