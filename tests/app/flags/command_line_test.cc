@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::command_line_test {
 namespace {
 
 struct Case {
@@ -280,4 +280,4 @@ TEST(Suggest, TheNearestWordThatIsNearEnough) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::command_line_test
