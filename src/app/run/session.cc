@@ -22,8 +22,6 @@
 namespace spillway::app {
 namespace {
 
-bool wants_nvme(const PlacementWish& wish) { return wish.uses(Tier::nvme); }
-
 // By a dead run of this id, on however many ranks.
 i64 left_behind(const std::string& path, const std::string& run_id) {
   i64 bytes = 0;
@@ -39,20 +37,6 @@ i64 nvme_budget(const offload::ScratchInfo& info, const ScratchPath& path, const
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
 }
 
-optim::StateFormat state_format(Precision precision, const StateWishes& state) {
-  optim::StateFormat format = optim::plain_format(weight_dtype(precision));
-  format.master = state.master;
-  format.moments = state.moments;
-  if (precision == Precision::fp16 && state.master == optim::Master::split)
-    throw Error(
-        ErrorCode::usage,
-        "[--master-weights] expected fp32 with --precision fp16, got split: only a bf16 weight is half of its master; leave it out");
-  format.check();
-  if (state.round_gradients && precision == Precision::fp64)
-    throw Error(ErrorCode::usage, "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: rounded gradients would waste it");
-  return format;
-}
-
 }  // namespace
 
 Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource source, std::string run_id, const StateWishes& state,
@@ -60,7 +44,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
     : config_(config),
       device_choice_(std::move(device)),
       source_(std::move(source)),
-      format_(state_format(*config.precision, state)),
+      format_(state.format(*config.precision)),
       round_gradients_(state.round_gradients),
       reduce_each_(state.reduce_each),
       durability_(state.durability),
@@ -118,17 +102,13 @@ parallel::PlanRequest Session::request() const {
 }
 
 void Session::plan(const PlanWishes& wishes, const Workload& work) {
-  const bool nvme =
-      wants_nvme(wishes.parameters) || wants_nvme(wishes.gradients) || wants_nvme(wishes.optimizer) || wants_nvme(wishes.activations);
-  if (nvme && scratch_paths_.empty()) {
+  if (wishes.uses(Tier::nvme) && scratch_paths_.empty()) {
     throw Error(ErrorCode::usage,
                 "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
   }
   work_ = work;
   parallel::PlanRequest request = this->request();
-  const bool may_spill =
-      nvme || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic || wishes.activations.automatic;
-  find_rates(request, may_spill);
+  find_rates(request, wishes.may_use(Tier::nvme));
   if (!scratch_paths_.empty()) request.stripe_weights = shares_.weights;
   deal_blocks(request, wishes, rates_);
   chosen_ = choose_stage_plans(request, wishes, budgets_, rates_);

@@ -10,6 +10,7 @@
 #include "app/plan/cost_model.h"
 #include "app/plan/planner.h"
 #include "app/plan/shares.h"
+#include "app/plan/wishes.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/peers.h"
 #include "app/run/model_source.h"
@@ -22,22 +23,6 @@
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
-
-/// What only a training run chooses of its state.
-struct StateWishes {
-  optim::Master master = optim::Master::fp32;
-  optim::Moments moments = optim::Moments::fp32;
-  bool round_gradients = false, reduce_each = false;
-  std::vector<std::string> freeze;
-  offload::Durability durability = offload::Durability::checkpoint;
-};
-
-/// What a rank computes at a time.
-struct Workload {
-  nn::Mode mode = nn::Mode::train;
-  i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
-  bool decay_all = false;
-};
 
 class Session {
  public:
