@@ -50,7 +50,7 @@ StepSample StepAccounts::end(const parallel::StepResult& result, double seconds)
   step.meeting_s = meeting_s(head, rank.head_timings()) + meeting_s(tail, rank.tail_timings());
   step.planned = parallel::moved_bytes(head);
   step.planned += parallel::moved_bytes(tail);
-  step.predicted = &session_.predicted(program, tail);
+  step.predicted = &session_.prediction().step(program, tail);
   moved_ += step.moved;
   planned_ += step.planned;
   if (result.skipped) planned_ -= parallel::moved_bytes(program.deferred);  // the next head's Steps have nothing to do
@@ -78,7 +78,7 @@ std::vector<AuditRow> StepAccounts::audit_rows() const {
   const i64 nvme_bytes = session_.rank().state().nvme_bytes();
   return audit_.rows({session_.chosen().total,
                       {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), nvme_bytes},
-                      session_.predicted_process_bytes(),
+                      session_.prediction().process_bytes(),
                       process_memory().peak_bytes});
 }
 

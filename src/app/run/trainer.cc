@@ -276,7 +276,7 @@ int Trainer::stop(const std::string& why) {
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
   return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
-                 config_.endurance_bytes, drives_worth(session_.stripe_weights()));
+                 config_.endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 
 }  // namespace spillway::app

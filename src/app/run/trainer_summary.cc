@@ -18,8 +18,8 @@ Calibration Trainer::calibration() const {
 
 std::vector<ProfileRow> Trainer::profile_rows(const Calibration& node) const {
   std::vector<DiskRates> disks;
-  for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(node.disk(path.path));
-  return profile_->rows(node, disks, session_.stripe_weights());
+  for (const ScratchPath& path : session_.nvme().paths) disks.push_back(node.disk(path.path));
+  return profile_->rows(node, disks, session_.nvme().shares.weights);
 }
 
 std::string Trainer::profile_text() const {
@@ -57,9 +57,9 @@ void Trainer::finish(const StepReport& last) {
                       format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps), format_bytes(moved.written[2] / steps));
   if (const Wear worn = wear(); worn.bytes_per_step > 0) text += "  written to nvme: " + to_text(worn, config_.endurance_bytes) + "\n";
   if (!audit.empty()) {
-    const auto stripes = static_cast<i64>(session_.scratch_paths().size());
+    const auto stripes = static_cast<i64>(session_.nvme().paths.size());
     text += to_text(accounts_.audit_rows(), audit.steps());
-    text += "  " + audit.verdict(levers_of(session_.chosen(), session_.model(), session_.rates(), stripes)) + "\n";
+    text += "  " + audit.verdict(levers_of(session_.chosen(), session_.model(), session_.prediction().rates(), stripes)) + "\n";
   }
   text += "  run folder: " + folder_.path().string();
   if (profile_) text += "\n" + profile_text();
