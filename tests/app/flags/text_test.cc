@@ -1,5 +1,6 @@
 #include "app/flags/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
