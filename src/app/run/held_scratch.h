@@ -1,6 +1,6 @@
 // What an open session holds on the scratch paths: a folder of its own on each, with the nvme tier's files in it, the engine that moves
-// their bytes, and the meter of that. Here alone is decided what becomes of the files: those of ranks that are no more go when it is made,
-// its own when it ends, unless keep() was called. Owned by the session; one thread.
+// their bytes, and the meter of that. Here alone is decided when such a folder goes: one of a rank that is no more when this is made, its
+// own when this ends, unless keep() was called. Owned by the session; one thread.
 #pragma once
 #include <memory>
 #include <string>
