@@ -72,7 +72,7 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 }
 }
 
-namespace spillway::data {
+namespace spillway::data::file_test {
 namespace {
 
 using spillway::test::bytes_of;
@@ -190,4 +190,4 @@ TEST(AtomicFolder, AFailedSyncLeavesTheOldOne) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::file_test

@@ -12,7 +12,7 @@
 #include "base/types.h"
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::binary_cuda_test {
 namespace {
 
 std::string output_of(const std::string& command) {
@@ -67,4 +67,4 @@ TEST(BinaryRelease, HasCodeForAmpereAndHopperAndPtxForWhatComesAfter) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::binary_cuda_test

@@ -13,7 +13,7 @@
 #include "tests/offload/support_files.h"
 #include "tests/support/faulty_engine.h"
 
-namespace spillway::offload {
+namespace spillway::offload::io_engine_test {
 namespace {
 
 using test::Buffer;
@@ -394,4 +394,4 @@ TEST(EngineChoice, SenselessQueueDepths) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::io_engine_test

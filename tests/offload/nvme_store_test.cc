@@ -7,7 +7,7 @@
 #include "offload/run_folder.h"
 #include "tests/offload/support_store.h"
 
-namespace spillway::offload {
+namespace spillway::offload::nvme_store_test {
 namespace {
 
 using test::Buffer;
@@ -281,4 +281,4 @@ TEST_F(Store, AKeptFolderIsFoundByTheNextRunAndListedUntilThen) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::nvme_store_test

@@ -9,7 +9,7 @@
 #include "offload/file.h"
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload {
+namespace spillway::offload::run_folder_test {
 namespace {
 
 using test::error_of;
@@ -178,4 +178,4 @@ TEST(RunFolder, OddIdsAndMissingPathsAreRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::run_folder_test

@@ -4,7 +4,7 @@
 
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload {
+namespace spillway::offload::scratch_test {
 namespace {
 
 using test::error_of;
@@ -79,4 +79,4 @@ TEST(Scratch, TmpfsIsMemoryAndItsFreeBytesAreRight) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::scratch_test

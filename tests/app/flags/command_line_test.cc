@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::command_line_test {
 namespace {
 
 struct Case {
@@ -284,4 +284,4 @@ TEST(Suggest, EditDistance) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::command_line_test

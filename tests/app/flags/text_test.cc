@@ -7,7 +7,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::text_test {
 namespace {
 
 TEST(Text, NumbersMustBeWhole) {
@@ -116,4 +116,4 @@ TEST(Resume, WordsAndPaths) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::text_test
