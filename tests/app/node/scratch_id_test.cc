@@ -5,7 +5,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::scratch_id_test {
 namespace {
 
 std::vector<std::string> names(const std::vector<offload::Orphan>& orphans) {
@@ -42,4 +42,4 @@ TEST(ScratchId, FindsWhatAnyRankOfTheRunLeft) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::scratch_id_test

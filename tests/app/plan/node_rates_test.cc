@@ -6,7 +6,7 @@
 #include "app/node/disk_limit.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::node_rates_test {
 namespace {
 
 TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
@@ -57,4 +57,4 @@ TEST(NodeRates, AGpuThatIsNotHereIsReckonedWithConstants) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::node_rates_test

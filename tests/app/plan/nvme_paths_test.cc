@@ -5,7 +5,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::nvme_paths_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,4 +69,4 @@ TEST_F(NvmePathsTest, MeasuredRatesSettleSharesThatWaitForThem) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::nvme_paths_test

@@ -8,7 +8,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 
-namespace spillway::app {
+namespace spillway::app::prediction_test {
 namespace {
 
 using parallel::Tier;
@@ -75,4 +75,4 @@ TEST_F(PredictionTest, ProgramsOfOnePlanMeetAndThoseOfTwoDoNot) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::prediction_test

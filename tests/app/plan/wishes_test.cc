@@ -5,7 +5,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::wishes_test {
 namespace {
 
 TEST(Wishes, OneRankIsFreeInItsOrderUnlessASchedulesIsAskedFor) {
@@ -48,4 +48,4 @@ TEST(Wishes, OfInferenceNothingIsTrained) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::wishes_test

@@ -5,7 +5,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::budgets_test {
 namespace {
 
 using Bytes = std::array<i64, offload::kTiers>;
@@ -49,4 +49,4 @@ TEST(SessionBudgets, ThePathsGiveTheNvmeTier) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::budgets_test

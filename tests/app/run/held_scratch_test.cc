@@ -6,7 +6,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::held_scratch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST_F(HeldScratchTest, TheFirstRankOfANodeGivesUpWhatOtherRanksLeft) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::held_scratch_test
