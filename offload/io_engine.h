@@ -12,14 +12,14 @@
 
 namespace spillway::offload {
 
-class File;
+class ScratchFile;
 class SystemCalls;
 
 /// Who goes first while the queue is full: urgent is what compute waits for. Urgent requests that never pause starve normal ones.
 enum class Priority : u8 { normal, urgent };
 
 struct IoRequest {
-  const File* file = nullptr;  // must outlive the event
+  const ScratchFile* file = nullptr;  // must outlive the event
   bool write = false;
   i64 offset = 0;  // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
   i64 bytes = 0;
@@ -37,7 +37,7 @@ class IoEngine {
   virtual Event submit(const IoRequest& request) = 0;
   /// Puts what was written to `file` and has completed beyond the reach of a power loss (fdatasync). Throws Error(io); then the bytes may
   /// be lost, and a second try would not say so.
-  virtual void flush(const File& file) = 0;
+  virtual void flush(const ScratchFile& file) = 0;
 };
 
 enum class IoEngineKind { automatic, io_uring, pread };

@@ -16,14 +16,11 @@
 
 namespace spillway::offload {
 
-/// A folder of this run alone (RunFolder) and its share of the bytes, in proportion to the other weights: the path's measured speed.
+/// A folder of this run alone (ScratchFolder) and its share of the bytes, in proportion to the other weights: the path's measured speed.
 struct StripePath {
   std::filesystem::path folder;
   u32 weight = 1;
 };
-
-/// step: what commit() reported is there after a power loss. checkpoint: only after the death of the process; after a reboot nothing is.
-enum class Durability : u32 { checkpoint, step };
 
 /// /proc/sys/kernel/random/boot_id; empty where there is none.
 std::string current_boot_id();

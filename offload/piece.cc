@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::offload {
 namespace {
@@ -153,7 +153,7 @@ std::optional<Piece> PieceQueue::pop() {
   return piece;
 }
 
-void PieceEngine::flush(const File& file) {
+void PieceEngine::flush(const ScratchFile& file) {
   i64 result = 0;
   do {
     result = system_.flushed(file.descriptor(), ::fdatasync(file.descriptor()) == 0 ? 0 : -static_cast<i64>(errno));

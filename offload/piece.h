@@ -54,7 +54,7 @@ class PieceEngine : public IoEngine {
  public:
   explicit PieceEngine(SystemCalls& system) : system_(system) {}
   Event submit(const IoRequest& request) final;
-  void flush(const File& file) final;
+  void flush(const ScratchFile& file) final;
 
  protected:
   SystemCalls& system_;

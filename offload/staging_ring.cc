@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::offload {
 

@@ -37,12 +37,12 @@ i64 store_bytes(const StoreDescription& description) {
   return bytes;
 }
 
-StoreFiles::StoreFiles(IoEngine& engine, std::vector<File> files, Stripes stripes, u64 store_id, i64 persistent_tiles)
+StoreFiles::StoreFiles(IoEngine& engine, std::vector<ScratchFile> files, Stripes stripes, u64 store_id, i64 persistent_tiles)
     : engine_(engine), files_(std::move(files)), stripes_(std::move(stripes)), store_id_(store_id), persistent_tiles_(persistent_tiles) {}
 
 i64 StoreFiles::bytes() const {
   i64 bytes = 0;
-  for (const File& file : files_) bytes += file.bytes();
+  for (const ScratchFile& file : files_) bytes += file.bytes();
   return bytes;
 }
 
@@ -50,7 +50,7 @@ Event StoreFiles::submit(bool write, i64 begin, std::span<std::byte> buffer, Pri
   std::vector<Event> parts;
   std::byte* at = buffer.data();
   for (const Stripes::Extent& extent : stripes_.extents(begin, std::ssize(buffer))) {
-    const File& file = files_[static_cast<size_t>(extent.file)];
+    const ScratchFile& file = files_[static_cast<size_t>(extent.file)];
     parts.push_back(engine_.submit({&file, write, offset_of(extent), extent.bytes, at, priority}));
     at += extent.bytes;
   }
@@ -71,7 +71,7 @@ void StoreFiles::write(i64 offset, std::span<const std::byte> from) {
 }
 
 void StoreFiles::flush() {
-  for (const File& file : files_) engine_.flush(file);
+  for (const ScratchFile& file : files_) engine_.flush(file);
 }
 
 }  // namespace spillway::offload

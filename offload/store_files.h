@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "offload/file.h"
 #include "offload/io_engine.h"
 #include "offload/nvme_store.h"
+#include "offload/scratch_file.h"
 #include "offload/stripes.h"
 
 namespace spillway::offload {
 
 class StoreFiles {
  public:
-  StoreFiles(IoEngine& engine, std::vector<File> files, Stripes stripes, u64 store_id, i64 persistent_tiles);
+  StoreFiles(IoEngine& engine, std::vector<ScratchFile> files, Stripes stripes, u64 store_id, i64 persistent_tiles);
 
   u64 store_id() const { return store_id_; }
   i64 persistent_tiles() const { return persistent_tiles_; }
@@ -35,7 +35,7 @@ class StoreFiles {
   i64 offset_of(const Stripes::Extent& extent) const { return data_offset(persistent_tiles_, extent.file) + extent.offset; }
 
   IoEngine& engine_;
-  std::vector<File> files_;
+  std::vector<ScratchFile> files_;
   Stripes stripes_;
   u64 store_id_;
   i64 persistent_tiles_;
@@ -48,7 +48,8 @@ void check(const StoreDescription& description);
 /// Error(data) for a newer format, Error(io).
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why);
 
-/// Replaces what is there. The first file's header comes last: until then nothing opens. Errors: as File::create; then nothing stays.
+/// Replaces what is there. The first file's header comes last: until then nothing opens. Errors: as ScratchFile::create; then nothing
+/// stays.
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description);
 
 }  // namespace spillway::offload

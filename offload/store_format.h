@@ -20,7 +20,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::offload {
 
@@ -46,11 +46,14 @@ constexpr i64 table_offset(i64 persistent_tiles, u64 slot) {
 /// Where a file's data begins.
 constexpr i64 data_offset(i64 persistent_tiles, i64 stripe) { return stripe == 0 ? table_offset(persistent_tiles, 2) : kPageBytes; }
 
+/// step: what commit() reported is there after a power loss. checkpoint: only after the death of the process; after a reboot nothing is.
+enum class Durability : u32 { checkpoint, step };
+
 struct alignas(kPageBytes) StoreHeader {
   char magic[8];
   u32 version;
   u32 stripe, stripes;  // this file's number, and how many there are
-  u32 durability;       // offload::Durability
+  u32 durability;       // a Durability
   u64 store_id;         // random, the same in all files
   u64 layout_hash;
   i64 data_bytes, persistent_tiles, stripe_unit_bytes;

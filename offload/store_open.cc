@@ -30,7 +30,7 @@ u32 crc_of(const StoreHeader& header) { return crc32c(std::as_bytes(std::span(&h
 
 fs::path path_of(const StripePath& path) { return path.folder / kStoreFile; }
 
-StoreHeader read_header(IoEngine& engine, const File& file) {
+StoreHeader read_header(IoEngine& engine, const ScratchFile& file) {
   const std::string name = file.path().string();
   if (file.bytes() < kPageBytes) throw Unusable{name + " is shorter than its header"};
   StoreHeader header{};
@@ -70,15 +70,15 @@ Stripes stripes_of(const StoreHeader& header) {
   return Stripes(weights, header.stripe_unit_bytes, header.data_bytes);
 }
 
-std::vector<File> open_all(const StoreDescription& description) {
-  std::vector<File> files;
+std::vector<ScratchFile> open_all(const StoreDescription& description) {
+  std::vector<ScratchFile> files;
   std::string missing;
   std::error_code error;
   for (const StripePath& path : description.paths) {
     if (!fs::exists(path_of(path), error)) {
       missing = path_of(path).string() + " is missing";
     } else {
-      files.push_back(File::open(path_of(path)));
+      files.push_back(ScratchFile::open(path_of(path)));
     }
   }
   if (files.empty()) throw Unusable{"no earlier store is there"};
@@ -87,10 +87,10 @@ std::vector<File> open_all(const StoreDescription& description) {
 }
 
 StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) {
-  std::vector<File> files = open_all(description);
+  std::vector<ScratchFile> files = open_all(description);
   std::vector<StoreHeader> headers;
   headers.reserve(files.size());
-  for (const File& file : files) headers.push_back(read_header(engine, file));
+  for (const ScratchFile& file : files) headers.push_back(read_header(engine, file));
   for (size_t f = 0; f < files.size(); ++f) match(headers[f], description, static_cast<i64>(f), headers[0], files[f].path().string());
   Stripes stripes = stripes_of(headers[0]);
   for (size_t f = 0; f < files.size(); ++f) {
@@ -120,7 +120,7 @@ StoreHeader make_header(const StoreDescription& description, const Stripes& stri
 }
 
 // From the last file to the first.
-void write_headers(IoEngine& engine, const std::vector<File>& files, StoreHeader header) {
+void write_headers(IoEngine& engine, const std::vector<ScratchFile>& files, StoreHeader header) {
   for (size_t f = files.size(); f-- > 0;) {
     header.stripe = static_cast<u32>(f);
     header.file_bytes = files[f].bytes();
@@ -139,8 +139,8 @@ void flush_folder(const fs::path& folder) {
                                          std::generic_category().message(error_number), error_number));
 }
 
-void make_durable(IoEngine& engine, const std::vector<File>& files) {
-  for (const File& file : files) {
+void make_durable(IoEngine& engine, const std::vector<ScratchFile>& files) {
+  for (const ScratchFile& file : files) {
     engine.flush(file);
     flush_folder(file.path().parent_path());
     flush_folder(fs::absolute(file.path()).parent_path().parent_path());
@@ -182,15 +182,15 @@ StoreFiles create_files(IoEngine& engine, const StoreDescription& description) {
     fs::remove(path_of(path), error);  // all of them before the first is made: they may share a drive
   }
   Stripes stripes(std::move(weights), description.stripe_unit_bytes, description.data_bytes);
-  std::vector<File> files;
+  std::vector<ScratchFile> files;
   for (i64 f = 0; f < stripes.files(); ++f) {
     const i64 bytes = data_offset(description.persistent_tiles, f) + stripes.file_data_bytes(f);
-    files.push_back(File::create(path_of(description.paths[static_cast<size_t>(f)]), bytes));
+    files.push_back(ScratchFile::create(path_of(description.paths[static_cast<size_t>(f)]), bytes));
   }
   const u64 store_id = random_id();
   write_headers(engine, files, make_header(description, stripes, store_id));
   if (description.durability == Durability::step) make_durable(engine, files);
-  for (File& file : files) file.keep();
+  for (ScratchFile& file : files) file.keep();
   return StoreFiles(engine, std::move(files), std::move(stripes), store_id, description.persistent_tiles);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes one archive that runs without installation and without root: the program, its libraries, libstdc++ and a C library with its
 # loader, a modulefile and an Apptainer recipe. Unpack it anywhere and run bin/spillway. MPI and CUDA's libraries are not in it: the
-# system's are loaded.
+# system's are loaded. With nvcc it has code for A100, H100 and H200, and PTX for what comes after.
 #   scripts/bundle.sh [FOLDER]            leaves FOLDER/spillway-VERSION-ARCH.tar.gz (default: build)
 #   scripts/bundle.sh --check [FOLDER]    FOLDER/spillway-check-VERSION-ARCH.tar.gz: with it the tests and benches of GPUs, and gpu_check.sh
 #                                         to run them all on a node that has one
@@ -14,7 +14,7 @@ if [ "${1-}" = --check ]; then
   shift
 fi
 out=${1:-build}
-built=${SPILLWAY_BUILD:-build/release}
+built=${SPILLWAY_BUILD:-build/bundle}
 programs=(spillway)
 if [ -n "$check" ]; then
   # The rooms with tests that skip where there is no GPU, and the benches of GPUs.
@@ -26,7 +26,7 @@ fi
 if [ -z "${SPILLWAY_BUILD:-}" ]; then
   scripts/setup.sh
   source scripts/steps.sh
-  build release "${programs[@]##*/}"
+  build bundle "${programs[@]##*/}"
 fi
 program=$built/spillway
 version=$("$program" --version | awk '{print $2}')

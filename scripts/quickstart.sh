@@ -6,6 +6,11 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh
 source scripts/steps.sh
+# Code for GPUs takes as long to compile as all the rest: it is left out where no GPU is, unless this build has it already.
+if [ ! -e build/release/CMakeCache.txt ] && ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
+  echo "== no GPU here: building without code for GPUs (with it, where nvcc is: cmake --preset cuda && cmake --build build/cuda)"
+  configuring=(-DSPILLWAY_CUDA=OFF)
+fi
 build release spillway
 
 # All 31,102 verses, one a line with its reference: 4.4 MB of ASCII, one token a byte. Its last 5 % are held out.

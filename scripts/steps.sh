@@ -23,10 +23,11 @@ step() {
   return $status
 }
 
-# build PRESET [TARGET...]
+# build PRESET [TARGET...]; `configuring` holds what else CMake is to know.
+configuring=()
 build() {
   local preset=$1
   shift
-  step "build/logs/configure-$preset.log" "configuring build/$preset" cmake --preset "$preset"
+  step "build/logs/configure-$preset.log" "configuring build/$preset" cmake --preset "$preset" "${configuring[@]}"
   step "build/logs/build-$preset.log" "building build/$preset" cmake --build "build/$preset" -j "$jobs" ${1:+--target "$@"}
 }

@@ -14,7 +14,9 @@ esac
 
 scripts/setup.sh --tests
 source scripts/steps.sh
+configuring=(-DSPILLWAY_CUDA=AUTO)  # the quickstart may have left it out
 build release
+configuring=()
 build asan
 [[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_offload test_parallel
 

@@ -17,20 +17,8 @@ class CallingCommunicator : public Communicator {
   Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) final {
     return call({.what = Collective::all_reduce, .gives = values, .gets = values, .dtype = dtype, .reduction = reduction});
   }
-  Event reduce(std::span<std::byte> values, DType dtype, Reduction reduction, int root) final {
-    return call({.what = Collective::reduce, .gives = values, .gets = values, .dtype = dtype, .reduction = reduction, .root = root});
-  }
   Event broadcast(std::span<std::byte> bytes, int root) final {
     return call({.what = Collective::broadcast, .gives = bytes, .gets = bytes, .root = root});
-  }
-  Event gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes, int root) final {
-    return call({.what = Collective::gather, .gives = mine, .gets = all, .parts = std::move(bytes), .root = root});
-  }
-  Event scatter(std::span<const std::byte> all, std::span<std::byte> mine, Parts bytes, int root) final {
-    return call({.what = Collective::scatter, .gives = all, .gets = mine, .parts = std::move(bytes), .root = root});
-  }
-  Event all_to_all(std::span<const std::byte> out, Parts out_bytes, std::span<std::byte> in, Parts in_bytes) final {
-    return call({.what = Collective::all_to_all, .gives = out, .gets = in, .parts = std::move(out_bytes), .in_parts = std::move(in_bytes)});
   }
   Event barrier() final { return call({.what = Collective::barrier}); }
 

@@ -11,20 +11,18 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce", "reduce",  "broadcast",
-                               "gather",     "scatter",        "all_to_all", "barrier", "split"};
+constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier", "split"};
 
-bool has_root(Collective what) {
-  return what == Collective::reduce || what == Collective::broadcast || what == Collective::gather || what == Collective::scatter;
-}
-bool is_in_place(Collective what) { return what == Collective::all_reduce || what == Collective::reduce || what == Collective::broadcast; }
-bool reduces(Collective what) { return what == Collective::reduce_scatter || what == Collective::all_reduce || what == Collective::reduce; }
+bool is_in_place(Collective what) { return what == Collective::all_reduce || what == Collective::broadcast; }
+bool is_dealt(Collective what) { return what == Collective::all_gather || what == Collective::reduce_scatter; }
+bool reduces(Collective what) { return what == Collective::reduce_scatter || what == Collective::all_reduce; }
 
 [[noreturn]] void wrong(const Call& call, int rank, const std::string& expected_got) {
   throw Error(ErrorCode::bug, fmt::format("[{}] {} on rank {}", to_string(call.what), expected_got, rank));
 }
 
-void check_parts(const Call& call, const Parts& parts, int rank, int size) {
+void check_parts(const Call& call, int rank, int size) {
+  const Parts& parts = call.parts;
   const bool right = std::ssize(parts) == size + 1 && parts.front() == 0 && std::is_sorted(parts.begin(), parts.end());
   if (!right) wrong(call, rank, fmt::format("expected {} limits of parts, ascending from 0, got [{}]", size + 1, fmt::join(parts, ", ")));
 }
@@ -43,44 +41,21 @@ void check_dtype(const Call& call, int rank) {
     wrong(call, rank, fmt::format("expected whole elements of {}, got an address or a size between two", to_string(call.dtype)));
 }
 
-void check_all_to_all(const Call& call, int rank, int size) {
-  check_parts(call, call.in_parts, rank, size);
-  check_bytes(call, "out", std::ssize(call.gives), call.parts.back(), rank);
-  check_bytes(call, "in", std::ssize(call.gets), call.in_parts.back(), rank);
-}
-
-// Sizes of the two buffers of the four that deal a whole.
+// Sizes of the two buffers where a whole is dealt.
 void check_dealt(const Call& call, int rank) {
   const i64 bytes = reduces(call.what) ? size_of(call.dtype) : 1, part = part_of(call.parts, rank) * bytes, all = call.parts.back() * bytes;
-  const bool on_root = !has_root(call.what) || call.root == rank;
-  const bool gives_all = call.what == Collective::reduce_scatter || call.what == Collective::scatter;
-  if (gives_all) {
-    if (on_root) check_bytes(call, "all", std::ssize(call.gives), all, rank);
-    check_bytes(call, "mine", std::ssize(call.gets), part, rank);
-  } else {
-    check_bytes(call, "mine", std::ssize(call.gives), part, rank);
-    if (on_root) check_bytes(call, "all", std::ssize(call.gets), all, rank);
-  }
+  const bool gives_all = call.what == Collective::reduce_scatter;
+  check_bytes(call, "mine", std::ssize(gives_all ? call.gets : call.gives), part, rank);
+  check_bytes(call, "all", std::ssize(gives_all ? call.gives : call.gets), all, rank);
 }
 
 std::string words(const Call& call) {
   std::string text(to_string(call.what));
   if (reduces(call.what)) text += fmt::format(" ({}) of {}", call.reduction == Reduction::sum ? "sum" : "max", to_string(call.dtype));
-  if (has_root(call.what)) text += fmt::format(" with root {}", call.root);
+  if (call.what == Collective::broadcast) text += fmt::format(" with root {}", call.root);
   if (is_in_place(call.what)) text += fmt::format(", {} bytes", call.gets.size());
-  if (!call.parts.empty() && call.what != Collective::all_to_all) text += fmt::format(", parts [{}]", fmt::join(call.parts, ", "));
+  if (is_dealt(call.what)) text += fmt::format(", parts [{}]", fmt::join(call.parts, ", "));
   return text;
-}
-
-std::string disagreement_all_to_all(std::span<const Call> calls) {
-  for (int from = 0; from < std::ssize(calls); ++from) {
-    for (int to = 0; to < std::ssize(calls); ++to) {
-      const i64 out = part_of(calls[static_cast<size_t>(from)].parts, to), in = part_of(calls[static_cast<size_t>(to)].in_parts, from);
-      if (out != in)
-        return fmt::format("expected what rank {} gives rank {} to be what that takes, got {} and {} bytes", from, to, out, in);
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -92,11 +67,11 @@ void check_peer(const char* op, int peer, int size) {
 }
 
 void check_call(const Call& call, int rank, int size) {
-  if (has_root(call.what)) check_peer(kNames[static_cast<size_t>(call.what)], call.root, size);
+  if (call.what == Collective::broadcast) check_peer(kNames[static_cast<size_t>(call.what)], call.root, size);
   if (reduces(call.what)) check_dtype(call, rank);
-  if (call.what == Collective::barrier || call.what == Collective::split || is_in_place(call.what)) return;
-  check_parts(call, call.parts, rank, size);
-  call.what == Collective::all_to_all ? check_all_to_all(call, rank, size) : check_dealt(call, rank);
+  if (!is_dealt(call.what)) return;
+  check_parts(call, rank, size);
+  check_dealt(call, rank);
 }
 
 std::string disagreement(std::span<const Call> calls) {
@@ -105,7 +80,7 @@ std::string disagreement(std::span<const Call> calls) {
     const std::string other = words(calls[r]);
     if (other != first) return fmt::format("expected the same call on all ranks, got {} on rank 0 and {} on rank {}", first, other, r);
   }
-  return calls[0].what == Collective::all_to_all ? disagreement_all_to_all(calls) : std::string();
+  return {};
 }
 
 }  // namespace spillway::parallel

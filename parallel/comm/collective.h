@@ -8,7 +8,7 @@
 
 namespace spillway::parallel {
 
-enum class Collective : u8 { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather, scatter, all_to_all, barrier, split };
+enum class Collective : u8 { all_gather, reduce_scatter, all_reduce, broadcast, barrier, split };
 
 std::string_view to_string(Collective what);
 
@@ -16,11 +16,10 @@ struct Call {
   Collective what = Collective::barrier;
   std::span<const std::byte> gives = {};  // of this member; in place: the same as `gets`
   std::span<std::byte> gets = {};
-  Parts parts = {};     // of the whole; all_to_all: of `gives`
-  Parts in_parts = {};  // all_to_all: of `gets`
+  Parts parts = {};  // of the whole, where it is dealt
   DType dtype = DType::uint8;
   Reduction reduction = Reduction::sum;
-  int root = 0;   // where there is one
+  int root = 0;   // broadcast
   int color = 0;  // split
 };
 

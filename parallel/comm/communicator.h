@@ -45,14 +45,8 @@ class Communicator {
   virtual Event reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine, DType dtype, Parts elems) = 0;
   /// In place, the same bits on every member: f32, f64 (sums ordered as above) or i64 (sums modulo 2^64). A NaN is the maximum.
   virtual Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) = 0;
-  /// To `root` alone, in place there; the others' values stay.
-  virtual Event reduce(std::span<std::byte> values, DType dtype, Reduction reduction, int root) = 0;
+  /// To all from `root`, in place.
   virtual Event broadcast(std::span<std::byte> bytes, int root) = 0;
-  /// `all` is looked at on the root alone.
-  virtual Event gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes, int root) = 0;
-  virtual Event scatter(std::span<const std::byte> all, std::span<std::byte> mine, Parts bytes, int root) = 0;
-  /// Part r of `out` goes to member r; part r of `in` comes from it.
-  virtual Event all_to_all(std::span<const std::byte> out, Parts out_bytes, std::span<std::byte> in, Parts in_bytes) = 0;
   virtual Event barrier() = 0;
 
   /// A message needs no meeting: send may be done before its receive is posted, or only then. Sizes must be equal: a receive of another

@@ -15,49 +15,34 @@ i64 longest_part(const Parts& parts) {
 
 }  // namespace
 
-Exchanges::Exchanges(const Call& call, int rank, int size, i64 staging_bytes, i64 longest_bytes)
+Exchanges::Exchanges(const Call& call, int rank, int size, i64 staging_bytes)
     : call_(call), rank_(rank), size_(size), whole_bytes_(staging_bytes), slot_bytes_(staging_bytes / size / kLineBytes * kLineBytes) {
   switch (call.what) {
     case Collective::barrier:
     case Collective::split:
       break;
     case Collective::all_gather:
-    case Collective::gather:
       count_ = ceil_div(longest_part(call.parts), whole_bytes_);
       break;
     case Collective::broadcast:
       count_ = ceil_div(std::ssize(call.gets), whole_bytes_);
       break;
-    case Collective::scatter:
-      count_ = ceil_div(longest_part(call.parts), slot_bytes_);
-      break;
     case Collective::reduce_scatter:
       count_ = ceil_div(longest_part(call.parts) * size_of(call.dtype), slot_bytes_);
       break;
-    case Collective::all_to_all:
-      count_ = ceil_div(longest_bytes, slot_bytes_);
-      break;
-    case Collective::reduce:
     case Collective::all_reduce:
       count_ = 2 * ceil_div(std::ssize(call.gets), slot_bytes_ * size_);
       break;
   }
 }
 
-Exchange Exchanges::at(i64 index) {
+Exchange Exchanges::at(i64 index) const {
   Exchange x;
   x.gives.resize(static_cast<size_t>(size_)), x.gets.resize(static_cast<size_t>(size_));
   switch (call_.what) {
     case Collective::all_gather:
-    case Collective::gather:
     case Collective::broadcast:
       everyone_gets(x, index);
-      break;
-    case Collective::scatter:
-      dealt(x, index);
-      break;
-    case Collective::all_to_all:
-      crossed(x, index);
       break;
     case Collective::reduce_scatter:
       summed_parts(x, index);
@@ -74,7 +59,7 @@ Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_byte
   return {begin + first, last - first};
 }
 
-// A member's part goes to all, or to the root alone; in a broadcast all is the root's part.
+// A member's part goes to all; in a broadcast all is the root's part.
 void Exchanges::everyone_gets(Exchange& x, i64 index) const {
   const bool broadcast = call_.what == Collective::broadcast;
   for (int r = 0; r < size_; ++r) {
@@ -82,31 +67,10 @@ void Exchanges::everyone_gets(Exchange& x, i64 index) const {
     const i64 begin = broadcast ? 0 : call_.parts[member];
     const i64 part = broadcast ? (r == call_.root ? std::ssize(call_.gets) : 0) : part_of(call_.parts, r);
     const Range range = chunk(begin, part, index, whole_bytes_);
-    if (call_.what != Collective::gather || rank_ == call_.root) x.gets[member] = {call_.gets.data() + range.begin, range.bytes, 0};
+    x.gets[member] = {call_.gets.data() + range.begin, range.bytes, 0};
     if (r != rank_) continue;
     const std::byte* mine = call_.gives.data() + (range.begin - begin);
-    for (int to = 0; to < size_; ++to) {
-      if (call_.what != Collective::gather || to == call_.root) x.gives[static_cast<size_t>(to)] = {mine, range.bytes, 0};
-    }
-  }
-}
-
-void Exchanges::dealt(Exchange& x, i64 index) const {
-  for (int r = 0; r < size_ && rank_ == call_.root; ++r) {
-    const Range range = chunk(call_.parts[static_cast<size_t>(r)], part_of(call_.parts, r), index, slot_bytes_);
-    x.gives[static_cast<size_t>(r)] = {call_.gives.data() + range.begin, range.bytes, r * slot_bytes_};
-  }
-  const Range mine = chunk(0, part_of(call_.parts, rank_), index, slot_bytes_);
-  x.gets[static_cast<size_t>(call_.root)] = {call_.gets.data() + mine.begin, mine.bytes, rank_ * slot_bytes_};
-}
-
-void Exchanges::crossed(Exchange& x, i64 index) const {
-  for (int r = 0; r < size_; ++r) {
-    const auto member = static_cast<size_t>(r);
-    const Range out = chunk(call_.parts[member], part_of(call_.parts, r), index, slot_bytes_);
-    const Range in = chunk(call_.in_parts[member], part_of(call_.in_parts, r), index, slot_bytes_);
-    x.gives[member] = {call_.gives.data() + out.begin, out.bytes, r * slot_bytes_};
-    x.gets[member] = {call_.gets.data() + in.begin, in.bytes, rank_ * slot_bytes_};
+    for (Exchange::Given& to : x.gives) to = {mine, range.bytes, 0};
   }
 }
 
@@ -129,27 +93,23 @@ Exchanges::Range Exchanges::slice(i64 index, int member) const {
   return chunk(piece.begin, piece.bytes, member, slot_bytes_);
 }
 
-void Exchanges::summed_slices(Exchange& x, i64 index) {
+void Exchanges::summed_slices(Exchange& x, i64 index) const {
   const Range mine = slice(index, rank_);
   for (int r = 0; r < size_; ++r) {
     const Range range = slice(index, r);
     x.gives[static_cast<size_t>(r)] = {call_.gives.data() + range.begin, range.bytes, r * slot_bytes_};
     x.gets[static_cast<size_t>(r)] = {nullptr, mine.bytes, rank_ * slot_bytes_};
   }
-  const bool keeps = call_.what == Collective::all_reduce || rank_ == call_.root;
-  if (!keeps) partial_.resize(static_cast<size_t>(slot_bytes_));
-  x.result = keeps ? call_.gets.data() + mine.begin : partial_.data();
+  x.result = call_.gets.data() + mine.begin;
   x.result_elems = mine.bytes / size_of(call_.dtype);
 }
 
-void Exchanges::spread_slices(Exchange& x, i64 index) {
-  const bool to_all = call_.what == Collective::all_reduce, gets = to_all || rank_ == call_.root;
+void Exchanges::spread_slices(Exchange& x, i64 index) const {
   const Range mine = slice(index, rank_);
-  const std::byte* result = gets ? call_.gets.data() + mine.begin : partial_.data();
   for (int r = 0; r < size_; ++r) {
     const Range range = slice(index, r);
-    if (to_all || r == call_.root) x.gives[static_cast<size_t>(r)] = {result, mine.bytes, 0};
-    if (gets) x.gets[static_cast<size_t>(r)] = {call_.gets.data() + range.begin, range.bytes, 0};
+    x.gives[static_cast<size_t>(r)] = {call_.gets.data() + mine.begin, mine.bytes, 0};
+    x.gets[static_cast<size_t>(r)] = {call_.gets.data() + range.begin, range.bytes, 0};
   }
 }
 

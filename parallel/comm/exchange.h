@@ -27,12 +27,12 @@ struct Exchange {
 
 class Exchanges {
  public:
-  /// Of the call of member `rank` of `size`. `longest_bytes`: the largest count that any member gives any other in an all_to_all.
-  Exchanges(const Call& call, int rank, int size, i64 staging_bytes, i64 longest_bytes);
+  /// Of the call of member `rank` of `size`.
+  Exchanges(const Call& call, int rank, int size, i64 staging_bytes);
 
   /// The same on all members.
   i64 count() const { return count_; }
-  Exchange at(i64 index);
+  Exchange at(i64 index) const;
 
  private:
   struct Range {
@@ -40,18 +40,15 @@ class Exchanges {
   };
   Range chunk(i64 begin, i64 bytes, i64 index, i64 step_bytes) const;
   void everyone_gets(Exchange& x, i64 index) const;
-  void dealt(Exchange& x, i64 index) const;
-  void crossed(Exchange& x, i64 index) const;
   void summed_parts(Exchange& x, i64 index) const;
-  void summed_slices(Exchange& x, i64 index);
-  void spread_slices(Exchange& x, i64 index);
+  void summed_slices(Exchange& x, i64 index) const;
+  void spread_slices(Exchange& x, i64 index) const;
   Range slice(i64 index, int member) const;
 
   const Call& call_;
   int rank_, size_;
   i64 whole_bytes_, slot_bytes_;  // of a staging half; of the part of it that is for one member
   i64 count_ = 0;
-  std::vector<std::byte> partial_;  // reduce, not on the root: its own slice of the result, on its way
 };
 
 }  // namespace spillway::parallel

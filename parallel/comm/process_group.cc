@@ -9,15 +9,6 @@ int place_of(int world_rank, const std::vector<int>& world_ranks) {
   return static_cast<int>(std::find(world_ranks.begin(), world_ranks.end(), world_rank) - world_ranks.begin());
 }
 
-// The largest count that any member gives any other.
-i64 longest_crossing(const std::vector<ComingCall>& calls) {
-  i64 longest = 0;
-  for (const ComingCall& coming : calls) {
-    for (size_t r = 0; r + 1 < coming.call.parts.size(); ++r) longest = std::max(longest, part_of(coming.call.parts, static_cast<int>(r)));
-  }
-  return longest;
-}
-
 }  // namespace
 
 ProcessGroup::ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas)
@@ -135,7 +126,7 @@ bool ProcessGroup::begin() {
     queue_.pop_front();
     return true;
   }
-  running_.emplace(Running{Exchanges(op.call, rank_, size(), ProcessWorld::kStagingBytes, longest_crossing(coming))});
+  running_.emplace(Running{Exchanges(op.call, rank_, size(), ProcessWorld::kStagingBytes)});
   return true;
 }
 

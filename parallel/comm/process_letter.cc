@@ -73,7 +73,6 @@ std::vector<i64> ComingCall::to_words() const {
                             next_group,
                             area};
   put_parts(words, call.parts);
-  put_parts(words, call.in_parts);
   return words;
 }
 
@@ -91,7 +90,6 @@ ComingCall ComingCall::of(const std::vector<i64>& words) {
   coming.next_group = *word++;
   coming.area = *word++;
   call.parts = take_parts(word);
-  call.in_parts = take_parts(word);
   return coming;
 }
 

@@ -89,39 +89,25 @@ Transfer reduced(std::span<const Call> calls, i64 begin, i64 elems, std::vector<
   return t;
 }
 
-// The part of member `r`, for the collectives that deal a whole.
-void add_part(std::span<const Call> calls, int r, std::vector<Transfer>& all) {
-  const Call &member = calls[static_cast<size_t>(r)], &root = calls[static_cast<size_t>(member.root)];
-  const i64 begin = member.parts[static_cast<size_t>(r)], part = part_of(member.parts, r);
-  if (part == 0) return;
-  switch (member.what) {
-    case Collective::all_gather:
-      return all.push_back(copied(member.gives.data(), targets(calls, begin), part));
-    case Collective::reduce_scatter:
-      return all.push_back(reduced(calls, begin, part, {member.gets.data()}));
-    case Collective::gather:
-      return all.push_back(copied(member.gives.data(), {root.gets.data() + begin}, part));
-    default:
-      return all.push_back(copied(root.gives.data() + begin, {member.gets.data()}, part));
+// Every member's part, for the collectives that deal a whole.
+std::vector<Transfer> dealt(std::span<const Call> calls) {
+  std::vector<Transfer> all;
+  for (size_t r = 0; r < calls.size(); ++r) {
+    const Call& member = calls[r];
+    const i64 begin = member.parts[r], part = part_of(member.parts, static_cast<int>(r));
+    if (part == 0) continue;
+    const bool gathers = member.what == Collective::all_gather;
+    all.push_back(gathers ? copied(member.gives.data(), targets(calls, begin), part) : reduced(calls, begin, part, {member.gets.data()}));
   }
-}
-
-// What member `r` gives to each.
-void add_all_to_all(std::span<const Call> calls, int r, std::vector<Transfer>& all) {
-  const Call& giver = calls[static_cast<size_t>(r)];
-  for (size_t to = 0; to < calls.size(); ++to) {
-    const i64 bytes = part_of(giver.parts, static_cast<int>(to));
-    std::byte* target = calls[to].gets.data() + calls[to].in_parts[static_cast<size_t>(r)];
-    if (bytes > 0) all.push_back(copied(giver.gives.data() + giver.parts[to], {target}, bytes));
-  }
+  return all;
 }
 
 std::vector<Transfer> in_place(std::span<const Call> calls) {
-  const Call &first = calls[0], &root = calls[static_cast<size_t>(first.root)];
+  const Call& first = calls[0];
+  const std::span<std::byte> from = calls[static_cast<size_t>(first.root)].gets;
   if (first.gets.empty()) return {};
-  if (first.what == Collective::broadcast) return {copied(root.gets.data(), targets(calls, 0), std::ssize(root.gets))};
-  const i64 elems = std::ssize(first.gets) / size_of(first.dtype);
-  return {reduced(calls, 0, elems, first.what == Collective::reduce ? std::vector{root.gets.data()} : targets(calls, 0))};
+  if (first.what == Collective::broadcast) return {copied(from.data(), targets(calls, 0), std::ssize(from))};
+  return {reduced(calls, 0, std::ssize(first.gets) / size_of(first.dtype), targets(calls, 0))};
 }
 
 }  // namespace
@@ -133,21 +119,16 @@ Stores Transfer::stores() const {
 }
 
 std::vector<Transfer> transfers_of(std::span<const Call> calls) {
-  std::vector<Transfer> all;
   switch (calls[0].what) {
     case Collective::barrier:
     case Collective::split:
-      return all;
+      return {};
     case Collective::broadcast:
-    case Collective::reduce:
     case Collective::all_reduce:
       return in_place(calls);
     default:
-      break;
+      return dealt(calls);
   }
-  for (int r = 0; r < std::ssize(calls); ++r)
-    calls[0].what == Collective::all_to_all ? add_all_to_all(calls, r, all) : add_part(calls, r, all);
-  return all;
 }
 
 void carry_out(const Transfer& t, i64 begin, i64 end, Stores stores) {

@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".partial-";
 
-fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
-
 // "runs/x/" and "runs/x" are one place.
 fs::path without_trailing_slash(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
@@ -87,10 +85,7 @@ AtomicFolder::~AtomicFolder() {
 void AtomicFolder::write_text(const fs::path& name, std::string_view text) {
   const fs::path path = partial_ / name;
   make_folders(path.parent_path());
-  File file = File::create(path);
-  file.write(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
+  data::write_text(path, text);
 }
 
 void AtomicFolder::commit() {

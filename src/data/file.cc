@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -139,6 +140,28 @@ void sync_path(const std::filesystem::path& path) {
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
   if (error) throw_io("sync", path, error);
+}
+
+std::filesystem::path parent_of(const std::filesystem::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
+void write_text(const std::filesystem::path& path, std::string_view text) {
+  File file = File::create(path);
+  file.write(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+}
+
+void replace_text(const std::filesystem::path& path, std::string_view text) {
+  // Processes that replace one file at the same time each have their own beside it: the last to rename wins, whole.
+  const std::filesystem::path beside = fmt::format("{}.{}.new", path.string(), ::getpid());
+  try {
+    write_text(beside, text);
+    if (::rename(beside.c_str(), path.c_str()) != 0) throw_io("rename the finished file to", path, errno);
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+  sync_path(parent_of(path));
 }
 
 std::string in_quotes(std::string_view text) {

@@ -56,6 +56,16 @@ class File {
 /// fsync of a file or a folder by name. A folder's fsync makes the names in it durable.
 void sync_path(const std::filesystem::path& path);
 
+/// The folder a path lies in.
+std::filesystem::path parent_of(const std::filesystem::path& path);
+
+/// A file of this text, its contents on stable storage on return; an old one of that name is emptied first.
+void write_text(const std::filesystem::path& path, std::string_view text);
+
+/// The same, whole or not at all: written beside as `<path>.<pid>.new` and renamed, the name durable on return. Death at any instant leaves
+/// the old file or the new one; a failure before the rename, the old one and nothing beside. One thread of a process at a time.
+void replace_text(const std::filesystem::path& path, std::string_view text);
+
 /// Text from an untrusted file made fit for a message: in quotes, control and non-ASCII characters escaped, at most about 100 characters.
 std::string in_quotes(std::string_view text);
 

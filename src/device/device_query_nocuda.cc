@@ -2,6 +2,6 @@
 
 namespace spillway {
 
-GpuReport query_gpus(std::optional<int>) { return {{}, "this build has no CUDA: put nvcc on PATH and build again"}; }
+GpuReport query_gpus(std::optional<int>) { return {{}, "this build has no CUDA; the one that has: cmake --preset cuda && cmake --build build/cuda, with nvcc on PATH"}; }
 
 }  // namespace spillway

@@ -4,10 +4,10 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/file.h"
 #include "models/model.h"
 #include "models/weights.h"
 
@@ -93,8 +93,8 @@ ExportResult export_folder(const ModelConfig& config, const std::filesystem::pat
     write_shard(to / name, shards[s], source);
     for (const auto& [p, t] : shards[s]) index["weight_map"][p->name] = name;
   }
-  if (shards.size() > 1) std::ofstream(to / "model.safetensors.index.json") << index.dump(2) << "\n";
-  std::ofstream(to / "config.json") << to_json(config, last);
+  if (shards.size() > 1) data::write_text(to / "model.safetensors.index.json", index.dump(2) + "\n");
+  data::write_text(to / "config.json", to_json(config, last));
   return {static_cast<i64>(model.parameters.size()), static_cast<i64>(shards.size())};
 }
 

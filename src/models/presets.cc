@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
-#include <utility>
-#include <vector>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 
 namespace spillway::models {
@@ -80,21 +78,6 @@ ModelConfig cifar_net() {
   c.positions = 1;
   c.vocabulary = 10;
   return c;
-}
-
-// Levenshtein's.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row[b.size()];
 }
 
 bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }

@@ -9,7 +9,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
-namespace spillway {
+namespace spillway::tape_test {
 namespace {
 
 using autograd::Backward;
@@ -320,4 +320,4 @@ TEST(SavedTensors, AreFreedAtLastUse) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::tape_test

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace spillway {
+namespace spillway::random_test {
 namespace {
 
 using Words = std::array<u32, 4>;
@@ -189,4 +189,4 @@ TEST(Permute, WorksBeyond32BitsAndRefusesWhatIsOutside) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::random_test

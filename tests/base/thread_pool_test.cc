@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace spillway {
+namespace spillway::thread_pool_test {
 namespace {
 
 class ThreadPoolOf : public testing::TestWithParam<int> {};
@@ -108,4 +108,4 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::thread_pool_test

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace spillway {
+namespace spillway::units_test {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(FormatDuration, UnitsAndLimits) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::units_test

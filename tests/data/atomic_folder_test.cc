@@ -10,7 +10,7 @@
 
 #include "tests/data/support_files.h"
 
-namespace spillway::data {
+namespace spillway::data::atomic_folder_test {
 namespace {
 
 using spillway::test::bytes_of;
@@ -159,4 +159,4 @@ TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::atomic_folder_test

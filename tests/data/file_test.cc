@@ -66,13 +66,18 @@ int fallocate(int fd, int mode, off_t offset, off_t count) {
   return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, count));
 }
 
+int rename(const char* from, const char* to) noexcept {
+  note("rename to " + std::filesystem::path(to).filename().string());
+  return static_cast<int>(::syscall(SYS_rename, from, to));
+}
+
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
   note("rename to " + std::filesystem::path(to).filename().string());
   return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 }
 
-namespace spillway::data {
+namespace spillway::data::file_test {
 namespace {
 
 using spillway::test::bytes_of;
@@ -139,6 +144,32 @@ TEST(File, RoomIsReservedWhereTheFilesystemCanAndGivenLaterWhereNot) {
   EXPECT_EQ(std::filesystem::file_size(folder / "a"), 1u << 20);
 }
 
+TEST(File, ATextIsDurableBeforeItsNameIsAndTheNameAfterwards) {
+  const TemporaryFolder folder;
+  const std::string beside = "a." + std::to_string(::getpid()) + ".new";
+  recording = true;
+  replace_text(put(folder / "a", "a longer old text"), "new");
+  recording = false;
+  EXPECT_EQ(record, (std::vector<std::string>{"sync " + beside, "rename to a", "sync " + folder.path().filename().string()}));
+  record.clear();
+  EXPECT_EQ(bytes_of(folder / "a"), "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / beside));
+}
+
+TEST(File, ATextThatCannotBeWrittenLeavesTheOldOneAndNothingBeside) {
+  const TemporaryFolder folder;
+  put(folder / "a", "old");
+  std::filesystem::create_directory(folder / "taken");
+  {
+    const Failing on(ENOSPC);
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { replace_text(folder / "a", "new"); }), HasSubstr("the disk is full"));
+  }
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { replace_text(folder / "taken", "new"); }), HasSubstr((folder / "taken").string()));
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { replace_text(folder / "missing" / "a", "new"); }), HasSubstr("errno 2"));
+  EXPECT_EQ(bytes_of(folder / "a"), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+}
+
 TEST(File, TextFromAFileIsMadeFitForAMessage) {
   EXPECT_EQ(in_quotes("plain name"), "\"plain name\"");
   EXPECT_EQ(in_quotes("a\"b\\\n\x1b"), R"("a\x22b\x5c\x0a\x1b")");
@@ -190,4 +221,4 @@ TEST(AtomicFolder, AFailedSyncLeavesTheOldOne) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::file_test

@@ -4,7 +4,7 @@
 #include "data/loader.h"
 #include "tests/data/support_files.h"
 
-namespace spillway::data {
+namespace spillway::data::image_source_test {
 namespace {
 
 using test::error_of;
@@ -96,4 +96,4 @@ TEST_F(Cifar10Test, ALoaderDealsImagesOutAsItDoesWindows) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::image_source_test

@@ -11,7 +11,7 @@
 #include "device/arena.h"
 #include "tests/data/support_files.h"
 
-namespace spillway::data {
+namespace spillway::data::loader_test {
 namespace {
 
 using spillway::test::error_of;
@@ -244,4 +244,4 @@ TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::loader_test

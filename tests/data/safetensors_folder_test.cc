@@ -10,7 +10,7 @@
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::data {
+namespace spillway::data::safetensors_folder_test {
 namespace {
 
 using spillway::test::error_of;
@@ -119,4 +119,4 @@ TEST(SafetensorsFolder, EveryEntryOfTheIndexIsChecked) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::safetensors_folder_test

@@ -14,7 +14,7 @@
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::data {
+namespace spillway::data::safetensors_test {
 namespace {
 
 using spillway::test::bytes_of;
@@ -384,4 +384,4 @@ TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::safetensors_test

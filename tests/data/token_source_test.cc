@@ -12,7 +12,7 @@
 #include "data/token_file.h"
 #include "tests/data/support_files.h"
 
-namespace spillway::data {
+namespace spillway::data::token_source_test {
 namespace {
 
 using spillway::test::bytes_of;
@@ -279,4 +279,4 @@ TEST(TokenFileWriter, WrongIdsAndUnfinishedFiles) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::token_source_test

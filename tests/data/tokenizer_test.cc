@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace spillway::data {
+namespace spillway::data::tokenizer_test {
 namespace {
 
 TEST(ByteTokenizer, RoundTripOfEveryByte) {
@@ -28,4 +28,4 @@ TEST(ByteTokenizer, IdsThatAreNoByteBecomeTheReplacementCharacter) {
 }
 
 }  // namespace
-}  // namespace spillway::data
+}  // namespace spillway::data::tokenizer_test

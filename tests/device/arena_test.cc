@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "device/memory_pool.h"
 
-namespace spillway {
+namespace spillway::arena_test {
 namespace {
 
 struct Trace {
@@ -104,4 +104,4 @@ TEST(Arena, TooSmallASlabIsABugThatNamesTheSizes) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::arena_test

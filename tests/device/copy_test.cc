@@ -8,7 +8,7 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 
-namespace spillway {
+namespace spillway::copy_test {
 namespace {
 
 // What is copied is there, and nothing beside it changes, wherever in a line either side begins and ends.
@@ -43,4 +43,4 @@ TEST(Copy, ManyPiecesBySeveralThreads) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::copy_test

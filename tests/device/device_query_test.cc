@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace spillway {
+namespace spillway::device_query_test {
 namespace {
 
 TEST(DeviceQuery, EitherFindsGpusOrSaysWhyNot) {
@@ -42,4 +42,4 @@ TEST(DeviceQuery, DescribesEveryGpu) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::device_query_test

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace spillway {
+namespace spillway::event_test {
 namespace {
 
 TEST(Event, DoneIsReady) {
@@ -85,4 +85,4 @@ TEST(Event, CopiesShareOneState) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::event_test

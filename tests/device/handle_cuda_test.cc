@@ -8,7 +8,7 @@
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
 
-namespace spillway {
+namespace spillway::handle_cuda_test {
 namespace {
 
 TEST(CudaCheck, NamesTheCallAndTheCode) {
@@ -65,4 +65,4 @@ TEST(CudaHandle, EventOrdersTwoStreams) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::handle_cuda_test

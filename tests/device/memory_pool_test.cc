@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace spillway {
+namespace spillway::memory_pool_test {
 namespace {
 
 using testing::HasSubstr;
@@ -127,4 +127,4 @@ TEST(MemoryPool, IsThreadSafe) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::memory_pool_test

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
-namespace spillway::test {
+namespace spillway::test::peer_probe_cuda_test {
 namespace {
 
 class PeerProbe : public testing::Test {
@@ -50,4 +50,4 @@ TEST_F(PeerProbe, SaysWhereCopiesHangLoseBytesOrAreNotAllowed) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::peer_probe_cuda_test

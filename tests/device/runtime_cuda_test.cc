@@ -13,7 +13,7 @@
 #include "device/gpu_queue.h"
 #include "device/memory_source.h"
 
-namespace spillway {
+namespace spillway::runtime_cuda_test {
 namespace {
 
 class CudaRuntime : public testing::Test {
@@ -131,4 +131,4 @@ TEST_F(CudaRuntime, SaysWhoReachesWhom) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::runtime_cuda_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace spillway {
+namespace spillway::shared_library_test {
 namespace {
 
 using testing::ElementsAre;
@@ -41,4 +41,4 @@ TEST(SharedLibrary, Moves) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::shared_library_test

@@ -9,7 +9,7 @@
 #include "device/arena.h"
 #include "device/memory_pool.h"
 
-namespace spillway {
+namespace spillway::stream_test {
 namespace {
 
 TEST(Stream, WithoutOneAThreadComputesSeriallyFromTheHeap) {
@@ -79,4 +79,4 @@ TEST(Device, Names) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::stream_test

@@ -11,7 +11,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::background_save_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -133,4 +133,4 @@ TEST_F(BackgroundSave, AFullDiskIsAWarningAndTrainingGoesOn) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::background_save_test

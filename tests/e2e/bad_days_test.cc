@@ -16,7 +16,7 @@
 #include "tests/e2e/support_kernel.h"
 #include "tests/e2e/support_nvme_run.h"
 
-namespace spillway::test {
+namespace spillway::test::bad_days_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,4 +203,4 @@ TEST_F(BadDays, ALimitOnFileSizesRefusesTheStore) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::bad_days_test

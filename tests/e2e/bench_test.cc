@@ -6,7 +6,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::bench_test {
 namespace {
 
 struct Bench : testing::Test {
@@ -49,4 +49,4 @@ TEST_F(SoakBench, WithoutAWordAllThatNeedsNoPath) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::bench_test

@@ -7,7 +7,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::bundle_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::bundle_test

@@ -6,7 +6,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::evaluate_test {
 namespace {
 
 // The loss of a run on data it holds out is its own validation loss, whatever the placement.
@@ -45,4 +45,4 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::evaluate_test

@@ -7,7 +7,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::four_ways_test {
 namespace {
 
 constexpr int kSteps = 20;
@@ -89,4 +89,4 @@ TEST_F(FourWaysRelease, OnTwoNodes) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::four_ways_test

@@ -7,7 +7,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_check_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,4 +61,4 @@ TEST_F(GpuCheckRelease, RunsToItsEndWithoutAGpu) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_check_test

@@ -8,7 +8,7 @@
 #include "device/device_query.h"
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_cuda_test {
 namespace {
 
 struct ProgramOnGpu : testing::Test {
@@ -151,4 +151,4 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_cuda_test

@@ -13,7 +13,7 @@
 
 #include "tests/e2e/support_nvme_run.h"
 
-namespace spillway::test {
+namespace spillway::test::nvme_state_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST_F(SoakLeak, NothingGrowsOverTwoThousandSteps) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::nvme_state_test

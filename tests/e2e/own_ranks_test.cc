@@ -11,7 +11,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::own_ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,4 +211,4 @@ TEST_F(OwnRanksRelease, TwoNodesOverTcp) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::own_ranks_test

@@ -8,7 +8,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ using SoakKilledRanks = KilledRanks;
 TEST_F(SoakKilledRanks, CostNoMoreThanAStep) { kill_each(4); }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::ranks_test

@@ -3,7 +3,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::schedule_test {
 namespace {
 
 TEST(ScheduleProgram, MakesDrawsWritesAndReadsBack) {
@@ -33,4 +33,4 @@ TEST(ScheduleProgram, ADamagedTableIsExitFourWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::schedule_test

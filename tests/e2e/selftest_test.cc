@@ -6,7 +6,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::selftest_test {
 namespace {
 
 int count(const std::string& text, const std::string& piece) {
@@ -49,4 +49,4 @@ TEST(SelftestRelease, NamesAFolderItCannotWriteTo) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::selftest_test

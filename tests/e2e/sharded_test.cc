@@ -10,7 +10,7 @@
 #include "base/types.h"
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::sharded_test {
 namespace {
 
 struct Sharded : testing::Test {
@@ -128,4 +128,4 @@ TEST_F(ShardedRelease, ExportHoldsNoTensor) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::sharded_test

@@ -10,7 +10,7 @@
 
 #include "tests/e2e/support_program.h"
 
-namespace spillway::test {
+namespace spillway::test::soak_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ TEST(SoakLarge, A355mModelInACgroupOf1536MiB) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::soak_test

@@ -9,7 +9,7 @@
 #include "app/node/calibration.h"
 #include "tests/e2e/support_nvme_run.h"
 
-namespace spillway::test {
+namespace spillway::test::stripes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ TEST_F(NvmeStripes, OnOneFilesystemAreEqual) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::stripes_test

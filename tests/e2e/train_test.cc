@@ -9,7 +9,7 @@
 #include "tests/e2e/support_program.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::test {
+namespace spillway::test::train_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -280,4 +280,4 @@ TEST_F(Training, AFolderInUseIsRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::train_test

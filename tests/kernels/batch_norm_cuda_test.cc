@@ -4,7 +4,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::batch_norm_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -116,4 +116,4 @@ TEST_F(BatchNormTwins, MomentsAroundTheChannelsOwnValues) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::batch_norm_cuda_test

@@ -8,7 +8,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::cross_entropy_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -143,4 +143,4 @@ TEST_F(CrossEntropyTwins, SumsInOrderAndCounts) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::cross_entropy_cuda_test

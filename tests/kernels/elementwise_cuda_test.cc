@@ -5,7 +5,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::elementwise_cuda_test {
 namespace {
 
 using kernels::Unary;
@@ -232,4 +232,4 @@ TEST_F(ElementwiseTwins, NoElementsAreNoWork) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::elementwise_cuda_test

@@ -10,7 +10,7 @@
 #include "kernels/reduce.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::elementwise_test {
 namespace {
 
 using kernels::Unary;
@@ -232,4 +232,4 @@ TEST(Norm, NearThePlainLoopOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::elementwise_test

@@ -4,7 +4,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::norm_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -131,4 +131,4 @@ TEST_F(NormTwins, OnlyTheGradientsThatAreWanted) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::norm_cuda_test

@@ -4,7 +4,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::pool_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -68,4 +68,4 @@ TEST_F(PoolTwins, EvenCuts) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::pool_cuda_test

@@ -4,7 +4,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::reduce_cuda_test {
 namespace {
 
 using kernels::Binary;
@@ -133,4 +133,4 @@ TEST_F(ReduceTwins, InOddPlaces) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::reduce_cuda_test

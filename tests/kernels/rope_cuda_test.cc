@@ -5,7 +5,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::rope_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -106,4 +106,4 @@ TEST_F(DropoutTwins, InAnOddPlace) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::rope_cuda_test

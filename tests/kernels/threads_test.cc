@@ -11,7 +11,7 @@
 #include "kernels/rope.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::threads_test {
 namespace {
 
 // `work` computes some tensors; they must not depend on the number of threads.
@@ -148,4 +148,4 @@ TEST(NotANumber, ReachesLossAndAttention) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::threads_test

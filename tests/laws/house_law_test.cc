@@ -9,7 +9,7 @@
 
 #include "tests/laws/support_sources.h"
 
-namespace spillway::laws {
+namespace spillway::laws::house_law_test {
 namespace {
 
 using Law = std::function<std::vector<std::string>(const Source&)>;
@@ -79,6 +79,16 @@ std::vector<std::string> badly_named(const Source& source) {
   return {at(source, 1, "file names are snake_case")};
 }
 
+// Tests of a room are compiled some at a time, as one: what two files call by the same name stands in namespaces of their own.
+std::vector<std::string> in_a_shared_namespace(const Source& source) {
+  if (!source.path.ends_with("_test.cc")) return {};
+  const std::string wanted = "::" + std::filesystem::path(source.path).stem().string() + " {";
+  for (const std::string& line : lines_of(source.text)) {
+    if (line.starts_with("namespace spillway") && line.ends_with(wanted)) return {};
+  }
+  return {at(source, 1, "expected a namespace spillway…" + wanted)};
+}
+
 bool is_app(const Source& source) { return source.path.starts_with("src/app/"); }
 
 TEST(HouseLaw, NobodyPrintsOrExitsButTheApp) {
@@ -120,6 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"HasAtMost500Lines", too_long, {"src/a/b.cc", many_lines(500)}, {"src/a/b.cc", many_lines(501)}},
         Case{"IsFinished", unfinished, {"src/a/b.cc", "// done\n"}, {"src/a/b.cc", std::string("// TO") + "DO: later\n"}},
         Case{"StartsWithItsBannerIfAHeader", no_banner, {"src/a/b.h", "// What it is.\n#pragma once\n"}, {"src/a/b.h", "#pragma once\n"}},
+        Case{"HasANamespaceOfItsOwnIfATest",
+             in_a_shared_namespace,
+             {"tests/a/b_test.cc", "namespace spillway::a::b_test {\n"},
+             {"tests/a/b_test.cc", "namespace spillway::a {\n"}},
         Case{"IsNamedInSnakeCase", badly_named, {"src/a/b_c.cc", ""}, {"src/a/BadName.cc", ""}}),
     [](const auto& tested) { return tested.param.name; });
 
@@ -175,4 +189,4 @@ TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
 }
 
 }  // namespace
-}  // namespace spillway::laws
+}  // namespace spillway::laws::house_law_test

@@ -5,7 +5,7 @@
 
 #include "tests/laws/support_sources.h"
 
-namespace spillway::laws {
+namespace spillway::laws::include_law_test {
 namespace {
 
 // A quoted include names room/thing.h (a sub-room's, room/sub_room/thing.h), and the room is one that `source`'s room may include.
@@ -182,4 +182,4 @@ TEST(IncludeLaw, HeadersDoNotSpreadSlowOnes) {
 }
 
 }  // namespace
-}  // namespace spillway::laws
+}  // namespace spillway::laws::include_law_test

@@ -9,7 +9,7 @@
 #include "models/presets.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::models {
+namespace spillway::models::config_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -264,4 +264,4 @@ TEST(Config, AFolderWithoutOneSaysSo) {
 }
 
 }  // namespace
-}  // namespace spillway::models
+}  // namespace spillway::models::config_test

@@ -15,7 +15,7 @@
 #include "tests/support/fixtures.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::halves_test {
 namespace {
 
 using test::as_doubles;
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(Models, HalfModel,
                          });
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::halves_test

@@ -11,7 +11,7 @@
 #include "tests/support/fixtures.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::image_test {
 namespace {
 
 using test::as_doubles;
@@ -180,4 +180,4 @@ TEST(ResNet, InBf16GivesWideLogitsNearThoseOfF32) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::image_test

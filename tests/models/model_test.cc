@@ -13,7 +13,7 @@
 #include "models/weights.h"
 #include "tests/models/support_reference.h"
 
-namespace spillway::models {
+namespace spillway::models::model_test {
 namespace {
 
 using nn::Initializer;
@@ -221,4 +221,4 @@ TEST(Generate, RefusesAPositionOutsideTheSequence) {
 }
 
 }  // namespace
-}  // namespace spillway::models
+}  // namespace spillway::models::model_test

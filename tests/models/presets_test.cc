@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "models/model.h"
 
-namespace spillway::models {
+namespace spillway::models::presets_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(Presets, FamiliesNotBuiltSaySo) {
 }
 
 }  // namespace
-}  // namespace spillway::models
+}  // namespace spillway::models::presets_test

@@ -5,7 +5,7 @@
 
 #include "tests/models/support_reference.h"
 
-namespace spillway {
+namespace spillway::reference_test {
 namespace {
 
 using test::Eager;
@@ -157,4 +157,4 @@ TEST(PlantedFault, MeanOfMeansIsNotTheTokenWeightedMean) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::reference_test

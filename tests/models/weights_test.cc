@@ -11,7 +11,7 @@
 #include "nn/eager.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::models {
+namespace spillway::models::weights_test {
 namespace {
 
 using data::TensorInfo;
@@ -170,4 +170,4 @@ TEST_F(Weights, FromScratchAreTheInitialValuesRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace spillway::models
+}  // namespace spillway::models::weights_test

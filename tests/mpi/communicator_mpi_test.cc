@@ -6,7 +6,7 @@
 #include "parallel/comm/communicator_mpi_open.h"
 #include "tests/parallel/comm/support_communicator.h"
 
-namespace spillway::parallel::test {
+namespace spillway::parallel::test::communicator_mpi_test {
 namespace {
 
 int from_environment(const char* name, int otherwise) {
@@ -37,4 +37,4 @@ INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorFailureOf, testing::ValuesIn(up_to_all
 INSTANTIATE_TEST_SUITE_P(Mpi, SoakCommunicatorOf, testing::ValuesIn(up_to_all(all_ranks())), name_of);
 
 }  // namespace
-}  // namespace spillway::parallel::test
+}  // namespace spillway::parallel::test::communicator_mpi_test

@@ -14,7 +14,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
-namespace spillway::nn {
+namespace spillway::nn::backward_parts_test {
 namespace {
 
 using autograd::Tape;
@@ -231,4 +231,4 @@ INSTANTIATE_TEST_SUITE_P(Types, BackwardInParts, testing::Values(DType::f32, DTy
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::backward_parts_test

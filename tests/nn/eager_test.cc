@@ -10,7 +10,7 @@
 #include "ops/reduce.h"
 #include "tests/nn/support_blocks.h"
 
-namespace spillway::nn {
+namespace spillway::nn::eager_test {
 namespace {
 
 using test::block;
@@ -97,4 +97,4 @@ TEST(EagerParameters, RefusesAGradientNeverAskedFor) {
 }
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::eager_test

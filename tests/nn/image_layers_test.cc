@@ -10,7 +10,7 @@
 #include "tests/nn/support_blocks.h"
 #include "tests/support/numbers.h"
 
-namespace spillway::nn {
+namespace spillway::nn::image_layers_test {
 namespace {
 
 std::vector<double> initial(const Parameter& p) {
@@ -99,4 +99,4 @@ TEST(Pools, AreTheOps) {
 }
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::image_layers_test

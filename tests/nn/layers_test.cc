@@ -8,7 +8,7 @@
 #include "nn/eager.h"
 #include "tests/nn/support_blocks.h"
 
-namespace spillway::nn {
+namespace spillway::nn::layers_test {
 namespace {
 
 using ops::WeightLayout;
@@ -115,4 +115,4 @@ TEST(Dropout, WorksInTrainingOnlyAndTellsPlacesApart) {
 }
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::layers_test

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/nn/support_blocks.h"
 
-namespace spillway::nn {
+namespace spillway::nn::module_test {
 namespace {
 
 using test::block;
@@ -77,4 +77,4 @@ TEST(Context, UsesAParameterAsALeafOrAConstant) {
 }
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::module_test

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace spillway::nn {
+namespace spillway::nn::parameter_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -80,4 +80,4 @@ TEST(Parameter, IsVacantUntilFilled) {
 }
 
 }  // namespace
-}  // namespace spillway::nn
+}  // namespace spillway::nn::parameter_test

@@ -4,7 +4,7 @@
 
 #include "tests/offload/support_blob.h"
 
-namespace spillway::offload {
+namespace spillway::offload::blob_test {
 namespace {
 
 using test::Buffer;
@@ -143,4 +143,4 @@ TEST(StoreBlob, HasNoBytesInMemoryAndPassesErrorsOn) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::blob_test

@@ -13,7 +13,7 @@
 #include "tests/support/crash_images.h"
 #include "tests/support/faulty_engine.h"
 
-namespace spillway::offload {
+namespace spillway::offload::crash_test {
 namespace {
 
 using test::CrashImages;
@@ -244,4 +244,4 @@ TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::crash_test

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace spillway::offload {
+namespace spillway::offload::crc32c_test {
 namespace {
 
 std::vector<std::byte> bytes_of(std::string_view text) {
@@ -48,4 +48,4 @@ TEST(Crc32c, AgreesWithItsDefinitionAtEveryLengthAndAlignment) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::crc32c_test

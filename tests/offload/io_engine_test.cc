@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 #include "tests/offload/support_files.h"
 #include "tests/support/faulty_engine.h"
 
-namespace spillway::offload {
+namespace spillway::offload::io_engine_test {
 namespace {
 
 using test::Buffer;
@@ -30,7 +30,7 @@ class Engines : public testing::TestWithParam<IoEngineKind> {
     if (GetParam() == IoEngineKind::io_uring && chosen.engine->name() != "io_uring") GTEST_SKIP() << chosen.why;
   }
   std::unique_ptr<IoEngine> make(int queue_depth = 16) { return make_io_engine(GetParam(), queue_depth, system_).engine; }
-  File file(i64 bytes, const std::string& name = "data") { return File::create(folder_ / name, bytes); }
+  ScratchFile file(i64 bytes, const std::string& name = "data") { return ScratchFile::create(folder_ / name, bytes); }
 
   FaultySystem system_;
   TemporaryFolder folder_;
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(All, Engines, testing::Values(IoEngineKind::io_uring, I
                          [](const auto& test) { return test.param == IoEngineKind::pread ? "pread" : "io_uring"; });
 
 // Each thread owns the tiles whose number is its own modulo the thread count, and checks them against its own copy.
-void read_and_write_at_random(IoEngine& engine, const File& file, i64 tile_bytes, i64 tiles, int thread, int threads) {
+void read_and_write_at_random(IoEngine& engine, const ScratchFile& file, i64 tile_bytes, i64 tiles, int thread, int threads) {
   std::mt19937 random(static_cast<u32>(thread));
   std::vector<u64> seed_of(static_cast<size_t>(tiles), 0);
   Buffer out(tile_bytes), in(tile_bytes), expected(tile_bytes);
@@ -63,7 +63,7 @@ TEST_P(Engines, ManyThreadsReadBackWhatTheyWrote) {
   constexpr int kThreads = 6;
   constexpr i64 kTile = 192 * kKiB, kTiles = 48;
   const auto engine = make(8);
-  const File file = this->file(kTile * kTiles);
+  const ScratchFile file = this->file(kTile * kTiles);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) threads.emplace_back([&, t] { read_and_write_at_random(*engine, file, kTile, kTiles, t, kThreads); });
   for (std::thread& thread : threads) thread.join();
@@ -72,7 +72,7 @@ TEST_P(Engines, ManyThreadsReadBackWhatTheyWrote) {
 TEST_P(Engines, ManyRequestsInFlightFromOneThread) {
   constexpr i64 kTile = 64 * kKiB, kTiles = 200;
   const auto engine = make(4);
-  const File file = this->file(kTile * kTiles);
+  const ScratchFile file = this->file(kTile * kTiles);
   Buffer out(kTile * kTiles), in(kTile * kTiles);
   fill_pattern(out.span(), 5);
   std::vector<Event> events;
@@ -88,7 +88,7 @@ TEST_P(Engines, ManyRequestsInFlightFromOneThread) {
 TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
   const auto engine = make(2);  // fewer slots than pieces: the rest waits inside
   const i64 bytes = 9 * kMiB + 4096;
-  const File file = this->file(bytes);
+  const ScratchFile file = this->file(bytes);
   Buffer out(bytes), in(bytes);
   fill_pattern(out.span(), 1);
   engine->submit({&file, true, 0, bytes, out.data()}).wait();
@@ -101,7 +101,7 @@ TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
 TEST_P(Engines, TrueShortCountsAreResumed) {
   const auto engine = make();
   const i64 bytes = 2 * kMiB + 8192;
-  const File file = this->file(bytes);
+  const ScratchFile file = this->file(bytes);
   Buffer out(bytes), in(bytes);
   fill_pattern(out.span(), 2);
   system_.most_requested_bytes = 12288;
@@ -115,7 +115,7 @@ TEST_P(Engines, TrueShortCountsAreResumed) {
 // is spoilt, so an engine that believes it got more than it was told fails here.
 TEST_P(Engines, MisalignedShortCountsAreResumed) {
   const auto engine = make();
-  const File file = this->file(kMiB);
+  const ScratchFile file = this->file(kMiB);
   Buffer out(kMiB), in(kMiB);
   fill_pattern(out.span(), 3);
   system_.most_reported_bytes = 65537;
@@ -127,7 +127,7 @@ TEST_P(Engines, MisalignedShortCountsAreResumed) {
 
 TEST_P(Engines, InterruptionsAreRetried) {
   const auto engine = make();
-  const File file = this->file(kMiB);
+  const ScratchFile file = this->file(kMiB);
   Buffer out(kMiB), in(kMiB);
   fill_pattern(out.span(), 4);
   for (const int error_number : {EINTR, EAGAIN}) {
@@ -144,7 +144,7 @@ TEST_P(Engines, InterruptionsAreRetried) {
 
 TEST_P(Engines, EndlessInterruptionIsAnError) {
   const auto engine = make();
-  const File file = this->file(4096);
+  const ScratchFile file = this->file(4096);
   Buffer in(4096);
   system_.error_number = EAGAIN;
   system_.fail_at = 0;
@@ -156,7 +156,7 @@ TEST_P(Engines, EndlessInterruptionIsAnError) {
 
 TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
   const auto engine = make(1);
-  const File file = this->file(4 * kMiB);
+  const ScratchFile file = this->file(4 * kMiB);
   Buffer buffer(4 * kMiB);
   system_.fail_at = 2;
   const auto io = error_of([&] { engine->submit({&file, false, 0, 4 * kMiB, buffer.data()}).wait(); });
@@ -206,7 +206,7 @@ class GatedSystem : public SystemCalls {
 TEST_P(Engines, AFullQueueBlocksNobodyAndUrgentPiecesGoFirst) {
   GatedSystem system;
   const auto engine = make_io_engine(GetParam(), 1, system).engine;
-  const File file = this->file(8 * kMiB);
+  const ScratchFile file = this->file(8 * kMiB);
   Buffer buffer(8 * kMiB);
   std::vector<Event> events;
   const auto read = [&](i64 begin, i64 bytes, Priority priority) {
@@ -226,7 +226,7 @@ TEST_P(Engines, AFullQueueBlocksNobodyAndUrgentPiecesGoFirst) {
 
 TEST_P(Engines, AFailedFlushIsAnErrorAndNotTriedAgain) {
   const auto engine = make();
-  const File file = this->file(4096);
+  const ScratchFile file = this->file(4096);
   engine->flush(file);
   EXPECT_EQ(system_.flushes, 1);
   system_.flush_error = EIO;
@@ -239,7 +239,7 @@ TEST_P(Engines, AFailedFlushIsAnErrorAndNotTriedAgain) {
 
 TEST_P(Engines, TheEventWaitsForTheWholeRequestEvenAfterAnError) {
   const auto engine = make();
-  const File file = this->file(8 * kMiB);
+  const ScratchFile file = this->file(8 * kMiB);
   Buffer buffer(8 * kMiB);
   system_.fail_at = 0;
   system_.delay_us = 3000;
@@ -250,7 +250,7 @@ TEST_P(Engines, TheEventWaitsForTheWholeRequestEvenAfterAnError) {
 
 TEST_P(Engines, AnErrorStaysWithItsRequest) {
   const auto engine = make();
-  const File file = this->file(kMiB);
+  const ScratchFile file = this->file(kMiB);
   Buffer out(kMiB), in(kMiB);
   fill_pattern(out.span(), 6);
   system_.fail_at = 0;
@@ -262,7 +262,7 @@ TEST_P(Engines, AnErrorStaysWithItsRequest) {
 
 TEST_P(Engines, AnUnexpectedEndOfFileIsAnError) {
   const auto engine = make();
-  const File file = this->file(kMiB);
+  const ScratchFile file = this->file(kMiB);
   Buffer in(kMiB);
   ASSERT_EQ(::truncate(file.path().c_str(), 256 * kKiB), 0);
   const auto error = error_of([&] { engine->submit({&file, false, 0, kMiB, in.data()}).wait(); });
@@ -273,7 +273,7 @@ TEST_P(Engines, AnUnexpectedEndOfFileIsAnError) {
 
 TEST_P(Engines, AWriteThatMovesNothingIsAnError) {
   const auto engine = make();
-  const File file = this->file(4096);
+  const ScratchFile file = this->file(4096);
   Buffer out(4096);
   system_.fail_at = 0;
   system_.error_number = 0;
@@ -287,9 +287,9 @@ TEST_P(Engines, AFullFilesystemIsAnError) {
   const test::MountedFolder small("tmpfs", "size=8m");
   if (!small.mounted()) GTEST_SKIP() << small.why();
   const auto path = small.path() / "sparse";
-  { const File made = File::create(path, 0, false); }
+  { const ScratchFile made = ScratchFile::create(path, 0, false); }
   ASSERT_EQ(::truncate(path.c_str(), 16 * kMiB), 0);
-  const File file = File::open(path);
+  const ScratchFile file = ScratchFile::open(path);
   EXPECT_FALSE(file.preallocated());
   Buffer out(16 * kMiB, 7);
   const auto error = error_of([&] { engine->submit({&file, true, 0, 16 * kMiB, out.data()}).wait(); });
@@ -301,9 +301,9 @@ TEST_P(Engines, AFullFilesystemIsAnError) {
 TEST_P(Engines, OffsetsBeyond4GiB) {
   const auto engine = make();
   const auto path = folder_ / "sparse";
-  { const File made = File::create(path, 0, false); }
+  { const ScratchFile made = ScratchFile::create(path, 0, false); }
   ASSERT_EQ(::truncate(path.c_str(), 9 * kGiB), 0);
-  const File file = File::open(path, true);
+  const ScratchFile file = ScratchFile::open(path, true);
   ASSERT_EQ(file.bytes(), 9 * kGiB);
   Buffer low(4096, 1), high(4096, 2), in(4096);
   const i64 far = 8 * kGiB + 4096;  // the same place as `low` to whoever keeps 32 bits
@@ -317,7 +317,7 @@ TEST_P(Engines, OffsetsBeyond4GiB) {
 
 TEST_P(Engines, BrokenPromisesAreBugs) {
   const auto engine = make();
-  const File file = this->file(64 * kKiB);
+  const ScratchFile file = this->file(64 * kKiB);
   Buffer buffer(64 * kKiB);
   const auto code = [&](IoRequest request) { return error_of([&] { engine->submit(request); }).code; };
   EXPECT_EQ(code({&file, false, 60 * kKiB, 8192, buffer.data()}), ErrorCode::bug);
@@ -333,7 +333,7 @@ TEST_P(Engines, BrokenPromisesAreBugs) {
 
 TEST_P(Engines, TheDestructorWaits) {
   auto engine = make();
-  const File file = this->file(4 * kMiB);
+  const ScratchFile file = this->file(4 * kMiB);
   Buffer out(4 * kMiB);
   system_.delay_us = 2000;
   const Event event = engine->submit({&file, true, 0, 4 * kMiB, out.data()});
@@ -346,7 +346,7 @@ TEST(PreadThreads, AreAsManyAsDrivesNeed) {
   const test::MountedFolder other("tmpfs", "size=4m");
   if (!other.mounted()) GTEST_SKIP() << other.why();
   const TemporaryFolder folder;
-  const File files[] = {File::create(folder / "a", kMiB), File::create(other.path() / "b", kMiB)};
+  const ScratchFile files[] = {ScratchFile::create(folder / "a", kMiB), ScratchFile::create(other.path() / "b", kMiB)};
   Buffer buffer(kMiB);
   for (const auto& [depth, most] : {std::pair(64, std::pair(16, 32)), {24, {16, 24}}, {1, {1, 1}}}) {
     FaultySystem system;
@@ -394,4 +394,4 @@ TEST(EngineChoice, SenselessQueueDepths) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::io_engine_test

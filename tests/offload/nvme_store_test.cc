@@ -4,10 +4,10 @@
 #include <functional>
 #include <thread>
 
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 #include "tests/offload/support_store.h"
 
-namespace spillway::offload {
+namespace spillway::offload::nvme_store_test {
 namespace {
 
 using test::Buffer;
@@ -261,18 +261,18 @@ TEST_F(Store, AFullFilesystemRefusesAndKeepsNothing) {
 }
 
 TEST_F(Store, AKeptFolderIsFoundByTheNextRunAndListedUntilThen) {
-  const auto in = [](const RunFolder& folder) { return test::small_description({{folder.path()}}, Durability::checkpoint); };
+  const auto in = [](const ScratchFolder& folder) { return test::small_description({{folder.path()}}, Durability::checkpoint); };
   {
-    RunFolder folder(first_.path(), "r");
+    ScratchFolder folder(first_.path(), "r");
     run(0, 2, in(folder));
     folder.keep();
-    EXPECT_EQ(error_of([&] { RunFolder(first_.path(), "r"); }).code, ErrorCode::usage);
+    EXPECT_EQ(error_of([&] { ScratchFolder(first_.path(), "r"); }).code, ErrorCode::usage);
   }
   const auto orphans = list_orphans(first_.path());
   ASSERT_EQ(orphans.size(), 1u);
   EXPECT_GE(orphans[0].bytes, describe().data_bytes);
   {
-    const RunFolder folder(first_.path(), "r");
+    const ScratchFolder folder(first_.path(), "r");
     SmallStore store(engine_, in(folder));
     EXPECT_EQ(store.store.last_commit()->generation, 1u);
     EXPECT_EQ(store.objection(1, 0), "");
@@ -281,4 +281,4 @@ TEST_F(Store, AKeptFolderIsFoundByTheNextRunAndListedUntilThen) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::nvme_store_test

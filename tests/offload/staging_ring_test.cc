@@ -7,7 +7,7 @@
 
 #include "tests/offload/support_blob.h"
 
-namespace spillway::offload {
+namespace spillway::offload::staging_ring_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -132,4 +132,4 @@ TEST(StagingRing, TheBudgetIsAskedOnceAndHard) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::staging_ring_test

@@ -7,7 +7,7 @@
 
 #include "tests/offload/support_store.h"
 
-namespace spillway::offload {
+namespace spillway::offload::store_open_test {
 namespace {
 
 using test::error_of;
@@ -169,4 +169,4 @@ TEST_F(StoreOpen, ARebootDoesNotMatterUnderDurabilityStep) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::store_open_test

@@ -7,7 +7,7 @@
 #include "offload/store_format.h"
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload {
+namespace spillway::offload::stripes_test {
 namespace {
 
 using test::error_of;
@@ -106,4 +106,4 @@ TEST(Stripes, SenselessOnesAreBugs) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::stripes_test

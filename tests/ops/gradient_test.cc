@@ -14,7 +14,7 @@
 #include "ops/shape.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::gradient_test {
 namespace {
 
 using ops::Variable;
@@ -266,4 +266,4 @@ TEST(Loss, RefusesBadTargets) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::gradient_test

@@ -19,7 +19,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
-namespace spillway {
+namespace spillway::halves_test {
 namespace {
 
 using ops::Variable;
@@ -206,4 +206,4 @@ TEST(Halves, RefusesWhatWouldAddInIt) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::halves_test

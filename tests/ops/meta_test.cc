@@ -18,7 +18,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
-namespace spillway {
+namespace spillway::meta_test {
 namespace {
 
 using ops::Variable;
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16,
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::meta_test

@@ -18,7 +18,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/reference_file.h"
 
-namespace spillway {
+namespace spillway::reference_test {
 namespace {
 
 using nlohmann::json;
@@ -269,4 +269,4 @@ TEST(Reference, BatchNorm2d) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::reference_test

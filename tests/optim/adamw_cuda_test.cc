@@ -5,7 +5,7 @@
 #include "tests/optim/support_tile.h"
 #include "tests/support/gpu.h"
 
-namespace spillway::optim {
+namespace spillway::optim::adamw_cuda_test {
 namespace {
 
 using test::AlignedBytes;
@@ -122,4 +122,4 @@ TEST_F(NormOnGpu, HasTheBitsOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::adamw_cuda_test

@@ -7,7 +7,7 @@
 #include "tests/optim/support_reference.h"
 #include "tests/optim/support_values.h"
 
-namespace spillway::optim {
+namespace spillway::optim::adamw_test {
 namespace {
 
 using test::draw;
@@ -193,4 +193,4 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // a CPU with the sca
 INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::adamw_test

@@ -6,7 +6,7 @@
 
 #include "tests/optim/support_tile.h"
 
-namespace spillway::optim {
+namespace spillway::optim::adamw_tile_numbers_test {
 namespace {
 
 using test::AlignedBytes;
@@ -130,4 +130,4 @@ TEST(AdamWTileNumbers, RoundedMomentsDescendAsFarAsFp32) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::adamw_tile_numbers_test

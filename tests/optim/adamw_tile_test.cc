@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/optim/support_tile.h"
 
-namespace spillway::optim {
+namespace spillway::optim::adamw_tile_test {
 namespace {
 
 using test::AlignedBytes;
@@ -227,4 +227,4 @@ TEST(AdamWTile, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::adamw_tile_test

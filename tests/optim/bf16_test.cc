@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace spillway::optim {
+namespace spillway::optim::bf16_test {
 namespace {
 
 constexpr bool comes_back(u32 bits) {
@@ -83,4 +83,4 @@ TEST(RoundMomentBf16, KeepsInfinityAndNan) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::bf16_test

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace spillway::optim {
+namespace spillway::optim::isa_test {
 namespace {
 
 TEST(Isa, BestIsTheLastAvailable) {
@@ -32,4 +32,4 @@ TEST(Isa, OneTheCpuLacksIsAUsageError) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::isa_test

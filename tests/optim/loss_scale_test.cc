@@ -9,7 +9,7 @@
 
 #include "tests/support/fixtures.h"
 
-namespace spillway::optim {
+namespace spillway::optim::loss_scale_test {
 namespace {
 
 TEST(LossScale, MovesAsGradScalersDoes) {
@@ -51,4 +51,4 @@ TEST(LossScale, IsAPowerOfTwo) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::loss_scale_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace spillway::optim {
+namespace spillway::optim::moments8_test {
 namespace {
 
 // `codes_per_decade` of the top decade; each one below has half as many.
@@ -117,4 +117,4 @@ TEST(Moments8, ScalesOfOddBlocks) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::moments8_test

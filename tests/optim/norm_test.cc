@@ -8,7 +8,7 @@
 #include "tests/optim/support_reference.h"
 #include "tests/optim/support_values.h"
 
-namespace spillway::optim {
+namespace spillway::optim::norm_test {
 namespace {
 
 using test::draw;
@@ -152,4 +152,4 @@ TEST(ClipFactor, Limits) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::norm_test

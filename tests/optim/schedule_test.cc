@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/optim/support_reference.h"
 
-namespace spillway::optim {
+namespace spillway::optim::schedule_test {
 namespace {
 
 using Kind = Schedule::Kind;
@@ -74,4 +74,4 @@ TEST(Schedule, ParsesItsNames) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::schedule_test

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/optim/support_tile.h"
 
-namespace spillway::optim {
+namespace spillway::optim::state_format_test {
 namespace {
 
 TEST(StateFormat, BytesAParameter) {
@@ -49,4 +49,4 @@ TEST(StateFormat, RefusesWhatDoesNotExist) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::state_format_test

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/optim/support_tile.h"
 
-namespace spillway::optim {
+namespace spillway::optim::tile_values_test {
 namespace {
 
 using test::Tile;
@@ -139,4 +139,4 @@ TEST(TileValues, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace spillway::optim
+}  // namespace spillway::optim::tile_values_test

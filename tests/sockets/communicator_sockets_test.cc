@@ -1,7 +1,7 @@
 // The communicator's suite where every rank is a process that shares memory with those of its node and talks to all through sockets.
 #include "tests/sockets/ranks.h"
 
-namespace spillway::parallel::test {
+namespace spillway::parallel::test::communicator_sockets_test {
 namespace {
 
 std::vector<Group> up_to_all(int fewest) {
@@ -15,4 +15,4 @@ INSTANTIATE_TEST_SUITE_P(Sockets, CommunicatorFailureOf, testing::ValuesIn(up_to
 INSTANTIATE_TEST_SUITE_P(Sockets, SoakCommunicatorOf, testing::ValuesIn(up_to_all(all_ranks())), name_of);
 
 }  // namespace
-}  // namespace spillway::parallel::test
+}  // namespace spillway::parallel::test::communicator_sockets_test

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/sockets/ranks.h"
 
-namespace spillway::parallel::test {
+namespace spillway::parallel::test::death_test {
 namespace {
 
 using testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(Death, AllStoppedTogetherGoOn) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel::test
+}  // namespace spillway::parallel::test::death_test

@@ -30,7 +30,7 @@ class ImageEngine final : public offload::IoEngine {
       r.write ? std::memcpy(at, r.buffer, static_cast<size_t>(r.bytes)) : std::memcpy(r.buffer, at, static_cast<size_t>(r.bytes));
     return Event::done();
   }
-  void flush(const offload::File&) override {}
+  void flush(const offload::ScratchFile&) override {}
 
  private:
   Image image_;

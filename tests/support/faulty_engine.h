@@ -64,7 +64,7 @@ class FaultyEngine final : public offload::IoEngine {
       : engine_(offload::make_io_engine(kind, queue_depth, system_).engine) {}
   std::string_view name() const override { return engine_->name(); }
   Event submit(const offload::IoRequest& request) override { return engine_->submit(request); }
-  void flush(const offload::File& file) override { engine_->flush(file); }
+  void flush(const offload::ScratchFile& file) override { engine_->flush(file); }
   FaultySystem& system() { return system_; }
 
  private:

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "offload/file.h"
 #include "offload/io_engine.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::test {
 
@@ -82,7 +82,7 @@ class RecordingEngine final : public offload::IoEngine {
     return event;
   }
 
-  void flush(const offload::File& file) override {
+  void flush(const offload::ScratchFile& file) override {
     real_.flush(file);
     add({IoLog::Kind::flushed, 0, file.path().string(), 0});
   }

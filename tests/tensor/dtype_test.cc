@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace spillway {
+namespace spillway::dtype_test {
 namespace {
 
 float number(u16 bits) { return widen(BFloat16{bits}); }
@@ -85,4 +85,4 @@ TEST(DType, WhatIsComputedInFp64StaysThere) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::dtype_test

@@ -8,7 +8,7 @@
 #include "device/memory_pool.h"
 #include "tensor/tensor.h"
 
-namespace spillway {
+namespace spillway::storage_test {
 namespace {
 
 TEST(Storage, VacantIsFilledAndDroppedAndViewsStayRight) {
@@ -77,4 +77,4 @@ TEST(Storage, OnTheMetaDeviceThereAreNoBytes) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::storage_test

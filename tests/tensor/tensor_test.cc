@@ -10,7 +10,7 @@
 #include "device/arena.h"
 #include "device/memory_pool.h"
 
-namespace spillway {
+namespace spillway::tensor_test {
 namespace {
 
 Tensor counting(const Shape& shape) {
@@ -162,4 +162,4 @@ TEST(Tensor, AViewFarIntoAStorageIsAtItsPlace) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::tensor_test

@@ -15,7 +15,7 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "kernels/matmul/gpu_libraries.h"
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 namespace spillway::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/stream.h"
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 namespace spillway::app {
 namespace {
@@ -33,7 +33,7 @@ i64 file_bytes(const BenchSize& size, const ScratchPath& path, i64 free_bytes) {
 
 std::vector<BenchRow> bench_disk(const BenchSize& size, const ScratchPath& path, offload::IoEngine& engine) {
   const offload::ScratchInfo scratch = offload::prepare_scratch(path.path, true);
-  const offload::File file = nameless_file(path.path, file_bytes(size, path, scratch.free_bytes));
+  const offload::ScratchFile file = nameless_file(path.path, file_bytes(size, path, scratch.free_bytes));
   DiskLoad load(file, engine, *Stream::current().memory, kInFlight);
   const auto begin = Clock::now();
   const i64 pieces = load.fill(kLeastFileBytes / kPieceBytes, size.disk_fill_s);

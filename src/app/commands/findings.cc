@@ -16,8 +16,8 @@
 #include "device/device_query.h"
 #include "device/peer_probe.h"
 #include "kernels/matmul/gpu_libraries.h"
-#include "offload/run_folder.h"
-#include "offload/scratch.h"
+#include "offload/scratch_folder.h"
+#include "offload/scratch_path.h"
 #include "parallel/exchange/nccl_exchange.h"
 
 namespace spillway::app {

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/commands/train.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/ranks/device_choice.h"
 #include "app/run/resolve.h"
@@ -61,11 +60,10 @@ int run_plan(const PlanConfig& given, Console& console) {
   // The first of so many ranks on this node: no other one's parts are larger.
   check_stages(config);
   const auto ranks = static_cast<int>(config.ranks);
-  const StateWishes state{config.master_weights, config.moments, config.round_gradients, config.reduce_each, config.freeze};
   const RankPlace place{.ranks = ranks, .local_ranks = ranks, .core_sharers = ranks};
   ChosenDevice device = choose_device(config, gpus, place, true);
   device.meeting = expected_meeting(config, device.device, gpus);
-  Session session(config, device, std::move(source), "plan", state, place, pipeline_of(config));
+  Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
   session.plan(wishes_of(config), work_of(config));
   const parallel::Plan& plan = session.chosen();
   if (console.json()) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/commands/train.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/plan/freeze.h"
 #include "app/ranks/device_choice.h"
@@ -62,10 +61,6 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
       fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
 }
 
-offload::Durability durability_of(const TrainConfig& config) {
-  return config.durability == Durability::step ? offload::Durability::step : offload::Durability::checkpoint;
-}
-
 void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
@@ -82,32 +77,6 @@ void introduce(Session& session, const TrainConfig& config, Console& console, co
   if (const std::string why = session.rank().state().why_not_recovered(); went_before && !why.empty())
     console.log("nvme: no state to go on from: " + why);
 }
-
-}  // namespace
-
-PlanWishes wishes_of(const TrainConfig& config) {
-  PlanWishes wishes{.parameters = config.place_parameters,
-                    .gradients = config.place_gradients,
-                    .optimizer = config.place_optimizer,
-                    .activations = config.place_activations,
-                    .recompute = config.recompute,
-                    .overlap = config.optimizer_overlap,
-                    .prefetch = config.prefetch};
-  const bool free = config.pipeline_schedule == "auto" && config.pipeline_stages == 1;
-  if (!free) wishes.order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
-  wishes.pipeline_split = config.pipeline_split;
-  if (config.zero_stage != "auto") wishes.zero_stage = config.zero_stage[0] - '0';
-  return wishes;
-}
-
-Workload work_of(const TrainConfig& config) {
-  return {.micro_batches = config.micro_batches(config.data_ranks()),
-          .micro_batch_size = config.micro_batch_rows(),
-          .sequence_length = *config.sequence_length,
-          .decay_all = config.decay_all};
-}
-
-namespace {
 
 // One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
 // together.
@@ -163,11 +132,10 @@ class Training {
   }
 
   void choose_plan() {
-    const StateWishes state{config_.master_weights, config_.moments, config_.round_gradients,
-                            config_.reduce_each,    config_.freeze,  durability_of(config_)};
     const ChosenDevice device = device_on_ranks(config_, peers_);
-    peers_.together(
-        [&] { session_.emplace(config_, device, std::move(source_), run_id(config_.out), state, peers_.place(), pipeline_of(config_)); });
+    peers_.together([&] {
+      session_.emplace(config_, device, std::move(source_), run_id(config_.out), state_of(config_), peers_.place(), pipeline_of(config_));
+    });
     plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }

@@ -10,6 +10,7 @@
 
 #include "base/types.h"
 #include "offload/io_engine.h"
+#include "offload/store_format.h"
 #include "offload/tier.h"
 #include "optim/isa.h"
 #include "optim/schedule.h"
@@ -19,6 +20,7 @@
 
 namespace spillway::app {
 
+using offload::Durability;
 using offload::Tier;
 
 enum class Precision { fp32, fp64, bf16, fp16, tf32 };
@@ -26,7 +28,6 @@ enum class Precision { fp32, fp64, bf16, fp16, tf32 };
 DType weight_dtype(Precision precision);
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
-enum class Durability { checkpoint, step };
 enum class OptimizerOverlap { automatic, none, backward, forward };
 
 /// What a --place flag asks for: one tier, or bytes per tier, filled in the order device, host, nvme; one tier takes the rest.

@@ -8,9 +8,7 @@
 
 namespace spillway::app {
 
-/// Edits (insert, delete, replace, swap neighbours) from a to b.
-int edit_distance(std::string_view a, std::string_view b);
-/// The word with the fewest edits; empty when there is none within half of `word`'s length.
+/// The word with the fewest edits (base/edit_distance.h); empty when there is none within half of `word`'s length.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 /// The message for an unknown option `name` (no dashes) of the command: the same option of other programs by our name, the option's own

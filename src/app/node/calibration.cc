@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -144,7 +142,7 @@ std::string whole_text(const Json& rows) {
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Also of a sister path that is gone: every batch job has a scratch folder of its own, and the file must not grow with them.
+// Also of a sister path that is gone: every batch job has a scratch path of its own, and the file must not grow with them.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");
@@ -156,20 +154,15 @@ bool same_figure(const Json& row, const BenchRow& other) {
   throw Error(ErrorCode::io, fmt::format("[bench] cannot write {}: {}; set XDG_CACHE_HOME to a folder of yours", file.string(), why));
 }
 
-void write_beside(const fs::path& file, const std::string& text) {
+void save_text(const fs::path& file, const std::string& text) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   if (error) cannot_write(file, error.message());
-  const fs::path beside = fmt::format("{}.{}.new", file.string(), ::getpid());
-  std::ofstream out(beside, std::ios::trunc);
-  out << text;
-  out.close();
-  const int wrong = out ? 0 : errno;
-  if (out) fs::rename(beside, file, error);
-  if (out && !error) return;
-  std::error_code ignored;
-  fs::remove(beside, ignored);
-  cannot_write(file, error ? error.message() : std::strerror(wrong));
+  try {
+    data::replace_text(file, text);
+  } catch (const Error& e) {
+    cannot_write(file, e.what());
+  }
 }
 
 std::optional<dev_t> filesystem_of(const fs::path& path) {
@@ -234,7 +227,7 @@ void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host) {
     if (!replaced && fault_of(row).empty()) kept.push_back(row);
   }
   for (const BenchRow& row : rows) kept.push_back(to_json(row));
-  write_beside(file, whole_text(kept));
+  save_text(file, whole_text(kept));
 }
 
 std::string bench_json(const std::vector<BenchRow>& rows) {

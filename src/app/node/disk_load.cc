@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 
 namespace spillway::app {
 namespace {
@@ -17,12 +17,12 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 }  // namespace
 
-offload::File nameless_file(const std::filesystem::path& path, i64 bytes) {
-  const offload::RunFolder own(path, fmt::format("bench-{}", ::getpid()));
-  return offload::File::create(own.path() / "file", bytes, false);
+offload::ScratchFile nameless_file(const std::filesystem::path& path, i64 bytes) {
+  const offload::ScratchFolder own(path, fmt::format("bench-{}", ::getpid()));
+  return offload::ScratchFile::create(own.path() / "file", bytes, false);
 }
 
-DiskLoad::DiskLoad(const offload::File& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight)
+DiskLoad::DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight)
     : file_(file),
       engine_(engine),
       buffer_(memory.allocate(in_flight * kPieceBytes, "disk measurement: I/O buffer")),

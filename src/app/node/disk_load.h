@@ -6,13 +6,13 @@
 
 #include "device/allocator.h"
 #include "device/event.h"
-#include "offload/file.h"
 #include "offload/io_engine.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::app {
 
 /// In a folder of its own under `path` whose name goes at once, so that nothing stays behind however the measurement ends.
-offload::File nameless_file(const std::filesystem::path& path, i64 bytes);
+offload::ScratchFile nameless_file(const std::filesystem::path& path, i64 bytes);
 
 class DiskLoad {
  public:
@@ -20,7 +20,7 @@ class DiskLoad {
   enum class Mix { read, write, both };
 
   /// `in_flight` pieces are handed in before the first is waited for; their buffers come from `memory`.
-  DiskLoad(const offload::File& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight);
+  DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight);
   ~DiskLoad();
   DiskLoad(const DiskLoad&) = delete;
   DiskLoad& operator=(const DiskLoad&) = delete;
@@ -35,7 +35,7 @@ class DiskLoad {
   void submit(bool write, i64 piece);
   void wait() const;
   void drain() noexcept;
-  const offload::File& file_;
+  const offload::ScratchFile& file_;
   offload::IoEngine& engine_;
   Allocation buffer_;
   i64 next_ = 0;

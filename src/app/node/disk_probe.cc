@@ -21,7 +21,7 @@ fs::path folder_there(const fs::path& path) {
 }
 
 DiskRates measure(const fs::path& folder, offload::IoEngine& engine) {
-  const offload::File file = nameless_file(folder, kPieces * DiskLoad::kPieceBytes);
+  const offload::ScratchFile file = nameless_file(folder, kPieces * DiskLoad::kPieceBytes);
   DiskLoad load(file, engine, MemoryPool::heap(), kInFlight);
   const i64 pieces = load.fill(kLeastPieces, kMostFillSeconds);
   DiskRates rates{.path = folder.string(), .read_bytes_per_s = 0, .write_bytes_per_s = 0, .mixed_bytes_per_s = 0};

@@ -31,6 +31,15 @@ constexpr i64 kMostStagingBuffers = 12;
 
 }  // namespace
 
+bool PlanWishes::uses(Tier tier) const {
+  return std::ranges::any_of(std::array{&parameters, &gradients, &optimizer, &activations},
+                             [&](const PlacementWish* wish) { return wish->uses(tier); });
+}
+
+bool PlanWishes::may_use(Tier tier) const {
+  return uses(tier) || parameters.automatic || gradients.automatic || optimizer.automatic || activations.automatic;
+}
+
 std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes) {
   if (const auto one = wish.one_tier()) return std::vector(group_bytes.size(), *one);
   std::array<i64, offload::kTiers> left = wish.bytes;

@@ -24,6 +24,11 @@ struct PlanWishes {
   std::optional<i64> prefetch;
   std::optional<int> zero_stage;
   std::string pipeline_split = "auto";
+
+  /// Something shall lie in this tier.
+  bool uses(Tier tier) const;
+  /// Something may, since it shall or since it was left open.
+  bool may_use(Tier tier) const;
 };
 
 /// The fastest plan that fits, by estimate; every explicit wish is kept. `why` says what was chosen, a line each.

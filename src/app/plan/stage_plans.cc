@@ -7,6 +7,7 @@
 #include "app/plan/fit.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "parallel/proof/check.h"
 #include "parallel/schedule/pipeline_split.h"
 
 namespace spillway::app {
@@ -134,6 +135,28 @@ ChosenPlan choose_stage_plans(const PlanRequest& base, const PlanWishes& wishes,
     mine.why.push_back(stage_line(plan, rank_of, p));
   }
   return mine;
+}
+
+std::vector<Plan> plans_of_stages(const PlanRequest& request, const Plan& mine) {
+  std::vector<Plan> plans;
+  for (int p = 0; p < request.scheduling.pipeline.ranks; ++p)
+    plans.push_back(p == request.scheduling.pipeline.rank ? mine : make_plan(of_rank(request, p)));
+  return plans;
+}
+
+void check_meetings(const std::vector<Plan>& stages) {
+  const int data_ranks = stages.front().scheduling.sharding.ranks;
+  std::vector<parallel::Program> programs;
+  for (const Plan& plan : stages) {
+    parallel::Scheduling scheduling = plan.scheduling;
+    scheduling.overlap = plan.train.overlap;
+    for (scheduling.sharding.rank = 0; scheduling.sharding.rank < data_ranks; ++scheduling.sharding.rank)
+      programs.push_back(plan.training ? generate_training(plan.layout, plan.placement, scheduling)
+                                       : generate_forward(plan.layout, plan.placement, scheduling));
+  }
+  std::vector<const parallel::Program*> all;
+  for (const parallel::Program& program : programs) all.push_back(&program);
+  parallel::check_together(all, {data_ranks, static_cast<int>(stages.size())});
 }
 
 }  // namespace spillway::app

@@ -15,6 +15,7 @@ struct StepSample {
   Phases phases;
   DiskUse disk;
   parallel::TierBytes moved, planned;
+  double meeting_s = 0;                 // where ranks meet, and one that is ahead of the others waits
   const StepCost* predicted = nullptr;  // of the same head and tail; outlives the audit
 };
 

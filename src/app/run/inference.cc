@@ -10,18 +10,6 @@
 #include "models/weights.h"
 
 namespace spillway::app {
-namespace {
-
-PlanWishes wishes_of(const RanksConfig& config) {
-  PlanWishes wishes{.parameters = config.place_parameters,
-                    .gradients = PlacementWish::whole(Tier::device),
-                    .optimizer = PlacementWish::whole(Tier::device),
-                    .prefetch = config.prefetch};
-  if (config.zero_stage != "auto") wishes.zero_stage = config.zero_stage[0] - '0';
-  return wishes;
-}
-
-}  // namespace
 
 Inference::Inference(Command command, const RanksConfig& config, const Peers& peers)
     : command_(command), config_(config), peers_(peers), source_(find_trained_model(config.model, config.checkpoint)) {
@@ -40,7 +28,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   const parallel::Pipeline pipeline{.ranks = mesh_.pipeline};
   const ChosenDevice device = device_on_ranks(config_, peers_);
   peers_.together([&] { session_.emplace(config_, device, source_, id, StateWishes(), peers_.place(), pipeline); });
-  plan_on_ranks(peers_, *session_, wishes_of(config_), work);
+  plan_on_ranks(peers_, *session_, wishes_of_inference(config_), work);
   if (peers_.ranks() > 1) {
     if (!device.meeting.text.empty()) console.log(device.meeting.text);
     for (const std::string& line : session_->choices()) console.log(line);

@@ -12,30 +12,16 @@
 #include <sstream>
 #include <thread>
 
+#include "app/node/host.h"
 #include "base/error.h"
+#include "data/file.h"
 
 namespace spillway::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string whole_file(const fs::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-void write_beside(const fs::path& path, const std::string& text) {
-  const fs::path beside = path.string() + ".new";
-  {
-    std::ofstream out(beside, std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out) throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", beside.string(), std::strerror(errno)));
-  }
-  fs::rename(beside, path);
-}
+std::string whole_file(const fs::path& path) { return read_whole(path).value_or(""); }
 
 std::string owner() {
   char host[256] = "?";
@@ -92,7 +78,7 @@ RunFolder::~RunFolder() {
 
 std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
 void RunFolder::write_config(const std::string& json) {
-  if (writes()) write_beside(path_ / "config.json", json);
+  if (writes()) data::replace_text(path_ / "config.json", json);
 }
 
 i64 RunFolder::open_metrics(i64 step) {
@@ -108,7 +94,7 @@ i64 RunFolder::open_metrics(i64 step) {
     kept += line + "\n";
     last = its_step;
   }
-  write_beside(file, kept);
+  data::replace_text(file, kept);
   metrics_.open(file, std::ios::app);
   return last;
 }

@@ -21,25 +21,24 @@ namespace spillway::app {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr size_t kMeanSteps = 50;
 constexpr i64 kTailBytes = kMiB;  // holds more than kMeanSteps lines
 constexpr double kMostNumber = 9e18;
 
-std::optional<double> number(const Json& row, const char* key) {
+std::optional<double> number(const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
   if (found == row.end() || !found->is_number()) return {};
   const auto value = found->get<double>();
   return std::abs(value) < kMostNumber ? std::optional(value) : std::nullopt;
 }
 
-std::optional<i64> whole_number(const Json& row, const char* key) {
+std::optional<i64> whole_number(const nlohmann::json& row, const char* key) {
   const auto value = number(row, key);
   return value ? std::optional(static_cast<i64>(*value)) : std::nullopt;
 }
 
-std::optional<RunStatus::ByTier> by_tier(const Json& row, const char* key) {
+std::optional<RunStatus::ByTier> by_tier(const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
   if (found == row.end() || !found->is_object()) return {};
   RunStatus::ByTier bytes{};
@@ -55,13 +54,13 @@ double age_s(const fs::path& file) {
 }
 
 // The last steps' lines, oldest first. What is cut at either end does not parse, or is of no step.
-std::deque<Json> last_rows(const fs::path& file) {
+std::deque<nlohmann::json> last_rows(const fs::path& file) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
-  std::deque<Json> rows;
+  std::deque<nlohmann::json> rows;
   if (!in) return rows;
   in.seekg(std::max<i64>(0, static_cast<i64>(in.tellg()) - kTailBytes));
   for (std::string line; std::getline(in, line);) {
-    Json row = Json::parse(line, nullptr, false);
+    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
     if (!row.is_object() || whole_number(row, "step").value_or(0) < 1) continue;
     rows.push_back(std::move(row));
     if (rows.size() > kMeanSteps) rows.pop_front();
@@ -76,9 +75,9 @@ struct Means {
   std::array<double, offload::kTiers> read{}, written{};
 };
 
-Means means_of(const std::deque<Json>& rows) {
+Means means_of(const std::deque<nlohmann::json>& rows) {
   Means sum;
-  for (const Json& row : rows) {
+  for (const nlohmann::json& row : rows) {
     const auto ms = number(row, "step_ms");
     if (!ms || *ms <= 0) continue;
     ++sum.steps;
@@ -110,15 +109,15 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
 }
 
 // As many as the run counted, whose shares it knew.
-double drives_of(const Json& row, std::optional<i64> endurance_bytes, i64 paths) {
+double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
 }
 
-std::optional<i64> slowest_of(const std::deque<Json>& rows) {
+std::optional<i64> slowest_of(const std::deque<nlohmann::json>& rows) {
   std::map<i64, i64> steps;
-  for (const Json& row : rows) {
+  for (const nlohmann::json& row : rows) {
     if (const auto rank = whole_number(row, "slowest_rank")) ++steps[*rank];
   }
   const auto most = std::ranges::max_element(steps, {}, [](const auto& entry) { return entry.second; });
@@ -127,15 +126,15 @@ std::optional<i64> slowest_of(const std::deque<Json>& rows) {
 
 void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   const fs::path file = run / "metrics.jsonl";
-  const std::deque<Json> rows = last_rows(file);
+  const std::deque<nlohmann::json> rows = last_rows(file);
   if (rows.empty()) return;
-  const Json& last = rows.back();
+  const nlohmann::json& last = rows.back();
   status.step = whole_number(last, "step").value_or(0);
   status.loss = number(last, "loss");
   status.tier_bytes = by_tier(last, "tier_bytes");
   status.peak_bytes = by_tier(last, "peak_bytes");
   status.last_step_age_s = age_s(file);
-  for (const Json& row : rows) {
+  for (const nlohmann::json& row : rows) {
     if (const auto loss = number(row, "validation_loss")) status.validation_loss = loss;
   }
   status.slowest_rank = slowest_of(rows);
@@ -144,7 +143,7 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
 
 // Gives the number of --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
-  const Json config = Json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
+  const nlohmann::json config = nlohmann::json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
   if (!config.is_object()) return 1;
   status.steps = whole_number(config, "steps");
   status.ranks = whole_number(config, "ranks").value_or(1);

@@ -13,7 +13,7 @@ namespace spillway::app {
 namespace {
 
 constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
-constexpr i64 kWarmUpSteps = 2;
+constexpr i64 kUnusualSteps = 2;
 
 // 0 of none.
 double median(std::deque<double> values) {
@@ -78,7 +78,7 @@ void Saves::stepped(double seconds) {
   if (const parallel::Snapshot* snapshot = session_.rank().snapshot()) {
     longer_s_ += std::max(0.0, seconds - median(usual_s_));
     if (peers_.most({!snapshot->over()})[0] == 0) tell(false);
-  } else if (++plain_steps_ > kWarmUpSteps) {
+  } else if (++plain_steps_ > kUnusualSteps) {
     usual_s_.push_back(seconds);
     if (usual_s_.size() > kUsualSteps) usual_s_.pop_front();
   }

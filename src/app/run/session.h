@@ -1,43 +1,23 @@
-// What train, plan, generate and evaluate share: the model named by the flags, the budgets of this node, the plan that fits, and then the
-// resources and the rank that carry it out. Making a session writes nothing; open() allocates memory and the scratch file.
+// What train, plan, generate and evaluate share: the model named by the flags, a plan of it for this node's budgets, and the rank that
+// carries it out. It ties the parts together, each of which knows only what it is given: budgets (budgets.h, nvme_paths.h), prediction
+// (prediction.h), scratch (held_scratch.h). Making a session writes nothing; open() allocates memory and the scratch files. One thread.
 #pragma once
 #include <memory>
 #include <optional>
 
-#include "app/flags/config.h"
 #include "app/node/console.h"
-#include "app/node/disk_meter.h"
-#include "app/plan/cost_model.h"
-#include "app/plan/planner.h"
-#include "app/plan/shares.h"
+#include "app/plan/nvme_paths.h"
+#include "app/plan/prediction.h"
+#include "app/plan/wishes.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/peers.h"
+#include "app/run/held_scratch.h"
 #include "app/run/model_source.h"
-#include "offload/io_engine.h"
-#include "offload/run_folder.h"
-#include "offload/scratch.h"
-#include "offload/system_calls.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/exchange/rank_exchange.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
-
-/// What only a training run chooses of its state.
-struct StateWishes {
-  optim::Master master = optim::Master::fp32;
-  optim::Moments moments = optim::Moments::fp32;
-  bool round_gradients = false, reduce_each = false;
-  std::vector<std::string> freeze;
-  offload::Durability durability = offload::Durability::checkpoint;
-};
-
-/// What a rank computes at a time.
-struct Workload {
-  nn::Mode mode = nn::Mode::train;
-  i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
-  bool decay_all = false;
-};
 
 class Session {
  public:
@@ -45,6 +25,8 @@ class Session {
   /// dead one left.
   Session(const ResourceConfig& config, ChosenDevice device, ModelSource source, std::string run_id, const StateWishes& state = {},
           const RankPlace& place = {}, const parallel::Pipeline& pipeline = {});
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   /// What all ranks' plans must fit into, when another one has less.
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
@@ -67,7 +49,7 @@ class Session {
   /// Of what was recovered from nvme no later generation than this: other ranks do not hold it.
   void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
-  std::string nvme_line() const;
+  std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
   /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could.
   void keep_scratch();
 
@@ -78,66 +60,47 @@ class Session {
   DType dtype() const { return format_.weight; }
   int threads() const { return threads_; }
   const ChosenDevice& device() const { return device_choice_; }
+  const TierBudgets& budgets() const { return budgets_; }
+  const NvmePaths& nvme() const { return nvme_; }
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }
-  /// --nvme, or the batch system's.
-  const std::vector<ScratchPath>& scratch_paths() const { return scratch_paths_; }
-  const std::vector<u32>& stripe_weights() const { return shares_.weights; }
-  const TierBudgets& budgets() const { return budgets_; }
-  /// By simulation, of a step of the training plan that runs this Program of it and ends with this list of the Program's.
-  const StepCost& predicted(const parallel::Program& program, const parallel::List& tail);
-  const Rates& rates() const { return rates_; }
-  /// Memory of the whole process at its most; ranks that share it are taken to have this one's plan.
-  i64 predicted_process_bytes() const;
+  /// Of the chosen plan.
+  Prediction& prediction() { return *prediction_; }
   /// Since open().
-  DiskUse disk_use() { return meter_ ? meter_->use() : DiskUse(); }
+  DiskUse disk_use() { return scratch_ ? scratch_->use() : DiskUse(); }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }
   MemoryPool& host_pool() { return *host_; }
 
  private:
-  void find_budgets(const ResourceConfig& config);
-  /// Of a rank's folder on each scratch path.
-  std::string folder_id(int rank) const { return run_id_ + (place_.ranks > 1 ? "-rank" + std::to_string(rank) : ""); }
-  parallel::PlanRequest request() const;
-  void find_rates(const parallel::PlanRequest& request, bool nvme);
-  DiskRates disk_rates(const Calibration& calibration, const std::string& path, offload::IoEngine& engine);
-  StepCost predict_step(const StepLists& lists) const;
-  std::vector<parallel::Plan> stage_plans() const;
-  std::string prediction_text();
-  void drop_other_ranks(const std::string& path);
-  ResourceConfig config_;
+  parallel::PlanRequest request_for(const Workload& work) const;
+  NodeRates look_at_node(const parallel::PlanRequest& request, bool may_spill);
+  void predict_with(NodeRates node);
+  void take_memory();
+  void take_scratch(offload::SystemCalls* system);
+
+  const ResourceConfig config_;
   const ChosenDevice device_choice_;
   ModelSource source_;
+  const StateWishes state_;
   const optim::StateFormat format_;
-  const bool round_gradients_, reduce_each_;
-  const offload::Durability durability_;
   nn::Sequential model_;
   int threads_ = 1;
-  const std::string run_id_;
   const RankPlace place_;
+  const ScratchId id_;
   const parallel::Pipeline pipeline_;
   const parallel::Mesh mesh_;
-  std::vector<ScratchPath> scratch_paths_;
-  std::vector<i64> nvme_room_bytes_;  // of each path
-  Shares shares_;
   TierBudgets budgets_;
-  Rates rates_;
-  Workload work_;
+  NvmePaths nvme_;
+  parallel::PlanRequest request_;  // that makes the chosen plan
   std::optional<ChosenPlan> chosen_;
-  std::map<const parallel::List*, StepCost> predicted_;  // by how the step ended
-  std::string rates_from_;                               // what the prediction should be believed less for
-  i64 process_bytes_ = 0, probe_bytes_ = 0;              // before anything of the plan is held; and what timing took
+  std::optional<Prediction> prediction_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MemoryPool> device_, host_;
-  std::unique_ptr<DiskMeter> meter_;  // outlives the engine
-  offload::ChosenEngine engine_;
-  std::vector<offload::RunFolder> scratch_;
+  std::optional<HeldScratch> scratch_;  // where the plan uses nvme
   parallel::Resources resources_;
   std::unique_ptr<parallel::RankExchange> exchange_;
-  std::string dropped_;  // likewise: folders of ranks that are no more
-  std::string cached_;   // for the log: the paths without direct I/O
   std::unique_ptr<parallel::Rank> rank_;
 };
 

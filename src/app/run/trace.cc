@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <tuple>
 
 #include "base/error.h"
+#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -131,13 +131,11 @@ void Trace::write() const {
   const std::vector<std::string> ranks = peers_.gather(lanes() + fmt::format("{}", fmt::join(events_, ",\n")));
   peers_.together([&] {
     if (!peers_.first()) return;
-    const std::filesystem::path beside = path_.string() + ".part";
-    {
-      std::ofstream out(beside);
-      out << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n' << fmt::format("{}\n]}}\n", fmt::join(ranks, ",\n"));
-      if (!out.flush()) throw Error(ErrorCode::io, fmt::format("[trace] {} cannot be written: give --trace another file", path_.string()));
+    try {
+      data::replace_text(path_, fmt::format("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}\n]}}\n", fmt::join(ranks, ",\n")));
+    } catch (const Error&) {
+      throw Error(ErrorCode::io, fmt::format("[trace] {} cannot be written: give --trace another file", path_.string()));
     }
-    std::filesystem::rename(beside, path_);
   });
 }
 

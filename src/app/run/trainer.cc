@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <numeric>
 
 #include "app/node/host.h"
 #include "app/node/signals.h"
@@ -23,32 +22,6 @@ namespace {
 
 constexpr i64 kMostNonfinite = 20;    // steps in a row
 constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
-
-parallel::TierBytes traffic_since(const parallel::TierBytes& before, parallel::Rank& rank) {
-  parallel::TierBytes now;
-  for (size_t t = 0; t < offload::kTiers; ++t) {
-    now.read[t] = rank.state().traffic().read_bytes[t];
-    now.written[t] = rank.state().traffic().written_bytes[t];
-  }
-  now.exchanged = rank.exchanged_bytes();
-  now.sent = rank.sent_bytes();
-  return now -= before;
-}
-
-// Of the last step, where ranks meet: a rank that is ahead of the others waits there.
-double meeting_s(const parallel::Rank& rank) {
-  double us = 0;
-  const auto add = [&](const parallel::List& list, const std::vector<parallel::Timing>& timings) {
-    for (size_t i = 0; i < list.size(); ++i) {
-      const parallel::Op op = list[i].op;
-      const bool meets = op == parallel::Op::Gather || op == parallel::Op::Exchange || op == parallel::Op::AgreeNorm;
-      us += meets ? timings[i].end_us - timings[i].start_us : 0;
-    }
-  };
-  add(rank.last_program().head, rank.head_timings());
-  add(*rank.last_tail(), rank.tail_timings());
-  return us / 1e6;
-}
 
 // Seconds from now to the end Slurm has set, if it has.
 std::optional<double> slurm_seconds_left() {
@@ -75,7 +48,8 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       last_save_(start_),
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
-      saves_(session, folder, console, peers, config.keep) {
+      saves_(session, folder, console, peers, config.keep),
+      accounts_(session) {
   if (config.precision != Precision::fp16) {
     progress_.loss_scale.reset();
   } else if (!progress_.loss_scale) {
@@ -116,7 +90,7 @@ int Trainer::run() {
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
   const bool more = progress_.step < *config_.steps;
   const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
-  const std::vector<std::vector<double>> all = peers_.gather(std::vector{stop, time_up, save, meeting_s(session_.rank()) / report.seconds});
+  const std::vector<std::vector<double>> all = peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds});
   const auto any = [&](size_t what) { return std::ranges::any_of(all, [&](const auto& rank) { return rank[what] != 0; }); };
   const auto slowest = std::ranges::min_element(all, {}, [](const auto& rank) { return rank[3]; });
   report.slowest_rank = static_cast<int>(slowest - all.begin());
@@ -133,26 +107,28 @@ std::string Trainer::signal_text() const {
   return "a signal";
 }
 
-Trainer::StepReport Trainer::step() {
-  StepReport report;
-  const auto begin = Clock::now();
-  parallel::Rank& rank = session_.rank();
-  const parallel::TierBytes before = traffic_since({}, rank);
-  const DiskUse disk_before = session_.disk_use();
+parallel::StepSettings Trainer::step_settings() const {
   parallel::StepSettings settings;
   settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
-  settings.update.learning_rate = report.learning_rate = learning_rate();
+  settings.update.learning_rate = learning_rate();
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
   settings.gradient_clipping = config_.gradient_clipping;
   if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");
   settings.record = [this](const parallel::StepResult& result) { return record(result); };
-  report.result = rank.train_step([this] { return data_.training->step(progress_.cursor); }, settings);
-  report.moved = traffic_since(before, rank);
+  return settings;
+}
+
+Trainer::StepReport Trainer::step() {
+  StepReport report;
+  const auto begin = Clock::now();
+  accounts_.begin();
+  const parallel::StepSettings settings = step_settings();
+  report.learning_rate = settings.update.learning_rate;
+  report.result = session_.rank().train_step([this] { return data_.training->step(progress_.cursor); }, settings);
   report.seconds = step_seconds_ = seconds_since(begin);
-  account(report, disk_before);
-  moved_ += report.moved;
+  report.accounts = accounts_.end(report.result, report.seconds);
   progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
@@ -165,28 +141,6 @@ Trainer::StepReport Trainer::step() {
   }
   if (validates_now()) validate(report);
   return report;
-}
-
-const StepCost& Trainer::predicted() {
-  const parallel::Rank& rank = session_.rank();
-  return session_.predicted(rank.last_program(), *rank.last_tail());
-}
-
-void Trainer::account(StepReport& r, const DiskUse& before) {
-  const parallel::Rank& rank = session_.rank();
-  const parallel::List &head = rank.last_program().head, &tail = *rank.last_tail();
-  r.account = parallel::account(head, rank.head_timings());
-  r.account += parallel::account(tail, rank.tail_timings());
-  r.disk = session_.disk_use() - before;
-  add_phases(r.phases, head, rank.head_timings(), "head");
-  add_phases(r.phases, tail, rank.tail_timings(), "tail");
-  add_lanes(r.phases, r.account);
-  if (session_.chosen().uses(Tier::nvme)) add_disk(r.phases, r.disk);
-  parallel::TierBytes planned = parallel::moved_bytes(head);
-  planned += parallel::moved_bytes(tail);
-  planned_ += planned;
-  if (r.result.skipped) planned_ -= parallel::moved_bytes(rank.last_program().deferred);  // the next head's Steps have nothing to do
-  audit_.step({r.seconds, r.account, r.phases, r.disk, r.moved, planned, &predicted()});
 }
 
 double Trainer::learning_rate() const {
@@ -215,14 +169,8 @@ bool Trainer::validates_now() const {
   return progress_.step == *config_.steps || (config_.validate_every && progress_.step % *config_.validate_every == 0);
 }
 
-void Trainer::settle() {
-  const parallel::TierBytes before = traffic_since({}, session_.rank());
-  session_.rank().settle();
-  moved_ += traffic_since(before, session_.rank());
-}
-
 void Trainer::validate(StepReport& report) {
-  settle();
+  accounts_.settle();
   const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
   const i64 counted = std::min(all, config_.validation_steps.value_or(all));
   const HeldOutLoss loss = held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted);
@@ -241,18 +189,18 @@ void Trainer::write_metrics(const StepReport& r) {
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
   row.validation_accuracy = r.validation_accuracy;
-  row.moved = r.moved;
+  row.moved = r.accounts.moved;
   row.ranks = peers_.ranks();
   row.slowest_rank = r.slowest_rank;
   row.slowest_wait = r.slowest_wait;
-  row.phases = r.phases;
+  row.phases = r.accounts.phases;
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
   row.wear = wear();
   row.flops_per_s = model_flops_ / r.seconds;
   if (matmul_flops_) row.matmul_share = row.flops_per_s / *matmul_flops_;
-  row.predicted_ms = predicted().seconds * 1e3;
-  row.bound_by = to_string(r.account.bound_by());
+  row.predicted_ms = r.accounts.predicted->seconds * 1e3;
+  row.bound_by = to_string(r.accounts.account.bound_by());
   folder_.metrics_line(to_json(row));
 }
 
@@ -279,7 +227,7 @@ std::string Trainer::why_skipped() const {
 
 void Trainer::sample() {
   if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
-  settle();
+  accounts_.settle();
   const data::ByteTokenizer tokenizer;
   const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
   std::vector<i32> tokens;
@@ -308,7 +256,7 @@ bool Trainer::checkpoint_due() const {
 
 void Trainer::save(bool must) {
   if (!saves_.has(progress_.step)) {
-    settle();
+    accounts_.settle();
     saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
   }
   if (must) saves_.finish(true);
@@ -327,8 +275,8 @@ int Trainer::stop(const std::string& why) {
 
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
-  return wear_of(moved_.written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
-                 config_.endurance_bytes, drives_worth(session_.stripe_weights()));
+  return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
+                 config_.endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 
 }  // namespace spillway::app

@@ -7,12 +7,12 @@
 #include "app/flags/config.h"
 #include "app/plan/profile.h"
 #include "app/ranks/peers.h"
-#include "app/run/audit.h"
 #include "app/run/checkpoint.h"
 #include "app/run/resolve.h"
 #include "app/run/run_folder.h"
 #include "app/run/saves.h"
 #include "app/run/session.h"
+#include "app/run/step_accounts.h"
 #include "app/run/trace.h"
 #include "app/run/wear.h"
 
@@ -35,27 +35,19 @@ class Trainer {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
     std::optional<double> validation_loss, validation_accuracy;
-    parallel::TierBytes moved;
-    DiskUse disk;
-    parallel::Account account;
-    Phases phases;
+    StepSample accounts;
     int slowest_rank = 0;     // it waited least for the others
     double slowest_wait = 0;  // and this share of the step
   };
   StepReport step();
-  /// What the step just done spent its time on; `before`: what the disk had done by its begin.
-  void account(StepReport& report, const DiskUse& before);
-  const StepCost& predicted();
-  MemoryAudit memory_audit();
-  /// By the steps of all ranks, who call this together: moved beside their plans, too many or too few.
+  parallel::StepSettings step_settings() const;
+  /// By the steps of all ranks, who call this together.
   i64 unplanned_bytes() const;
   double learning_rate() const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
   std::string why_skipped() const;
   std::string record(const parallel::StepResult& result) const;
-  /// Executes what the optimizer has deferred, and counts what that moved.
-  void settle();
   void validate(StepReport& report);
   bool validates_now() const;
   void write_metrics(const StepReport& report);
@@ -103,8 +95,7 @@ class Trainer {
   const double model_flops_;  // of a step of this rank
   const std::optional<double> matmul_flops_;
   Saves saves_;
-  Audit audit_;
-  parallel::TierBytes moved_, planned_;  // by this rank's steps
+  StepAccounts accounts_;
 };
 
 }  // namespace spillway::app

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "app/node/process_memory.h"
 #include "app/run/metrics.h"
@@ -10,17 +9,6 @@
 #include "base/units.h"
 
 namespace spillway::app {
-namespace {
-
-// Whichever way they went, and whether too many or too few.
-i64 bytes_beside(const parallel::TierBytes& planned, parallel::TierBytes off) {
-  off -= planned;
-  i64 bytes = std::abs(off.exchanged) + std::abs(off.sent);
-  for (size_t t = 0; t < offload::kTiers; ++t) bytes += std::abs(off.read[t]) + std::abs(off.written[t]);
-  return bytes;
-}
-
-}  // namespace
 
 Calibration Trainer::calibration() const {
   Calibration node = load_calibration();
@@ -30,8 +18,8 @@ Calibration Trainer::calibration() const {
 
 std::vector<ProfileRow> Trainer::profile_rows(const Calibration& node) const {
   std::vector<DiskRates> disks;
-  for (const ScratchPath& path : session_.scratch_paths()) disks.push_back(node.disk(path.path));
-  return profile_->rows(node, disks, session_.stripe_weights());
+  for (const ScratchPath& path : session_.nvme().paths) disks.push_back(node.disk(path.path));
+  return profile_->rows(node, disks, session_.nvme().shares.weights);
 }
 
 std::string Trainer::profile_text() const {
@@ -39,30 +27,23 @@ std::string Trainer::profile_text() const {
   return to_text(profile_rows(node), node.measured);
 }
 
-MemoryAudit Trainer::memory_audit() {
-  return {session_.chosen().total,
-          {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), session_.rank().state().nvme_bytes()},
-          session_.predicted_process_bytes(),
-          process_memory().peak_bytes};
-}
-
 i64 Trainer::unplanned_bytes() const {
   double sum = 0;
-  for (const auto& rank : peers_.gather(std::vector{static_cast<double>(bytes_beside(planned_, moved_))})) sum += rank[0];
+  for (const auto& rank : peers_.gather(std::vector{static_cast<double>(accounts_.unplanned_bytes())})) sum += rank[0];
   return static_cast<i64>(sum);
 }
 
 void Trainer::finish(const StepReport& last) {
-  settle();
+  accounts_.settle();
   const i64 unplanned = unplanned_bytes();
-  parallel::Rank& rank = session_.rank();
+  const Audit& audit = accounts_.audit();
+  const parallel::TierBytes& moved = accounts_.moved();
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();
   if (console_.json()) {
-    return console_.result(
-        to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(), wear(),
-                        profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
-                        audit_.empty() ? std::vector<AuditRow>() : audit_.rows(memory_audit()), audit_.bound_by(), unplanned}));
+    return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(), wear(),
+                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(), accounts_.audit_rows(),
+                                           audit.bound_by(), unplanned}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
@@ -71,15 +52,14 @@ void Trainer::finish(const StepReport& last) {
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
   text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(process_memory().peak_bytes),
                       format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),
-                      format_bytes(session_.host_pool().peak_bytes()), format_bytes(rank.state().nvme_bytes()));
-  text +=
-      fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved_.read[1] / steps),
-                  format_bytes(moved_.written[1] / steps), format_bytes(moved_.read[2] / steps), format_bytes(moved_.written[2] / steps));
+                      format_bytes(session_.host_pool().peak_bytes()), format_bytes(session_.rank().state().nvme_bytes()));
+  text += fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved.read[1] / steps),
+                      format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps), format_bytes(moved.written[2] / steps));
   if (const Wear worn = wear(); worn.bytes_per_step > 0) text += "  written to nvme: " + to_text(worn, config_.endurance_bytes) + "\n";
-  if (!audit_.empty()) {
-    const auto stripes = static_cast<i64>(session_.scratch_paths().size());
-    text += to_text(audit_.rows(memory_audit()), audit_.steps());
-    text += "  " + audit_.verdict(levers_of(session_.chosen(), session_.model(), session_.rates(), stripes)) + "\n";
+  if (!audit.empty()) {
+    const auto stripes = static_cast<i64>(session_.nvme().paths.size());
+    text += to_text(accounts_.audit_rows(), audit.steps());
+    text += "  " + audit.verdict(levers_of(session_.chosen(), session_.model(), session_.prediction().rates(), stripes)) + "\n";
   }
   text += "  run folder: " + folder_.path().string();
   if (profile_) text += "\n" + profile_text();

@@ -14,7 +14,7 @@
 #include "parallel/comm/communicator_local.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::bench_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +200,4 @@ TEST_F(BenchCommand, JsonIsWhatTheFileHolds) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::bench_test

@@ -9,7 +9,7 @@
 #include "tests/app/support_app.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::app {
+namespace spillway::app::schedule_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -233,4 +233,4 @@ TEST(ScheduleCosts, ReadBackAsTheyArePrinted) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::schedule_test

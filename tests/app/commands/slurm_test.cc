@@ -5,7 +5,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::slurm_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -61,4 +61,4 @@ TEST(SlurmCommand, RefusesWhatCannotBeAJob) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::slurm_test

@@ -7,7 +7,7 @@
 #include "app/run/run_status.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::status_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -162,4 +162,4 @@ TEST_F(StatusTest, WhatIsNoRun) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::status_test

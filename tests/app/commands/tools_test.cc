@@ -9,7 +9,7 @@
 #include "data/safetensors.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::tools_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ TEST(Entry, ResultsThatCannotBeWrittenAreAFailure) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::tools_test

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::config_file_test {
 namespace {
 
 const std::vector<std::string> kNothing;
@@ -310,4 +310,4 @@ TEST(DefaultOut, IsTheModelsNameAndTheHash) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::config_file_test

@@ -6,7 +6,7 @@
 #include "app/flags/help.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::option_table_test {
 namespace {
 
 constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate, Command::export_model, Command::tokenize,
@@ -179,4 +179,4 @@ TEST(OptionTable, DefaultsAreLegalValues) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::option_table_test

@@ -1,12 +1,13 @@
 #include "app/flags/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::text_test {
 namespace {
 
 TEST(Text, NumbersMustBeWhole) {
@@ -115,4 +116,4 @@ TEST(Resume, WordsAndPaths) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::text_test

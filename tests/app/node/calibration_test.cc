@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::calibration_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST_F(CalibrationTest, SharesOfRatesAndOfTimes) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::calibration_test

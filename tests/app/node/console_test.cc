@@ -7,7 +7,7 @@
 
 #include "app/node/signals.h"
 
-namespace spillway::app {
+namespace spillway::app::console_test {
 namespace {
 
 TEST(Console, ResultsAndLogGoTheirWays) {
@@ -106,4 +106,4 @@ TEST(SignalsDeathTest, ASecondInterruptLeavesAtOnce) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::console_test

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::grant_test {
 namespace {
 
 constexpr i64 kReserve = 300 * kMiB;
@@ -165,4 +165,4 @@ TEST(CoreGrant, RanksShareWhatIsNotTheirOwn) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::grant_test

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 
-namespace spillway::app {
+namespace spillway::app::cost_model_test {
 namespace {
 
 using parallel::Order;
@@ -144,4 +144,4 @@ TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::cost_model_test

@@ -10,7 +10,7 @@
 #include "models/presets.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::test {
+namespace spillway::test::freeze_test {
 namespace {
 
 i64 frozen_count(const std::vector<std::string>& patterns) {
@@ -80,4 +80,4 @@ TEST(FreezeTrain, GoesOnFromItsCheckpointWithTheSameNumbersAnywhere) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::freeze_test

@@ -11,7 +11,7 @@
 #include "models/presets.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::left_over_test {
 namespace {
 
 using parallel::Tier;
@@ -156,4 +156,4 @@ TEST(LeftOverTrain, TheSameBitsWhereTheLastBlocksKeepTheirActivations) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::left_over_test

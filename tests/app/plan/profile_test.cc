@@ -5,7 +5,7 @@
 
 #include "app/run/wear.h"
 
-namespace spillway::app {
+namespace spillway::app::profile_test {
 namespace {
 
 using parallel::Instruction;
@@ -138,4 +138,4 @@ TEST(Wear, StepsTokensDays) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::profile_test

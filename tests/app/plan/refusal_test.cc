@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 
-namespace spillway::app {
+namespace spillway::app::refusal_test {
 namespace {
 
 // Deep enough that a disk's rings take less than what they hold.
@@ -84,4 +84,4 @@ TEST_F(Refusals, WithoutASplitTheNodeIsTooSmall) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::refusal_test

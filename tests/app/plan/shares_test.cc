@@ -9,7 +9,7 @@
 #include "offload/nvme_store.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::shares_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ TEST_F(KnownShares, AreThoseOfTheFilesADeadRunLeft) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::shares_test

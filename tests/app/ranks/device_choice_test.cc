@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace spillway::app {
+namespace spillway::app::device_choice_test {
 namespace {
 
 GpuReport two_gpus() {
@@ -115,4 +115,4 @@ TEST(DeviceChoice, BudgetsOfAGpu) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::device_choice_test

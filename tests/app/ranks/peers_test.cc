@@ -8,7 +8,7 @@
 
 #include "parallel/comm/communicator_local.h"
 
-namespace spillway::app {
+namespace spillway::app::peers_test {
 namespace {
 
 constexpr double kTimeout_s = 0.5;
@@ -60,4 +60,4 @@ TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::peers_test

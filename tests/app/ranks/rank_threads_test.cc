@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "tests/app/run/support_ranks.h"
 
-namespace spillway::app {
+namespace spillway::app::rank_threads_test {
 namespace {
 
 struct RankThreadsTest : testing::Test {
@@ -140,4 +140,4 @@ TEST_F(LocalRanks, ASignalStopsAllAfterTheSameStep) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::rank_threads_test

@@ -16,7 +16,7 @@
 #include "app/ranks/rank_report.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::supervise_test {
 namespace {
 
 using testing::AllOf;
@@ -241,4 +241,4 @@ TEST(MeetingPlace, FollowsTheLauncher) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::supervise_test

@@ -7,7 +7,7 @@
 #include "app/node/process_memory.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::audit_test {
 namespace {
 
 using parallel::Resource;
@@ -134,4 +134,4 @@ TEST(Rates, TheDisksTimeForAMix) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::audit_test

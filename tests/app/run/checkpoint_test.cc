@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace spillway::app {
+namespace spillway::app::checkpoint_test {
 namespace {
 
 Progress progress() {
@@ -48,4 +48,4 @@ TEST(ProgressRecord, TakesNoOtherNumberForALossScale) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::checkpoint_test

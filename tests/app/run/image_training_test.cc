@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::image_training_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -162,4 +162,4 @@ TEST_F(ImageTraining, WhatImagesHaveNoUseForIsRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::image_training_test

@@ -8,7 +8,7 @@
 #include "parallel/exchange/nccl_exchange.h"
 #include "tests/app/run/support_ranks.h"
 
-namespace spillway::app {
+namespace spillway::app::nccl_cuda_test {
 namespace {
 
 using Args = std::vector<std::string>;
@@ -108,4 +108,4 @@ TEST_F(CommandsOnOneGpu, RanksThatShareItMeetThroughHostMemory) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::nccl_cuda_test

@@ -16,7 +16,7 @@
 #include "tests/app/run/support_faulty_ranks.h"
 #include "tests/app/run/support_rank_cells.h"
 
-namespace spillway::app {
+namespace spillway::app::rank_matrix_test {
 namespace {
 
 using test::Row;
@@ -188,4 +188,4 @@ TEST(SoakRankMatrix, APartOfTheFullProduct) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::rank_matrix_test

@@ -16,7 +16,7 @@
 #include "parallel/layout/layout.h"
 #include "tests/app/run/support_ranks.h"
 
-namespace spillway::app {
+namespace spillway::app::ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -324,4 +324,4 @@ TEST_F(Ranks, AStopIsAgreedOn) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::ranks_test

@@ -6,7 +6,7 @@
 
 #include "tests/app/run/support_ranks.h"
 
-namespace spillway::app {
+namespace spillway::app::sharded_test {
 namespace {
 
 using Args = std::vector<std::string>;
@@ -135,4 +135,4 @@ TEST_F(Sharded, AnExportDoesNotKnowHowManyRanksTrained) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::sharded_test

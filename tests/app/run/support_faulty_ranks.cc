@@ -21,16 +21,8 @@ Event forwarded(Communicator& end, const Call& c) {
       return end.reduce_scatter(c.gives, c.gets, c.dtype, c.parts);
     case Collective::all_reduce:
       return end.all_reduce(c.gets, c.dtype, c.reduction);
-    case Collective::reduce:
-      return end.reduce(c.gets, c.dtype, c.reduction, c.root);
     case Collective::broadcast:
       return end.broadcast(c.gets, c.root);
-    case Collective::gather:
-      return end.gather(c.gives, c.gets, c.parts, c.root);
-    case Collective::scatter:
-      return end.scatter(c.gives, c.gets, c.parts, c.root);
-    case Collective::all_to_all:
-      return end.all_to_all(c.gives, c.parts, c.gets, c.in_parts);
     default:
       return end.barrier();
   }

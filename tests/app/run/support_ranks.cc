@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "app/commands/commands.h"
-#include "app/commands/train.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/node/failure.h"
 #include "app/ranks/rank_threads.h"

@@ -7,7 +7,7 @@
 
 #include "tests/app/support_app.h"
 
-namespace spillway::app {
+namespace spillway::app::train_report_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -162,4 +162,4 @@ TEST_F(TrainReport, FlagsChangeNoNumbers) {
 }
 
 }  // namespace
-}  // namespace spillway::app
+}  // namespace spillway::app::train_report_test

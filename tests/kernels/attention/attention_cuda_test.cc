@@ -4,7 +4,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::attention_cuda_test {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
@@ -284,4 +284,4 @@ TEST_F(AttentionTwins, TheSameBitsAgainAndInOtherViews) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::attention_cuda_test

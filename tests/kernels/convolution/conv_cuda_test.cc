@@ -4,7 +4,7 @@
 #include "tests/kernels/convolution/support_conv.h"
 #include "tests/support/gpu.h"
 
-namespace spillway {
+namespace spillway::conv_cuda_test {
 namespace {
 
 using kernels::ConvShape;
@@ -208,4 +208,4 @@ TEST_F(ConvTwins, SumsOfChannels) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::conv_cuda_test

@@ -2,7 +2,7 @@
 // and sizes at which strips of columns, chunks of the inner extent, blocks of rows and parts of a sum are several.
 #include "tests/kernels/convolution/support_conv.h"
 
-namespace spillway {
+namespace spillway::conv_test {
 namespace {
 
 using kernels::ConvShape;
@@ -83,4 +83,4 @@ TEST(Conv, WorkspaceOfAGpu) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::conv_test

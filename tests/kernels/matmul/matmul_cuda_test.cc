@@ -7,7 +7,7 @@
 #include "tests/kernels/matmul/support_matmul.h"
 #include "tests/support/gpu.h"
 
-namespace spillway {
+namespace spillway::matmul_cuda_test {
 namespace {
 
 using kernels::Store;
@@ -221,4 +221,4 @@ TEST(BlasLt, NamesTheCallThatFailed) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::matmul_cuda_test

@@ -5,7 +5,7 @@
 #include "kernels/matmul/gemm.h"
 #include "tests/kernels/matmul/support_matmul.h"
 
-namespace spillway {
+namespace spillway::matmul_test {
 namespace {
 
 using kernels::Store;
@@ -234,4 +234,4 @@ TEST(Matmul, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::matmul_test

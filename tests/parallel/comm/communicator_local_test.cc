@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "tests/parallel/comm/support_communicator.h"
 
-namespace spillway::parallel::test {
+namespace spillway::parallel::test::communicator_local_test {
 namespace {
 
 void run_threads(int ranks, double timeout_s, const Body& body) {
@@ -91,4 +91,4 @@ TEST(LocalCommunicator, AllStoppedTogetherGoOn) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel::test
+}  // namespace spillway::parallel::test::communicator_local_test

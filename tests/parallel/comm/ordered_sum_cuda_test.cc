@@ -8,7 +8,7 @@
 #include "device/transfer.h"
 #include "tests/support/gpu.h"
 
-namespace spillway::test {
+namespace spillway::test::ordered_sum_cuda_test {
 namespace {
 
 class OrderedSumOnGpu : public GpuTest, public testing::WithParamInterface<int> {};
@@ -57,4 +57,4 @@ TEST_P(OrderedSumOnGpu, IsTheCpusToTheBit) {
 INSTANTIATE_TEST_SUITE_P(Ranks, OrderedSumOnGpu, testing::Values(1, 2, 3, 8, 9, 17, 24));
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::ordered_sum_cuda_test

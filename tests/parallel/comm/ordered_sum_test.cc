@@ -8,7 +8,7 @@
 
 #include "tests/support/numbers.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::ordered_sum_test {
 namespace {
 
 // The definition, once more: groups of 8 in rank order, then the groups in order.
@@ -25,7 +25,7 @@ template <class T>
 std::vector<std::vector<T>> numbers(int ranks, i64 elems) {
   std::vector<std::vector<T>> all;
   for (int r = 0; r < ranks; ++r) {
-    const Tensor values = test::random({elems}, DTypeOf<T>::value, static_cast<u64>(r + 1), r % 3 == 0 ? 1e3 : 1.0);
+    const Tensor values = spillway::test::random({elems}, DTypeOf<T>::value, static_cast<u64>(r + 1), r % 3 == 0 ? 1e3 : 1.0);
     all.emplace_back(values.span<T>().begin(), values.span<T>().end());
   }
   return all;
@@ -88,4 +88,4 @@ TEST(OrderedSum, OfOneRankIsWhatItHas) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::ordered_sum_test

@@ -87,21 +87,6 @@ TEST_P(CommunicatorOf, MaximumKeepsNaN) {
   });
 }
 
-TEST_P(CommunicatorOf, ReduceLeavesTheOthersAlone) {
-  GetParam().run([](auto& end) {
-    for (const DType dtype : {DType::f32, DType::int64}) {
-      for (const int root : {0, end->size() - 1}) {
-        for (const i64 elems : kElems) {
-          Bytes values = numbers(dtype, elems, end->rank(), 4);
-          const Bytes expected = end->rank() == root ? reduced_numbers(dtype, Reduction::sum, elems, end->size(), 4) : values;
-          end->reduce(values, dtype, Reduction::sum, root).wait();
-          EXPECT_TRUE(same(values, expected)) << elems << " of " << to_string(dtype) << " to " << root;
-        }
-      }
-    }
-  });
-}
-
 TEST_P(CommunicatorOf, Broadcast) {
   GetParam().run([](auto& end) {
     for (const int root : {0, end->size() - 1}) {
@@ -111,41 +96,6 @@ TEST_P(CommunicatorOf, Broadcast) {
         EXPECT_TRUE(same(values, numbers(DType::f64, elems, root, 5))) << elems << " from " << root;
       }
     }
-  });
-}
-
-TEST_P(CommunicatorOf, GatherAndScatter) {
-  GetParam().run([](auto& end) {
-    for (const int root : {0, end->size() - 1}) {
-      for (const i64 elems : kElems) {
-        const Parts parts = in_bytes(uneven_parts(end->size(), elems), DType::f64);
-        Bytes whole = numbers(DType::f64, elems, 7, 6), none;
-        Bytes mine = copy_of(part(whole, parts, end->rank())), all(end->rank() == root ? whole.size() : 0);
-        end->gather(mine, all, parts, root).wait();
-        EXPECT_TRUE(end->rank() != root || same(all, whole)) << "gather " << elems << " to " << root;
-        Bytes back(mine.size(), std::byte{0xee});
-        end->scatter(end->rank() == root ? whole : none, back, parts, root).wait();
-        EXPECT_TRUE(same(back, mine)) << "scatter " << elems << " from " << root;
-      }
-    }
-  });
-}
-
-TEST_P(CommunicatorOf, AllToAll) {
-  GetParam().run([](auto& end) {
-    const int size = end->size();
-    const auto count = [](int from, int to) -> i64 { return (from + 2 * to) % 3 == 0 ? 0 : 100 * from + 3000 * to + 8; };
-    const auto content = [&](int from, int to) { return numbers(DType::f64, count(from, to), from, static_cast<u64>(to)); };
-    Parts out_bytes{0}, in_bytes{0};
-    Bytes out, expected;
-    for (int peer = 0; peer < size; ++peer) {
-      const Bytes gives = content(end->rank(), peer), gets = content(peer, end->rank());
-      out.insert(out.end(), gives.begin(), gives.end()), expected.insert(expected.end(), gets.begin(), gets.end());
-      out_bytes.push_back(std::ssize(out)), in_bytes.push_back(std::ssize(expected));
-    }
-    Bytes in(expected.size(), std::byte{0xee});
-    end->all_to_all(out, out_bytes, in, in_bytes).wait();
-    EXPECT_TRUE(same(in, expected));
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include "tests/parallel/device/support_gpu_run.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_cuda_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -54,4 +54,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuPlacements, testing::Range(size_t{0}, ways().s
                          [](const auto& way) { return ways()[way.param].name; });
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_cuda_test

@@ -9,7 +9,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
-namespace spillway {
+namespace spillway::gpu_images_cuda_test {
 namespace {
 
 using Build = std::function<nn::Sequential(DType)>;
@@ -95,4 +95,4 @@ TEST_F(GpuImages, AResNetLearnsAsOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::gpu_images_cuda_test

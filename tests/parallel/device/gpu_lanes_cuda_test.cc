@@ -11,7 +11,7 @@
 #include "device/transfer.h"
 #include "tests/support/gpu.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_lanes_cuda_test {
 namespace {
 
 using parallel::Lane;
@@ -114,4 +114,4 @@ TEST_F(GpuLaneOrder, WhatTheCpuDoesWaitsAndIsDoneWhenItReturns) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_lanes_cuda_test

@@ -9,7 +9,7 @@
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/support/gpu.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_numbers_cuda_test {
 namespace {
 
 using parallel::kTileElems;
@@ -119,4 +119,4 @@ TEST_F(GpuRuns, RoundedGradientsAreNearExactOnes) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_numbers_cuda_test

@@ -10,7 +10,7 @@
 #include "tests/parallel/run/support_sparse_batch.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_ranks_cuda_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -245,4 +245,4 @@ TEST_F(GpuRuns, PeaksAreThePlans) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_ranks_cuda_test

@@ -3,7 +3,7 @@
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/state/support_snapshot.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_snapshot_cuda_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -76,4 +76,4 @@ TEST_F(GpuRuns, SnapshotsHoldFrozenWeights) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_snapshot_cuda_test

@@ -12,7 +12,7 @@
 #include "optim/bf16.h"
 #include "tests/parallel/run/support_run.h"
 
-namespace spillway::test {
+namespace spillway::test::gradient_rounding_test {
 namespace {
 
 using optim::kTileElems;
@@ -137,4 +137,4 @@ TEST(GradientRounding, HalvesWhatTravelsOnceAStep) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gradient_rounding_test

@@ -5,7 +5,7 @@
 #include "tests/support/cells.h"
 
 #ifdef SPILLWAY_HAS_NCCL
-namespace spillway::test {
+namespace spillway::test::gpu_nccl_cuda_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -121,5 +121,5 @@ TEST_F(GpuNccl, ReductionOfEachMicroBatchGivesTheBitsOfOneRank) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_nccl_cuda_test
 #endif

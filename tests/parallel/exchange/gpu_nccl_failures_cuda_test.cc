@@ -12,7 +12,7 @@
 #include "parallel/comm/communicator_local.h"
 #include "parallel/exchange/nccl_exchange.h"
 
-namespace spillway::test {
+namespace spillway::test::gpu_nccl_failures_cuda_test {
 namespace {
 
 // What a run ends with, and how long it took.
@@ -197,5 +197,5 @@ TEST(Nccl, AMissingLibraryIsOneLineWithTheCure) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::gpu_nccl_failures_cuda_test
 #endif

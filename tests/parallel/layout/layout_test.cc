@@ -7,7 +7,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::layout_test {
 namespace {
 
 TEST(Layout, EveryParameterLiesOnceAndAligned) {
@@ -77,4 +77,4 @@ TEST(Layout, SegmentsCoverARangeWithItsGaps) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::layout_test

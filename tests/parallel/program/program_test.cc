@@ -12,10 +12,10 @@
 #include "parallel/proof/check.h"
 #include "tests/parallel/program/support_program.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::program_test {
 namespace {
 
-using test::without;
+using spillway::test::without;
 
 constexpr Tier kTiers[] = {Tier::device, Tier::host, Tier::nvme};
 
@@ -339,4 +339,4 @@ TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::program_test

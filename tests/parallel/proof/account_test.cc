@@ -5,7 +5,7 @@
 
 #include "parallel/proof/simulate.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::account_test {
 namespace {
 
 constexpr size_t kNvme = static_cast<size_t>(offload::Tier::nvme);
@@ -119,4 +119,4 @@ TEST(Simulate, TellsWaitsOfTheDiskFromWork) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::account_test

@@ -10,7 +10,7 @@
 #include "tests/parallel/program/support_program.h"
 #include "tests/parallel/run/support_run.h"
 
-namespace spillway::test {
+namespace spillway::test::pipeline_check_test {
 namespace {
 
 using parallel::Instruction;
@@ -213,4 +213,4 @@ TEST(PipelineCheck, ShardedRanksMeet) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::pipeline_check_test

@@ -9,7 +9,7 @@
 #include "parallel/schedule/schedule_simulate.h"
 #include "tests/parallel/run/support_run.h"
 
-namespace spillway::test {
+namespace spillway::test::simulate_together_test {
 namespace {
 
 using parallel::Instruction;
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Interleaved, Simulated,
                                           testing::Values(1)));
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::simulate_together_test

@@ -9,7 +9,7 @@
 #include "models/presets.h"
 #include "tests/parallel/run/support_cells.h"
 
-namespace spillway::test {
+namespace spillway::test::covering_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -168,4 +168,4 @@ TEST(SoakMatrix, APartOfTheFullProduct) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::covering_test

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::executor_test {
 namespace {
 
 Instruction on(Lane lane, std::vector<u32> after = {}) { return {.lane = lane, .after = std::move(after)}; }
@@ -70,4 +70,4 @@ TEST(Executor, LanesRunAtTheSameTime) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::executor_test

@@ -7,7 +7,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/faulty_engine.h"
 
-namespace spillway::test {
+namespace spillway::test::fault_test {
 namespace {
 
 using parallel::Tier;
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, Faults, testing::Values(offload::IoEngineKind:
                          [](const auto& cell) { return cell.param == offload::IoEngineKind::pread ? "pread" : "io_uring"; });
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::fault_test

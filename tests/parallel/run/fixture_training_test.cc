@@ -10,7 +10,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::test {
+namespace spillway::test::fixture_training_test {
 namespace {
 
 using parallel::Tier;
@@ -121,4 +121,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Fixture,
                          cell_name);
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::fixture_training_test

@@ -8,7 +8,7 @@
 #include "models/presets.h"
 #include "tests/parallel/run/support_run.h"
 
-namespace spillway::test {
+namespace spillway::test::frozen_test {
 namespace {
 
 using parallel::Op;
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(Places, FrozenAnywhere, testing::Combine(testing::Bool(
 });
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::frozen_test

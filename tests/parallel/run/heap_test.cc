@@ -58,7 +58,7 @@ void* memalign(size_t alignment, size_t bytes) {
 }
 }
 
-namespace spillway::test {
+namespace spillway::test::heap_test {
 namespace {
 
 using parallel::Tier;
@@ -104,5 +104,5 @@ TEST_P(HeapRelease, TheCountSeesALargeAllocation) {
 INSTANTIATE_TEST_SUITE_P(Tiers, HeapRelease, testing::Values(Tier::device, Tier::nvme));
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::heap_test
 #endif

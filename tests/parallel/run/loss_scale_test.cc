@@ -9,7 +9,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::loss_scale_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -166,4 +166,4 @@ TEST(LossScaledRun, StagesAgreeOnTheScale) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::loss_scale_test

@@ -14,7 +14,7 @@
 #include "tests/parallel/run/support_sparse_batch.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::micro_batch_reduction_test {
 namespace {
 
 using parallel::Op;
@@ -262,4 +262,4 @@ INSTANTIATE_TEST_SUITE_P(Programs, ReductionProgram,
                          program_name);
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::micro_batch_reduction_test

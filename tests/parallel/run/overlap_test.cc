@@ -15,7 +15,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::overlap_test {
 namespace {
 
 using parallel::Op;
@@ -323,4 +323,4 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::overlap_test

@@ -13,7 +13,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::pipeline_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -246,4 +246,4 @@ TEST(PipelineSnapshot, HandsOutEveryTileOnceOverAllRanks) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::pipeline_test

@@ -12,7 +12,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/crash_images.h"
 
-namespace spillway::test {
+namespace spillway::test::program_crash_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -258,4 +258,4 @@ TEST_F(ProgramCrash, ACommitBeforeItsWritesIsCaught) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::program_crash_test

@@ -9,7 +9,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::same_bits_test {
 namespace {
 
 using parallel::Tier;
@@ -204,4 +204,4 @@ TEST(SameBitsTest, ADifferenceShows) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::same_bits_test

@@ -7,7 +7,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/faulty_engine.h"
 
-namespace spillway::test {
+namespace spillway::test::trace_test {
 namespace {
 
 using parallel::Instruction;
@@ -68,4 +68,4 @@ TEST(Trace, AFetchPlacedEarlierIsInFlightWhileTheBlockBeforeComputes) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::trace_test

@@ -10,7 +10,7 @@
 #include "parallel/proof/check.h"
 #include "tests/parallel/run/support_run.h"
 
-namespace spillway::test {
+namespace spillway::test::weight_part_test {
 namespace {
 
 using parallel::Instruction;
@@ -199,4 +199,4 @@ TEST(WeightPartsOfFrozen, AreNotThere) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::weight_part_test

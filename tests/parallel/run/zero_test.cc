@@ -15,7 +15,7 @@
 #include "tests/parallel/run/support_run.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::zero_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -278,4 +278,4 @@ INSTANTIATE_TEST_SUITE_P(Stages, ZeroProgram,
                          program_name);
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::zero_test

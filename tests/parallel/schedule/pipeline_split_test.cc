@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::pipeline_split_test {
 namespace {
 
 struct Judged {
@@ -98,4 +98,4 @@ TEST(PipelineSplit, IsReadFromAList) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::pipeline_split_test

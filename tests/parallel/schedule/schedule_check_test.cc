@@ -7,7 +7,7 @@
 #include "parallel/schedule/schedule_generate.h"
 #include "tests/parallel/schedule/support_schedules.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::schedule_check_test {
 namespace {
 
 using enum ActionKind;
@@ -115,4 +115,4 @@ TEST(ScheduleCheck, WeightGradientsOutOfOrderAreNotExecutable) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::schedule_check_test

@@ -7,7 +7,7 @@
 #include "parallel/schedule/schedule_simulate.h"
 #include "tests/parallel/schedule/support_schedules.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::schedule_csv_test {
 namespace {
 
 class ReferenceCsv : public testing::TestWithParam<ReferenceTable> {};
@@ -154,4 +154,4 @@ TEST(ScheduleCsv, FilesThatAreNoTables) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::schedule_csv_test

@@ -10,7 +10,7 @@
 #include "parallel/schedule/schedule_simulate.h"
 #include "tests/parallel/schedule/support_schedules.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::schedule_generate_test {
 namespace {
 
 using enum ScheduleKind;
@@ -197,4 +197,4 @@ TEST(ScheduleGenerate, NamesAreThoseOfTheCommandLine) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::schedule_generate_test

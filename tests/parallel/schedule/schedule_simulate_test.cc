@@ -9,7 +9,7 @@
 #include "parallel/schedule/schedule_simulate.h"
 #include "tests/parallel/schedule/support_schedules.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::schedule_simulate_test {
 namespace {
 
 Schedule table(const char* csv) { return parse_schedule_csv(csv, "x"); }
@@ -94,4 +94,4 @@ TEST(ScheduleSimulateRelease, ThousandsOfRanksInSeconds) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::schedule_simulate_test

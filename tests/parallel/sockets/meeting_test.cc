@@ -13,7 +13,7 @@
 #include "parallel/sockets/attendee.h"
 #include "parallel/sockets/meeting_place.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::meeting_test {
 namespace {
 
 using testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST(Meeting, PlacesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::meeting_test

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace spillway::parallel {
+namespace spillway::parallel::socket_link_test {
 namespace {
 
 using testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST(SocketLink, MoreBytesThanAskedForEndIt) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::socket_link_test

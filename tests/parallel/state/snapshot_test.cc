@@ -12,7 +12,7 @@
 #include "tests/parallel/state/support_snapshot.h"
 #include "tests/support/cells.h"
 
-namespace spillway::test {
+namespace spillway::test::snapshot_test {
 namespace {
 
 using parallel::OptimizerOverlap;
@@ -270,4 +270,4 @@ TEST(Snapshot, GivenUpItEnds) {
 }
 
 }  // namespace
-}  // namespace spillway::test
+}  // namespace spillway::test::snapshot_test

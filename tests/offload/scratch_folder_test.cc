@@ -1,4 +1,4 @@
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -6,16 +6,16 @@
 
 #include <fstream>
 
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload {
+namespace spillway::offload::run_folder_test {
 namespace {
 
 using test::error_of;
 using test::TemporaryFolder;
 
-// A process that owns a run folder with a file in it, until it is killed.
+// A process that owns a scratch folder with a file in it, until it is killed.
 class OtherRun {
  public:
   OtherRun(const std::filesystem::path& scratch, const std::string& run_id) {
@@ -24,8 +24,8 @@ class OtherRun {
     process_ = ::fork();
     if (process_ == 0) {
       try {
-        const RunFolder folder(scratch, run_id);
-        const File file = File::create(folder.path() / "state", kMiB);
+        const ScratchFolder folder(scratch, run_id);
+        const ScratchFile file = ScratchFile::create(folder.path() / "state", kMiB);
         if (::write(ready[1], "x", 1) != 1) ::_exit(2);
         for (;;) ::pause();
       } catch (...) {
@@ -52,37 +52,37 @@ class OtherRun {
   bool owns_ = false;
 };
 
-TEST(RunFolder, LivesAndGoesWithItsOwner) {
+TEST(ScratchFolder, LivesAndGoesWithItsOwner) {
   TemporaryFolder scratch;
   {
-    RunFolder folder(scratch.path(), "a1");
+    ScratchFolder folder(scratch.path(), "a1");
     EXPECT_EQ(folder.path(), scratch / "spillway-a1");
     EXPECT_FALSE(folder.taken_over());
     std::ofstream(folder.path() / "left") << "behind";
-    const RunFolder moved = std::move(folder);
+    const ScratchFolder moved = std::move(folder);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
   }
   EXPECT_TRUE(scratch.empty());
 }
 
-TEST(RunFolder, TwoOwnersCannotShareAFolder) {
+TEST(ScratchFolder, TwoOwnersCannotShareAFolder) {
   TemporaryFolder scratch;
-  const RunFolder first(scratch.path(), "a1");
-  const auto error = error_of([&] { RunFolder(scratch.path(), "a1"); });
+  const ScratchFolder first(scratch.path(), "a1");
+  const auto error = error_of([&] { ScratchFolder(scratch.path(), "a1"); });
   EXPECT_EQ(error.code, ErrorCode::usage);
   for (const std::string& part :
        {std::string("in use"), "pid=" + std::to_string(::getpid()), std::string("run=a1"), std::string("host=")}) {
     EXPECT_TRUE(error.says(part)) << error.text;
   }
-  const RunFolder second(scratch.path(), "a2");
+  const ScratchFolder second(scratch.path(), "a2");
   EXPECT_TRUE(std::filesystem::exists(first.path()));
 }
 
-TEST(RunFolder, AnotherProcessCollidesToo) {
+TEST(ScratchFolder, AnotherProcessCollidesToo) {
   TemporaryFolder scratch;
   OtherRun other(scratch.path(), "b");
   ASSERT_TRUE(other.owns());
-  const auto error = error_of([&] { RunFolder(scratch.path(), "b"); });
+  const auto error = error_of([&] { ScratchFolder(scratch.path(), "b"); });
   EXPECT_EQ(error.code, ErrorCode::usage);
   EXPECT_TRUE(error.says("pid=" + std::to_string(other.process()))) << error.text;
   EXPECT_TRUE(list_orphans(scratch.path()).empty());
@@ -90,11 +90,11 @@ TEST(RunFolder, AnotherProcessCollidesToo) {
   EXPECT_TRUE(std::filesystem::exists(scratch / "spillway-b" / "state"));
 }
 
-TEST(RunFolder, AKilledRunLeavesAnOrphanThatCanBeRemoved) {
+TEST(ScratchFolder, AKilledRunLeavesAnOrphanThatCanBeRemoved) {
   TemporaryFolder scratch;
   OtherRun other(scratch.path(), "dead");
   ASSERT_TRUE(other.owns());
-  const RunFolder alive(scratch.path(), "alive");
+  const ScratchFolder alive(scratch.path(), "alive");
   const std::string pid = "pid=" + std::to_string(other.process());
   other.kill();
   const auto orphans = list_orphans(scratch.path());
@@ -110,39 +110,39 @@ TEST(RunFolder, AKilledRunLeavesAnOrphanThatCanBeRemoved) {
   EXPECT_TRUE(std::filesystem::exists(alive.path()));
 }
 
-TEST(RunFolder, TheSameRunTakesItsDeadFolderOver) {
+TEST(ScratchFolder, TheSameRunTakesItsDeadFolderOver) {
   TemporaryFolder scratch;
   OtherRun other(scratch.path(), "r");
   ASSERT_TRUE(other.owns());
   other.kill();
   {
-    const RunFolder folder(scratch.path(), "r");
+    const ScratchFolder folder(scratch.path(), "r");
     EXPECT_TRUE(folder.taken_over());
-    EXPECT_EQ(File::open(folder.path() / "state").bytes(), kMiB);
+    EXPECT_EQ(ScratchFile::open(folder.path() / "state").bytes(), kMiB);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
   }
   EXPECT_TRUE(scratch.empty());
 }
 
-TEST(RunFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
+TEST(ScratchFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
   TemporaryFolder scratch;
   {
-    RunFolder folder(scratch.path(), "failed");
-    const File file = File::create(folder.path() / "state", kMiB, false);
+    ScratchFolder folder(scratch.path(), "failed");
+    const ScratchFile file = ScratchFile::create(folder.path() / "state", kMiB, false);
     folder.keep();
-    const RunFolder moved = std::move(folder);
+    const ScratchFolder moved = std::move(folder);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
   }
   const auto orphans = list_orphans(scratch.path());
   ASSERT_EQ(orphans.size(), 1u);
   EXPECT_EQ(orphans[0].name, "spillway-failed");
   EXPECT_GE(orphans[0].bytes, kMiB);
-  const RunFolder next(scratch.path(), "failed");
+  const ScratchFolder next(scratch.path(), "failed");
   EXPECT_TRUE(next.taken_over());
-  EXPECT_EQ(File::open(next.path() / "state").bytes(), kMiB);
+  EXPECT_EQ(ScratchFile::open(next.path() / "state").bytes(), kMiB);
 }
 
-TEST(RunFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
+TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
   TemporaryFolder scratch;
   std::filesystem::create_directory(scratch / "spillway-early");
   const auto orphans = list_orphans(scratch.path());
@@ -152,7 +152,7 @@ TEST(RunFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
   EXPECT_TRUE(scratch.empty());
 }
 
-TEST(RunFolder, NothingElseIsEverTouched) {
+TEST(ScratchFolder, NothingElseIsEverTouched) {
   TemporaryFolder scratch, elsewhere;
   std::filesystem::create_directory(scratch / "other");
   std::filesystem::create_directory_symlink(elsewhere.path(), scratch / "spillway-link");
@@ -163,19 +163,19 @@ TEST(RunFolder, NothingElseIsEverTouched) {
   for (const char* name : {"other", "spillway-link", "spillway-file", "spillway-/../other", "spillway-none", "..", ""}) {
     EXPECT_EQ(error_of([&] { remove_orphan(scratch.path(), name); }).code, ErrorCode::usage) << name;
   }
-  EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), "link"); }).code, ErrorCode::usage);
-  EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), "file"); }).code, ErrorCode::usage);
+  EXPECT_EQ(error_of([&] { ScratchFolder(scratch.path(), "link"); }).code, ErrorCode::usage);
+  EXPECT_EQ(error_of([&] { ScratchFolder(scratch.path(), "file"); }).code, ErrorCode::usage);
   EXPECT_TRUE(std::filesystem::exists(elsewhere / "precious"));
   EXPECT_TRUE(std::filesystem::exists(scratch / "other"));
 }
 
-TEST(RunFolder, OddIdsAndMissingPathsAreRefused) {
+TEST(ScratchFolder, OddIdsAndMissingPathsAreRefused) {
   TemporaryFolder scratch;
   for (const char* id : {"", "a/b", "../x", "a b", "é"})
-    EXPECT_EQ(error_of([&] { RunFolder(scratch.path(), id); }).code, ErrorCode::usage) << id;
-  EXPECT_EQ(error_of([&] { RunFolder(scratch / "missing", "a"); }).code, ErrorCode::io);
+    EXPECT_EQ(error_of([&] { ScratchFolder(scratch.path(), id); }).code, ErrorCode::usage) << id;
+  EXPECT_EQ(error_of([&] { ScratchFolder(scratch / "missing", "a"); }).code, ErrorCode::io);
   EXPECT_TRUE(scratch.empty());
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::run_folder_test

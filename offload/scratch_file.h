@@ -10,17 +10,17 @@ namespace spillway::offload {
 /// Offsets, sizes and addresses of direct I/O are multiples of this.
 constexpr i64 kDirectAlignment = 4096;
 
-class File {
+class ScratchFile {
  public:
   /// Creates (truncating) and preallocates `bytes` with fallocate, or, where the filesystem has none, sets the size after looking whether
   /// it would fit. Errors: Error(refused) when the filesystem has no room (free and wanted bytes, the flag that helps), Error(io)
   /// otherwise; then nothing stays behind.
-  static File create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
+  static ScratchFile create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
   /// Opens what is there for reading and writing; bytes() is its size. Errors: Error(io).
-  static File open(const std::filesystem::path& path, bool remove_when_closed = false);
-  File(File&& other) noexcept;
-  File& operator=(File&&) = delete;
-  ~File();
+  static ScratchFile open(const std::filesystem::path& path, bool remove_when_closed = false);
+  ScratchFile(ScratchFile&& other) noexcept;
+  ScratchFile& operator=(ScratchFile&&) = delete;
+  ~ScratchFile();
 
   /// The destructor leaves the file in place, whatever was asked before.
   void keep() { remove_ = false; }
@@ -33,7 +33,7 @@ class File {
   bool preallocated() const { return preallocated_; }
 
  private:
-  File() = default;
+  ScratchFile() = default;
   void open_descriptor(int flags);
   void reserve();
 

@@ -1,7 +1,7 @@
-// A run's own folder `spillway-<run id>` on a scratch path, with an owner file that is locked (flock) while its owner lives. So two runs on
-// one path cannot collide, and the folders of dead runs (kill -9, power loss) can be told from live ones and reclaimed. The kernel drops
-// the lock with the process: nothing has to be cleaned for that. Thread-safe: a RunFolder belongs to one thread, the functions keep no
-// state.
+// A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (flock) while its owner
+// lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be told from live ones and
+// reclaimed. The kernel drops the lock with the process: nothing has to be cleaned for that. Thread-safe: a ScratchFolder belongs to one
+// thread, the functions keep no state.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace spillway::offload {
 
-class RunFolder {
+class ScratchFolder {
  public:
   /// Creates (mode 0700) or, when its owner is dead, takes over `scratch`/spillway-<run_id>. One owner per folder: processes that share a
   /// path add their rank to the id. Errors: Error(usage) for an id with other characters than letters, digits, `.`, `_`, `-`, or a
   /// folder whose owner is alive (named: host, pid, run, time); Error(io) otherwise.
-  RunFolder(const std::filesystem::path& scratch, const std::string& run_id);
-  RunFolder(RunFolder&& other) noexcept;
-  RunFolder& operator=(RunFolder&&) = delete;
+  ScratchFolder(const std::filesystem::path& scratch, const std::string& run_id);
+  ScratchFolder(ScratchFolder&& other) noexcept;
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
   /// Removes the folder and all in it, unless told to keep it.
-  ~RunFolder();
+  ~ScratchFolder();
 
   /// From now on the destructor leaves everything in place, as a death would: for a run that ended by an error and may be restarted.
   void keep() { keep_ = true; }

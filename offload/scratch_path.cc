@@ -1,4 +1,4 @@
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 namespace spillway::offload {
 namespace {

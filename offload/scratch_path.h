@@ -1,5 +1,6 @@
-// Is a path fit for the nvme tier? Looks at the filesystem under it (statfs), its free bytes, and whether direct I/O works there. `doctor`
-// calls inspect_scratch, a run prepare_scratch before it plans. Thread-safe: no state. Nothing stays behind but the folder asked for.
+// A scratch path (--nvme), on which runs make their scratch folders: is it fit for the nvme tier? Looks at the filesystem under it
+// (statfs), its free bytes, and whether direct I/O works there. `doctor` calls inspect_scratch, a run prepare_scratch before it plans.
+// Thread-safe: no state. Nothing stays behind but the folder asked for.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-#include "offload/file.h"
+#include "offload/scratch_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* call, int error_number) {
+[[noreturn]] void file_failed(const std::filesystem::path& path, const char* call, int error_number) {
   throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
@@ -52,9 +52,9 @@ int reserve_blocks(int descriptor, i64 bytes) {
 
 }  // namespace
 
-File File::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
+ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
   require(bytes >= 0, "[file] negative size");
-  File file;
+  ScratchFile file;
   file.path_ = path;
   file.bytes_ = bytes;
   file.open_descriptor(O_CREAT | O_TRUNC);
@@ -64,46 +64,46 @@ File File::create(const std::filesystem::path& path, i64 bytes, bool remove_when
   return file;
 }
 
-File File::open(const std::filesystem::path& path, bool remove_when_closed) {
-  File file;
+ScratchFile ScratchFile::open(const std::filesystem::path& path, bool remove_when_closed) {
+  ScratchFile file;
   file.path_ = path;
   file.open_descriptor(0);
   struct stat info {};
-  if (::fstat(file.descriptor_, &info) != 0) fail(path, "stat", errno);
+  if (::fstat(file.descriptor_, &info) != 0) file_failed(path, "stat", errno);
   file.bytes_ = info.st_size;
   file.preallocated_ = info.st_blocks * 512 >= info.st_size;
   file.remove_ = remove_when_closed;
   return file;
 }
 
-void File::open_descriptor(int flags) {
+void ScratchFile::open_descriptor(int flags) {
   flags |= O_RDWR | O_CLOEXEC;
   descriptor_ = ::open(path_.c_str(), flags | O_DIRECT, kOwnerOnly);
   direct_ = descriptor_ >= 0 && reads_directly(descriptor_);
   if (direct_) return;
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = ::open(path_.c_str(), flags, kOwnerOnly);
-  if (descriptor_ < 0) fail(path_, "open", errno);
+  if (descriptor_ < 0) file_failed(path_, "open", errno);
 }
 
-void File::reserve() {
+void ScratchFile::reserve() {
   if (bytes_ == 0) return;
   const int error_number = reserve_blocks(descriptor_, bytes_);
   const i64 available_bytes = free_bytes(descriptor_);
   preallocated_ = error_number == 0;
   if (preallocated_) return;
   if (error_number == ENOSPC) {
-    if (::ftruncate(descriptor_, 0) != 0) fail(path_, "truncation", errno);  // what was reserved so far counts as free again
+    if (::ftruncate(descriptor_, 0) != 0) file_failed(path_, "truncation", errno);  // what was reserved so far counts as free again
     refuse(path_, bytes_, free_bytes(descriptor_), "the filesystem is full");
   }
   if (error_number == EDQUOT) refuse(path_, bytes_, available_bytes, "the quota is used up");
   if (error_number == EFBIG) refuse(path_, bytes_, available_bytes, "over the filesystem's or ulimit -f's largest file");
-  if (error_number != EOPNOTSUPP) fail(path_, "fallocate", error_number);
+  if (error_number != EOPNOTSUPP) file_failed(path_, "fallocate", error_number);
   if (available_bytes >= 0 && available_bytes < bytes_) refuse(path_, bytes_, available_bytes, "the filesystem cannot reserve");
-  if (::ftruncate(descriptor_, bytes_) != 0) fail(path_, "truncation", errno);
+  if (::ftruncate(descriptor_, bytes_) != 0) file_failed(path_, "truncation", errno);
 }
 
-File::File(File&& other) noexcept
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       bytes_(other.bytes_),
@@ -111,7 +111,7 @@ File::File(File&& other) noexcept
       preallocated_(other.preallocated_),
       remove_(std::exchange(other.remove_, false)) {}
 
-File::~File() {
+ScratchFile::~ScratchFile() {
   if (remove_) ::unlink(path_.c_str());
   if (descriptor_ >= 0) ::close(descriptor_);
 }

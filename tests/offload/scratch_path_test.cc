@@ -1,16 +1,16 @@
-#include "offload/scratch.h"
+#include "offload/scratch_path.h"
 
 #include <fstream>
 
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload {
+namespace spillway::offload::scratch_test {
 namespace {
 
 using test::error_of;
 using test::TemporaryFolder;
 
-TEST(Scratch, NamesFilesystemsByTheirMagic) {
+TEST(ScratchPath, NamesFilesystemsByTheirMagic) {
   // Numbers from statfs(2), written out so that they are checked against a second source.
   EXPECT_EQ(classify_filesystem(0xEF53).name, "ext4");
   EXPECT_EQ(classify_filesystem(0x58465342).name, "xfs");
@@ -26,7 +26,7 @@ TEST(Scratch, NamesFilesystemsByTheirMagic) {
   EXPECT_EQ(classify_filesystem(0x1234).name, "0x1234");
 }
 
-TEST(Scratch, CreatesAMissingLastComponentOnly) {
+TEST(ScratchPath, CreatesAMissingLastComponentOnly) {
   TemporaryFolder folder;
   const ScratchInfo before = inspect_scratch(folder / "new");
   EXPECT_FALSE(before.exists);
@@ -43,20 +43,20 @@ TEST(Scratch, CreatesAMissingLastComponentOnly) {
   EXPECT_TRUE(error.says("parent")) << error.text;
 }
 
-TEST(Scratch, AFileIsNoFolder) {
+TEST(ScratchPath, AFileIsNoFolder) {
   TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   EXPECT_EQ(error_of([&] { inspect_scratch(folder / "file"); }).code, ErrorCode::usage);
 }
 
-TEST(Scratch, AFolderThatTakesNoFilesIsRefused) {
+TEST(ScratchPath, AFolderThatTakesNoFilesIsRefused) {
   if (!std::filesystem::is_directory("/proc/self")) GTEST_SKIP() << "no /proc here";
   const auto error = error_of([] { inspect_scratch("/proc/self"); });
   EXPECT_EQ(error.code, ErrorCode::usage);
   EXPECT_TRUE(error.says("no file can be created")) << error.text;
 }
 
-TEST(Scratch, NetworkFilesystemsNeedConsent) {
+TEST(ScratchPath, NetworkFilesystemsNeedConsent) {
   ScratchInfo info;
   info.path = "/home/me";
   info.filesystem = classify_filesystem(0x6969);
@@ -68,7 +68,7 @@ TEST(Scratch, NetworkFilesystemsNeedConsent) {
   admit_scratch(info, false);
 }
 
-TEST(Scratch, TmpfsIsMemoryAndItsFreeBytesAreRight) {
+TEST(ScratchPath, TmpfsIsMemoryAndItsFreeBytesAreRight) {
   const test::MountedFolder small("tmpfs", "size=8m");
   if (!small.mounted()) GTEST_SKIP() << small.why();
   const ScratchInfo info = prepare_scratch(small.path(), false);
@@ -79,4 +79,4 @@ TEST(Scratch, TmpfsIsMemoryAndItsFreeBytesAreRight) {
 }
 
 }  // namespace
-}  // namespace spillway::offload
+}  // namespace spillway::offload::scratch_test

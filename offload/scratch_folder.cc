@@ -1,4 +1,4 @@
-#include "offload/run_folder.h"
+#include "offload/scratch_folder.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -31,7 +31,7 @@ constexpr const char* kOwnerFile = "owner";
 // list_orphans of another process may hold the lock for an instant: this many tries, 10 ms apart, before an owner counts as alive.
 constexpr int kLockTries = 20;
 
-[[noreturn]] void fail(const fs::path& path, const char* call, int error_number) {
+[[noreturn]] void folder_failed(const fs::path& path, const char* call, int error_number) {
   throw Error(ErrorCode::io, fmt::format("[run folder] {} of {} failed: {} (errno {}); look at the path or give --nvme another", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
@@ -69,7 +69,7 @@ std::vector<fs::path> entries(const fs::path& folder, std::error_code& error) {
 bool try_lock(int descriptor, int how, const fs::path& path) {
   if (::flock(descriptor, how | LOCK_NB) == 0) return true;
   if (errno == EWOULDBLOCK || errno == EINTR) return false;
-  fail(path, "flock", errno);
+  folder_failed(path, "flock", errno);
 }
 
 bool lock_patiently(int descriptor, const fs::path& path) {
@@ -103,8 +103,8 @@ std::string owner_line(const std::string& run_id) {
 
 void write_owner(int descriptor, const fs::path& path, const std::string& run_id) {
   const std::string line = owner_line(run_id);
-  if (::ftruncate(descriptor, 0) != 0) fail(path, "truncation", errno);
-  if (::pwrite(descriptor, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size())) fail(path, "write", errno);
+  if (::ftruncate(descriptor, 0) != 0) folder_failed(path, "truncation", errno);
+  if (::pwrite(descriptor, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size())) folder_failed(path, "write", errno);
 }
 
 void check_id(const std::string& id) {
@@ -120,7 +120,7 @@ std::optional<Descriptor> lock_folder(const fs::path& folder) {
   const fs::path owner = folder / kOwnerFile;
   Descriptor lock = open_owner(owner);
   if (lock.get() < 0 && errno == ENOENT) return std::nullopt;
-  if (lock.get() < 0) fail(owner, "open", errno);
+  if (lock.get() < 0) folder_failed(owner, "open", errno);
   if (!lock_patiently(lock.get(), owner)) {
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
@@ -147,7 +147,7 @@ std::error_code remove_folder(const fs::path& folder) {
 // True when it was not there.
 bool make_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) return true;
-  if (errno != EEXIST) fail(folder, "mkdir", errno);
+  if (errno != EEXIST) folder_failed(folder, "mkdir", errno);
   std::error_code error;
   const fs::file_type type = fs::symlink_status(folder, error).type();
   if (type == fs::file_type::directory || type == fs::file_type::not_found) return false;
@@ -195,7 +195,8 @@ std::optional<Orphan> look_at(const fs::path& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_(fs::absolute(scratch) / (std::string(kPrefix) + run_id)) {
+ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
+    : path_(fs::absolute(scratch) / (std::string(kPrefix) + run_id)) {
   check_id(run_id);
   for (;;) {
     const bool made = make_folder(path_);
@@ -208,10 +209,10 @@ RunFolder::RunFolder(const fs::path& scratch, const std::string& run_id) : path_
   }
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept
+ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
     : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), taken_over_(other.taken_over_), keep_(other.keep_) {}
 
-RunFolder::~RunFolder() {
+ScratchFolder::~ScratchFolder() {
   if (lock_ < 0) return;
   if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
   ::close(lock_);
@@ -237,7 +238,7 @@ void remove_orphan(const fs::path& scratch, const std::string& name) {
   const std::optional<Descriptor> lock = lock_folder(folder);
   if (!lock) return;  // somebody else removed it
   const std::error_code error = remove_folder(folder);
-  if (error) fail(folder, "removal", error.value());
+  if (error) folder_failed(folder, "removal", error.value());
 }
 
 }  // namespace spillway::offload

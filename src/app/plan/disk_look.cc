@@ -1,0 +1,37 @@
+#include "app/plan/disk_look.h"
+
+#include <fmt/format.h>
+
+#include "app/node/disk_limit.h"
+#include "app/node/disk_probe.h"
+
+namespace spillway::app {
+namespace {
+
+DiskRates rates_of(const std::string& path, offload::IoEngine& engine, const Calibration& calibration, const Host& host,
+                   std::string& doubts) {
+  const DiskRates known = calibration.disk(path);
+  const DiskLimit limit = cgroup_disk(host, disk_of(path));
+  if (limit.read_bytes_per_s || limit.write_bytes_per_s) {
+    const DiskRates under = limited(known, limit);
+    doubts += fmt::format("; the control group lets {} be read at {:.2f} and written at {:.2f} GB/s", path, under.read_bytes_per_s / 1e9,
+                          under.write_bytes_per_s / 1e9);
+    return under;
+  }
+  if (const auto now = probe_disk(path, engine)) return *now;
+  if (known.path.empty())
+    doubts += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
+  return known;
+}
+
+}  // namespace
+
+DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
+                       const Host& host) {
+  DiskLook look;
+  const offload::ChosenEngine engine = offload::make_io_engine(kind);
+  for (const ScratchPath& path : paths) look.disks.push_back(rates_of(path.path, *engine.engine, calibration, host, look.doubts));
+  return look;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,18 @@
+// What the scratch paths give right now, for the plan's times: a moment's probe of each, or where the control group limits a disk, what is
+// set. A look too short to see a limit's mean would see its bursts. Writes and removes a nameless file (disk_probe.h). One thread calls.
+#pragma once
+#include "app/flags/config.h"
+#include "app/node/calibration.h"
+
+namespace spillway::app {
+
+struct DiskLook {
+  std::vector<DiskRates> disks;  // one a path; path empty: constants, nothing was measured
+  std::string doubts;            // "; …" for each path that was not simply probed
+};
+
+/// Error(io) where the I/O engine demanded is refused.
+DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
+                       const Host& host = {});
+
+}  // namespace spillway::app

@@ -1,0 +1,57 @@
+#include "app/plan/nvme_paths.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "offload/scratch_path.h"
+
+namespace spillway::app {
+namespace {
+
+std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host) {
+  if (!config.nvme.empty()) return config.nvme;
+  if (const auto slurm = host.env("SLURM_TMPDIR")) return {{*slurm, {}}};
+  return {};
+}
+
+// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run left behind.
+i64 room_on(const offload::ScratchInfo& info, const ScratchPath& path, const ScratchId& id) {
+  const i64 bytes = info.free_bytes - info.total_bytes / 20 + id.bytes_left_behind(path.path);
+  return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);
+}
+
+}  // namespace
+
+NvmePaths find_nvme_paths(const ResourceConfig& config, const ScratchId& id, int local_ranks, const Host& host) {
+  NvmePaths nvme{.paths = paths_of(config, host)};
+  for (const ScratchPath& path : nvme.paths) {
+    const offload::ScratchInfo info = offload::inspect_scratch(path.path);
+    offload::admit_scratch(info, config.allow_network_nvme);
+    nvme.room_bytes.push_back(room_on(info, path, id) / local_ranks);
+    nvme.is_memory |= info.filesystem.memory;
+  }
+  nvme.shares = known_shares(nvme.paths, id.mine(), load_calibration(host));
+  return nvme;
+}
+
+i64 NvmePaths::bytes_beside(const std::string& folder, i64 all_bytes, const ScratchId& id) const {
+  const auto whole = static_cast<double>(all_bytes);
+  const double sum = std::accumulate(shares.weights.begin(), shares.weights.end(), 0.0);
+  i64 bytes = 0;
+  for (size_t p = 0; p < paths.size() && whole > 0; ++p) {
+    const std::string& path = paths[p].path;
+    if (!on_one_filesystem({{path, {}}, {folder, {}}})) continue;
+    const double share = static_cast<double>(shares.weights[p]) / sum;
+    bytes += std::max<i64>(0, static_cast<i64>(whole * share) - id.bytes_left_behind(path));
+  }
+  return bytes;
+}
+
+bool NvmePaths::take_measured(const std::vector<DiskRates>& disks) {
+  const bool all_measured = !disks.empty() && std::ranges::none_of(disks, [](const DiskRates& disk) { return disk.path.empty(); });
+  if (!shares.to_measure || !all_measured) return false;
+  shares = shares_by(disks, "measured");
+  return true;
+}
+
+}  // namespace spillway::app

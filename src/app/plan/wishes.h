@@ -1,0 +1,35 @@
+// What a run asks of its plan, from its resolved flags: the work of a step, the formats of its state, and what was said of where things
+// lie. Values and pure functions.
+#pragma once
+#include "app/plan/planner.h"
+#include "nn/module.h"
+#include "offload/nvme_store.h"
+
+namespace spillway::app {
+
+/// What a rank computes at a time.
+struct Workload {
+  nn::Mode mode = nn::Mode::train;
+  i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
+  bool decay_all = false;
+};
+
+/// What only a training run chooses of its state.
+struct StateWishes {
+  optim::Master master = optim::Master::fp32;
+  optim::Moments moments = optim::Moments::fp32;
+  bool round_gradients = false, reduce_each = false;
+  std::vector<std::string> freeze;
+  offload::Durability durability = offload::Durability::checkpoint;
+
+  /// With weights of this precision. Error(usage) where they do not go together.
+  optim::StateFormat format(Precision precision) const;
+};
+
+PlanWishes wishes_of(const TrainConfig& config);
+Workload work_of(const TrainConfig& config);
+StateWishes state_of(const TrainConfig& config);
+/// Without training.
+PlanWishes wishes_of_inference(const RanksConfig& config);
+
+}  // namespace spillway::app

@@ -1,0 +1,26 @@
+#include "app/run/budgets.h"
+
+#include "app/node/grant.h"
+
+namespace spillway::app {
+
+TierBudgets memory_budgets(const ResourceConfig& config, const ChosenDevice& device, int local_ranks, const Host& host) {
+  const MemoryGrant grant = memory_grant(host, local_ranks);
+  const bool on_gpu = device.device.is_cuda();
+  const Budgets memory = on_gpu ? gpu_budgets(grant, device, config.device_memory_bytes, config.host_memory_bytes)
+                                : split_grant(grant, config.device_memory_bytes, config.host_memory_bytes);
+  return {.bytes = {memory.device_bytes, memory.host_bytes, 0},
+          .host_from_device = !on_gpu && !config.device_memory_bytes && !config.host_memory_bytes};
+}
+
+void add_nvme(TierBudgets& budgets, const NvmePaths& nvme) {
+  budgets.bytes[2] = nvme.tier_bytes();
+  budgets.nvme_is_memory = nvme.is_memory;
+}
+
+void split_memory(TierBudgets& budgets, const parallel::Plan& plan) {
+  if (!budgets.host_from_device) return;
+  budgets.bytes = {budgets.bytes[0] - plan.total[1], plan.total[1], budgets.bytes[2]};
+}
+
+}  // namespace spillway::app

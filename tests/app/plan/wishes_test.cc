@@ -1,0 +1,51 @@
+// From flags to what a plan is asked for.
+#include "app/plan/wishes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/app/support_app.h"
+
+namespace spillway::app::wishes_test {
+namespace {
+
+TEST(Wishes, OneRankIsFreeInItsOrderUnlessASchedulesIsAskedFor) {
+  EXPECT_FALSE(wishes_of(train_config({})).order);
+  EXPECT_EQ(wishes_of(train_config({"--pipeline-schedule", "vertical"})).order, parallel::Order::vertical);
+  EXPECT_EQ(wishes_of(train_config({"--pipeline-schedule", "1f1b"})).order, parallel::Order::micro_batch);
+}
+
+TEST(Wishes, TheZeroStageIsOpenUnlessSaid) {
+  EXPECT_FALSE(wishes_of(train_config({})).zero_stage);
+  EXPECT_EQ(wishes_of(train_config({"--zero-stage", "3"})).zero_stage, 3);
+}
+
+TEST(Wishes, MayUseATierUnlessAllIsSaidToLieElsewhere) {
+  PlanWishes wishes;
+  EXPECT_FALSE(wishes.uses(Tier::nvme));
+  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+  wishes.parameters = wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
+  EXPECT_FALSE(wishes.may_use(Tier::nvme));
+  wishes.optimizer = PlacementWish::whole(Tier::nvme);
+  EXPECT_TRUE(wishes.uses(Tier::nvme));
+  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+}
+
+TEST(Wishes, StateAndPrecisionMustGoTogether) {
+  const StateWishes split{.master = optim::Master::split}, rounded{.round_gradients = true};
+  EXPECT_EQ(split.format(Precision::bf16).master, optim::Master::split);
+  EXPECT_NE(message_of([&] { split.format(Precision::fp16); }).find("[--master-weights]"), std::string::npos);
+  EXPECT_EQ(rounded.format(Precision::bf16).weight, DType::bf16);
+  EXPECT_NE(message_of([&] { rounded.format(Precision::fp64); }).find("[--gradient-dtype]"), std::string::npos);
+}
+
+TEST(Wishes, OfInferenceNothingIsTrained) {
+  RanksConfig config;
+  config.place_parameters = PlacementWish::whole(Tier::nvme);
+  const PlanWishes wishes = wishes_of_inference(config);
+  EXPECT_EQ(wishes.parameters, PlacementWish::whole(Tier::nvme));
+  EXPECT_EQ(wishes.gradients, PlacementWish::whole(Tier::device));
+  EXPECT_EQ(wishes.optimizer, PlacementWish::whole(Tier::device));
+}
+
+}  // namespace
+}  // namespace spillway::app::wishes_test
