@@ -175,7 +175,7 @@ void Rank::reduce(const Instruction& i) {
   if (i.tiles.count() == 0) return;
   const StreamScope scope(stream_);
   const GroupUse use{i.group, 0};
-  const bool leaves = i.in.bytes > 0 && !moves_beside(plan_.scheduling, plan_.placement.gradients[i.group]);
+  const bool leaves = i.in.bytes > 0 && !plan_.residency[i.group].gradients.beside;
   std::byte* base = gradient_tiles(i.in, use, i.tiles);
   std::byte* home = leaves ? gradient_tiles({}, use, i.tiles) : nullptr;
   const std::span<double> sums =

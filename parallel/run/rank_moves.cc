@@ -26,7 +26,7 @@ double Rank::fetch(const Instruction& i) {
   } else {
     moving_us = lanes_ ? fetch_to_gpu(blob, i.tiles, bytes(i.out)) : state_.read(blob, i.tiles, bytes(i.out));
   }
-  if (i.what == What::weights && !weights_split(plan_.placement, plan_.scheduling, i.group)) fill_group(i.group, at(i.out));
+  if (i.what == What::weights && !plan_.residency[i.group].weights.split) fill_group(i.group, at(i.out));
   return moving_us;
 }
 
