@@ -1,10 +1,10 @@
-# room(name [DEPENDS room...] [LINK target...])
+# room(name [DEPENDS room...] [LINK target...] [APART])
 #
 # Declares the library spillway_<name> from every *.cc in the folder name, of the root or of src (and *_cuda.cu where CUDA is there); a room's
 # sub-folders are rooms of their own. DEPENDS are the rooms whose headers it may include, transitively; the pairs are written to rooms.txt for
-# the include law.
+# the include law. APART: each file is compiled by itself.
 function(room name)
-  cmake_parse_arguments(ROOM "" "" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "APART" "" "DEPENDS;LINK" ${ARGN})
   set(ROOM_DIR ${name})
   if(NOT IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${name})
     set(ROOM_DIR src/${name})
@@ -24,6 +24,9 @@ function(room name)
   endif()
   if(sources)
     add_library(${target} STATIC ${sources})
+    if(NOT ROOM_APART)
+      together(${target} ${sources})
+    endif()
     set(scope PUBLIC)
   else()
     add_library(${target} INTERFACE)
@@ -52,3 +55,21 @@ function(room name)
 endfunction()
 
 file(REMOVE ${PROJECT_BINARY_DIR}/rooms.txt.new)
+
+# together(target source...): with SPILLWAY_UNITY the target's sources are compiled some at a time, as one, which takes a third of the time:
+# most of it goes into headers and what is instantiated from them. A file that Highway compiles once per instruction set stays by itself, and
+# so does device code.
+function(together target)
+  if(NOT SPILLWAY_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # A type in an unnamed namespace is taken for a header's where the file is not the one given to the compiler.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} alone REGEX "#include <hwy/foreach_target.h>")
+    if(alone OR source MATCHES "\\.cu$")
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()

@@ -9,7 +9,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kShortestClosing_s = 10;
-constexpr int kSpins = 200, kYields = 2000;
+constexpr int kSpinsOfRank = 200, kYields = 2000;
 
 Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
@@ -179,7 +179,7 @@ bool ProcessWorld::may_close() {
 
 void ProcessWorld::rest(bool moved) {
   idle_ = moved ? 0 : idle_ + 1;
-  if (idle_ < kSpins) return;
+  if (idle_ < kSpinsOfRank) return;
   if (idle_ < kYields) return std::this_thread::yield();
   const bool waiting = std::any_of(groups_.begin(), groups_.end(), [](const auto& entry) { return entry.second->is_waiting(); });
   std::unique_lock lock(mutex_);

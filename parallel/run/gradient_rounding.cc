@@ -10,16 +10,14 @@
 namespace spillway::parallel {
 namespace {
 
-using optim::kTileElems;
-
 double round_tile(const std::byte* from, DType into, std::byte* to) {
-  alignas(64) BFloat16 rounded[kTileElems];
+  alignas(64) BFloat16 rounded[optim::kTileElems];
   const float* x = reinterpret_cast<const float*>(from);
-  for (i64 i = 0; i < kTileElems; ++i) rounded[i].bits = optim::round_bf16_to_even(x[i]);
+  for (i64 i = 0; i < optim::kTileElems; ++i) rounded[i].bits = optim::round_bf16_to_even(x[i]);
   if (into == DType::bf16) {
     std::memcpy(to, rounded, sizeof(rounded));
   } else {
-    for (i64 i = 0; i < kTileElems; ++i) reinterpret_cast<float*>(to)[i] = optim::widen_bf16(rounded[i].bits);
+    for (i64 i = 0; i < optim::kTileElems; ++i) reinterpret_cast<float*>(to)[i] = optim::widen_bf16(rounded[i].bits);
   }
   return optim::tile_square_sum(rounded);
 }
@@ -29,7 +27,7 @@ double round_tile(const std::byte* from, DType into, std::byte* to) {
 // Packed, tile t goes where tile t/2 was: tiles [n, 2n) may go side by side once those before n are done.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums) {
   const auto tiles = static_cast<i64>(square_sums.size());
-  const i64 from_bytes = kTileElems * size_of(DType::f32), to_bytes = kTileElems * size_of(into);
+  const i64 from_bytes = optim::kTileElems * size_of(DType::f32), to_bytes = optim::kTileElems * size_of(into);
   const auto round_range = [&](i64 begin, i64 end) {
     Stream::current().run(end - begin, [&](i64 i, int) {
       const i64 t = begin + i;

@@ -35,8 +35,6 @@ void set_for_speed(int fd, int family) {
   if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-bool will_pass(int error) { return error == EAGAIN || error == EINTR; }
-
 // One try after the other until all is through: `once` gives what it moved, as recv and send do.
 template <class Once>
 bool move_all(const Descriptor& socket, short events, size_t count, Deadline deadline, Once once) {
@@ -64,6 +62,8 @@ struct Parcel {
 };
 
 }  // namespace
+
+bool will_pass(int error) { return error == EAGAIN || error == EINTR; }
 
 Deadline deadline_in(double seconds) {
   return std::chrono::steady_clock::now() +

@@ -19,6 +19,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
 /// For poll(): 0 when it has passed.
 int milliseconds_until(Deadline deadline);
+/// Of a call on a socket that does not block: try again later.
+bool will_pass(int error);
 
 class Descriptor {
  public:

@@ -15,8 +15,6 @@ constexpr i64 kShareBytes = 8 * kMiB;  // of one turn: others wait for theirs
 constexpr i64 kInboxBytes = 64 * kKiB;
 constexpr i64 kLongestLetterBytes = 64 * kMiB;
 
-bool will_pass(int error) { return error == EAGAIN || error == EINTR; }
-
 }  // namespace
 
 SocketLink::SocketLink(Descriptor socket) : socket_(std::move(socket)), inbox_(static_cast<size_t>(kInboxBytes)) {}

@@ -22,25 +22,21 @@ namespace {
 
 constexpr i64 kSendBytes = kMiB, kWriteBehindBytes = 16 * kMiB;
 
-[[noreturn]] void reject(const std::filesystem::path& path, const std::string& why) {
-  throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
-}
-
 i64 header_bytes(const File& file) {
   if (file.size_bytes() < kSafetensorsLengthBytes) {
-    reject(file.path(), fmt::format("expected at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
+    reject_safetensors(file.path(), fmt::format("expected at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
   }
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   file.read(0, raw);
   u64 length = 0;
   for (size_t i = raw.size(); i-- > 0;) length = length << 8 | std::to_integer<u64>(raw[i]);
   if (length > static_cast<u64>(kSafetensorsHeaderLimit)) {
-    reject(file.path(), fmt::format("a header of {} bytes is above the format's limit of {}", length, kSafetensorsHeaderLimit));
+    reject_safetensors(file.path(), fmt::format("a header of {} bytes is above the format's limit of {}", length, kSafetensorsHeaderLimit));
   }
   if (static_cast<i64>(length) > file.size_bytes() - kSafetensorsLengthBytes) {
-    reject(file.path(), fmt::format("expected a header of {} bytes, but the file has {} in all", length, file.size_bytes()));
+    reject_safetensors(file.path(), fmt::format("expected a header of {} bytes, but the file has {} in all", length, file.size_bytes()));
   }
-  if (length == 0) reject(file.path(), "the header is empty");
+  if (length == 0) reject_safetensors(file.path(), "the header is empty");
   return static_cast<i64>(length);
 }
 
@@ -141,7 +137,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
   const std::string text = write_safetensors_header({tensors, metadata});
   const auto length = static_cast<i64>(text.size());
   if (length > kSafetensorsHeaderLimit) {
-    reject(path,
+    reject_safetensors(path,
            fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
   }
   const bool created = mode == Mode::created;

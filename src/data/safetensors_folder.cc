@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/file.h"
 #include "data/safetensors.h"
+#include "data/safetensors_header.h"
 
 namespace spillway::data {
 namespace {
@@ -20,13 +21,9 @@ constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr i64 kIndexLimitBytes = 64 * kMiB;  // seven times that of the largest published model
 
-[[noreturn]] void reject(const std::filesystem::path& path, const std::string& why) {
-  throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
-}
-
 std::string text_of(const std::filesystem::path& path) {
   const File file = File::open(path);
-  if (file.size_bytes() > kIndexLimitBytes) reject(path, fmt::format("{} bytes are too many for an index", file.size_bytes()));
+  if (file.size_bytes() > kIndexLimitBytes) reject_safetensors(path, fmt::format("{} bytes are too many for an index", file.size_bytes()));
   std::string text(static_cast<size_t>(file.size_bytes()), ' ');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
@@ -37,30 +34,30 @@ json parse_index(const std::filesystem::path& path) {
   std::array<std::set<std::string>, 3> keys;  // of the open object of each depth
   const json::parser_callback_t guard = [&](int depth, json::parse_event_t event, json& parsed) {
     const auto level = static_cast<size_t>(depth);
-    if (level >= keys.size()) reject(path, "it nests too deeply for an index");
+    if (level >= keys.size()) reject_safetensors(path, "it nests too deeply for an index");
     if (event == json::parse_event_t::object_start && level + 1 < keys.size()) keys[level + 1].clear();
     if (event == json::parse_event_t::key && !keys[level].insert(parsed.get<std::string>()).second) {
-      reject(path, "the key " + in_quotes(parsed.get<std::string>()) + " appears twice");
+      reject_safetensors(path, "the key " + in_quotes(parsed.get<std::string>()) + " appears twice");
     }
     return true;
   };
   try {
     return json::parse(text_of(path), guard);
   } catch (const json::parse_error& e) {
-    reject(path, fmt::format("not JSON in UTF-8: it goes wrong at byte {}", e.byte));
+    reject_safetensors(path, fmt::format("not JSON in UTF-8: it goes wrong at byte {}", e.byte));
   }
 }
 
 std::map<std::string, std::string> weight_map(const std::filesystem::path& path) {
   const json index = parse_index(path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    reject(path, "expected an object \"weight_map\"");
+    reject_safetensors(path, "expected an object \"weight_map\"");
   std::map<std::string, std::string> files;
   for (auto& [name, file] : index["weight_map"].items()) {
-    if (!file.is_string()) reject(path, "tensor " + in_quotes(name) + ": expected a file name");
+    if (!file.is_string()) reject_safetensors(path, "tensor " + in_quotes(name) + ": expected a file name");
     const std::string shard = file.get<std::string>();
     if (shard.empty() || shard == "." || shard == ".." || shard.find_first_of(std::string("/\0", 2)) != shard.npos) {
-      reject(path, "tensor " + in_quotes(name) + ": expected the plain name of a file beside the index, got " + in_quotes(shard));
+      reject_safetensors(path, "tensor " + in_quotes(name) + ": expected the plain name of a file beside the index, got " + in_quotes(shard));
     }
     files.emplace(name, shard);
   }
@@ -98,13 +95,13 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
     return;
   }
   const auto index = folder / kIndexName;
-  if (!std::filesystem::exists(index)) reject(folder, fmt::format("expected {} or {} in this folder", kSingleName, kIndexName));
+  if (!std::filesystem::exists(index)) reject_safetensors(folder, fmt::format("expected {} or {} in this folder", kSingleName, kIndexName));
   std::map<std::string, size_t> opened;
   for (auto& [name, shard] : weight_map(index)) {
     const auto [entry, is_new] = opened.emplace(shard, files_.size());
     if (is_new) files_.emplace_back(folder / shard);
     const TensorInfo* info = files_[entry->second].find(name);
-    if (!info) reject(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
+    if (!info) reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
     places_.emplace(name, Place{entry->second, info});
   }
 }
@@ -126,7 +123,7 @@ void SafetensorsFolder::read(const std::string& name, i64 begin, std::span<doubl
   const SafetensorsReader& file = files_[entry->second.file];
   const TensorInfo& info = *entry->second.info;
   if (!is_floating(info.dtype)) {
-    reject(file.path(), fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(name), to_string(info.dtype)));
+    reject_safetensors(file.path(), fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(name), to_string(info.dtype)));
   }
   std::array<std::byte, 32768> raw;  // on the stack: a training run may read weights while its memory is all planned
   const i64 width = size_of(info.dtype), step = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());

@@ -222,6 +222,10 @@ void check_tiling(const SafetensorsHeader& header, i64 data_bytes, const std::st
 
 }  // namespace
 
+void reject_safetensors(const std::filesystem::path& path, const std::string& why) {
+  throw Error(ErrorCode::data, fmt::format("[safetensors] {}: {}", path.string(), why));
+}
+
 SafetensorsHeader parse_safetensors_header(const std::string& text, i64 data_bytes, const std::string& file) {
   if (!text.starts_with('{')) throw Error(ErrorCode::data, fmt::format("[safetensors] {}: the header does not begin with {{", file));
   SafetensorsHeader header;

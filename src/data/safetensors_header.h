@@ -1,5 +1,6 @@
 // The header of a safetensors file as text <-> checked tensor infos. Internal to the safetensors reader and writer; pure functions.
 #pragma once
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in offset order
   std::map<std::string, std::string> metadata;
 };
+
+/// Throws Error(data), "[safetensors] <path>: <why>".
+[[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& why);
 
 /// Parses the JSON text of a header whose file has `data_bytes` bytes behind it. Memory stays in proportion to the text: it is read as a
 /// stream of tokens, nesting deeper than the format's is refused at once. Throws Error(data), naming `file`.

@@ -35,7 +35,7 @@ void check_range(const TokenSource& source, i64 begin, size_t count) {
 }
 
 template <class T>
-i64 load(const std::byte* at) {
+i64 widened(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return static_cast<i64>(value);
@@ -78,7 +78,7 @@ class BinSource final : public TokenSource {
     for (i64 at = begin; at < end; at += kStep) {
       const i64 n = std::min(kStep, end - at);
       file_.read(layout_.begin_bytes + at * kWidth, std::span(raw).first(static_cast<size_t>(n * kWidth)));
-      for (i64 i = 0; i < n; ++i) use(at + i, load<T>(raw.data() + i * kWidth));
+      for (i64 i = 0; i < n; ++i) use(at + i, widened<T>(raw.data() + i * kWidth));
     }
   }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/reduce.h"
+#include "ops/rows.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -15,9 +16,6 @@ using autograd::SavedTensor;
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
   kernels::matmul(a, b, bias, out, workspace(kernels::matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype())));
 }
-
-// [..., C] as [rows, C].
-Tensor as_rows(const Tensor& x) { return x.reshape({x.elems() / x.size(-1), x.size(-1)}); }
 
 Tensor flipped_if(bool flip, const Tensor& x) { return flip ? x.transpose(0, 1) : x; }
 

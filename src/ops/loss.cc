@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/matmul/matmul.h"
+#include "ops/rows.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -13,8 +14,6 @@ namespace {
 using autograd::Backward;
 using autograd::Recorder;
 using autograd::SavedTensor;
-
-Tensor as_rows(const Tensor& x) { return x.reshape({x.elems() / x.size(-1), x.size(-1)}); }
 
 Tensor as_row(const Tensor& x) { return x.reshape({x.elems()}); }
 

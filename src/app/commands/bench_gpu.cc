@@ -30,7 +30,7 @@ class OnGpu {
   const StreamScope scope_{stream_};
 };
 
-BenchRow row(const char* name, double value, const char* unit, std::optional<double> ceiling = {}) {
+BenchRow gpu_row(const char* name, double value, const char* unit, std::optional<double> ceiling = {}) {
   return {.name = name, .path = "", .value = value, .unit = unit, .ceiling = ceiling, .threads = 0};
 }
 
@@ -56,8 +56,8 @@ double product_rate(const BenchSize& size, Device gpu, DType dtype) {
 }  // namespace
 
 std::vector<BenchRow> bench_gpu_matmul(const BenchSize& size, Device gpu) {
-  return {row("gpu.matmul-f32", product_rate(size, gpu, DType::f32), "FLOP/s"),
-          row("gpu.matmul-bf16", product_rate(size, gpu, DType::bf16), "FLOP/s")};
+  return {gpu_row("gpu.matmul-f32", product_rate(size, gpu, DType::f32), "FLOP/s"),
+          gpu_row("gpu.matmul-bf16", product_rate(size, gpu, DType::bf16), "FLOP/s")};
 }
 
 std::vector<BenchRow> bench_gpu_memory(const BenchSize& size, Device gpu) {
@@ -65,7 +65,7 @@ std::vector<BenchRow> bench_gpu_memory(const BenchSize& size, Device gpu) {
   const Tensor a = empty({size.gpu_bytes}, DType::uint8), b = empty({size.gpu_bytes}, DType::uint8);
   fill_zeros(a.raw(), a.bytes());
   const double seconds = median_seconds({on.done([&] { transfer(b.raw(), a.raw(), a.bytes()); })}, size)[0];
-  return {row("gpu.copy", 2 * static_cast<double>(a.bytes()) / seconds, "bytes/s")};
+  return {gpu_row("gpu.copy", 2 * static_cast<double>(a.bytes()) / seconds, "bytes/s")};
 }
 
 std::vector<BenchRow> bench_link(const BenchSize& size, Device gpu) {
@@ -76,7 +76,7 @@ std::vector<BenchRow> bench_link(const BenchSize& size, Device gpu) {
   const auto s = median_seconds(
       {[&] { transfer(there.raw(), here.data(), there.bytes()); }, [&] { transfer(here.data(), there.raw(), there.bytes()); }}, size);
   const auto bytes = static_cast<double>(size.link_bytes);
-  return {row("link.to-gpu", bytes / s[0], "bytes/s"), row("link.from-gpu", bytes / s[1], "bytes/s")};
+  return {gpu_row("link.to-gpu", bytes / s[0], "bytes/s"), gpu_row("link.from-gpu", bytes / s[1], "bytes/s")};
 }
 
 }  // namespace spillway::app

@@ -9,6 +9,7 @@
 #include "app/commands/schedule_report.h"
 #include "app/flags/schedule_names.h"
 #include "app/flags/suggest.h"
+#include "app/flags/text.h"
 #include "base/error.h"
 #include "data/file.h"
 #include "parallel/schedule/schedule_csv.h"
@@ -19,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using parallel::Schedule;
-
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
 
 // A file says its own sizes: flags beside it are promises to hold it to.
 Schedule read(const ScheduleConfig& config) {

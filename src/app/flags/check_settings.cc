@@ -12,8 +12,6 @@
 namespace spillway::app {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
-
 void check_model(const ResourceConfig& config) {
   constexpr std::array<std::string_view, 3> kResNets = {"resnet20", "resnet18", "resnet50"};
   if (std::ranges::find(kResNets, config.model) != kResNets.end())

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
-
 // Parses, and refuses a key given twice, of which JSON libraries silently keep one.
 Json parse_object(const std::string& text, const std::string& where) {
   std::set<std::string> seen;

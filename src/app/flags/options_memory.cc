@@ -5,9 +5,7 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
-const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
 const unsigned kForward = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::slurm);
-const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::export_model, Command::slurm);
 
 template <class C>
 Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {

@@ -5,8 +5,6 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kModel = "Model", *kData = "Data", *kBatch = "Batch and length";
-const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
-const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::export_model, Command::slurm);
 
 std::vector<Option> model() {
   return {

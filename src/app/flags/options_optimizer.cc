@@ -5,7 +5,6 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kOptimizer = "Optimizer", *kSchedule = "Learning rate", *kTypes = "Number types";
-const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
 
 // "0.9,0.95": two members, one option.
 Field betas() {

@@ -5,7 +5,6 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kRun = "Run folder", *kShown = "What is shown";
-const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
 const unsigned kAll =
     on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect, Command::status,
        Command::doctor, Command::bench, Command::schedule, Command::slurm, Command::selftest, Command::evaluate);

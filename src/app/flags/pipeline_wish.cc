@@ -1,4 +1,5 @@
 #include "app/flags/pipeline_wish.h"
+#include "app/flags/text.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +14,6 @@ namespace spillway::app {
 namespace {
 
 using parallel::Schedule;
-
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
 
 void read_table(parallel::Pipeline& pipeline, const TrainConfig& config) {
   auto table = std::make_shared<Schedule>(parallel::read_schedule_csv(config.pipeline_schedule));

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // torch.distributed.pipelining's and the papers' names, in lower case, without "schedule" before them.
-constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
+constexpr std::pair<std::string_view, std::string_view> kForeignNames[] = {
     {"interleaved1f1b", "interleaved"}, {"interleaved-1f1b", "interleaved"}, {"interleavedzerobubble", "zb-h1"},
     {"zero-bubble", "zb-h1"},           {"zbvzerobubble", "zb-v"},           {"loopedbfs", "vertical"},
     {"breadth-first", "vertical"},      {"pipedream-flush", "1f1b"}};
@@ -26,7 +26,7 @@ constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
 std::string nearest_schedule(std::string name) {
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (name.starts_with("schedule")) name.erase(0, std::string_view("schedule").size());
-  for (const auto& [theirs, ours] : kForeign) {
+  for (const auto& [theirs, ours] : kForeignNames) {
     if (name == theirs) return std::string(ours);
   }
   const auto names = parallel::schedule_names();

@@ -6,8 +6,6 @@
 namespace spillway::app {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
-
 std::string list(const std::vector<std::string>& words) {
   std::string text;
   for (const auto& word : words) text += (text.empty() ? "" : " ") + word;

@@ -24,6 +24,8 @@ bool whole(const std::string& text, T& value) {
 
 }  // namespace
 
+void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
+
 i64 parse_integer(const std::string& text, const std::string& what) {
   i64 value = 0;
   if (!whole(text, value)) reject(what, "a whole number", text);

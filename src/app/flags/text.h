@@ -9,6 +9,9 @@
 
 namespace spillway::app {
 
+/// Throws Error(usage).
+[[noreturn]] void refuse(const std::string& message);
+
 i64 parse_integer(const std::string& text, const std::string& what);
 double parse_number(const std::string& text, const std::string& what);  // finite
 bool parse_flag(const std::string& text, const std::string& what);

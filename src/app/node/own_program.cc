@@ -18,14 +18,14 @@ namespace spillway::app {
 namespace {
 
 // What makes a process a rank of somebody's.
-constexpr const char* kLaunchers[] = {
+constexpr const char* kMarksOfRanks[] = {
     "OMPI_", "PMIX_", "PMI_", "SLURM_STEP_", "SLURM_PROCID=", "SLURM_NTASKS=", "RANK=", "WORLD_SIZE=", "TORCHELASTIC_"};
 
 std::vector<char*> environment_of_our_own() {
   std::vector<char*> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     bool launchers = false;
-    for (const char* prefix : kLaunchers) launchers |= std::strncmp(*entry, prefix, std::strlen(prefix)) == 0;
+    for (const char* prefix : kMarksOfRanks) launchers |= std::strncmp(*entry, prefix, std::strlen(prefix)) == 0;
     if (!launchers) kept.push_back(*entry);
   }
   kept.push_back(nullptr);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kFewTiles = 8, kManyTiles = 2048, kCopyBytes = 16 * kMiB;
 constexpr double kLongEnough = 1e-3;  // seconds: launching is little of it
-constexpr int kRounds = 4;
+constexpr int kRoundsOnGpu = 4;
 
 class Probe {
  public:
@@ -61,7 +61,7 @@ class Probe {
   double least_seconds(const std::function<void()>& work) {
     const StreamScope scope(stream_);
     double least_us = std::numeric_limits<double>::max();
-    for (int round = 0; round < kRounds; ++round) {  // the first one warms up
+    for (int round = 0; round < kRoundsOnGpu; ++round) {  // the first one warms up
       const double us = parallel::microseconds_of([&] {
         work();
         queue_.wait();

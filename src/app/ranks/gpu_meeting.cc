@@ -63,7 +63,7 @@ std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, co
 
 std::string through_host_memory(const std::string& why) { return "GPUs meet through host memory: " + why; }
 
-[[noreturn]] void refuse(const std::string& problem) {
+[[noreturn]] void refuse_nccl(const std::string& problem) {
   throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that talk over NCCL for nccl, got: " + problem +
                                           "; or leave --communicator out: ranks then meet through host memory");
 }
@@ -81,7 +81,7 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
   }
   const std::string problem = find_problem(config, mine, peers, meeting.nccl_bytes);
   meeting.nccl = problem.empty();
-  if (!meeting.nccl && wants_nccl(config)) refuse(problem);
+  if (!meeting.nccl && wants_nccl(config)) refuse_nccl(problem);
   const char* without = std::getenv(kNoPeers);
   meeting.text = meeting.nccl ? fmt::format("GPUs talk to each other over NCCL {}{}", parallel::nccl_version(),
                                             without ? fmt::format(" with {}={}", kNoPeers, without) : "")
@@ -92,7 +92,7 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
 GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report) {
   GpuMeeting meeting{.timeout_s = static_cast<double>(config.timeout_s)};
   if (config.ranks == 1) return meeting;
-  if (wants_nccl(config) && !device.is_cuda()) refuse(problem_here({device, false}));
+  if (wants_nccl(config) && !device.is_cuda()) refuse_nccl(problem_here({device, false}));
   const bool one_each = config.ranks <= std::ssize(report.gpus);
   meeting.nccl = wants_nccl(config) || (device.is_cuda() && may_have_nccl(config) && one_each && parallel::nccl_problem().empty());
   return meeting;
