@@ -65,76 +65,8 @@ struct Scheduling {
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };
 
-/// What moves between the device and this tier does so beside computing, on lanes of its own. A CPU has no engine for copies beside its
-/// cores: between the device and host memory its computing threads copy, all of them, just when it is needed.
-inline bool moves_beside(const Scheduling& scheduling, Tier tier) {
-  return tier == Tier::nvme || (scheduling.copy_engines && tier == Tier::host);
-}
-
 inline Stages make_stages(const Layout& layout, const Scheduling& s) {
   return make_stages(s.pipeline, s.order == Order::vertical, s.micro_batches, static_cast<u16>(layout.blocks.size()));
-}
-
-/// The gradients on nvme that are finished last, by the Backwards of the first trained blocks, are not written there: their slots are
-/// needed no more, and their Steps are the next to read them, in this step's tail or at the beginning of the next one's head.
-inline bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  const int block = group.owner_block - layout.first_trained_block;
-  return !group.frozen && placement.gradients[group.id] == Tier::nvme && block < scheduling.staying_blocks;
-}
-
-/// A rank holds its part of the weights alone: all of them cross the ranks before each use. Off the device from stage 1 on, where whole
-/// copies on every rank would only cost bytes.
-inline bool weights_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
-  const Sharding& s = scheduling.sharding;
-  return s.ranks > 1 && (s.stage == 3 || (s.stage > 0 && placement.parameters[group] != Tier::device));
-}
-
-/// Stages 1 and 2: each rank has the whole weights and steps its part of them; the parts cross the ranks after the Steps.
-inline bool weights_spread(const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  return scheduling.sharding.splits_state() && !group.frozen && !weights_split(placement, scheduling, group.id);
-}
-
-/// A rank keeps its part of the reduced gradient alone. What later micro-batches are added to before a sum over the ranks is whole at every
-/// stage.
-inline bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
-  const Sharding& s = scheduling.sharding;
-  if (scheduling.sums_each()) return true;
-  return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
-}
-
-/// They come to the device and leave it.
-inline bool weights_move(const Placement& placement, const Scheduling& scheduling, u16 group) {
-  return placement.parameters[group] != Tier::device || weights_split(placement, scheduling, group);
-}
-inline bool gradients_move(const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  return !group.frozen && (placement.gradients[group.id] != Tier::device || gradients_split(placement, scheduling, group.id));
-}
-
-/// The tiles this rank has at rest.
-inline TileRange held_weights(const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  return weights_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
-}
-inline TileRange held_gradients(const Placement& placement, const Scheduling& scheduling, const Group& group) {
-  return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
-}
-
-/// The use's accumulator rests in its gradients' tier. Off the device, where they travel once, the others wait in their slots to be added
-/// to the first, and where that one stays for its Step none rests. Uses on other pipeline ranks are received by the owner: into a slot, or
-/// on the device to where they would rest.
-inline bool gradient_rests(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group, u8 use) {
-  const bool moves = gradients_move(placement, scheduling, group);
-  if (!moves) return layout.here(group.uses[use]) || layout.owns(group);
-  if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);
-  return use == 0 && layout.owns(group) && !stays_for_step(layout, placement, scheduling, group);
-}
-
-/// Type in which a gradient awaits its Step: two bytes where it is rounded and then nothing is added to it. What comes back to be added to,
-/// or rests whole on the device, keeps the type it is summed in (and holds rounded values there).
-inline DType resting_gradient(const Placement& placement, const Scheduling& scheduling, GroupUse use) {
-  const bool rounded_apart = use.use == 0 &&
-                             (placement.gradients[use.group] != Tier::device || gradients_split(placement, scheduling, use.group)) &&
-                             scheduling.gradients_travel_once();
-  return scheduling.round_gradients && rounded_apart ? DType::bf16 : scheduling.format.gradient;
 }
 
 }  // namespace spillway::parallel

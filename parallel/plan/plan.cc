@@ -337,6 +337,7 @@ Plan make_plan(const PlanRequest& request) {
   if (r.training) plan.live = live_micro_batches(r);
   plan.placement = r.placement;
   plan.scheduling = r.scheduling;
+  plan.residency = resolve(r.layout, r.placement, r.scheduling);
   plan.training = r.training;
   plan.device = r.device;
   plan.gpu_to_gpu = r.gpu_to_gpu && plan.on_gpu() && (r.scheduling.sharding.ranks > 1 || r.scheduling.pipeline.ranks > 1);

@@ -6,6 +6,7 @@
 
 #include "offload/nvme_store.h"
 #include "parallel/blocks/block_runner.h"
+#include "parallel/layout/residency.h"
 #include "parallel/program/generate.h"
 
 namespace spillway::parallel {
@@ -39,6 +40,7 @@ struct Plan {
   Layout layout;
   Placement placement;
   Scheduling scheduling;
+  Residency residency;  // what these three come to
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1;
@@ -61,15 +63,15 @@ struct Plan {
 
   /// Of weights and optimizer state: two where a step writes beside what readers see. On nvme always, so that a crash leaves one whole.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
-  DType resting_gradient(GroupUse use) const { return parallel::resting_gradient(placement, scheduling, use); }
-  bool gradient_rests(const Group& group, u8 use) const { return parallel::gradient_rests(layout, placement, scheduling, group, use); }
-  TileRange held_weights(const Group& group) const { return parallel::held_weights(placement, scheduling, group); }
-  TileRange held_gradients(const Group& group) const { return parallel::held_gradients(placement, scheduling, group); }
+  DType resting_gradient(GroupUse use) const { return residency[use.group].resting_gradient[use.use]; }
+  bool gradient_rests(const Group& group, u8 use) const { return residency[group.id].gradient_rests[use]; }
+  TileRange held_weights(const Group& group) const { return residency[group.id].weights.held; }
+  TileRange held_gradients(const Group& group) const { return residency[group.id].gradients.held; }
   /// What this rank steps, and holds the optimizer state of; of frozen weights, what it saves.
-  TileRange stepped(const Group& group) const { return layout.owns(group) ? scheduling.sharding.stepped(group) : TileRange(); }
+  TileRange stepped(const Group& group) const { return layout.owns(group) ? residency[group.id].stepped : TileRange(); }
   /// Of a bucket, in tiles of its group.
   TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
-  bool weights_move(const Group& group) const { return parallel::weights_move(placement, scheduling, group.id); }
+  bool weights_move(const Group& group) const { return residency[group.id].weights.moves; }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
   bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
   bool has_state(const Group& group) const { return has_gradient(group) && layout.owns(group); }

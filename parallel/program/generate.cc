@@ -20,7 +20,8 @@ class Generator {
         left_(std::move(left)),
         overlap_(training ? scheduling.overlap : OptimizerOverlap::none),
         order_(layout, scheduling, training),
-        head_{layout, placement, scheduling},
+        residency_(resolve(layout, placement, scheduling)),
+        head_{layout, placement, scheduling, residency_},
         weights_(head_, order_, slab_),
         gradients_(head_, order_, slab_),
         activations_(head_, order_, spill_slab_, training),
@@ -136,7 +137,7 @@ class Generator {
       if (!shared(g)) continue;
       const bool owned = list.layout.owns(g);
       Instruction i{.op = owned ? Op::SendTied : Op::ReceiveTied, .lane = Lane::optimizer, .what = What::weights, .group = g.id};
-      i.tiles = list.stepped(g.id);
+      i.tiles = residency_[g.id].stepped;
       for (u16 rank : sharers(list.layout, g)) {
         i.peer = rank;
         const u32 id = list.add(i);
@@ -151,7 +152,7 @@ class Generator {
     unspread_.clear();
   }
 
-  bool spreads(u16 group) const { return weights_spread(head_.placement, head_.scheduling, groups()[group]); }
+  bool spreads(u16 group) const { return residency_[group].weights_spread; }
 
   void agree_norm() {
     settle_gradients(kNone);
@@ -172,7 +173,7 @@ class Generator {
   // The weights that the ranks have stepped, each its part, to all of them.
   u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
-    gather.tiles = list.stepped(group);
+    gather.tiles = residency_[group].stepped;
     gather.after = std::move(stepped);
     return list.add(std::move(gather));
   }
@@ -188,7 +189,7 @@ class Generator {
   // A Step for each bucket of the group in which this rank steps tiles; returns the last one's number, if there is one.
   std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after) const {
     std::vector<u32> last;
-    const TileRange own = list.stepped(group);
+    const TileRange own = residency_[group].stepped;
     for (u16 id : groups()[group].buckets) {
       const Bucket& bucket = list.layout.buckets[id];
       const TileRange tiles = intersection(tiles_of(bucket), own);
@@ -235,7 +236,7 @@ class Generator {
 
   void land(const std::vector<u16>& written) {
     for (u16 group : written) {
-      if (head_.placement.parameters[group] != Tier::nvme) continue;
+      if (residency_[group].weights.tier != Tier::nvme) continue;
       weights_.ready_after(group, {head_.add({.op = Op::Land, .lane = Lane::optimizer, .group = group})});
     }
   }
@@ -254,7 +255,7 @@ class Generator {
   }
 
   List step_all() const {
-    ListBuilder tail{head_.layout, head_.placement, head_.scheduling};
+    ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
     std::vector<u32> spread_by;
     for (const Group& g : groups()) {
       if (g.frozen || !tail.layout.owns(g)) continue;
@@ -301,6 +302,7 @@ class Generator {
   const GroupSlots left_;
   const OptimizerOverlap overlap_;
   const ComputingOrder order_;
+  const Residency residency_;
   ListBuilder head_;
   SlabPlan slab_{Slab::moving}, spill_slab_{Slab::spill};
   WeightMoves weights_;

@@ -12,7 +12,4 @@ Program generate_training(const Layout& layout, const Placement& placement, cons
 /// One micro-batch forward through all blocks (validation, generation): a head only.
 Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
-/// What an instruction moves, from the layout and the placement: fills read_bytes and written_bytes.
-void count_bytes(Instruction& instruction, const Layout& layout, const Placement& placement, const Scheduling& scheduling);
-
 }  // namespace spillway::parallel

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "parallel/program/generate.h"
-
 namespace spillway::parallel {
 
 u32 ListBuilder::add(Instruction i) {
-  count_bytes(i, layout, placement, scheduling);
+  count_bytes(i);
   std::sort(i.after.begin(), i.after.end());
   i.after.erase(std::unique(i.after.begin(), i.after.end()), i.after.end());
   std::erase_if(i.after, [&](u32 a) { return list[a].lane == i.lane; });
@@ -15,7 +13,8 @@ u32 ListBuilder::add(Instruction i) {
   return static_cast<u32>(list.size()) - 1;
 }
 
-void count_bytes(Instruction& i, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+// What the instruction moves, from the layout and from where things rest.
+void ListBuilder::count_bytes(Instruction& i) const {
   const optim::StateFormat& format = scheduling.format;
   i.read_bytes = i.written_bytes = {};
   const auto moves = [](Tier tier) { return tier != Tier::device; };
@@ -25,33 +24,36 @@ void count_bytes(Instruction& i, const Layout& layout, const Placement& placemen
   if (i.what == What::activations) {
     (i.op == Op::Fetch ? i.read_bytes : i.written_bytes)[static_cast<size_t>(Tier::nvme)] = (i.op == Op::Fetch ? i.out : i.in).bytes;
   } else if (i.op == Op::Fetch || i.op == Op::Evict) {
-    const Tier tier = i.what == What::weights ? placement.parameters[i.group] : placement.gradients[i.group];
+    const GroupResidency& group = residency[i.group];
+    const Tier tier = (i.what == What::weights ? group.weights : group.gradients).tier;
     auto& bytes = i.op == Op::Fetch ? i.read_bytes : i.written_bytes;
-    const DType dtype = i.what == What::weights ? format.weight : resting_gradient(placement, scheduling, {i.group, i.use});
+    const DType dtype = i.what == What::weights ? format.weight : group.resting_gradient[i.use];
     if (moves(tier)) bytes[static_cast<size_t>(tier)] = i.tiles.count() * kTileElems * size_of(dtype);
-  } else if (i.op == Op::Reduce && placement.gradients[i.group] == Tier::host && !scheduling.copy_engines) {
-    const DType dtype = resting_gradient(placement, scheduling, {i.group, 0});
+  } else if (i.op == Op::Reduce && residency[i.group].gradients.tier == Tier::host && !residency[i.group].gradients.beside) {
+    const DType dtype = residency[i.group].resting_gradient[0];
     i.written_bytes[static_cast<size_t>(Tier::host)] = i.tiles.count() * kTileElems * size_of(dtype);
   }
   if (i.op == Op::SendActivation || i.op == Op::SendGradient) i.sent_bytes = i.in.bytes;
   if (i.op == Op::SendTied || (i.op == Op::ReceiveTied && i.what == What::weights)) {
     const i64 bytes = i.tiles.count() * kTileElems * size_of(i.what == What::weights ? format.weight : format.gradient);
-    const bool rests = i.what == What::weights && moves(placement.parameters[i.group]);
-    if (rests) (i.op == Op::SendTied ? i.read_bytes : i.written_bytes)[static_cast<size_t>(placement.parameters[i.group])] = bytes;
+    const Tier tier = residency[i.group].weights.tier;
+    const bool rests = i.what == What::weights && moves(tier);
+    if (rests) (i.op == Op::SendTied ? i.read_bytes : i.written_bytes)[static_cast<size_t>(tier)] = bytes;
     if (i.op == Op::SendTied) i.sent_bytes = bytes;
   }
   if (i.op == Op::Gather || i.op == Op::Exchange)
     i.exchanged_bytes = layout.groups[i.group].elems * size_of(i.op == Op::Gather ? format.weight : format.gradient);
   if (i.op == Op::Step) {
     const i64 tiles = i.tiles.count();
+    const GroupResidency& group = residency[i.group];
     const auto move = [&](Tier tier, i64 tile_bytes, bool read, bool written) {
       if (!moves(tier)) return;
       if (read) i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
       if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
     };
-    const Tier gradient = i.in.bytes > 0 ? Tier::device : placement.gradients[i.group];
-    move(gradient, kTileElems * size_of(resting_gradient(placement, scheduling, {i.group, 0})), true, false);
-    move(placement.parameters[i.group], format.weight_tile_bytes(), format.update_reads_weight(), true);
+    const Tier gradient = i.in.bytes > 0 ? Tier::device : group.gradients.tier;
+    move(gradient, kTileElems * size_of(group.resting_gradient[0]), true, false);
+    move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight(), true);
     move(placement.optimizer[i.group], format.state_tile_bytes(), true, true);
   }
 }

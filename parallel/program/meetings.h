@@ -1,4 +1,4 @@
-// Which instructions of a list need other ranks, and whom. Shared by who runs all ranks' lists side by side: checker and simulator. Values.
+// Which instructions of a list need other ranks, and whom. Values.
 #pragma once
 #include "parallel/program/program.h"
 

@@ -21,7 +21,7 @@ void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std:
 }
 
 // `own`: the lane of what moves beside computing.
-Lane lane_between(const Scheduling& scheduling, Tier tier, Lane own) { return moves_beside(scheduling, tier) ? own : Lane::compute; }
+Lane lane_of(const Residence& moved, Lane own) { return moved.beside ? own : Lane::compute; }
 
 }  // namespace
 
@@ -29,8 +29,9 @@ void WeightMoves::plan_stays(const ComputingOrder& order) {
   std::map<u16, std::vector<Stay>> stays;
   for (i64 i = 0; i < order.size(); ++i) {
     for (const GroupUse& g : list_.layout.blocks[order[i].block]) {
-      if (!list_.weights_move(g.group) || !list_.reads_weights(order[i])) continue;
-      const bool ahead = moves_beside(list_.scheduling, list_.placement.parameters[g.group]) || list_.weights_split(g.group);
+      const Residence& weights = list_.residency[g.group].weights;
+      if (!weights.moves || !list_.reads_weights(order[i])) continue;
+      const bool ahead = weights.beside || weights.split;
       const i64 issue = ahead ? order.issue_at(i) : i;
       auto& own = stays[g.group];
       if (!own.empty() && issue <= own.back().last + 1) {
@@ -56,13 +57,13 @@ void WeightMoves::fetch_due(i64 position) {
     wait_for(released_, group, after);
     wait_for(ready_, group, after);
     slots_[group] = slab_.take(list_.weight_bytes(group), after);
-    fetched_[group] = list_.weights_split(group) ? gather(group, std::move(after)) : fetch(group, whole(list_.layout.groups[group]), after);
+    fetched_[group] =
+        list_.residency[group].weights.split ? gather(group, std::move(after)) : fetch(group, whole(list_.layout.groups[group]), after);
   }
 }
 
 u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
-  Instruction fetch{
-      .op = Op::Fetch, .lane = lane_between(list_.scheduling, list_.placement.parameters[group], Lane::load), .what = What::weights};
+  Instruction fetch{.op = Op::Fetch, .lane = lane_of(list_.residency[group].weights, Lane::load), .what = What::weights};
   fetch.group = group;
   fetch.tiles = tiles;
   fetch.after = std::move(after);
@@ -73,9 +74,9 @@ u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
 // This rank's part to its place first, unless it is read where it rests.
 u32 WeightMoves::gather(u16 group, std::vector<u32> after) {
   Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
-  gather.tiles = list_.scheduling.sharding.own(list_.layout.groups[group]);
+  gather.tiles = list_.residency[group].weights.held;
   gather.out = slots_.at(group);
-  if (list_.placement.parameters[group] != Tier::device && gather.tiles.count() > 0) {
+  if (list_.residency[group].weights.tier != Tier::device && gather.tiles.count() > 0) {
     after = {fetch(group, gather.tiles, std::move(after))};
     gather.in = part_of(gather.out, gather.tiles, list_.weight_tile_bytes());
   }
@@ -93,7 +94,7 @@ void WeightMoves::release_due(i64 position) {
 }
 
 Slot WeightMoves::slot(u16 group, std::vector<u32>& after) const {
-  if (!list_.weights_move(group)) {
+  if (!list_.residency[group].weights.moves) {
     wait_for(ready_, group, after);
     return {};
   }
@@ -106,29 +107,29 @@ void GradientMoves::fetch_due(i64 position) {
     if (!makes_weight_gradients(c.op) || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
       const Key key{g.group, g.use};
-      if (!list_.gradients_move(g.group) || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
+      const GroupResidency& group = list_.residency[g.group];
+      if (!group.gradients.moves || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
       const bool each = list_.scheduling.sums_each();
-      if (each && list_.stepped(g.group).count() == 0) continue;
+      if (each && group.stepped.count() == 0) continue;
       // From memory just when it is added to: whole accumulators by the backward, sums after it.
-      if (moves_beside(list_.scheduling, list_.placement.gradients[g.group]) || (&c == &order_[position] && !each)) fetch(key);
+      if (group.gradients.beside || (&c == &order_[position] && !each)) fetch(key);
     }
   });
 }
 
 void GradientMoves::fetch(Key key) {
-  Instruction fetch{
-      .op = Op::Fetch, .lane = lane_between(list_.scheduling, list_.placement.gradients[key.first], Lane::load), .what = What::gradient};
+  Instruction fetch{.op = Op::Fetch, .lane = lane_of(list_.residency[key.first].gradients, Lane::load), .what = What::gradient};
   fetch.group = key.first;
   fetch.use = key.second;
   const bool sum = list_.scheduling.sums_each();
-  fetch.tiles = sum ? list_.stepped(key.first) : whole(list_.layout.groups[key.first]);
+  fetch.tiles = sum ? list_.residency[key.first].stepped : whole(list_.layout.groups[key.first]);
   fetch.after.push_back(evicted_.at(key));
   fetch.out = (sum ? before_ : slots_)[key] = slab_.take(fetch.tiles.count() * list_.gradient_tile_bytes(), fetch.after);
   fetched_[key] = list_.add(std::move(fetch));
 }
 
 Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
-  if (!list_.gradients_move(use.group)) return {};
+  if (!list_.residency[use.group].gradients.moves) return {};
   const Key key{use.group, use.use};
   if (slots_.count(key)) {
     wait_for(fetched_, key, after);
@@ -140,7 +141,7 @@ Slot GradientMoves::slot(const GroupUse& use, std::vector<u32>& after) {
 
 void GradientMoves::computed(const GroupUse& use, bool last, u32 backward) {
   if (last || list_.scheduling.sums_each()) return exchange(use, backward);
-  if (list_.gradients_move(use.group)) evict({use.group, use.use}, backward, whole(list_.layout.groups[use.group]));
+  if (list_.residency[use.group].gradients.moves) evict({use.group, use.use}, backward, whole(list_.layout.groups[use.group]));
 }
 
 u32 GradientMoves::finished(u16 group, u32 backward) {
@@ -148,9 +149,10 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
   receive_tied_uses(g);
   add_tied_uses(g);
   const u32 reduced = reduce(group, backward);
-  if (!list_.gradients_move(group) || stays_for_step(list_.layout, list_.placement, list_.scheduling, g)) return reduced;
+  const GroupResidency& r = list_.residency[group];
+  if (!r.gradients.moves || r.gradient_stays) return reduced;
   const Key key{group, u8{0}};
-  return moves_beside(list_.scheduling, list_.placement.gradients[group]) ? evict(key, reduced, list_.stepped(group)) : left(key, reduced);
+  return r.gradients.beside ? evict(key, reduced, r.stepped) : left(key, reduced);
 }
 
 // The sum over the ranks, in place: of this rank's part, or of all where nothing is split.
@@ -158,22 +160,22 @@ void GradientMoves::exchange(const GroupUse& use, u32 after) {
   summed_[{use.group, use.use}] = after;
   if (list_.alone()) return;
   Instruction exchange{.op = Op::Exchange, .lane = Lane::data, .what = What::gradient, .group = use.group, .use = use.use};
-  exchange.tiles = list_.stepped(use.group);
-  if (list_.gradients_move(use.group)) exchange.in = slots_.at({use.group, use.use});
+  exchange.tiles = list_.residency[use.group].stepped;
+  if (list_.residency[use.group].gradients.moves) exchange.in = slots_.at({use.group, use.use});
   exchange.after = {after};
   summed_[{use.group, use.use}] = list_.add(std::move(exchange));
 }
 
 void GradientMoves::summed(const GroupUse& use, bool first, bool last) {
   const Key key{use.group, use.use};
-  if (!first && list_.stepped(use.group).count() > 0) accumulate(key);
-  if (!last) evict(key, summed_.at(key), list_.stepped(use.group));
+  if (!first && list_.residency[use.group].stepped.count() > 0) accumulate(key);
+  if (!last) evict(key, summed_.at(key), list_.residency[use.group].stepped);
 }
 
 void GradientMoves::accumulate(Key key) {
   if (!before_.count(key)) fetch(key);
   Instruction sum{.op = Op::Accumulate, .what = What::gradient, .group = key.first, .use = key.second};
-  sum.tiles = list_.stepped(key.first);
+  sum.tiles = list_.residency[key.first].stepped;
   sum.in = before_.at(key);
   sum.out = part_of(slots_.at(key), sum.tiles, list_.gradient_tile_bytes());
   sum.after = {summed_.at(key), fetched_.at(key)};
@@ -184,8 +186,8 @@ void GradientMoves::accumulate(Key key) {
 
 u32 GradientMoves::reduce(u16 group, u32 backward) {
   Instruction reduce{.op = Op::Reduce, .group = group};
-  reduce.tiles = list_.stepped(group);
-  if (list_.gradients_move(group)) reduce.in = part_of(slots_.at({group, 0}), reduce.tiles, list_.gradient_tile_bytes());
+  reduce.tiles = list_.residency[group].stepped;
+  if (list_.residency[group].gradients.moves) reduce.in = part_of(slots_.at({group, 0}), reduce.tiles, list_.gradient_tile_bytes());
   reduce.after.push_back(backward);
   wait_for(summed_, Key{group, u8{0}}, reduce.after);
   return list_.add(std::move(reduce));
@@ -198,11 +200,11 @@ void GradientMoves::give(u16 group) {
     if (!list_.layout.here(g.uses[use])) continue;
     Instruction send{.op = Op::SendTied, .lane = Lane::send, .what = What::gradient, .group = group, .use = use};
     send.peer = list_.layout.rank_of[g.owner_block];
-    send.tiles = list_.stepped(group);
+    send.tiles = list_.residency[group].stepped;
     send.after = {summed_.at(key)};
-    if (list_.gradients_move(group)) send.in = part_of(slots_.at(key), send.tiles, list_.gradient_tile_bytes());
+    if (list_.residency[group].gradients.moves) send.in = part_of(slots_.at(key), send.tiles, list_.gradient_tile_bytes());
     const u32 sent = evicted_[key] = list_.add(std::move(send));
-    if (list_.gradients_move(group)) left(key, sent);
+    if (list_.residency[group].gradients.moves) left(key, sent);
   }
 }
 
@@ -211,8 +213,8 @@ void GradientMoves::receive_tied_uses(const Group& group) {
     const Key key{group.id, use};
     Instruction receive{.op = Op::ReceiveTied, .lane = Lane::receive, .what = What::gradient, .group = group.id, .use = use};
     receive.peer = rank;
-    receive.tiles = list_.stepped(group.id);
-    if (list_.gradients_move(group.id)) {
+    receive.tiles = list_.residency[group.id].stepped;
+    if (list_.residency[group.id].gradients.moves) {
       slots_[key] = slab_.take(list_.gradient_bytes(group.id), receive.after);
       receive.out = part_of(slots_.at(key), receive.tiles, list_.gradient_tile_bytes());
     }
@@ -223,7 +225,7 @@ void GradientMoves::receive_tied_uses(const Group& group) {
 void GradientMoves::add_tied_uses(const Group& group) {
   for (u8 use = 1; use < group.uses.size(); ++use) {
     Instruction sum{.op = Op::AddTied, .group = group.id, .use = use};
-    sum.tiles = list_.stepped(group.id);
+    sum.tiles = list_.residency[group.id].stepped;
     for (u8 u : {u8{0}, use}) wait_for(summed_, Key{group.id, u}, sum.after);
     const auto addend = slots_.find({group.id, use});
     if (addend != slots_.end()) {
@@ -238,8 +240,7 @@ void GradientMoves::add_tied_uses(const Group& group) {
 }
 
 u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
-  Instruction evict{
-      .op = Op::Evict, .lane = lane_between(list_.scheduling, list_.placement.gradients[key.first], Lane::store), .what = What::gradient};
+  Instruction evict{.op = Op::Evict, .lane = lane_of(list_.residency[key.first].gradients, Lane::store), .what = What::gradient};
   evict.group = key.first;
   evict.use = key.second;
   evict.tiles = tiles;
@@ -259,7 +260,7 @@ u32 GradientMoves::left(Key key, u32 instruction) {
 
 Slot GradientMoves::staying(u16 group) const {
   const auto slot = slots_.find({group, 0});
-  return slot == slots_.end() ? Slot() : part_of(slot->second, list_.stepped(group), list_.gradient_tile_bytes());
+  return slot == slots_.end() ? Slot() : part_of(slot->second, list_.residency[group].stepped, list_.gradient_tile_bytes());
 }
 
 std::vector<u32> GradientMoves::evictions() const {

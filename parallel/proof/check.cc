@@ -13,10 +13,10 @@ namespace {
 // A list from its first instruction to its last.
 class Checker {
  public:
-  Checker(const List& list, const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling,
+  Checker(const List& list, const Program& program, const Layout& layout, const Scheduling& scheduling, const Residency& residency,
           const Gradients& found)
-      : checked_{ListWalk(list, program.slab_bytes), &list == &program.head ? program.overlap : OptimizerOverlap::none, layout, placement,
-                 scheduling},
+      : checked_{ListWalk(list, program.slab_bytes), &list == &program.head ? program.overlap : OptimizerOverlap::none, layout, scheduling,
+                 residency},
         weights_(checked_),
         gradients_(checked_, found),
         activations_(checked_) {}
@@ -114,7 +114,7 @@ class Checker {
 };
 
 // What deferred Steps at the head's beginning take for granted.
-Gradients wanted_by_deferred(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+Gradients wanted_by_deferred(const Program& program, const Residency& residency) {
   Gradients wanted;
   if (program.overlap != OptimizerOverlap::forward) return wanted;
   for (const Instruction& i : program.head) {
@@ -122,7 +122,7 @@ Gradients wanted_by_deferred(const Program& program, const Layout& layout, const
     if (i.in.bytes > 0) {
       const std::pair slot{i.in, i.group};
       if (std::find(wanted.in_slots.begin(), wanted.in_slots.end(), slot) == wanted.in_slots.end()) wanted.in_slots.push_back(slot);
-    } else if (gradients_move(placement, scheduling, layout.groups[i.group])) {
+    } else if (residency[i.group].gradients.moves) {
       wanted.at_rest.insert(i.group);
     }
   }
@@ -145,10 +145,11 @@ void refuse_lost(const Gradients& wanted, const Gradients& left) {
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  const Residency residency = resolve(layout, placement, scheduling);
   const auto run = [&](const List& list, const Gradients& found) {
-    return Checker(list, program, layout, placement, scheduling, found).run();
+    return Checker(list, program, layout, scheduling, residency, found).run();
   };
-  const Gradients deferred = wanted_by_deferred(program, layout, placement, scheduling);
+  const Gradients deferred = wanted_by_deferred(program, residency);
   const Gradients left = run(program.head, deferred);
   for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
   run(program.deferred, left);

@@ -15,7 +15,7 @@ Gradients GradientRules::left() const {
 }
 
 void GradientRules::expect(u32 i, const Slot& slot, Key key) {
-  if (c_.gradient_moves(key.first) || slot.bytes > 0) c_.walk.expect(i, slot, content(key, 0));
+  if (c_.residency[key.first].gradients.moves || slot.bytes > 0) c_.walk.expect(i, slot, content(key, 0));
 }
 
 void GradientRules::fetch(u32 i) {
@@ -76,7 +76,7 @@ void GradientRules::exchange(u32 i) {
   expect(i, now.in, key);
   exchanged_[key] = i;
   if (now.in.bytes == 0) return;
-  const TileRange own = c_.stepped(now.group);
+  const TileRange own = c_.residency[now.group].stepped;
   const i64 tile_bytes = now.in.bytes / whole(c_.layout.groups[now.group]).count();
   c_.walk.touch(i, now.in, ListWalk::Access::write);
   if (own.count() > 0) c_.walk.fill(i, {now.in.offset + own.begin * tile_bytes, own.count() * tile_bytes, now.in.slab}, content(key, i));
@@ -87,7 +87,8 @@ void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
     c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is summed over the ranks", key.second));
   const auto last = micro_batch_.find(key);  // none: of another pipeline rank
-  const bool joins = c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.stepped(key.first).count() > 0;
+  const bool joins =
+      c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))
     c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is added to the micro-batches before", key.second));
 }
@@ -113,7 +114,7 @@ void GradientRules::add_tied(u32 i) {
   unadded_.erase(from);
   summed_before(i, from);
   summed_before(i, to);
-  if (c_.stepped(now.group).count() == 0) return;
+  if (c_.residency[now.group].stepped.count() == 0) return;
   expect(i, now.in, from);
   expect(i, now.out, to);
   c_.walk.rewrite(i, now.out);
@@ -123,12 +124,12 @@ void GradientRules::reduce(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, u8{0}};
   summed_before(i, key);
-  if (c_.stepped(now.group).count() > 0) expect(i, now.in, key);
+  if (c_.residency[now.group].stepped.count() > 0) expect(i, now.in, key);
   for (const auto& [group, use] : unadded_) {
     if (group == now.group) c_.walk.refuse(i, fmt::format("reduces before use {} of its weight is added", use));
   }
   reduced_[now.group] = i;
-  if (c_.gradient_moves(now.group) && !moves_beside(c_.scheduling, c_.placement.gradients[now.group])) leaves(i);
+  if (const Residence& r = c_.residency[now.group].gradients; r.moves && !r.beside) leaves(i);
 }
 
 void GradientRules::tied(u32 i) {
@@ -163,7 +164,7 @@ void GradientRules::agree_norm(u32 i) const {
     }
     if (!c_.done(reduced_, g.id, i)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
     const bool stays = c_.walk.holds(content({g.id, u8{0}}, 0));
-    if (!c_.gradient_moves(g.id) || stays || c_.stepped(g.id).count() == 0) continue;
+    if (!c_.residency[g.id].gradients.moves || stays || c_.residency[g.id].stepped.count() == 0) continue;
     if (!rests_reduced(i, g.id)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
   }
 }
@@ -178,7 +179,7 @@ void GradientRules::all_given(u32 i, const Group& group) const {
 
 void GradientRules::step(u32 i) {
   const Instruction& now = c_[i];
-  const bool in_tier = now.in.bytes == 0 && c_.gradient_moves(now.group);
+  const bool in_tier = now.in.bytes == 0 && c_.residency[now.group].gradients.moves;
   if (now.in.bytes > 0) expect(i, now.in, {now.group, u8{0}});
   if (c_.overlap != OptimizerOverlap::backward) {
     if (in_tier && !at_rest_.count(now.group)) c_.walk.refuse(i, "steps on a gradient that does not rest in its tier");

@@ -5,7 +5,7 @@
 namespace spillway::parallel {
 
 void WeightRules::expect(u32 i, const Slot& slot, u16 group) {
-  if (weights_move(c_.placement, c_.scheduling, group) || slot.bytes > 0) c_.walk.expect(i, slot, {What::weights, {group, u16{0}}, 0});
+  if (c_.residency[group].weights.moves || slot.bytes > 0) c_.walk.expect(i, slot, {What::weights, {group, u16{0}}, 0});
 }
 
 void WeightRules::fetch(u32 i) {
@@ -17,9 +17,9 @@ void WeightRules::gather(u32 i) { c_[i].out.bytes > 0 ? into_slot(i) : spread(i)
 
 void WeightRules::into_slot(u32 i) {
   const Instruction& now = c_[i];
-  if (!weights_split(c_.placement, c_.scheduling, now.group)) c_.walk.refuse(i, "gathers weights that are not split");
+  if (!c_.residency[now.group].weights.split) c_.walk.refuse(i, "gathers weights that are not split");
   stepped_before(i, now.group);
-  if (c_.placement.parameters[now.group] != Tier::device && now.tiles.count() > 0) {
+  if (c_.residency[now.group].weights.tier != Tier::device && now.tiles.count() > 0) {
     expect(i, now.in, now.group);
   } else {
     absent(i, now.group);
@@ -32,15 +32,14 @@ void WeightRules::into_slot(u32 i) {
 // What the ranks have stepped.
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
-  if (!weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group]))
-    c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
-  if (c_.stepped(group).count() > 0 && !c_.done(stepped_, group, i)) c_.walk.refuse(i, "gathers weights before they are stepped");
+  if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
+  if (c_.residency[group].stepped.count() > 0 && !c_.done(stepped_, group, i)) c_.walk.refuse(i, "gathers weights before they are stepped");
   spread_[group] = i;
 }
 
 void WeightRules::all_spread(u32 i) const {
   for (const auto& [group, step] : stepped_) {
-    if (weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group]) && !c_.done(spread_, group, i))
+    if (c_.residency[group].weights_spread && !c_.done(spread_, group, i))
       c_.walk.refuse(i, fmt::format("comes before the weights of group {}, stepped by instruction {}, are gathered", group, step));
   }
 }
@@ -82,7 +81,7 @@ void WeightRules::tied(u32 i) {
   const u16 group = c_[i].group;
   if (c_[i].op == Op::ReceiveTied) {
     stepped_[group] = landed_[group] = i;
-  } else if (c_.stepped(group).count() > 0 && !c_.done(stepped_, group, i)) {
+  } else if (c_.residency[group].stepped.count() > 0 && !c_.done(stepped_, group, i)) {
     c_.walk.refuse(i, "sends weights before they are stepped");
   }
 }
@@ -90,12 +89,12 @@ void WeightRules::tied(u32 i) {
 // Overlap forward: whoever reads a group's weights waits for its deferred Steps; a backward does so through its Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (c_.overlap != OptimizerOverlap::forward || c_.layout.groups[group].frozen) return;
-  if (weights_spread(c_.placement, c_.scheduling, c_.layout.groups[group])) {
+  if (c_.residency[group].weights_spread) {
     if (!c_.done(spread_, group, i)) c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
     return;
   }
-  if (c_.stepped(group).count() == 0) return;
-  if (!c_.done(c_.placement.parameters[group] == Tier::nvme ? landed_ : stepped_, group, i))
+  if (c_.residency[group].stepped.count() == 0) return;
+  if (!c_.done(c_.residency[group].weights.tier == Tier::nvme ? landed_ : stepped_, group, i))
     c_.walk.refuse(i, fmt::format("uses the weights of group {} before its deferred Step is done and landed", group));
 }
 
@@ -105,7 +104,7 @@ void WeightRules::list_ended() const {
   for (const Bucket& b : c_.layout.buckets) {
     const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
     const bool own = c_.layout.owns(c_.layout.groups[b.group]);
-    const i64 wanted = own && intersection(c_.stepped(b.group), tiles_of(b)).count() > 0;
+    const i64 wanted = own && intersection(c_.residency[b.group].stepped, tiles_of(b)).count() > 0;
     if (std::count_if(list.begin(), list.end(), is_its_step) != wanted)
       throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
   }

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "parallel/layout/residency.h"
 #include "parallel/proof/list_walk.h"
 
 namespace spillway::parallel {
@@ -12,12 +13,10 @@ struct CheckedList {
   ListWalk walk;
   OptimizerOverlap overlap;  // of a head; tails have none
   const Layout& layout;
-  const Placement& placement;
   const Scheduling& scheduling;
+  const Residency& residency;
 
   const Instruction& operator[](u32 i) const { return walk.list()[i]; }
-  bool gradient_moves(u16 group) const { return gradients_move(placement, scheduling, layout.groups[group]); }
-  TileRange stepped(u16 group) const { return scheduling.sharding.stepped(layout.groups[group]); }
 
   /// The instruction noted under `key` is done before i starts.
   template <class Key>

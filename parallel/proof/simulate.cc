@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "parallel/program/meetings.h"
+#include "parallel/proof/world_walk.h"
 
 namespace spillway::parallel {
 namespace {
@@ -17,31 +17,20 @@ class Simulator {
  public:
   /// No mesh: a rank alone, which waits for nobody.
   Simulator(std::span<const List* const> lists, std::optional<Mesh> mesh, const Works& work, const Machine& machine)
-      : mesh_(mesh), work_(work), machine_(machine) {
-    for (const List* list : lists) {
-      Rank& r = ranks_.emplace_back();
-      r.list = list;
-      r.done.resize(list->size());
-      r.timings.resize(list->size());
-      for (u32 i = 0; i < list->size(); ++i) r.lanes[static_cast<size_t>((*list)[i].lane)].push_back(i);
-    }
+      : lists_(lists), work_(work), machine_(machine), walk_(lists, mesh), ranks_(lists.size()) {
+    for (size_t r = 0; r < lists.size(); ++r) ranks_[r].timings.resize(lists[r]->size());
   }
 
   std::vector<std::vector<Timing>> run() {
     while (start_what_can()) advance();
+    require(walk_.ended(), "[simulate] the ranks wait for each other forever");
     std::vector<std::vector<Timing>> timings;
-    for (Rank& r : ranks_) {
-      require(std::ranges::count(r.done, 0) == 0, "[simulate] the ranks wait for each other forever");
-      timings.push_back(std::move(r.timings));
-    }
+    for (Rank& r : ranks_) timings.push_back(std::move(r.timings));
     return timings;
   }
 
  private:
-  // A lane of a rank.
-  struct Place {
-    size_t rank, lane;
-  };
+  using Place = WorldWalk::Place;
   struct Active {
     bool running = false, waits = false;  // waits: its own work is done, not yet that of the others it has met
     u32 instruction = 0;
@@ -55,11 +44,7 @@ class Simulator {
     bool over() const { return left.cpu_s <= 0 && !wants_disk(); }
   };
   struct Rank {
-    const List* list = nullptr;
-    std::vector<char> done;
     std::vector<Timing> timings;
-    std::array<std::vector<u32>, kLanes> lanes;
-    std::array<size_t, kLanes> next{};
     std::array<Active, kLanes> active;
   };
   /// What a second of time is worth to those who share.
@@ -67,58 +52,23 @@ class Simulator {
     double cpu = 1, read = 1, write = 1;
   };
 
-  // What an idle lane has come to.
-  const Instruction* at(Place p) const {
-    const Rank& r = ranks_[p.rank];
-    if (r.active[p.lane].running || r.next[p.lane] == r.lanes[p.lane].size()) return nullptr;
-    const Instruction& i = (*r.list)[r.lanes[p.lane][r.next[p.lane]]];
-    return std::all_of(i.after.begin(), i.after.end(), [&](u32 a) { return r.done[a]; }) ? &i : nullptr;
-  }
-
   // True while anything runs.
   bool start_what_can() {
     bool running = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (size_t l = 0; l < kLanes; ++l) {
-        if (const Instruction* i = at({r, l})) start(party_of({r, l}, *i));
+        start(walk_.party({r, l}));
         running |= ranks_[r].active[l].running;
       }
     }
     return running;
   }
 
-  // All who begin together; empty: somebody has not come yet.
-  std::vector<Place> party_of(Place place, const Instruction& i) const {
-    const Meeting meeting = mesh_ ? meeting_of(i.op) : Meeting::none;
-    if (meeting == Meeting::none) return {place};
-    if (meeting == Meeting::message) return sends(i.op) ? with_receiver(place, i) : std::vector<Place>();
-    std::vector<Place> party;
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (meeting == Meeting::data_ranks && pipeline_rank(r) != pipeline_rank(place.rank)) continue;
-      const Instruction* other = at({r, place.lane});
-      if (!other || other->op != i.op) return {};
-      party.push_back({r, place.lane});
-    }
-    return party;
-  }
-
-  std::vector<Place> with_receiver(Place sender, const Instruction& send) const {
-    const auto to = static_cast<size_t>(mesh_->world_rank(mesh_->data_rank(static_cast<int>(sender.rank)), send.peer));
-    for (size_t l = 0; l < kLanes; ++l) {
-      const Instruction* receive = at({to, l});
-      if (receive && receives(receive->op) && receive->peer == pipeline_rank(sender.rank) && receive->what == send.what)
-        return {sender, {to, l}};
-    }
-    return {};
-  }
-
-  u16 pipeline_rank(size_t world) const { return static_cast<u16>(mesh_->pipeline_rank(static_cast<int>(world))); }
-
   void start(const std::vector<Place>& party) {
     for (const Place& p : party) {
       Rank& r = ranks_[p.rank];
-      const u32 i = r.lanes[p.lane][r.next[p.lane]++];
-      r.active[p.lane] = {true, false, i, work_(static_cast<int>(p.rank), (*r.list)[i]), party};
+      const u32 i = walk_.begin(p);
+      r.active[p.lane] = {true, false, i, work_(static_cast<int>(p.rank), (*lists_[p.rank])[i]), party};
       r.timings[i].start_us = now_s_ * 1e6;
     }
   }
@@ -184,7 +134,7 @@ class Simulator {
       Rank& r = ranks_[p.rank];
       Active& a = r.active[p.lane];
       r.timings[a.instruction].end_us = now_s_ * 1e6;
-      r.done[a.instruction] = 1;
+      walk_.end(p);
       a = {};
     }
   }
@@ -192,9 +142,10 @@ class Simulator {
   // What is left within rounding is done.
   static double spent(double left_s, double step_s) { return left_s - step_s > 1e-12 ? left_s - step_s : 0; }
 
-  const std::optional<Mesh> mesh_;
+  const std::span<const List* const> lists_;
   const Works& work_;
   const Machine machine_;
+  WorldWalk walk_;
   double now_s_ = 0;
   std::vector<Rank> ranks_;
 };

@@ -13,8 +13,7 @@ double Moves::fetch(const Instruction& i) {
   if (i.what == What::activations) return state.read(state.activations(i.block), activation_tile(i), into);
   offload::Blob& blob = i.what == What::weights ? state.weights(i.group) : state.gradients(i.group, i.use);
   const double moving_us = work_.device.copies->fetch(i, blob, into);
-  if (i.what == What::weights && !weights_split(work_.plan.placement, work_.plan.scheduling, i.group))
-    work_.weights.show(i.group, into.data());
+  if (i.what == What::weights && !work_.plan.residency[i.group].weights.split) work_.weights.show(i.group, into.data());
   return moving_us;
 }
 

@@ -1,0 +1,82 @@
+#include "parallel/layout/residency.h"
+
+namespace spillway::parallel {
+namespace {
+
+// Off the device from stage 1 on, where whole copies on every rank would only cost bytes.
+bool weights_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
+  const Sharding& s = scheduling.sharding;
+  return s.ranks > 1 && (s.stage == 3 || (s.stage > 0 && placement.parameters[group] != Tier::device));
+}
+
+// What later micro-batches are added to before a sum over the ranks is whole at every stage.
+bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
+  const Sharding& s = scheduling.sharding;
+  if (scheduling.sums_each()) return true;
+  return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
+}
+
+// A CPU has no engine for copies beside its cores: between the device and host memory its computing threads copy, all of them, just when it
+// is needed.
+bool moves_beside(const Scheduling& scheduling, Tier tier) { return tier == Tier::nvme || (scheduling.copy_engines && tier == Tier::host); }
+
+Residence residence(const Scheduling& scheduling, Tier tier, bool split, TileRange held) {
+  return {tier, split, tier != Tier::device || split, moves_beside(scheduling, tier), held};
+}
+
+// Off the device, where they travel once, the others wait in their slots to be added to the first, and where that one stays for its Step
+// none rests. Uses on other pipeline ranks are received by the owner: into a slot, or on the device to where they would rest.
+bool gradient_rests(const Layout& layout, const Scheduling& scheduling, const Group& group, u8 use, const GroupResidency& r) {
+  if (!r.gradients.moves) return layout.here(group.uses[use]) || layout.owns(group);
+  if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);
+  return use == 0 && layout.owns(group) && !r.gradient_stays;
+}
+
+// Two bytes where it is rounded and then nothing is added to it. What comes back to be added to, or rests whole on the device, keeps the
+// type it is summed in (and holds rounded values there).
+DType resting_gradient(const Scheduling& scheduling, u8 use, const Residence& gradients) {
+  const bool rounded_apart = use == 0 && (gradients.tier != Tier::device || gradients.split) && scheduling.gradients_travel_once();
+  return scheduling.round_gradients && rounded_apart ? DType::bf16 : scheduling.format.gradient;
+}
+
+GroupResidency resolve(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  GroupResidency r;
+  r.weights = residence(scheduling, placement.parameters[group.id], weights_split(placement, scheduling, group.id),
+                        held_weights(placement, scheduling, group));
+  r.gradients = residence(scheduling, placement.gradients[group.id], gradients_split(placement, scheduling, group.id),
+                          held_gradients(placement, scheduling, group));
+  r.gradients.moves &= !group.frozen;
+  r.weights_spread = scheduling.sharding.splits_state() && !group.frozen && !r.weights.split;
+  r.gradient_stays = stays_for_step(layout, placement, scheduling, group);
+  r.stepped = scheduling.sharding.stepped(group);
+  for (u8 use = 0; use < group.uses.size(); ++use) {
+    r.gradient_rests.push_back(gradient_rests(layout, scheduling, group, use, r));
+    r.resting_gradient.push_back(resting_gradient(scheduling, use, r.gradients));
+  }
+  return r;
+}
+
+}  // namespace
+
+Residency resolve(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
+  Residency all;
+  for (const Group& g : layout.groups) all.push_back(resolve(layout, placement, scheduling, g));
+  return all;
+}
+
+TileRange held_weights(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return weights_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
+}
+
+TileRange held_gradients(const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
+}
+
+// Those that are finished last, by the Backwards of the first trained blocks: their slots are needed no more, and their Steps are the next
+// to read them, in this step's tail or at the beginning of the next one's head.
+bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
+  const int block = group.owner_block - layout.first_trained_block;
+  return !group.frozen && placement.gradients[group.id] == Tier::nvme && block < scheduling.staying_blocks;
+}
+
+}  // namespace spillway::parallel
