@@ -13,7 +13,7 @@ void Numbers::reduce(const Instruction& i) {
   if (i.tiles.count() == 0) return;
   const StreamScope scope(work_.streams().compute);
   const GroupUse use{i.group, 0};
-  const bool leaves = i.in.bytes > 0 && !moves_beside(work_.plan.scheduling, work_.plan.placement.gradients[i.group]);
+  const bool leaves = i.in.bytes > 0 && !work_.plan.residency[i.group].gradients.beside;
   std::byte* base = work_.memory.gradient(i.in, use, i.tiles);
   std::byte* home = leaves ? work_.memory.gradient({}, use, i.tiles) : nullptr;
   const auto sums = std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
