@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace spillway {
+namespace spillway::edit_distance_test {
 namespace {
 
 TEST(EditDistance, CountsTheFewestEdits) {
@@ -21,4 +21,4 @@ TEST(EditDistance, ASwapOfNeighboursIsOneEditAndEditsNoLetterTwice) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::edit_distance_test

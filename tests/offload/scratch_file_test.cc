@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload::file_test {
+namespace spillway::offload::scratch_file_test {
 namespace {
 
 using test::error_of;
@@ -79,4 +79,4 @@ TEST(ScratchFile, WithoutFallocateTheSizeIsSet) {
 }
 
 }  // namespace
-}  // namespace spillway::offload::file_test
+}  // namespace spillway::offload::scratch_file_test

@@ -9,7 +9,7 @@
 #include "offload/scratch_file.h"
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload::run_folder_test {
+namespace spillway::offload::scratch_folder_test {
 namespace {
 
 using test::error_of;
@@ -178,4 +178,4 @@ TEST(ScratchFolder, OddIdsAndMissingPathsAreRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::offload::run_folder_test
+}  // namespace spillway::offload::scratch_folder_test

@@ -4,7 +4,7 @@
 
 #include "tests/offload/support_files.h"
 
-namespace spillway::offload::scratch_test {
+namespace spillway::offload::scratch_path_test {
 namespace {
 
 using test::error_of;
@@ -79,4 +79,4 @@ TEST(ScratchPath, TmpfsIsMemoryAndItsFreeBytesAreRight) {
 }
 
 }  // namespace
-}  // namespace spillway::offload::scratch_test
+}  // namespace spillway::offload::scratch_path_test
