@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "parallel/program/messages.h"
 #include "parallel/program/moves.h"
@@ -14,8 +15,9 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// Overlap forward: `left` is where the head before left gradients for their Steps in this one.
-  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training, GroupSlots left = {})
+  /// Overlap forward: `left` is where the head before left gradients for their Steps in this one; none: no update waits for them.
+  Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
+            std::optional<GroupSlots> left = {})
       : training_(training),
         left_(std::move(left)),
         overlap_(training ? scheduling.overlap : OptimizerOverlap::none),
@@ -29,7 +31,7 @@ class Generator {
 
   Program run() {
     if (training_) head_.add({.op = Op::Load, .lane = Lane::data});
-    if (overlap_ == OptimizerOverlap::forward) deferred_steps();
+    if (left_) deferred_steps();
     for (i64 i = 0; i < order_.size(); ++i) {
       weights_.fetch_due(i);
       gradients_.fetch_due(i);
@@ -227,8 +229,8 @@ class Generator {
   }
 
   std::vector<u32> deferred_step(u16 group) {
-    const auto left = left_.find(group);
-    if (left == left_.end()) return step(head_, group, {}, {});
+    const auto left = left_->find(group);
+    if (left == left_->end()) return step(head_, group, {}, {});
     std::vector<u32> done = step(head_, group, left->second, {});
     slab_.give_up(left->second, done.back());
     return done;
@@ -299,7 +301,7 @@ class Generator {
   };
 
   const bool training_;
-  const GroupSlots left_;
+  const std::optional<GroupSlots> left_;
   const OptimizerOverlap overlap_;
   const ComputingOrder order_;
   const Residency residency_;
@@ -318,15 +320,18 @@ class Generator {
 
 }  // namespace
 
-// A head that defers Steps leaves gradients in slots to the next one. Which slots is known once they have been planned; that a Step reads
-// one at the beginning moves none of them.
+// A head that defers Steps leaves gradients in slots to the next one. Which slots is known once they have been planned, in a head that
+// finds none; that a Step reads one at the beginning moves none of them.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
-  Program program = Generator(layout, placement, scheduling, true).run();
+  Program first = Generator(layout, placement, scheduling, true).run();
+  if (scheduling.overlap != OptimizerOverlap::forward) return first;
   GroupSlots left;
-  for (const Instruction& i : program.deferred) {
+  for (const Instruction& i : first.deferred) {
     if (i.in.bytes > 0) left[i.group] = i.in;
   }
-  return left.empty() ? program : Generator(layout, placement, scheduling, true, std::move(left)).run();
+  Program program = Generator(layout, placement, scheduling, true, std::move(left)).run();
+  program.first_head = std::move(first.head);
+  return program;
 }
 
 Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {

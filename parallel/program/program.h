@@ -99,6 +99,7 @@ using List = std::vector<Instruction>;
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
   List head;
+  List first_head;                       // overlap forward: instead of the head when no update waits for its Steps, as in the first step
   List commit, redo, skip;               // redo: the speculation's clip factor was wrong; skip: the norm is not finite
   List deferred;                         // overlap forward: the Steps that wait for the next head, when something else comes first
   std::array<i64, kSlabs> slab_bytes{};  // memory the slots lie in

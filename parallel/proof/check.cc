@@ -142,6 +142,11 @@ void refuse_lost(const Gradients& wanted, const Gradients& left) {
   }
 }
 
+void refuse_steps(const List& first_head) {
+  if (std::ranges::count(first_head, Op::Step, &Instruction::op) > 0)
+    throw Error(ErrorCode::bug, "[check] a Step in the first head, where no update waits");
+}
+
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
@@ -150,9 +155,15 @@ void check(const Program& program, const Layout& layout, const Placement& placem
     return Checker(list, program, layout, scheduling, residency, found).run();
   };
   const Gradients deferred = wanted_by_deferred(program, residency);
-  const Gradients left = run(program.head, deferred);
-  for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
-  run(program.deferred, left);
+  const auto run_step = [&](const List& head, const Gradients& found) {
+    const Gradients left = run(head, found);
+    for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
+    run(program.deferred, left);
+  };
+  run_step(program.head, deferred);
+  if (program.overlap != OptimizerOverlap::forward) return;
+  refuse_steps(program.first_head);
+  run_step(program.first_head, {});
 }
 
 }  // namespace spillway::parallel

@@ -23,7 +23,7 @@ namespace spillway::parallel {
 ///      on the optimizer lane; a deferred one (overlap forward) before the group's weights are fetched or used and before its gradient is
 ///      written again; weights on nvme are fetched after the Land of their Steps;
 ///   8. a Step finds its group's reduced gradient in the slot it names, else at rest in its tier: one of a tail as the head leaves it, a
-///      deferred one as this Program's head and tails leave it to the next head;
+///      deferred one as this Program's heads and tails leave it to the next head; the first head has none;
 ///   9. what another pipeline rank reads is in its slot when it is sent, what comes from one is there before it is read and its slot is not
 ///      filled again before that; uses of tied weights reach their owner, and new weights whoever shares them after their Steps;
 ///  10. of several data-parallel ranks: a gradient is summed over them after its last backward, or each micro-batch's after its own and

@@ -4,7 +4,6 @@ namespace spillway::parallel {
 
 void DataMeetings::gather(const Instruction& i) {
   const bool stepped = i.out.bytes == 0;
-  if (stepped && step_.steps == Steps::idle) return;
   const Group& group = work_.plan.layout.groups[i.group];
   offload::Blob& blob = work_.state.weights(i.group);
   const auto all = stepped ? blob.view(whole(group), step_.from + 1) : work_.memory.bytes(i.out);

@@ -42,7 +42,6 @@ std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot&
 // What this rank has stepped. Weights that the CPU does not see pass a buffer of the ring, which Steps before this one on its lane have
 // done with.
 void PipelineMessages::send_weights(const Instruction& i) {
-  if (step_.steps == Steps::idle) return;
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);
   const u64 generation = step_.from + 1;
@@ -62,7 +61,6 @@ void PipelineMessages::send_weights(const Instruction& i) {
 }
 
 void PipelineMessages::receive_weights(const Instruction& i) {
-  if (step_.steps == Steps::idle) return;
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);
   const u64 generation = step_.from + 1;

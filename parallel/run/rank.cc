@@ -58,10 +58,12 @@ void Rank::end_snapshot() {
 
 std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   step_.steps = steps;
-  return dispatcher_.run(list);
+  std::vector<Timing> timings = dispatcher_.run(list);
+  planned_bytes_ += moved_bytes(list);
+  return timings;
 }
 
-// Which Program, and what its Steps do: nothing, when nothing was deferred; or an update that hopes not to be clipped.
+// Which Program, and what its Steps do: an update that was deferred, or one that hopes not to be clipped.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   program_ = plan_.train_when_clipping && !clip_record_.speculate() ? &*plan_.train_when_clipping : &plan_.train;
@@ -72,9 +74,10 @@ void Rank::begin_step(const StepSettings& settings) {
 
 void Rank::run_head() {
   const bool nothing_deferred = program_->overlap == OptimizerOverlap::forward && !deferred_;
+  head_ = nothing_deferred ? &program_->first_head : &program_->head;
   if (deferred_) begin_deferred();
   head_begin_ = std::chrono::steady_clock::now();
-  head_timings_ = run_list(program_->head, nothing_deferred ? Steps::idle : Steps::beside_compute);
+  head_timings_ = run_list(*head_, Steps::beside_compute);
 }
 
 // And what the tail's Steps do, or those of the next head.

@@ -46,9 +46,12 @@ class Rank {
   i64 sent_bytes() const { return parts_.messages.bytes(); }
   /// Of all that crossed the data-parallel ranks so far.
   i64 exchanged_bytes() const { return parts_.meetings.bytes(); }
+  /// What all lists run so far were to move.
+  const TierBytes& planned_bytes() const { return planned_bytes_; }
   const Plan& plan() const { return plan_; }
-  /// Of the last step: its Program, the tail that was run (null: none), and one Timing an instruction.
+  /// Of the last step: its Program, the head and the tail that were run (null: none), and one Timing an instruction.
   const Program& last_program() const { return *program_; }
+  const List* last_head() const { return head_; }
   const List* last_tail() const { return tail_; }
   const std::vector<Timing>& head_timings() const { return head_timings_; }
   const std::vector<Timing>& tail_timings() const { return tail_timings_; }
@@ -70,10 +73,11 @@ class Rank {
   StepUnderWay step_;
   RankParts parts_;
   Dispatcher dispatcher_;
+  TierBytes planned_bytes_;
 
   // Of the step under way.
   const Program* program_ = nullptr;
-  const List* tail_ = nullptr;
+  const List *head_ = nullptr, *tail_ = nullptr;
   std::optional<Update> deferred_;  // overlap forward: an update whose gradients wait
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;

@@ -27,7 +27,7 @@ struct StepSettings {
   std::function<std::string(const StepResult&)> record;
 };
 
-enum class Steps { alone, beside_compute, idle };  // idle: the deferred Steps of a head have nothing to do
+enum class Steps { alone, beside_compute };
 
 /// Written between lists, but for the batch, which the data lane loads.
 struct StepUnderWay {

@@ -3,7 +3,6 @@
 namespace spillway::parallel {
 
 double Stepping::step(const Instruction& i) {
-  if (step_.steps == Steps::idle) return 0;
   const StreamScope scope(step_.steps == Steps::beside_compute ? work_.streams().step_beside : work_.streams().step);
   const auto gradient = i.in.bytes > 0 ? work_.memory.bytes(i.in) : std::span<std::byte>();
   return work_.stepper.step(work_.plan.layout.buckets[i.bucket], i.tiles, step_.update, step_.from, gradient);
@@ -11,10 +10,9 @@ double Stepping::step(const Instruction& i) {
 
 void Stepping::land(const Instruction& i) { i.group == kNone ? work_.stepper.drain() : work_.stepper.land(i.group); }
 
-// A head whose deferred Steps had nothing to do has nothing to commit.
 void Stepping::commit() {
   work_.stepper.drain();
-  if (step_.steps != Steps::idle) work_.state.commit(step_.from + 1, step_.record);
+  work_.state.commit(step_.from + 1, step_.record);
 }
 
 }  // namespace spillway::parallel

@@ -18,6 +18,11 @@ parallel::TierBytes traffic_of(parallel::Rank& rank) {
   return now;
 }
 
+parallel::TierBytes planned_since(const parallel::TierBytes& before, const parallel::Rank& rank) {
+  parallel::TierBytes now = rank.planned_bytes();
+  return now -= before;
+}
+
 double meeting_s(const parallel::List& list, const std::vector<parallel::Timing>& timings) {
   double us = 0;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -32,15 +37,16 @@ double meeting_s(const parallel::List& list, const std::vector<parallel::Timing>
 
 void StepAccounts::begin() {
   moved_before_ = traffic_of(session_.rank());
+  planned_before_ = session_.rank().planned_bytes();
   disk_before_ = session_.disk_use();
 }
 
-StepSample StepAccounts::end(const parallel::StepResult& result, double seconds) {
+StepSample StepAccounts::end(double seconds) {
   parallel::Rank& rank = session_.rank();
-  const parallel::Program& program = rank.last_program();
-  const parallel::List &head = program.head, &tail = *rank.last_tail();
+  const parallel::List &head = *rank.last_head(), &tail = *rank.last_tail();
   StepSample step{.seconds = seconds, .account = parallel::account(head, rank.head_timings())};
   step.moved = traffic_of(rank) -= moved_before_;
+  step.planned = planned_since(planned_before_, rank);
   step.account += parallel::account(tail, rank.tail_timings());
   step.disk = session_.disk_use() - disk_before_;
   add_phases(step.phases, head, rank.head_timings(), "head");
@@ -48,21 +54,19 @@ StepSample StepAccounts::end(const parallel::StepResult& result, double seconds)
   add_lanes(step.phases, step.account);
   if (session_.chosen().uses(Tier::nvme)) add_disk(step.phases, step.disk);
   step.meeting_s = meeting_s(head, rank.head_timings()) + meeting_s(tail, rank.tail_timings());
-  step.planned = parallel::moved_bytes(head);
-  step.planned += parallel::moved_bytes(tail);
-  step.predicted = &session_.prediction().step(program, tail);
+  step.predicted = &session_.prediction().step(rank.last_program(), tail);
   moved_ += step.moved;
   planned_ += step.planned;
-  if (result.skipped) planned_ -= parallel::moved_bytes(program.deferred);  // the next head's Steps have nothing to do
   audit_.step(step);
   return step;
 }
 
 void StepAccounts::settle() {
   parallel::Rank& rank = session_.rank();
-  const parallel::TierBytes before = traffic_of(rank);
+  const parallel::TierBytes before = traffic_of(rank), planned_before = rank.planned_bytes();
   rank.settle();
   moved_ += traffic_of(rank) -= before;
+  planned_ += planned_since(planned_before, rank);
 }
 
 i64 StepAccounts::unplanned_bytes() const {

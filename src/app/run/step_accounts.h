@@ -14,7 +14,7 @@ class StepAccounts {
 
   /// Right before the rank's step, and right after it; `seconds`: it took.
   void begin();
-  StepSample end(const parallel::StepResult& result, double seconds);
+  StepSample end(double seconds);
   /// Executes what the optimizer has deferred, and counts what that moved.
   void settle();
 
@@ -28,7 +28,7 @@ class StepAccounts {
 
  private:
   Session& session_;
-  parallel::TierBytes moved_before_, moved_, planned_;
+  parallel::TierBytes moved_before_, planned_before_, moved_, planned_;
   DiskUse disk_before_;
   Audit audit_;
 };

@@ -104,7 +104,7 @@ void Trace::step(i64 step, const parallel::Rank& rank) {
   if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // what came before is not shown
   if (step < steps_.first || step > steps_.last) return;
   if (step == steps_.first) zero_ = rank.head_begin();
-  add_list(rank.last_program().head, rank.head_timings(), rank.head_begin());
+  add_list(*rank.last_head(), rank.head_timings(), rank.head_begin());
   add_list(*rank.last_tail(), rank.tail_timings(), rank.tail_begin());
   add_disk();
   if (step == steps_.last) write();

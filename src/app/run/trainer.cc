@@ -128,7 +128,7 @@ Trainer::StepReport Trainer::step() {
   report.learning_rate = settings.update.learning_rate;
   report.result = session_.rank().train_step([this] { return data_.training->step(progress_.cursor); }, settings);
   report.seconds = step_seconds_ = seconds_since(begin);
-  report.accounts = accounts_.end(report.result, report.seconds);
+  report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {

@@ -338,5 +338,25 @@ TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   EXPECT_NE(refusal(broken, layout, placement).find("nothing orders them"), std::string::npos);
 }
 
+// What the head computes is the same whether an update waits for its Steps or not.
+TEST(Program, TheFirstHeadIsTheHeadWithoutItsSteps) {
+  const Layout layout = layout_of("gpt2-tiny");
+  for (Tier weights : kTiers) {
+    const Placement placement = Placement::uniform(layout, weights, Tier::nvme, Tier::nvme);
+    const Program program = generate_training(layout, placement, {.micro_batches = 2, .overlap = OptimizerOverlap::forward});
+    ASSERT_EQ(refusal(program, layout, placement), "");
+    const auto without_steps = [](List list) {
+      std::erase_if(list, [](const Instruction& i) { return i.lane == Lane::optimizer; });
+      for (Instruction& i : list) i.after.clear();
+      return to_text(list);
+    };
+    EXPECT_EQ(without_steps(program.first_head), without_steps(program.head));
+    EXPECT_EQ(std::ranges::count(program.first_head, Lane::optimizer, &Instruction::lane), 0);
+    Program broken = program;
+    broken.first_head.push_back(*std::ranges::find(program.head, Op::Step, &Instruction::op));
+    EXPECT_NE(refusal(broken, layout, placement).find("a Step in the first head"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace spillway::parallel::program_test

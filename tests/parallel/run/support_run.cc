@@ -171,12 +171,11 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
     result.steps.push_back(step);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
-    result.planned += moved_bytes(rank.last_program().head);
-    result.planned += moved_bytes(*rank.last_tail());
     if (o.between) o.between(rank, s + 1);
   }
   result.head_timings = rank.head_timings();
   rank.settle();
+  result.planned = rank.planned_bytes();
   for (size_t t = 0; t < offload::kTiers; ++t) {
     result.moved.read[t] = traffic.read_bytes[t] - before.read[t];
     result.moved.written[t] = traffic.written_bytes[t] - before.written[t];
@@ -258,6 +257,7 @@ void expect_same_numbers(const RunResult& got, const RunResult& want) {
     EXPECT_TRUE(got.steps[s].skipped || got.norms[s] == want.norms[s]) << "step " << s;
     for (const RunResult& other : got.others) EXPECT_EQ(other.steps[s].loss_scale, got.steps[s].loss_scale) << "step " << s;
   }
+  expect_as_planned(got);
 }
 
 void expect_same_run(const RunResult& got, const RunResult& want) {

@@ -91,8 +91,7 @@ RunResult train(const RunOptions& options);
 /// Every number the same, and on every rank what moved is what was planned.
 void expect_same_run(const RunResult& got, const RunResult& want);
 
-/// The same of runs with skipped steps: a norm that is not finite may be infinite or no number, and what a deferred update would have
-/// moved is planned, but does not move.
+/// The same of runs with skipped steps: a norm that is not finite may be infinite or no number.
 void expect_same_numbers(const RunResult& got, const RunResult& want);
 
 /// What train() plans.
