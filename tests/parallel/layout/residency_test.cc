@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 
-namespace spillway::parallel {
+namespace spillway::parallel::residency_test {
 namespace {
 
 class Resolved : public testing::Test {
@@ -75,4 +75,4 @@ TEST_F(Resolved, FrozenGroupsHaveWeightsAlone) {
 }
 
 }  // namespace
-}  // namespace spillway::parallel
+}  // namespace spillway::parallel::residency_test
