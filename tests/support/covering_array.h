@@ -26,21 +26,11 @@ class CoveringArray {
       : sizes_(std::move(sizes)), possible_(std::move(possible)), random_(seed) {
     list_missing();
     while (!missing_.empty()) add_best_row();
+    put_pairs_first();
   }
   const std::vector<Row>& rows() const { return rows_; }
-  /// How many of the first rows hold every pair of values that occurs in any: far fewer, for the first rows bring most that is new.
-  size_t rows_for_pairs() const {
-    std::set<std::array<int, 4>> pairs;
-    size_t last = 0;
-    for (size_t n = 0; n < rows_.size(); ++n) {
-      for (int a = 0; a < factors(); ++a) {
-        for (int b = a + 1; b < factors(); ++b) {
-          if (pairs.insert({a, b, rows_[n][static_cast<size_t>(a)], rows_[n][static_cast<size_t>(b)]}).second) last = n + 1;
-        }
-      }
-    }
-    return last;
-  }
+  /// So many of the first rows hold every pair of values that occurs in any: far fewer than all.
+  size_t rows_for_pairs() const { return rows_for_pairs_; }
 
  private:
   static constexpr int kCandidates = 12;
@@ -149,12 +139,35 @@ class CoveringArray {
     rows_.push_back(std::move(best));
   }
 
+  using Pair = std::array<int, 4>;
+  std::vector<Pair> pairs_of(const Row& row) const {
+    std::vector<Pair> pairs;
+    for (int a = 0; a < factors(); ++a) {
+      for (int b = a + 1; b < factors(); ++b) pairs.push_back({a, b, row[static_cast<size_t>(a)], row[static_cast<size_t>(b)]});
+    }
+    return pairs;
+  }
+
+  // Again and again the row with most pairs that no row before it has, until there is none.
+  void put_pairs_first() {
+    std::set<Pair> held;
+    const auto gain = [&](const Row& row) { return std::ranges::count_if(pairs_of(row), [&](const Pair& p) { return !held.contains(p); }); };
+    for (auto next = rows_.begin(); next != rows_.end(); ++next) {
+      const auto best = std::ranges::max_element(next, rows_.end(), {}, gain);
+      if (gain(*best) == 0) break;
+      std::rotate(next, best, best + 1);
+      for (const Pair& p : pairs_of(*next)) held.insert(p);
+      ++rows_for_pairs_;
+    }
+  }
+
   const std::vector<int> sizes_;
   const Possible possible_;
   std::mt19937 random_;
   std::vector<Triple> missing_;
   std::vector<char> is_missing_;
   std::vector<Row> rows_;
+  size_t rows_for_pairs_ = 0;
 };
 
 }  // namespace spillway::test
