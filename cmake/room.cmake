@@ -56,7 +56,7 @@ endfunction()
 
 file(REMOVE ${PROJECT_BINARY_DIR}/rooms.txt.new)
 
-# together(target source...): with SPILLWAY_UNITY the target's sources are compiled some at a time, as one, which takes a third of the time:
+# together(target source...): with SPILLWAY_UNITY the target's sources are compiled some at a time, as one, which takes less than half of the time:
 # most of it goes into headers and what is instantiated from them. A file that Highway compiles once per instruction set stays by itself, and
 # so does device code.
 function(together target)

@@ -10,7 +10,7 @@ endif()
 
 option(SPILLWAY_TESTS "build the tests" ON)
 option(SPILLWAY_BENCH "build the benchmarks" ON)
-option(SPILLWAY_UNITY "compile several files of a room as one: builds in a third of the time" ON)
+option(SPILLWAY_UNITY "compile several files of a room as one: builds in less than half of the time" ON)
 set(SPILLWAY_CUDA AUTO CACHE STRING "AUTO, ON, OFF or EMULATED: GPU code compiled for the CPU, for tests")
 set(SPILLWAY_SANITIZE "" CACHE STRING "value of -fsanitize=, for example address,undefined or thread")
 
@@ -54,7 +54,7 @@ elseif(NOT SPILLWAY_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       # Code for this node's GPU, or else for A100, and PTX that drivers compile for all that comes after it. scripts/bundle.sh has more.
-      execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
+      execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed TIMEOUT 20)
       string(REGEX MATCH "^[0-9]+\\.[0-9]" capability "${capabilities}")
       string(REPLACE "." "" capability "${capability}")
       if(failed OR NOT capability OR capability LESS 80)
