@@ -32,7 +32,7 @@ TEST(Evaluate, GivesTheValidationLossOfTheRun) {
 
 TEST(Evaluate, RefusesWhatItCannotRead) {
   const Workplace place;
-  place.write_text("text.txt", 20000);
+  place.write_text("text.txt", 4000);
   ASSERT_EQ(place.spillway(small_run("run", 1, "64MiB", {})).status, 0);
   EXPECT_EQ(place.spillway({"evaluate", "--model", "gpt2-tiny", "--data", "text.txt"}).status, 2);
   EXPECT_EQ(place.spillway({"evaluate", "--model", "run", "--data", "text.txt", "--sequence-length", "100000"}).status, 2);

@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "app/node/host.h"
 #include "app/node/version.h"
-#include "offload/crc32c.h"
+#include "parallel/sockets/build_id.h"
 
 namespace spillway::app {
 namespace {
@@ -29,10 +28,7 @@ std::string told_text(const std::string& flags, const Facts& facts) {
 
 }  // namespace
 
-NumberKey this_program() {
-  const std::string file = read_whole("/proc/self/exe").value_or("");
-  return {"program", fmt::format("{} ({:08x})", kVersion, offload::crc32c(std::as_bytes(std::span(file))))};
-}
+NumberKey this_program() { return {"program", fmt::format("{} (build {})", kVersion, parallel::build_id())}; }
 
 void check_same_flags(const Peers& peers, const std::string& flags, const Facts& facts) {
   const std::vector<std::string> all = peers.gather(told_text(flags, facts));

@@ -8,7 +8,7 @@ namespace spillway::app {
 /// What every rank must have alike beside its flags, by name: "program", "checkpoint to go on from".
 using Facts = std::vector<NumberKey>;
 
-/// The version and the file of this program.
+/// The version of this program and its linker's build id.
 NumberKey this_program();
 
 /// `flags`: to_json() of this rank's. Throws AgreedError(usage) on all ranks, naming the first key that differs, its values and the ranks.
