@@ -55,6 +55,8 @@ class Blob {
   /// Throws Error(io) with file, offset, blob, tile, generation and cure when `read` is not what was stamped for that generation;
   /// Error(bug) when nothing was.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
+  /// Its tiles of this generation are what a restart would go on from.
+  virtual bool is_committed(u64 /*generation*/) const { return false; }
 
  protected:
   Blob(std::string what, TileRange held, i64 tile_bytes, int slots)

@@ -25,6 +25,15 @@ i64 superblock_offset(u64 number) { return kSuperblockOffset + static_cast<i64>(
 
 }  // namespace
 
+bool is_whole(const Superblock& superblock) {
+  return std::memcmp(superblock.magic, kSuperblockMagic, sizeof kSuperblockMagic) == 0 && crc_of(superblock) == superblock.crc;
+}
+
+bool written_in(const Superblock& superblock, std::string_view boot_id) {
+  const std::string_view its_own(superblock.boot_id, ::strnlen(superblock.boot_id, sizeof superblock.boot_id));
+  return !boot_id.empty() && its_own == boot_id;
+}
+
 CommitLog::CommitLog(StoreFiles& files, Durability durability, std::string boot_id)
     : files_(files),
       durability_(durability),
@@ -35,12 +44,9 @@ std::span<u32> CommitLog::table() { return {reinterpret_cast<u32*>(table_.data()
 
 // Why this commit cannot be used; empty when it can, and then the table is its own.
 std::string CommitLog::objection(const Superblock& superblock, u64 page) {
-  const bool whole = std::memcmp(superblock.magic, kSuperblockMagic, sizeof kSuperblockMagic) == 0 && crc_of(superblock) == superblock.crc;
-  if (!whole || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
+  if (!is_whole(superblock) || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
   if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "is of another store";
-  const std::string_view boot_id(superblock.boot_id, ::strnlen(superblock.boot_id, sizeof superblock.boot_id));
-  const bool this_boot = !boot_id_.empty() && boot_id == boot_id_;
-  if (durability_ != Durability::step && !this_boot) return "is from before a reboot, and --durability was not step";
+  if (durability_ != Durability::step && !written_in(superblock, boot_id_)) return "is from before a reboot, and --durability was not step";
   files_.read(table_offset(files_.persistent_tiles(), superblock.generation % 2), pages());
   if (crc32c(pages()) != superblock.table_crc) return "has a damaged checksum table";
   return {};

@@ -11,6 +11,11 @@
 
 namespace spillway::offload {
 
+/// It is one, and nothing of it has changed since it was written.
+bool is_whole(const Superblock& superblock);
+/// In this boot of the machine; false where there is no such id.
+bool written_in(const Superblock& superblock, std::string_view boot_id);
+
 class CommitLog {
  public:
   /// Both are the description's; `files` outlives the log.

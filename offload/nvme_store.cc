@@ -1,12 +1,14 @@
 #include "offload/nvme_store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fstream>
 #include <utility>
 
 #include "base/error.h"
 #include "offload/commit_log.h"
+#include "offload/store_aside.h"
 #include "offload/striped_blob.h"
 
 namespace spillway::offload {
@@ -16,6 +18,12 @@ std::string current_boot_id() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
+
+namespace {
+
+std::vector<std::string> strings(const std::vector<std::filesystem::path>& paths) { return {paths.begin(), paths.end()}; }
+
+}  // namespace
 
 struct NvmeStore::State {
   State(StoreFiles made, Traffic& traffic, const StoreDescription& description)
@@ -45,7 +53,7 @@ struct NvmeStore::State {
   i64 carved_bytes = 0, carved_tiles = 0;
   std::vector<Entry> persistent;
   std::optional<Commit> last;
-  std::string why_new;
+  std::string why_new, moved;
 };
 
 // After a restart the blob knows the checksums of the committed generation.
@@ -75,21 +83,50 @@ NvmeStore::NvmeStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 NvmeStore::NvmeStore(NvmeStore&&) noexcept = default;
 NvmeStore::~NvmeStore() = default;
 
+std::unique_ptr<NvmeStore::State> NvmeStore::open(IoEngine& engine, Traffic& traffic, const StoreDescription& description,
+                                                  std::string& why) {
+  auto files = open_files(engine, description, why);
+  if (!files) return nullptr;
+  auto state = std::make_unique<State>(std::move(*files), traffic, description);
+  state->note(state->log.recover(description.newest_generation, why));
+  return state->last ? std::move(state) : nullptr;
+}
+
+std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
+  for (const u64 id : stores_aside(description)) {
+    std::string why;
+    if (!open(engine, traffic, aside(description, id), why)) continue;
+    bring_back(description, id);
+    auto state = open(engine, traffic, description, why);
+    if (state) state->moved = "what was set aside earlier fits this run and is back";
+    return state;
+  }
+  return nullptr;
+}
+
 NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
   check(description);
-  std::string why;
-  if (auto files = open_files(engine, description, why)) {
-    auto state = std::make_unique<State>(std::move(*files), traffic, description);
-    state->note(state->log.recover(description.newest_generation, why));
-    if (state->last) return NvmeStore(std::move(state));
+  std::string why, moved;
+  if (auto state = open(engine, traffic, description, why)) return NvmeStore(std::move(state));
+  if (const std::vector<std::filesystem::path> places = set_aside(description); !places.empty())
+    moved = fmt::format("set aside as {}", fmt::join(strings(places), ", "));
+  if (auto state = find_aside(engine, traffic, description)) return NvmeStore(std::move(state));
+  try {
+    auto state = std::make_unique<State>(create_files(engine, description), traffic, description);
+    state->why_new = std::move(why);
+    state->moved = std::move(moved);
+    return NvmeStore(std::move(state));
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::refused || moved.empty()) throw;
+    throw Error(e.code(), fmt::format("{}; what an earlier start of this run left there did not fit ({}) and is {}: go on as it was "
+                                      "started then, or give that up with spillway doctor --reclaim",
+                                      e.what(), why, moved));
   }
-  auto state = std::make_unique<State>(create_files(engine, description), traffic, description);
-  state->why_new = why;
-  return NvmeStore(std::move(state));
 }
 
 const std::optional<Commit>& NvmeStore::last_commit() const { return state_->last; }
 const std::string& NvmeStore::why_new() const { return state_->why_new; }
+const std::string& NvmeStore::moved() const { return state_->moved; }
 i64 NvmeStore::bytes() const { return state_->files.bytes(); }
 
 std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, TileRange held, i64 tile_bytes, int slots, bool persistent) {

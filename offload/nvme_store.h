@@ -51,8 +51,9 @@ struct Commit {
 class NvmeStore {
  public:
   /// Opens what a dead run left when it is whole, was made for the same description (the old files' weights are kept, not compared) and
-  /// holds a usable commit; else creates the files anew. Errors: Error(usage) for an unusable path; Error(refused) without room, nothing
-  /// stays behind; Error(data) for files of a newer program, which stay as they are; Error(io).
+  /// holds a usable commit; else the one that was set aside earlier and fits; else creates the files anew. A store that does not fit, but
+  /// might fit another run, is set aside first (ScratchFolder's orphans). Errors: Error(usage) for an unusable path; Error(refused) without
+  /// room, nothing stays behind; Error(data) for files of a newer program, which stay as they are; Error(io).
   static NvmeStore open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
   NvmeStore(NvmeStore&&) noexcept;
   NvmeStore& operator=(NvmeStore&&) = delete;
@@ -62,6 +63,8 @@ class NvmeStore {
   const std::optional<Commit>& last_commit() const;
   /// One line on why nothing old is used; empty when something is.
   const std::string& why_new() const;
+  /// One line on what opening moved, aside or back; mostly empty.
+  const std::string& moved() const;
   /// Of all files.
   i64 bytes() const;
 
@@ -82,6 +85,8 @@ class NvmeStore {
  private:
   struct State;
   explicit NvmeStore(std::unique_ptr<State> state);
+  static std::unique_ptr<State> open(IoEngine& engine, Traffic& traffic, const StoreDescription& description, std::string& why);
+  static std::unique_ptr<State> find_aside(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
   std::unique_ptr<State> state_;
 };
 

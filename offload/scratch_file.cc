@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "offload/owner_file.h"
 
 namespace spillway::offload {
 namespace {
@@ -21,6 +22,13 @@ constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 [[noreturn]] void file_failed(const std::filesystem::path& path, const char* call, int error_number) {
   throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
+}
+
+void make_anew(const std::filesystem::path& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) file_failed(path, "removal", errno);
+  const int made = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly);
+  if (made < 0) file_failed(path, "creation", errno);
+  ::close(made);
 }
 
 // Free bytes for this user; -1 where the filesystem keeps no account (ramfs).
@@ -57,8 +65,9 @@ ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bo
   ScratchFile file;
   file.path_ = path;
   file.bytes_ = bytes;
-  file.open_descriptor(O_CREAT | O_TRUNC);
+  make_anew(path);
   file.remove_ = true;  // until it is whole
+  file.open_descriptor();
   file.reserve();
   file.remove_ = remove_when_closed;
   return file;
@@ -67,22 +76,24 @@ ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bo
 ScratchFile ScratchFile::open(const std::filesystem::path& path, bool remove_when_closed) {
   ScratchFile file;
   file.path_ = path;
-  file.open_descriptor(0);
+  file.open_descriptor();
   struct stat info {};
   if (::fstat(file.descriptor_, &info) != 0) file_failed(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) throw Error(ErrorCode::usage, "[file] expected " + path.string() + " to be a file");
+  check_private(file.descriptor_, path);
   file.bytes_ = info.st_size;
   file.preallocated_ = info.st_blocks * 512 >= info.st_size;
   file.remove_ = remove_when_closed;
   return file;
 }
 
-void ScratchFile::open_descriptor(int flags) {
-  flags |= O_RDWR | O_CLOEXEC;
-  descriptor_ = ::open(path_.c_str(), flags | O_DIRECT, kOwnerOnly);
+void ScratchFile::open_descriptor() {
+  constexpr int kHow = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+  descriptor_ = ::open(path_.c_str(), kHow | O_DIRECT);
   direct_ = descriptor_ >= 0 && reads_directly(descriptor_);
   if (direct_) return;
   if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = ::open(path_.c_str(), flags, kOwnerOnly);
+  descriptor_ = ::open(path_.c_str(), kHow);
   if (descriptor_ < 0) file_failed(path_, "open", errno);
 }
 

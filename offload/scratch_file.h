@@ -12,11 +12,12 @@ constexpr i64 kDirectAlignment = 4096;
 
 class ScratchFile {
  public:
-  /// Creates (truncating) and preallocates `bytes` with fallocate, or, where the filesystem has none, sets the size after looking whether
-  /// it would fit. Errors: Error(refused) when the filesystem has no room (free and wanted bytes, the flag that helps), Error(io)
-  /// otherwise; then nothing stays behind.
+  /// Creates, in place of a file of this name, and preallocates `bytes` with fallocate, or, where the filesystem has none, sets the size
+  /// after looking whether it would fit. Errors: Error(refused) when the filesystem has no room (free and wanted bytes, the flag that
+  /// helps), Error(io) otherwise; then nothing stays behind.
   static ScratchFile create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
-  /// Opens what is there for reading and writing; bytes() is its size. Errors: Error(io).
+  /// Opens what is there for reading and writing; bytes() is its size. Errors: Error(io); Error(usage) for what is no file of this user
+  /// alone. Never through a link.
   static ScratchFile open(const std::filesystem::path& path, bool remove_when_closed = false);
   ScratchFile(ScratchFile&& other) noexcept;
   ScratchFile& operator=(ScratchFile&&) = delete;
@@ -34,7 +35,7 @@ class ScratchFile {
 
  private:
   ScratchFile() = default;
-  void open_descriptor(int flags);
+  void open_descriptor();
   void reserve();
 
   std::filesystem::path path_;

@@ -1,14 +1,12 @@
 #include "offload/scratch_folder.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -20,14 +18,15 @@
 #include <utility>
 
 #include "base/error.h"
+#include "offload/owner_file.h"
 
 namespace spillway::offload {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "spillway-";
-constexpr const char* kOwnerFile = "owner";
+constexpr std::string_view kPrefix = "spillway-", kAside = ".aside-";
+constexpr size_t kIdDigits = 16;  // of a store
 // list_orphans of another process may hold the lock for an instant: this many tries, 10 ms apart, before an owner counts as alive.
 constexpr int kLockTries = 20;
 
@@ -35,22 +34,6 @@ constexpr int kLockTries = 20;
   throw Error(ErrorCode::io, fmt::format("[run folder] {} of {} failed: {} (errno {}); look at the path or give --nvme another", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
-
-// An open file description that gives up its lock when it goes.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 // Never through a link.
 bool is_folder(const fs::path& path) {
@@ -87,46 +70,79 @@ bool still_there(int descriptor, const fs::path& path) {
   return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-std::string read_line(int descriptor) {
-  std::array<char, 512> text{};
-  const auto n = ::pread(descriptor, text.data(), text.size(), 0);
-  const std::string_view all(text.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
-  return std::string(all.substr(0, all.find('\n')));
-}
-
-std::string owner_line(const std::string& run_id) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::time_t now = std::time(nullptr);
-  return fmt::format("host={} pid={} run={} started={:%Y-%m-%dT%H:%M:%SZ}\n", host.data(), ::getpid(), run_id, fmt::gmtime(now));
-}
-
-void write_owner(int descriptor, const fs::path& path, const std::string& run_id) {
-  const std::string line = owner_line(run_id);
-  if (::ftruncate(descriptor, 0) != 0) folder_failed(path, "truncation", errno);
-  if (::pwrite(descriptor, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size())) folder_failed(path, "write", errno);
-}
-
 void check_id(const std::string& id) {
   const auto allowed = [](unsigned char c) { return (c < 128 && std::isalnum(c)) || c == '.' || c == '_' || c == '-'; };
   if (!id.empty() && id.size() <= 200 && std::all_of(id.begin(), id.end(), allowed)) return;
   throw Error(ErrorCode::usage, fmt::format("[run folder] expected a run id of letters, digits, '.', '_', '-', got '{}'", id));
 }
 
-Descriptor open_owner(const fs::path& owner) { return Descriptor(::open(owner.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600)); }
+// The id of a store, when the name ends as those of what is set aside.
+std::optional<u64> aside_id(std::string_view name) {
+  const size_t at = name.rfind(kAside);
+  if (at == std::string_view::npos) return {};
+  const std::string digits(name.substr(at + kAside.size()));
+  if (digits.size() != kIdDigits || digits.find_first_not_of("0123456789abcdef") != std::string::npos) return {};
+  return std::stoull(digits, nullptr, 16);
+}
+
+// What a run's folder of this name says of whose it is.
+std::string run_of(std::string_view name) {
+  if (aside_id(name)) name = name.substr(0, name.rfind(kAside));
+  return std::string(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name);
+}
+
+// Its owner died before it signed, or is just coming: nothing is in it.
+bool holds_nothing(const fs::path& folder) {
+  std::error_code error;
+  const std::vector<fs::path> all = entries(folder, error);
+  const bool nothing = std::ranges::all_of(all, [](const fs::path& entry) { return entry.filename() == kOwnerFile; });
+  std::error_code none;
+  return !error && nothing && (all.empty() || fs::file_size(folder / kOwnerFile, none) == 0) && !none;
+}
+
+[[noreturn]] void not_ours(const fs::path& folder) {
+  throw Error(ErrorCode::usage, fmt::format("[run folder] expected {} to carry the owner file of run {}, which it does not: it is no run's "
+                                            "folder; remove it or give --nvme another path",
+                                            folder.string(), run_of(folder.filename().string())));
+}
+
+// Nothing when the folder vanished meanwhile.
+std::optional<Descriptor> open_owner(const fs::path& folder) {
+  const Descriptor inside(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (inside.get() < 0 && errno == ENOENT) return std::nullopt;
+  if (inside.get() < 0) folder_failed(folder, "open", errno);
+  check_private(inside.get(), folder);
+  const fs::path file = folder / kOwnerFile;
+  for (int tries = 1;; ++tries) {
+    constexpr int kHow = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int number = ::openat(inside.get(), kOwnerFile, kHow);
+    if (number < 0 && errno == ENOENT) {
+      if (!holds_nothing(folder)) not_ours(folder);
+      number = ::openat(inside.get(), kOwnerFile, kHow | O_CREAT | O_EXCL, 0600);
+      if (number < 0 && errno == ENOENT) return std::nullopt;  // the folder is gone
+    }
+    if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another one came first
+    if (number < 0) folder_failed(file, "open", errno);
+    Descriptor owner(number);
+    check_private(owner.get(), file);
+    return owner;
+  }
+}
 
 // Takes the owner lock of an existing folder; nothing when the folder vanished meanwhile.
 std::optional<Descriptor> lock_folder(const fs::path& folder) {
-  const fs::path owner = folder / kOwnerFile;
-  Descriptor lock = open_owner(owner);
-  if (lock.get() < 0 && errno == ENOENT) return std::nullopt;
-  if (lock.get() < 0) folder_failed(owner, "open", errno);
-  if (!lock_patiently(lock.get(), owner)) {
+  std::optional<Descriptor> lock = open_owner(folder);
+  if (!lock) return std::nullopt;
+  const fs::path file = folder / kOwnerFile;
+  if (!lock_patiently(lock->get(), file)) {
+    const std::optional<Owner> owner = read_owner(lock->get());
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
-                            folder.string(), read_line(lock.get())));
+                            folder.string(), owner ? owner->text : "its owner is just starting"));
   }
-  if (!still_there(lock.get(), owner)) return std::nullopt;
+  if (!still_there(lock->get(), file)) return std::nullopt;
+  const std::optional<Owner> owner = read_owner(lock->get());
+  if (owner ? owner->run != run_of(folder.filename().string()) : !holds_nothing(folder)) not_ours(folder);
   return lock;
 }
 
@@ -181,16 +197,17 @@ i64 age_s(const fs::path& folder) {
   return std::max<i64>(0, std::time(nullptr) - info.st_mtime);
 }
 
-// Nothing for a live owner and for what this user may not look into.
+// Nothing for a live owner, for what no run made and for what this user may not look into.
 std::optional<Orphan> look_at(const fs::path& folder) {
-  const Descriptor owner(::open((folder / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (owner.get() < 0 && errno != ENOENT) return std::nullopt;
-  if (owner.get() >= 0 && !try_lock(owner.get(), LOCK_SH, folder)) return std::nullopt;
+  const Descriptor file(::open((folder / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.get() < 0) return std::nullopt;
+  const std::string name = folder.filename().string();
+  const std::optional<Owner> owner = read_owner(file.get());
+  if (!owner || owner->run != run_of(name) || !try_lock(file.get(), LOCK_SH, folder)) return std::nullopt;
   std::error_code error;
   const fs::directory_iterator readable(folder, error);
   if (error) return std::nullopt;
-  return Orphan{folder.filename().string(), owner.get() < 0 ? std::string() : read_line(owner.get()), bytes_on_drive(folder),
-                age_s(folder)};
+  return Orphan{name, owner->run, owner->text, aside_id(name).has_value(), bytes_on_drive(folder), age_s(folder)};
 }
 
 }  // namespace
@@ -204,7 +221,7 @@ ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
     if (!lock) continue;  // somebody removed it meanwhile
     sign(lock->get(), path_, run_id, made);
     lock_ = lock->release();
-    taken_over_ = !made;
+    taken_over_ = keep_ = !made;
     return;
   }
 }
@@ -216,6 +233,38 @@ ScratchFolder::~ScratchFolder() {
   if (lock_ < 0) return;
   if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
   ::close(lock_);
+}
+
+fs::path aside_of(const fs::path& folder, u64 store_id) {
+  return folder.parent_path() / fmt::format("{}{}{:016x}", folder.filename().string(), kAside, store_id);
+}
+
+std::vector<u64> asides_of(const fs::path& folder) {
+  std::vector<u64> ids;
+  std::error_code error;
+  for (const fs::path& entry : entries(folder.parent_path(), error)) {
+    const std::string name = entry.filename().string();
+    const std::optional<u64> id = aside_id(name);
+    if (id && entry == aside_of(folder, *id) && is_folder(entry)) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+fs::path make_aside(const fs::path& folder, u64 store_id) {
+  fs::path aside = aside_of(folder, store_id);
+  const bool made = make_folder(aside);
+  const std::optional<Descriptor> owner = lock_folder(aside);
+  if (!owner) folder_failed(aside, "open", ENOENT);
+  sign(owner->get(), aside, run_of(folder.filename().string()), made);
+  return aside;
+}
+
+void remove_aside(const fs::path& folder, u64 store_id) {
+  const fs::path aside = aside_of(folder, store_id);
+  const std::optional<Descriptor> owner = lock_folder(aside);
+  const std::error_code error = owner ? remove_folder(aside) : std::error_code();
+  if (error) folder_failed(aside, "removal", error.value());
 }
 
 std::vector<Orphan> list_orphans(const fs::path& scratch) {
@@ -231,9 +280,10 @@ std::vector<Orphan> list_orphans(const fs::path& scratch) {
 
 void remove_orphan(const fs::path& scratch, const std::string& name) {
   const fs::path folder = scratch / name;
-  if (!name.starts_with(kPrefix) || name.find('/') != std::string::npos || !is_folder(folder)) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[run folder] expected the name of a folder {}* in {}, got '{}'", kPrefix, scratch.string(), name));
+  std::error_code unseen;
+  if (!name.starts_with(kPrefix) || name.find('/') != std::string::npos || !is_folder(folder) || !fs::exists(folder / kOwnerFile, unseen)) {
+    throw Error(ErrorCode::usage, fmt::format("[run folder] expected the name of a run's folder {}* with an owner file in {}, got '{}'",
+                                              kPrefix, scratch.string(), name));
   }
   const std::optional<Descriptor> lock = lock_folder(folder);
   if (!lock) return;  // somebody else removed it

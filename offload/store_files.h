@@ -48,6 +48,12 @@ void check(const StoreDescription& description);
 /// Error(data) for a newer format, Error(io).
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why);
 
+/// The header in a folder's file, when nothing of it has changed since it was written; of any version.
+std::optional<StoreHeader> whole_header(const std::filesystem::path& folder);
+
+/// A folder's entries survive a power loss only when the folder itself is flushed. Errors: Error(io).
+void flush_folder(const std::filesystem::path& folder);
+
 /// Replaces what is there. The first file's header comes last: until then nothing opens. Errors: as ScratchFile::create; then nothing
 /// stays.
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description);

@@ -129,16 +129,6 @@ void write_headers(IoEngine& engine, const std::vector<ScratchFile>& files, Stor
   }
 }
 
-// The folder's entries survive a power loss only when the folder itself is flushed.
-void flush_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error_number = descriptor < 0 || ::fsync(descriptor) != 0 ? errno : 0;
-  if (descriptor >= 0) ::close(descriptor);
-  if (error_number == 0) return;
-  throw Error(ErrorCode::io, fmt::format("[store] fsync of the folder {}: {} (errno {}); give another --nvme path", folder.string(),
-                                         std::generic_category().message(error_number), error_number));
-}
-
 void make_durable(IoEngine& engine, const std::vector<ScratchFile>& files) {
   for (const ScratchFile& file : files) {
     engine.flush(file);
@@ -154,13 +144,27 @@ u64 random_id() {
 
 }  // namespace
 
-std::vector<u32> kept_weights(const fs::path& folder) {
+void flush_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error_number = descriptor < 0 || ::fsync(descriptor) != 0 ? errno : 0;
+  if (descriptor >= 0) ::close(descriptor);
+  if (error_number == 0) return;
+  throw Error(ErrorCode::io, fmt::format("[store] fsync of the folder {}: {} (errno {}); give another --nvme path", folder.string(),
+                                         std::generic_category().message(error_number), error_number));
+}
+
+std::optional<StoreHeader> whole_header(const fs::path& folder) {
   StoreHeader header{};
   std::ifstream file(folder / kStoreFile, std::ios::binary);
   file.read(reinterpret_cast<char*>(&header), sizeof header);
   const bool whole = file && std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) == 0 && crc_of(header) == header.crc;
-  if (!whole || header.version != kStoreVersion || header.stripes > kMaxStripes) return {};
-  std::vector<u32> weights(header.weights, header.weights + header.stripes);
+  return whole ? std::optional(header) : std::nullopt;
+}
+
+std::vector<u32> kept_weights(const fs::path& folder) {
+  const std::optional<StoreHeader> header = whole_header(folder);
+  if (!header || header->version != kStoreVersion || header->stripes > kMaxStripes) return {};
+  std::vector<u32> weights(header->weights, header->weights + header->stripes);
   if (std::ranges::any_of(weights, [](u32 weight) { return weight < 1 || weight > kMaxWeight; })) weights.clear();
   return weights;
 }

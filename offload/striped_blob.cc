@@ -77,11 +77,19 @@ void StripedBlob::verify(TileRange range, u64 generation, std::span<const std::b
   }
 }
 
+bool StripedBlob::is_committed(u64 generation) const {
+  const u64 committed = home_.committed.load();
+  return persistent_ && committed != kNeverCommitted && (slots_ == 1 || generation == committed);
+}
+
 void StripedBlob::spoilt(i64 tile, u64 generation, u32 expected, u32 got) const {
-  throw Error(ErrorCode::io, fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}: the drive or "
-                                         "the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), give "
-                                         "another --nvme path, and go on from the last checkpoint",
-                                         tile, what_, generation, home_.files.place(place(tile, generation)), expected, got));
+  throw Error(ErrorCode::io,
+              fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}: the drive or "
+                          "the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), and "
+                          "start again, which goes on from the last {}",
+                          tile, what_, generation, home_.files.place(place(tile, generation)), expected, got,
+                          is_committed(generation) ? "checkpoint; give another --nvme path"
+                                                   : "step that was whole, or, on another --nvme path, from the last checkpoint"));
 }
 
 }  // namespace spillway::offload

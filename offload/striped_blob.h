@@ -32,6 +32,7 @@ class StripedBlob final : public Blob {
   std::span<std::byte> view(TileRange, u64) override { return {}; }
   void stamp(TileRange range, u64 generation, std::span<const std::byte> from) override;
   void verify(TileRange range, u64 generation, std::span<const std::byte> read) override;
+  bool is_committed(u64 generation) const override;
 
  private:
   i64 place(i64 tile, u64 generation) const;

@@ -140,14 +140,32 @@ double ModelState::write(offload::Blob& blob, TileRange range, std::span<const s
   return moving_us;
 }
 
-void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes) {
+void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes) {
+  std::string first;
   try {
+    return blob.verify(range, generation, bytes);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::io) throw;
+    first = e.what();
+  }
+  try {
+    blob.read(range, generation, bytes, offload::Priority::urgent).wait();
     blob.verify(range, generation, bytes);
   } catch (...) {
     std::lock_guard lock(store_mutex_);
-    store_->invalidate();
+    if (blob.is_committed(generation)) store_->invalidate();
     throw;
   }
+  std::lock_guard lock(store_mutex_);
+  ++rereads_;
+  last_reread_ = std::move(first);
+}
+
+std::string ModelState::take_rereads() {
+  std::lock_guard lock(store_mutex_);
+  const i64 times = std::exchange(rereads_, 0);
+  if (times == 0) return "";
+  return fmt::format("bytes from nvme were right only when read again ({} time{}): {}", times, times == 1 ? "" : "s", last_reread_);
 }
 
 void ModelState::commit(u64 generation, std::string_view record) {

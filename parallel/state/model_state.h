@@ -46,6 +46,8 @@ class ModelState {
   const std::optional<std::string>& recovered() const { return recovered_; }
   /// Why not; empty when recovered or when nothing lies on nvme.
   std::string why_not_recovered() const;
+  /// NvmeStore::moved().
+  std::string store_moved() const { return store_ ? store_->moved() : ""; }
   /// The recovered state is not wanted: fill() may write.
   void forget_recovered();
 
@@ -61,11 +63,14 @@ class ModelState {
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// As Blob's, whole ranges: waits, and checks what was read; a checksum error makes a restart go on from the checkpoint. They return the
-  /// microseconds the bytes were under way.
+  /// As Blob's, whole ranges: waits, and checks what was read. They return the microseconds the bytes were under way.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
-  void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<const std::byte> bytes);
+  /// Of what was read into `bytes`. What is not as it was written is read once more, into the same place, before it counts as spoilt; a
+  /// restart then goes on from the checkpoint if it was of what was committed, which nothing else touches.
+  void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
+  /// Of verify() since the last call: what was right only when read again, and how often; empty mostly.
+  std::string take_rereads();
 
   /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
   void commit(u64 generation, std::string_view record);
@@ -101,7 +106,9 @@ class ModelState {
   std::optional<GpuQueue> queue_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
-  std::mutex store_mutex_;  // of commit and invalidate
+  std::mutex store_mutex_;  // of commit, invalidate and rereads
+  i64 rereads_ = 0;
+  std::string last_reread_;
   std::optional<std::string> recovered_;
   std::vector<std::unique_ptr<offload::Blob>> weights_, optimizer_;
   std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;

@@ -32,10 +32,14 @@ std::filesystem::path fast_folder() {
 
 class Crash : public testing::TestWithParam<Durability> {
  protected:
-  StoreDescription describe() const { return test::small_description({{first_.path(), 2}, {second_.path(), 1}}, GetParam()); }
+  StoreDescription describe() const { return test::small_description({{first_ / "store", 2}, {second_ / "store", 1}}, GetParam()); }
 
   // Commit number n is marked 2n + 1 when asked for and 2n + 2 when reported.
   IoLog record(u32 seed) {
+    for (const test::TemporaryFolder* scratch : {&first_, &second_}) {
+      for (const auto& entry : std::filesystem::directory_iterator(scratch->path())) std::filesystem::remove_all(entry.path());
+      std::filesystem::create_directory(*scratch / "store");
+    }
     test::FaultyEngine real;
     test::RecordingEngine engine(real, seed);
     SmallStore store(engine, describe());
@@ -58,6 +62,7 @@ class Crash : public testing::TestWithParam<Durability> {
     for (size_t i = 0; i < entries; ++i) {
       if (log.entries[i].kind == IoLog::Kind::mark) (log.entries[i].mark % 2 == 1 ? asked : reported) = (log.entries[i].mark + 1) / 2;
     }
+    for (const test::TemporaryFolder* scratch : {&first_, &second_}) test::undo_setting_aside(scratch->path());
     test::ImageEngine engine(image);
     SmallStore store(engine, description);
     const auto& found = store.store.last_commit();

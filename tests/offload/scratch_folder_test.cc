@@ -1,6 +1,7 @@
 #include "offload/scratch_folder.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +122,12 @@ TEST(ScratchFolder, TheSameRunTakesItsDeadFolderOver) {
     EXPECT_EQ(ScratchFile::open(folder.path() / "state").bytes(), kMiB);
     EXPECT_TRUE(list_orphans(scratch.path()).empty());
   }
+  EXPECT_EQ(list_orphans(scratch.path()).size(), 1u) << "who takes a folder over has not decided to remove it";
+  {
+    ScratchFolder folder(scratch.path(), "r");
+    EXPECT_EQ(ScratchFile::open(folder.path() / "state").bytes(), kMiB);
+    folder.give_up();
+  }
   EXPECT_TRUE(scratch.empty());
 }
 
@@ -142,14 +149,67 @@ TEST(ScratchFolder, AKeptFolderIsThereForTheNextOwnerAndAnOrphanUntilThen) {
   EXPECT_EQ(ScratchFile::open(next.path() / "state").bytes(), kMiB);
 }
 
-TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsAnOrphan) {
-  TemporaryFolder scratch;
-  std::filesystem::create_directory(scratch / "spillway-early");
-  const auto orphans = list_orphans(scratch.path());
-  ASSERT_EQ(orphans.size(), 1u);
-  EXPECT_TRUE(orphans[0].owner.empty());
-  remove_orphan(scratch.path(), "spillway-early");
-  EXPECT_TRUE(scratch.empty());
+TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsTheNextOnes) {
+  for (const bool with_file : {false, true}) {
+    const TemporaryFolder scratch;
+    std::filesystem::create_directory(scratch / "spillway-early");
+    if (with_file) std::ofstream(scratch / "spillway-early" / "owner");
+    EXPECT_TRUE(list_orphans(scratch.path()).empty());
+    ScratchFolder folder(scratch.path(), "early");
+    folder.give_up();
+  }
+}
+
+// An unpacked bundle, somebody's notes, another program's folder of the same name.
+TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
+  const TemporaryFolder scratch;
+  const auto make = [&](const std::string& name, const std::string& owner) {
+    std::filesystem::create_directory(scratch / name);
+    std::ofstream(scratch / name / "bin") << "x";
+    if (!owner.empty()) std::ofstream(scratch / name / "owner") << owner;
+  };
+  make("spillway-0.1.0", "");
+  make("spillway-notes", "root\n");
+  make("spillway-moved", "spillway-scratch 1 run=elsewhere host=n1 pid=1 started=2026-01-01T00:00:00Z\n");
+  make("spillway-nobody", "spillway-scratch 1 run= host=n1 pid=1\n");
+  EXPECT_TRUE(list_orphans(scratch.path()).empty());
+  for (const std::string id : {"0.1.0", "notes", "moved", "nobody"}) {
+    SCOPED_TRACE(id);
+    EXPECT_EQ(error_of([&] { remove_orphan(scratch.path(), "spillway-" + id); }).code, ErrorCode::usage);
+    const auto error = error_of([&] { ScratchFolder(scratch.path(), id); });
+    EXPECT_EQ(error.code, ErrorCode::usage);
+    EXPECT_TRUE(error.says("owner file of run " + id)) << error.text;
+    EXPECT_TRUE(std::filesystem::exists(scratch / ("spillway-" + id) / "bin"));
+  }
+}
+
+TEST(ScratchFolder, WhatOthersMayWriteToIsNotTrusted) {
+  const TemporaryFolder scratch;
+  const auto refused = [&](const std::string& why) {
+    const auto error = error_of([&] { ScratchFolder(scratch.path(), "r"); });
+    EXPECT_EQ(error.code, ErrorCode::usage);
+    EXPECT_TRUE(error.says("to belong to user") && error.says(why)) << error.text;
+  };
+  ScratchFolder(scratch.path(), "r").keep();
+  const std::filesystem::path folder = scratch / "spillway-r", owner = folder / "owner";
+  ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
+  refused("mode 0777");
+  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(owner.c_str(), 0622), 0);
+  refused("mode 0622");
+  ASSERT_EQ(::chmod(owner.c_str(), 0600), 0);
+  std::filesystem::create_hard_link(owner, scratch / "second");
+  refused("2 names");
+  std::filesystem::remove(scratch / "second");
+  std::filesystem::rename(owner, scratch / "elsewhere");
+  std::filesystem::create_symlink(scratch / "elsewhere", owner);
+  EXPECT_EQ(error_of([&] { ScratchFolder(scratch.path(), "r"); }).code, ErrorCode::io);
+  std::filesystem::remove(owner);
+  std::filesystem::rename(scratch / "elsewhere", owner);
+  EXPECT_TRUE(ScratchFolder(scratch.path(), "r").taken_over());
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(::chown(folder.c_str(), 12345, 12345), 0);
+  refused("got owner 12345");
 }
 
 TEST(ScratchFolder, NothingElseIsEverTouched) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "offload/scratch_folder.h"
 #include "tests/offload/support_store.h"
 
 namespace spillway::offload::store_open_test {
@@ -26,8 +27,10 @@ TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
     ASSERT_TRUE(store.store.last_commit());
     EXPECT_EQ(store.objection(1, 0), "");
   }
-  TemporaryFolder alone;
-  const StoreDescription one = test::small_description({{alone.path(), 3}}, Durability::step);
+  const TemporaryFolder scratch;
+  const std::filesystem::path alone = scratch / "spillway-small";
+  std::filesystem::create_directory(alone);
+  const StoreDescription one = test::small_description({{alone, 3}}, Durability::step);
   run(0, 3, one);
   SmallStore store(engine_, one);
   EXPECT_EQ(store.store.last_commit()->generation, 2u);
@@ -85,7 +88,7 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
   };
   for (const Case& tested : cases) {
     SCOPED_TRACE(tested.why);
-    for (const int f : {0, 1}) std::filesystem::remove(file(f));
+    clear();
     run(0, 2, describe());
     tested.spoil();
     StoreDescription wanted = describe();
@@ -133,7 +136,7 @@ TEST_F(StoreOpen, OddPagesNeverGoUnnoticed) {
       EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
     }
     ++refused;
-    for (const int f : {0, 1}) std::filesystem::remove(file(f));
+    clear();
     run(0, 2, describe());
     edit(file(0), 0, std::ssize(good), [&](std::byte* bytes) { std::memcpy(good.data(), bytes, good.size()); });
   }
@@ -146,6 +149,86 @@ TEST_F(StoreOpen, PathsInAnotherOrderAreNotTheirs) {
   StoreDescription swapped = describe();
   std::swap(swapped.paths[0], swapped.paths[1]);
   EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2 of another set"));
+}
+
+// A run that opens the store of another placement and one that opens its own again.
+TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
+  run(0, 2, describe());
+  const u64 id = whole_header(place(0))->store_id;
+  StoreDescription other = describe();
+  other.layout_hash = 8;
+  {
+    SmallStore store(engine_, other);
+    EXPECT_FALSE(store.store.last_commit());
+    for (const int f : {0, 1}) {
+      EXPECT_TRUE(std::filesystem::exists(aside_of(place(f), id) / kStoreFile)) << f;
+      EXPECT_TRUE(says(store.store.moved(), aside_of(place(f), id).string())) << store.store.moved();
+    }
+    store.write_generation(4, true);
+    store.store.commit(4, "other");
+  }
+  for (const TemporaryFolder* scratch : {&first_, &second_}) {
+    const std::vector<Orphan> orphans = list_orphans(scratch->path());
+    ASSERT_EQ(orphans.size(), 1u);
+    EXPECT_TRUE(orphans[0].set_aside);
+  }
+  {
+    SmallStore store(engine_, describe());
+    ASSERT_TRUE(store.store.last_commit());
+    EXPECT_EQ(store.store.last_commit()->record, "record 1");
+    EXPECT_EQ(store.objection(1, 0), "");
+    EXPECT_TRUE(says(store.store.moved(), "is back")) << store.store.moved();
+    EXPECT_FALSE(std::filesystem::exists(aside_of(place(0), id)));
+  }
+  SmallStore store(engine_, other);
+  ASSERT_TRUE(store.store.last_commit());
+  EXPECT_EQ(store.objection(4, 4), "");
+}
+
+// Death between any two renames of setting aside and of bringing back.
+TEST_F(StoreOpen, HalfSetAsideAndHalfBackIsStillWhole) {
+  for (const int f : {0, 1}) {
+    clear();
+    run(0, 2, describe());
+    const u64 id = whole_header(place(0))->store_id;
+    std::filesystem::rename(file(f), make_aside(place(f), id) / kStoreFile);
+    SmallStore store(engine_, describe());
+    ASSERT_TRUE(store.store.last_commit()) << f << ": " << store.store.why_new();
+    EXPECT_EQ(store.objection(1, 0), "");
+  }
+}
+
+TEST_F(StoreOpen, PathsInAnotherOrderLoseNothing) {
+  run(0, 2, describe());
+  StoreDescription swapped = describe();
+  std::swap(swapped.paths[0], swapped.paths[1]);
+  run(5, 7, swapped);
+  SmallStore store(engine_, describe());
+  ASSERT_TRUE(store.store.last_commit());
+  EXPECT_EQ(store.objection(1, 0), "");
+}
+
+TEST_F(StoreOpen, OnePathLessLosesNothing) {
+  run(0, 2, describe());
+  StoreDescription less = describe();
+  less.paths.pop_back();
+  run(5, 7, less);
+  SmallStore store(engine_, describe());
+  ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
+  EXPECT_EQ(store.objection(1, 0), "");
+}
+
+TEST_F(StoreOpen, WhatHoldsNoStateIsNotSetAside) {
+  { SmallStore store(engine_, describe()); }
+  StoreDescription other = describe();
+  other.layout_hash = 8;
+  { SmallStore store(engine_, other); }
+  run(0, 1, other);
+  StoreDescription later = describe();
+  later.boot_id = "another boot";
+  SmallStore store(engine_, later);
+  EXPECT_EQ(store.store.moved(), "");
+  for (const TemporaryFolder* scratch : {&first_, &second_}) EXPECT_TRUE(list_orphans(scratch->path()).empty());
 }
 
 TEST_F(StoreOpen, ANewerFormatIsRefusedAndLeftAlone) {

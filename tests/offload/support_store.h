@@ -123,8 +123,9 @@ inline bool says(const std::string& text, const std::string& part) { return text
 /// Runs that leave their files behind, and hands that change them.
 class StoreTest : public testing::Test {
  protected:
+  StoreTest() { clear(); }
   offload::StoreDescription describe(offload::Durability durability = offload::Durability::checkpoint) {
-    return small_description({{first_.path(), 2}, {second_.path(), 1}}, durability);
+    return small_description({{place(0), 2}, {place(1), 1}}, durability);
   }
   // A run that wrote and committed generations [begin, end), and died.
   void run(u64 begin, u64 end, const offload::StoreDescription& description) {
@@ -138,7 +139,15 @@ class StoreTest : public testing::Test {
     offload::Traffic traffic;
     return offload::NvmeStore::open_or_create(engine_, traffic, description).why_new();
   }
-  std::filesystem::path file(int stripe) const { return (stripe == 0 ? first_ : second_) / offload::kStoreFile; }
+  std::filesystem::path place(int stripe) const { return (stripe == 0 ? first_ : second_) / "spillway-small"; }
+  std::filesystem::path file(int stripe) const { return place(stripe) / offload::kStoreFile; }
+  // Nothing was ever there.
+  void clear() {
+    for (const TemporaryFolder* scratch : {&first_, &second_}) {
+      for (const auto& entry : std::filesystem::directory_iterator(scratch->path())) std::filesystem::remove_all(entry.path());
+    }
+    for (const int stripe : {0, 1}) std::filesystem::create_directory(place(stripe));
+  }
   // Changes bytes of a file behind the store's back.
   static void edit(const std::filesystem::path& path, i64 offset, i64 bytes, const std::function<void(std::byte*)>& change) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

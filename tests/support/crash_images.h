@@ -2,6 +2,7 @@
 // same paths and sizes on an image instead, so that ten thousands of crashes are recovered from in seconds. Writes are torn at pages.
 #pragma once
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <map>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "offload/store_format.h"
 #include "tests/support/recording_engine.h"
 
 namespace spillway::test {
@@ -18,12 +20,18 @@ constexpr i64 kTearBytes = 4096;
 
 using Image = std::map<std::string, std::vector<std::byte>>;
 
+/// The path of a file, or folder, that may have been set aside since (offload/store_aside.h), as it was.
+inline std::string before_aside(std::string path) {
+  const size_t at = path.find(".aside-");
+  return at == std::string::npos ? path : path.erase(at, 7 + 16);
+}
+
 class ImageEngine final : public offload::IoEngine {
  public:
   explicit ImageEngine(Image image) : image_(std::move(image)) {}
   std::string_view name() const override { return "image"; }
   Event submit(const offload::IoRequest& r) override {
-    std::vector<std::byte>& file = image_.at(r.file->path().string());
+    std::vector<std::byte>& file = image_.at(before_aside(r.file->path().string()));
     require(r.offset >= 0 && r.offset + r.bytes <= std::ssize(file), "[image] a range outside the file");
     std::byte* at = file.data() + r.offset;
     if (r.bytes > 0)
@@ -35,6 +43,19 @@ class ImageEngine final : public offload::IoEngine {
  private:
   Image image_;
 };
+
+/// What recovering from an image set aside in the folders of `scratch`, for the next image to find where it was.
+inline void undo_setting_aside(const std::filesystem::path& scratch) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch)) folders.push_back(entry.path());
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path before = before_aside(folder.string());
+    if (before == folder) continue;
+    if (std::filesystem::exists(folder / offload::kStoreFile))
+      std::filesystem::rename(folder / offload::kStoreFile, before / offload::kStoreFile);
+    std::filesystem::remove_all(folder);
+  }
+}
 
 /// Walks a log and calls `visit(image, entries)` with what a crash after the first `entries` entries of the log may leave.
 class CrashImages {

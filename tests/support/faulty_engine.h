@@ -7,8 +7,11 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "offload/io_engine.h"
 #include "offload/system_calls.h"
@@ -24,8 +27,10 @@ class FaultySystem : public offload::SystemCalls {
   std::atomic<i64> most_requested_bytes{0};  // the kernel is asked for no more (0: all): true short counts
   std::atomic<i64> most_reported_bytes{0};   // the engine is told no more (0: all); what was read beyond is spoilt
   std::atomic<i64> delay_us{0};
-  std::atomic<i64> hold_until_at_work{0};  // transfers end once so many were at work at a time, or after 20 s
-  std::atomic<int> flush_error{0};         // errno of every fdatasync; 0: the kernel's answer
+  std::atomic<i64> hold_until_at_work{0};      // transfers end once so many were at work at a time, or after 20 s
+  std::atomic<int> flush_error{0};             // errno of every fdatasync; 0: the kernel's answer
+  std::atomic<bool> spoil_reads{false};        // a bit of each
+  std::atomic<bool> spoil_first_reads{false};  // a bit of each that is the first of its place while this holds
 
   std::atomic<i64> flushes{0}, transfers{0}, at_work{0}, most_at_work{0};
 
@@ -46,6 +51,7 @@ class FaultySystem : public offload::SystemCalls {
     --at_work;
     const i64 number = transfers++;
     if (fail_at >= 0 && number >= fail_at && number < fail_at + failures) return -error_number;
+    if (!transfer.write && result > 0 && (spoil_reads || (spoil_first_reads && is_first(transfer)))) *transfer.buffer ^= std::byte{1};
     const i64 limit = most_reported_bytes;
     if (limit <= 0 || result <= limit) return result;
     if (!transfer.write) std::memset(transfer.buffer + limit, 0xEE, static_cast<size_t>(result - limit));
@@ -56,6 +62,14 @@ class FaultySystem : public offload::SystemCalls {
     ++flushes;
     return flush_error != 0 ? -flush_error : result;
   }
+
+ private:
+  bool is_first(const offload::Transfer& transfer) {
+    std::lock_guard lock(mutex_);
+    return seen_.insert({transfer.descriptor, transfer.offset}).second;
+  }
+  std::mutex mutex_;
+  std::set<std::pair<int, i64>> seen_;
 };
 
 class FaultyEngine final : public offload::IoEngine {

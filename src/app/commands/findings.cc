@@ -106,7 +106,11 @@ void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>
     std::string text =
         fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
     if (!reclaim) {
-      findings.push_back({Level::yellow, "orphan in " + path, text, "a dead run left it; doctor --reclaim removes it"});
+      const char* why = orphan.set_aside
+                            ? "state that a restart of the run could not use: it is found again by a start as the run was first "
+                              "started; doctor --reclaim removes it"
+                            : "a dead run left it; doctor --reclaim removes it";
+      findings.push_back({Level::yellow, "orphan in " + path, text, why});
       continue;
     }
     try {

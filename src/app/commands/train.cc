@@ -61,6 +61,17 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
       fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
 }
 
+// What opening the store did, and what becomes of a state that this run does not go on from.
+void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const std::string& unwanted) {
+  const parallel::ModelState& state = session.rank().state();
+  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
+  const std::string why = state.why_not_recovered(), moved = state.store_moved();
+  if (!why.empty() && (went_before || !moved.empty())) console.log("nvme: no state to go on from: " + why);
+  if (!moved.empty()) console.warn("nvme: " + moved);
+  if (!unwanted.empty()) console.log("nvme: the state there " + unwanted);
+}
+
 void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
   console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
                                 : fmt::format("new run of {} steps ({})", *config.steps, config.out));
@@ -72,10 +83,6 @@ void introduce(Session& session, const TrainConfig& config, Console& console, co
       session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
   if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
   session.print_plan(console);
-  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
-  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
-  if (const std::string why = session.rank().state().why_not_recovered(); went_before && !why.empty())
-    console.log("nvme: no state to go on from: " + why);
 }
 
 // One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
@@ -99,12 +106,9 @@ class Training {
     recover();
     note_machine(progress_, session_->device(), console_);
     peers_.together([&] { begin_run(); });
-    try {
-      return train();
-    } catch (...) {
-      session_->keep_scratch();
-      throw;
-    }
+    const int status = train();
+    session_->give_up_scratch(status == 0);
+    return status;
   }
 
  private:
@@ -157,11 +161,14 @@ class Training {
     peers_.together([&] {
       if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
     });
-    peers_.together([&] { recovered_ = recoverable(*session_, config_, progress_); });
+    peers_.together([&] {
+      Recovery recovery = recoverable(*session_, config_, progress_);
+      recovered_ = std::move(recovery.record), unwanted_ = std::move(recovery.unwanted);
+    });
     const i64 step = recovered_ ? recovered_->progress.step : -1;
     const std::vector<i64> steps = peers_.most({step, -step});
-    if (steps[0] != -steps[1]) recovered_.reset();
-    if (!recovered_) session_->rank().state().forget_recovered();
+    if (steps[0] != -steps[1] && std::exchange(recovered_, std::nullopt))
+      unwanted_ = fmt::format("of step {} is given up: not all ranks have it", step);
     if (recovered_) progress_ = recovered_->progress;
     if (config_.resume.kind == Resume::Kind::must && !start_ && !recovered_) peers_.together([&] { nothing_to_go_on_from(config_); });
   }
@@ -173,21 +180,27 @@ class Training {
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
     introduce(*session_, config_, console_, progress_, recovered_ ? "from the state on nvme" : "from the last checkpoint");
+    tell_of_nvme(*session_, config_, console_, unwanted_);
     folder_->write_config(to_json(config_));
     const i64 last_line = folder_->open_metrics(progress_.step);
     if (recovered_ && last_line < progress_.step) folder_->metrics_line(recovered_->metrics_line);
   }
 
-  int train() {
+  // Only from here on anything that lies on nvme is written over; an error leaves it for a restart.
+  int train() try {
     peers_.together([&] {
       if (recovered_) return;
-      load_start(*session_, config_, start_);
       parallel::ModelState& state = session_->rank().state();
+      state.forget_recovered();
+      load_start(*session_, config_, start_);
       state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
     });
     std::optional<Trace> trace;
     if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
     return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr).run();
+  } catch (...) {
+    session_->keep_scratch();
+    throw;
   }
 
   TrainConfig config_;
@@ -199,7 +212,8 @@ class Training {
   Progress progress_;
   i64 ranks_before_ = 1;
   std::optional<Record> recovered_;
-  DiskWatch watch_;  // outlives the session, whose engine may run on it
+  std::string unwanted_;  // of the state on nvme, why not
+  DiskWatch watch_;       // outlives the session, whose engine may run on it
   parallel::MeshEnds ends_;
   std::optional<Session> session_;
   std::optional<RunFolder> folder_;

@@ -18,7 +18,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 }  // namespace
 
 offload::ScratchFile nameless_file(const std::filesystem::path& path, i64 bytes) {
-  const offload::ScratchFolder own(path, fmt::format("bench-{}", ::getpid()));
+  offload::ScratchFolder own(path, fmt::format("bench-{}", ::getpid()));
+  own.give_up();
   return offload::ScratchFile::create(own.path() / "file", bytes, false);
 }
 

@@ -14,16 +14,21 @@ bool ScratchId::has(const std::string& folder) const {
   return false;
 }
 
-std::vector<offload::Orphan> ScratchId::left_behind(const std::filesystem::path& path) const {
+std::vector<offload::Orphan> ScratchId::all_left_behind(const std::filesystem::path& path) const {
   std::vector<offload::Orphan> orphans = offload::list_orphans(path);
-  const std::string alone = folder_of(run_id);
-  std::erase_if(orphans, [&](const offload::Orphan& o) { return o.name != alone && !o.name.starts_with(alone + "-rank"); });
+  std::erase_if(orphans, [&](const offload::Orphan& o) { return o.run != run_id && !o.run.starts_with(run_id + "-rank"); });
+  return orphans;
+}
+
+std::vector<offload::Orphan> ScratchId::of_others(const std::filesystem::path& path) const {
+  std::vector<offload::Orphan> orphans = all_left_behind(path);
+  std::erase_if(orphans, [&](const offload::Orphan& o) { return has(o.name); });
   return orphans;
 }
 
 i64 ScratchId::bytes_left_behind(const std::filesystem::path& path) const {
   i64 bytes = 0;
-  for (const offload::Orphan& o : left_behind(path)) bytes += o.bytes;
+  for (const offload::Orphan& o : all_left_behind(path)) bytes += has(o.name) ? o.bytes : 0;
   return bytes;
 }
 

@@ -20,10 +20,13 @@ struct ScratchId {
   /// Of a folder's name: it is a present rank's.
   bool has(const std::string& folder) const;
 
-  /// Folders that dead ranks of this run left on `path`, however many they were.
-  std::vector<offload::Orphan> left_behind(const std::filesystem::path& path) const;
-  /// Their bytes.
+  /// What dead processes of this run left on `path` that none of the present ranks takes over: of other ranks, and what was set aside.
+  std::vector<offload::Orphan> of_others(const std::filesystem::path& path) const;
+  /// In the folders that the present ranks take over.
   i64 bytes_left_behind(const std::filesystem::path& path) const;
+
+ private:
+  std::vector<offload::Orphan> all_left_behind(const std::filesystem::path& path) const;
 };
 
 }  // namespace spillway::app

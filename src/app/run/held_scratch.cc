@@ -2,37 +2,39 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "offload/scratch_path.h"
 #include "offload/system_calls.h"
 
 namespace spillway::app {
 
 HeldScratch::HeldScratch(const NvmePaths& nvme, const ScratchId& id, const Options& options)
-    : shares_(nvme.shares), recoverable_(options.recoverable) {
-  for (const ScratchPath& path : nvme.paths) take_folder(path.path, id, options);
+    : id_(id), paths_(nvme.paths), shares_(nvme.shares), first_here_(options.first_here), recoverable_(options.recoverable) {
+  for (const ScratchPath& path : paths_) take_folder(path.path, options);
   meter_ = std::make_unique<DiskMeter>(options.system ? *options.system : offload::SystemCalls::real());
   engine_ = offload::make_io_engine(options.engine, offload::kQueueDepth, *meter_);
 }
 
-void HeldScratch::take_folder(const std::string& path, const ScratchId& id, const Options& options) {
+void HeldScratch::take_folder(const std::string& path, const Options& options) {
   const offload::ScratchInfo info = offload::prepare_scratch(path, options.allow_network);
   if (!info.direct) cached_ += fmt::format(", {} through the page cache ({} refuses O_DIRECT)", path, info.filesystem.name);
-  if (options.first_here) drop_other_ranks(path, id);
-  folders_.emplace_back(path, id.mine());
-}
-
-// A dead run of this id that had other ranks has left parts that nobody here holds.
-void HeldScratch::drop_other_ranks(const std::string& path, const ScratchId& id) {
-  for (const offload::Orphan& o : id.left_behind(path)) {
-    if (id.has(o.name)) continue;
-    offload::remove_orphan(path, o.name);
-    dropped_ += " " + o.name;
-  }
+  for (const offload::Orphan& o : id_.of_others(path)) others_ += " " + o.name;
+  folders_.emplace_back(path, id_.mine());
 }
 
 void HeldScratch::keep() {
-  if (!recoverable_) return;
-  for (offload::ScratchFolder& folder : folders_) folder.keep();
+  for (offload::ScratchFolder& folder : folders_) recoverable_ ? folder.keep() : folder.give_up();
+}
+
+void HeldScratch::give_up(bool for_good) {
+  for (offload::ScratchFolder& folder : folders_) folder.give_up();
+  if (!for_good || !first_here_) return;
+  for (const ScratchPath& path : paths_) {
+    for (const offload::Orphan& o : id_.of_others(path.path)) try {
+        offload::remove_orphan(path.path, o.name);
+      } catch (const Error&) {  // doctor still lists it
+      }
+  }
 }
 
 std::vector<offload::StripePath> HeldScratch::stripes() const {
@@ -45,7 +47,7 @@ std::string HeldScratch::text() const {
   std::string text = "nvme:";
   for (const offload::ScratchFolder& folder : folders_) text += " " + folder.path().string() + ",";
   if (folders_.size() > 1) text += " " + shares_.text() + ",";
-  if (!dropped_.empty()) text += " the run had other ranks, what they left is given up (" + dropped_.substr(1) + "),";
+  if (!others_.empty()) text += " of the run there is also" + others_ + ", which stays until the run's last step,";
   return text + " " + engine_.why + cached_;
 }
 

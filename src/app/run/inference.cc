@@ -34,7 +34,10 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
     for (const std::string& line : session_->choices()) console.log(line);
   }
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
-  peers_.together([&] { session_->open(nullptr, &ends_); });
+  peers_.together([&] {
+    session_->open(nullptr, &ends_);
+    session_->give_up_scratch(false);
+  });
   peers_.together([&] {
     session_->make_rank();
     const models::FolderWeights weights(session_->model(), *source_.folder);

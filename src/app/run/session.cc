@@ -142,6 +142,10 @@ void Session::keep_scratch() {
   if (scratch_) scratch_->keep();
 }
 
+void Session::give_up_scratch(bool for_good) {
+  if (scratch_) scratch_->give_up(for_good);
+}
+
 void Session::make_rank() {
   const parallel::Plan& plan = chosen_->plan;
   if (plan.gpu_to_gpu) {

@@ -50,8 +50,11 @@ class Session {
   void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
-  /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could.
+  /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could. Before this, or give_up_scratch(), what
+  /// was found there stays and what was made here goes with the session.
   void keep_scratch();
+  /// HeldScratch::give_up.
+  void give_up_scratch(bool for_good);
 
   const parallel::Mesh& mesh() const { return mesh_; }
   const ModelSource& source() const { return source_; }

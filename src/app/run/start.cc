@@ -82,14 +82,19 @@ void check_same_numbers(const TrainConfig& config, const fs::path& run) {
                   file.parent_path().string(), fmt::join(changes, "; ")));
 }
 
-std::optional<Record> recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
+Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
   parallel::ModelState& state = session.rank().state();
   if (!state.recovered()) return {};
-  const bool wanted = config.resume.kind == Resume::Kind::automatic || config.resume.kind == Resume::Kind::must;
-  std::optional<Record> record = wanted ? parse_record(*state.recovered()) : std::nullopt;
-  if (!record || record->progress.step <= from_checkpoint.step || record->progress.step > *config.steps) return {};
+  std::optional<Record> record = parse_record(*state.recovered());
+  if (!record) return {{}, "of which nothing is known, is given up"};
+  const auto unwanted = [&](const std::string& why) {
+    return Recovery{{}, fmt::format("of step {} is given up: {}", record->progress.step, why)};
+  };
+  if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path) return unwanted("--resume says otherwise");
+  if (record->progress.step <= from_checkpoint.step) return unwanted(fmt::format("there is a checkpoint of step {}", from_checkpoint.step));
+  if (record->progress.step > *config.steps) return unwanted(fmt::format("--steps is {}", *config.steps));
   if (record->numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out);
-  return record;
+  return {std::move(record), {}};
 }
 
 void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {

@@ -1,5 +1,5 @@
 // Where a training run begins: anew, from a checkpoint, or from what a dead process left on nvme. Functions of one rank; train.cc has all
-// ranks agree. They read the run folder; recover() alone gives something up.
+// ranks agree. They read the run folder, and give nothing up.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -21,8 +21,13 @@ std::optional<std::filesystem::path> find_start(const TrainConfig& config);
 /// Error(usage) when `run` was started with other values that change numbers.
 void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run);
 
-/// What a dead process left on nvme, when it is wanted and further than the checkpoint.
-std::optional<Record> recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
+/// What a dead process left on nvme.
+struct Recovery {
+  std::optional<Record> record;  // when it is wanted and further than the checkpoint; else
+  std::string unwanted;          // why what is there is not, in words; empty where nothing is there
+};
+/// Error(usage) when it was made with other values that change numbers.
+Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
 void load_start(Session& session, const TrainConfig& config, const std::optional<std::filesystem::path>& start);
 
 }  // namespace spillway::app

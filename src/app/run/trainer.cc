@@ -77,6 +77,7 @@ int Trainer::run() {
     show_progress(report);
     sample();
     saves_.stepped(report.seconds);
+    if (const std::string rereads = session_.rank().state().take_rereads(); !rereads.empty()) console_.warn(rereads);
     if (now.stop) return stop("stopped by " + signal_text());
     if (now.time_up) return stop("the time limit is near");
     if (now.save) save(false);

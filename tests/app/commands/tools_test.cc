@@ -7,6 +7,7 @@
 #include "app/commands/findings.h"
 #include "app/node/calibration.h"
 #include "data/safetensors.h"
+#include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::tools_test {
@@ -66,7 +67,7 @@ TEST(Doctor, LooksAtScratchPaths) {
 
 TEST(Doctor, ReclaimsWhatDeadRunsLeft) {
   const TemporaryFolder folder;
-  folder.write("spillway-dead/owner", "host h, pid 1, run dead\n");
+  offload::ScratchFolder(folder.path(), "dead").keep();
   folder.write("spillway-dead/state", std::string(8192, 'x'));
   const std::vector<std::string> look = {"doctor", "--nvme", folder.path().string()};
   const Outcome seen = run_app(look, FakeHost().host());
@@ -78,6 +79,17 @@ TEST(Doctor, ReclaimsWhatDeadRunsLeft) {
   EXPECT_TRUE(has(removed.out, "removed")) << removed.out;
   EXPECT_FALSE(fs::exists(folder.path() / "spillway-dead"));
   EXPECT_FALSE(has(run_app(look, FakeHost().host()).out, "orphan"));
+}
+
+// Of the same name, and with an owner's file of its own.
+TEST(Doctor, ReclaimsNothingThatNoRunMade) {
+  const TemporaryFolder folder;
+  folder.write("spillway-0.1.0-linux-x86_64/bin/spillway", "a bundle");
+  folder.write("spillway-notes/owner", "me\n");
+  const Outcome outcome = run_app({"doctor", "--reclaim", "--nvme", folder.path().string()}, FakeHost().host());
+  EXPECT_FALSE(has(outcome.out, "orphan")) << outcome.out;
+  EXPECT_TRUE(fs::exists(folder.path() / "spillway-0.1.0-linux-x86_64/bin/spillway"));
+  EXPECT_TRUE(fs::exists(folder.path() / "spillway-notes/owner"));
 }
 
 TEST(Doctor, NamesTheBf16UnitsAndWhatBenchMeasured) {
@@ -108,13 +120,15 @@ TEST(Doctor, ReclaimWithoutAPathSaysSo) {
 // By name, each.
 TEST(Doctor, OrphansHaveASizeAndAnAge) {
   const TemporaryFolder folder;
-  folder.write("spillway-a/owner", "host h, pid 1, run a\n");
+  for (const char* run : {"a", "b"}) offload::ScratchFolder(folder.path(), run).keep();
+  offload::make_aside(folder.path() / "spillway-b", 1);
   folder.write("spillway-a/state", std::string(1 << 20, 'x'));
-  folder.write("spillway-b/owner", "host h, pid 2, run b\n");
   const Outcome outcome = run_app({"doctor", "--nvme", folder.path().string()}, FakeHost().host());
   EXPECT_TRUE(has(outcome.out, "spillway-a: 1.00 MiB, ")) << outcome.out;
-  EXPECT_TRUE(has(outcome.out, " old, host h, pid 1, run a")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, " old, run=a host=")) << outcome.out;
   EXPECT_TRUE(has(outcome.out, "spillway-b: ")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "spillway-b.aside-0000000000000001: ")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "state that a restart of the run could not use")) << outcome.out;
 }
 
 TEST(Doctor, Json) {

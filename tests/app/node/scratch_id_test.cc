@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::scratch_id_test {
@@ -31,11 +32,13 @@ TEST(ScratchId, HasTheFoldersOfItsRanksAlone) {
 
 TEST(ScratchId, FindsWhatAnyRankOfTheRunLeft) {
   const TemporaryFolder scratch;
-  for (const char* name : {"spillway-0a1b", "spillway-0a1b-rank3", "spillway-0a1c", "spillway-0a1bc", "0a1b"})
-    scratch.write(std::string(name) + "/owner", "host=n1");
+  for (const char* run : {"0a1b", "0a1b-rank0", "0a1b-rank3", "0a1c", "0a1bc"}) offload::ScratchFolder(scratch.path(), run).keep();
+  offload::make_aside(scratch.path() / "spillway-0a1b-rank0", 1);
+  scratch.write("spillway-0a1b-rank0/tier", std::string(1 << 20, 'x'));
   scratch.write("spillway-0a1b-rank3/tier", std::string(1 << 20, 'x'));
   const ScratchId id{"0a1b", 1, 2};
-  EXPECT_EQ(names(id.left_behind(scratch.path())), (std::vector<std::string>{"spillway-0a1b", "spillway-0a1b-rank3"}));
+  EXPECT_EQ(names(id.of_others(scratch.path())),
+            (std::vector<std::string>{"spillway-0a1b", "spillway-0a1b-rank0.aside-0000000000000001", "spillway-0a1b-rank3"}));
   EXPECT_GE(id.bytes_left_behind(scratch.path()), 1 << 20);
   EXPECT_LT(id.bytes_left_behind(scratch.path()), 2 << 20);
   EXPECT_EQ(id.bytes_left_behind(scratch.path() / "missing"), 0);

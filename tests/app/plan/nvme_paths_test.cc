@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::nvme_paths_test {
@@ -48,6 +49,7 @@ TEST_F(NvmePathsTest, TakeOfAFilesystemWhatADeadRunDidNotLeaveThere) {
   const std::string beside = folder.path().string();
   EXPECT_EQ(nvme.bytes_beside(beside, 8 * kMiB, id), 8 * kMiB);
   EXPECT_EQ(nvme.bytes_beside(beside, 0, id), 0);
+  offload::ScratchFolder(path("a"), "run").keep();
   folder.write("a/spillway-run/tier", std::string(kMiB, 'x'));
   const i64 left = id.bytes_left_behind(path("a"));
   ASSERT_GE(left, kMiB);

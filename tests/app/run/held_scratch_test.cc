@@ -1,9 +1,12 @@
-// What becomes of a run's files on the scratch paths: they go with the session unless they are kept, and with them those of ranks that are
-// no more.
+// What becomes of a run's files on the scratch paths: what a session made goes with it unless it is kept, what it found stays until it is
+// given up.
 #include "app/run/held_scratch.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::held_scratch_test {
@@ -51,27 +54,47 @@ TEST_F(HeldScratchTest, WhatIsKeptIsFoundByTheNext) {
   EXPECT_TRUE(fs::exists(at("a/spillway-run/tier")));
 }
 
+TEST_F(HeldScratchTest, WhatWasFoundStaysUntilItIsGivenUp) {
+  HeldScratch(nvme, {"run"}, options).keep();
+  folder.write("a/spillway-run/tier", "bytes");
+  { const HeldScratch refused(nvme, {"run"}, options); }
+  EXPECT_TRUE(fs::exists(at("a/spillway-run/tier")));
+  HeldScratch(nvme, {"run"}, options).give_up(false);
+  EXPECT_TRUE(fs::is_empty(at("a")));
+}
+
 TEST_F(HeldScratchTest, WhatNoRestartCouldUseIsNotKept) {
   options.recoverable = false;
   HeldScratch(nvme, {"run"}, options).keep();
   EXPECT_TRUE(fs::is_empty(at("a")));
 }
 
-TEST_F(HeldScratchTest, TheFirstRankOfANodeGivesUpWhatOtherRanksLeft) {
-  for (const char* name : {"spillway-run", "spillway-run-rank1", "spillway-run-rank2", "spillway-another"})
-    folder.write("a/" + std::string(name) + "/owner", "host=n1");
+TEST_F(HeldScratchTest, WhatOtherRanksLeftAndWhatIsAsideGoesForGood) {
+  fs::create_directory(at("a"));
+  for (const char* id : {"run", "run-rank1", "run-rank2", "another"}) offload::ScratchFolder(at("a"), id).keep();
+  offload::make_aside(at("a/spillway-run-rank0"), 7);
+  const auto left = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(at("a"))) names.push_back(entry.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+  };
+  const std::vector<std::string> all = left();
+  ASSERT_EQ(all.size(), 5u);
+  {
+    HeldScratch first(nvme, {"run", 0, 2}, options);
+    EXPECT_NE(first.text().find("there is also spillway-run spillway-run-rank0.aside-0000000000000007 spillway-run-rank2,"),
+              std::string::npos)
+        << first.text();
+    first.give_up(false);
+  }
+  EXPECT_EQ(left(), all);
   options.first_here = false;
-  { const HeldScratch second(nvme, {"run", 1, 2}, options); }
-  EXPECT_FALSE(fs::exists(at("a/spillway-run-rank1"))) << "its own, taken over";
-  EXPECT_TRUE(fs::exists(at("a/spillway-run-rank2")));
+  HeldScratch(nvme, {"run", 1, 2}, options).give_up(true);
+  EXPECT_EQ(left().size(), 4u) << "its own alone";
   options.first_here = true;
-  folder.write("a/spillway-run-rank1/owner", "host=n1");
-  const HeldScratch first(nvme, {"run", 0, 2}, options);
-  EXPECT_FALSE(fs::exists(at("a/spillway-run")));
-  EXPECT_TRUE(fs::exists(at("a/spillway-run-rank1"))) << "a rank's that is";
-  EXPECT_FALSE(fs::exists(at("a/spillway-run-rank2")));
-  EXPECT_TRUE(fs::exists(at("a/spillway-another")));
-  EXPECT_NE(first.text().find("what they left is given up (spillway-run spillway-run-rank2),"), std::string::npos) << first.text();
+  HeldScratch(nvme, {"run", 0, 2}, options).give_up(true);
+  EXPECT_EQ(left(), std::vector<std::string>{"spillway-another"});
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // nothing hangs. Short counts are no failure and change no bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "models/presets.h"
 #include "tests/parallel/run/support_run.h"
@@ -72,6 +74,54 @@ TEST_P(Faults, ShortCountsChangeNoBit) {
   const RunResult got = train(o);
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.weights, want.weights);
+}
+
+TEST_P(Faults, WhatIsRightWhenReadAgainChangesNoBitAndIsToldOf) {
+  FaultyEngine* engine = nullptr;
+  RunOptions o = on_disk(engine, GetParam());
+  const RunResult want = train(o);
+  std::string told;
+  o.batches = [&](i64 step, int) {
+    engine->system().spoil_first_reads = true;
+    return random_batch(o, step);
+  };
+  o.between = [&](parallel::Rank& rank, i64) {
+    engine->system().spoil_first_reads = false;
+    told = rank.state().take_rereads();
+    EXPECT_EQ(rank.state().take_rereads(), "");
+  };
+  const RunResult got = train(o);
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.weights, want.weights);
+  EXPECT_NE(told.find("right only when read again"), std::string::npos) << told;
+  EXPECT_NE(told.find("CRC32C"), std::string::npos) << told;
+}
+
+// Nothing of the committed generation is wrong when a gradient is: a restart goes on from it.
+TEST_P(Faults, OnlyASpoiltCommitIsGivenUp) {
+  FaultyEngine* engine = nullptr;
+  RunOptions o = on_disk(engine, GetParam());
+  o.between = [&](parallel::Rank& rank, i64 step) {
+    if (step != o.steps) return;
+    parallel::ModelState& state = rank.state();
+    state.commit(state.generation(), "a step");
+    const auto read_spoilt = [&](offload::Blob& blob) {
+      MemoryPool memory("a tile", blob.tile_bytes());
+      const Allocation tile = memory.allocate(blob.tile_bytes(), "a tile");
+      const std::span<std::byte> into(tile.data(), static_cast<size_t>(tile.bytes()));
+      engine->system().spoil_reads = true;
+      EXPECT_THROW(state.read(blob, {blob.held().begin, blob.held().begin + 1}, into), Error) << blob.what();
+      engine->system().spoil_reads = false;
+    };
+    const auto rests = [&](const parallel::Group& g) { return rank.plan().gradient_rests(g, 0); };
+    const auto group = std::ranges::find_if(rank.plan().layout.groups, rests);
+    ASSERT_NE(group, rank.plan().layout.groups.end());
+    read_spoilt(state.gradients(group->id, 0));
+    EXPECT_TRUE(state.weights(0).is_committed(state.generation()));
+    read_spoilt(state.weights(0));
+    EXPECT_FALSE(state.weights(0).is_committed(state.generation()));
+  };
+  train(o);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Faults, testing::Values(offload::IoEngineKind::io_uring, offload::IoEngineKind::pread),

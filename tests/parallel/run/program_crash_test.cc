@@ -191,6 +191,7 @@ class ProgramCrash : public testing::Test {
       (mark % 2 == 1 ? asked : reported) = (mark - 1) / 2;
     }
     try {
+      undo_setting_aside(folder_.path());
       i64 step = -1;
       {
         parallel::Resources resources = training_->resources();

@@ -1,0 +1,69 @@
+#include "offload/owner_file.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace spillway::offload {
+namespace {
+
+constexpr std::string_view kMagic = "spillway-scratch 1 ", kRun = "run=";
+constexpr size_t kOwnerBytes = 1024;  // of an id and a host name, each at most 255, and the rest
+
+std::string line_of(const std::string& run_id) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}run={} host={} pid={} started={:%Y-%m-%dT%H:%M:%SZ}", kMagic, run_id, host.data(), ::getpid(),
+                     fmt::gmtime(std::time(nullptr)));
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+std::optional<Owner> read_owner(int descriptor) {
+  std::array<char, kOwnerBytes> bytes{};
+  const auto n = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  std::string_view line(bytes.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  line = line.substr(0, line.find('\n'));
+  if (!line.starts_with(kMagic)) return {};
+  line.remove_prefix(kMagic.size());
+  const size_t run_end = line.find(' ');
+  if (!line.starts_with(kRun) || run_end == std::string_view::npos || run_end == kRun.size()) return {};
+  return Owner{std::string(line.substr(kRun.size(), run_end - kRun.size())), std::string(line.substr(0, line.find_last_not_of(' ') + 1))};
+}
+
+void write_owner(int descriptor, const std::filesystem::path& file, const std::string& run_id) {
+  std::string line = line_of(run_id);
+  line.resize(kOwnerBytes - 1, ' ');
+  line += '\n';
+  if (::pwrite(descriptor, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size())) return;
+  throw Error(ErrorCode::io, fmt::format("[run folder] write of {} failed: {} (errno {}); look at the path or give --nvme another",
+                                         file.string(), std::generic_category().message(errno), errno));
+}
+
+void check_private(int descriptor, const std::filesystem::path& what) {
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0) info.st_uid = ~::geteuid();
+  const bool second_name = S_ISREG(info.st_mode) && info.st_nlink > 1;
+  if (info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !second_name) return;
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[run folder] expected {} to belong to user {} alone, got owner {}, mode {:04o}, {} name{}: somebody else may have "
+                  "put it there; remove it or give --nvme another path",
+                  what.string(), ::geteuid(), info.st_uid, info.st_mode & 07777u, info.st_nlink, info.st_nlink == 1 ? "" : "s"));
+}
+
+}  // namespace spillway::offload

@@ -1,0 +1,44 @@
+// The owner file of a scratch folder: one line of fixed length that says whose folder it is, locked (flock) while its owner lives. A folder
+// without one is nobody's business here. Functions keep no state.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/types.h"
+
+namespace spillway::offload {
+
+constexpr const char* kOwnerFile = "owner";
+
+/// A file descriptor that is closed, and its lock given up, when it goes.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+struct Owner {
+  std::string run;   // its id
+  std::string text;  // "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
+};
+
+/// What the owner file behind `descriptor` says; nothing unless it begins as ours do and names a run.
+std::optional<Owner> read_owner(int descriptor);
+
+/// Writes this process over what is there, in one write, so that death leaves one owner or the other. Errors: Error(io).
+void write_owner(int descriptor, const std::filesystem::path& file, const std::string& run_id);
+
+/// Throws Error(usage) when what is open as `what` belongs to another user, may be written by others, or is a file with a second name:
+/// somebody may have put it there.
+void check_private(int descriptor, const std::filesystem::path& what);
+
+}  // namespace spillway::offload

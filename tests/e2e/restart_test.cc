@@ -1,0 +1,140 @@
+// A run whose whole state lies on nvme is killed before its first checkpoint, and started again in another way: refused, or with other
+// flags, ranks or paths. Whatever that start does, the state is still there for the right one.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstring>
+#include <fstream>
+#include <span>
+
+#include "offload/crc32c.h"
+#include "tests/e2e/support_nvme_run.h"
+
+namespace spillway::test::restart_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Restart : NvmeRun {
+  static constexpr size_t kKilledAfter = 5;
+
+  // `--flag value` in place of the value there is.
+  static Args with(Args args, const std::string& flag, const std::string& value) {
+    const auto at = std::find(args.begin(), args.end(), flag);
+    if (at == args.end()) {
+      args.insert(args.end(), {flag, value});
+    } else {
+      *(at + 1) = value;
+    }
+    return args;
+  }
+  // What it said until then.
+  std::string kill_after(const Args& args, size_t steps, int signal = SIGKILL) const {
+    fs::remove(at / "run/metrics.jsonl");
+    const Finished f = at.spillway_until(
+        args, [&] { return at.metrics("run").size() >= steps; }, signal);
+    EXPECT_EQ(f.status, signal == SIGKILL ? 128 + SIGKILL : 75) << f.err;
+    return f.err;
+  }
+  void expect_weights_of(const std::string& straight) const {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_GT(final_file(straight, file).size(), 100'000u);
+      EXPECT_TRUE(final_file("run", file) == final_file(straight, file)) << file;
+    }
+  }
+  // From the state on nvme to the end, with the weights of a run that was never stopped.
+  void expect_right_one_goes_on(const Args& args) const {
+    const Finished f = at.spillway(args);
+    ASSERT_EQ(f.status, 0) << f.err;
+    EXPECT_TRUE(mentions(f.err, "from the state on nvme")) << f.err;
+    EXPECT_FALSE(mentions(f.err, "new run")) << f.err;
+    expect_weights_of("straight");
+    EXPECT_TRUE(fs::is_empty(at / "scratch")) << "a run that took its last step leaves nothing";
+  }
+};
+
+TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  const Args right = on_nvme("run", "none");
+  kill_after(right, kKilledAfter);
+  const auto refused = [&](const Args& args, int status, const std::string& why) {
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, status) << f.err;
+    EXPECT_TRUE(mentions(f.err, why)) << f.err;
+    EXPECT_TRUE(fs::exists(store())) << why;
+  };
+  refused(with(right, "--learning-rate", "2e-3"), 2, "learning_rate");
+  refused(with(right, "--resume", "never"), 2, "--resume is never");
+  refused(with(right, "--data", "none.txt"), 4, "none.txt");
+  refused(with(right, "--device-memory", "1KiB"), 3, "device");
+  refused(with(right, "--trace", "missing/folder/trace.json"), 5, "trace.json");
+  EXPECT_TRUE(mentions(at.spillway({"doctor", "--nvme", "scratch"}).out, "a dead run left it"));
+  expect_right_one_goes_on(right);
+}
+
+// The killed run's store does not fit them: it is set aside, which they say and doctor lists, and comes back for whom it fits.
+TEST_F(Restart, OneOfAnotherLayoutSetsTheStateAside) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  const Args right = on_nvme("run", "none");
+  kill_after(right, kKilledAfter);
+  for (const Args& other : {with(right, "--place-gradients", "host"), with(right, "--durability", "step")}) {
+    const std::string said = kill_after(other, 1);
+    EXPECT_TRUE(mentions(said, "set aside as ") && mentions(said, "new run")) << said;
+    EXPECT_TRUE(mentions(at.spillway({"doctor", "--nvme", "scratch"}).out, ".aside-"));
+  }
+  expect_right_one_goes_on(right);
+}
+
+TEST_F(Restart, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  const auto on_paths = [](std::vector<std::string> paths) {
+    Args args = on_nvme("run", "none", "scratch/a");
+    *std::find(args.begin(), args.end(), "scratch/a") = paths[0];
+    for (size_t p = 1; p < paths.size(); ++p) args.insert(args.end(), {"--nvme", paths[p]});
+    return args;
+  };
+  for (const char* path : {"scratch", "scratch/a", "scratch/b"}) fs::create_directory(at / path);
+  kill_after(on_paths({"scratch/a", "scratch/b"}), kKilledAfter);
+  for (const Args& other : {on_paths({"scratch/b", "scratch/a"}), on_paths({"scratch/a"})}) {
+    const std::string said = kill_after(other, 1);
+    EXPECT_TRUE(mentions(said, "set aside as ")) << said;
+  }
+  const Finished f = at.spillway(on_paths({"scratch/a", "scratch/b"}));
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(mentions(f.err, "from the state on nvme")) << f.err;
+  expect_weights_of("straight");
+  for (const char* path : {"scratch/a", "scratch/b"}) EXPECT_TRUE(fs::is_empty(at / path)) << path;
+}
+
+// Their bytes lie in other folders; those of the run's other ranks stay until the run has taken its last step.
+TEST_F(Restart, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
+  const auto of = [](const std::string& out, const char* ranks) {
+    return with(with(on_nvme(out, "none"), "--global-batch-size", "2"), "--ranks", ranks);
+  };
+  ASSERT_EQ(at.spillway(of("straight", "1")).status, 0);
+  kill_after(of("run", "1"), kKilledAfter);
+  const std::string said = kill_after(of("run", "2"), 2, SIGTERM);
+  EXPECT_TRUE(mentions(said, "of the run there is also spillway-")) << said;
+  expect_right_one_goes_on(of("run", "1"));
+}
+
+TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
+  const Args right = on_nvme("run", "none");
+  kill_after(right, kKilledAfter);
+  // The version, and the header's checksum made to fit: as a newer program would have written it.
+  const fs::path file = store();
+  std::string page(4096, '\0');
+  std::fstream(file, std::ios::in | std::ios::binary).read(page.data(), 4096);
+  page[8] = static_cast<char>(page[8] + 1);
+  const u32 crc = offload::crc32c(std::as_bytes(std::span(page)).first(4092));
+  std::memcpy(page.data() + 4092, &crc, 4);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).write(page.data(), 4096);
+  const auto bytes = fs::file_size(file);
+  const Finished f = at.spillway(right);
+  EXPECT_EQ(f.status, 4) << f.err;
+  EXPECT_TRUE(mentions(f.err, "newer than this program")) << f.err;
+  EXPECT_EQ(fs::file_size(file), bytes);
+}
+
+}  // namespace
+}  // namespace spillway::test::restart_test
