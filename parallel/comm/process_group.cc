@@ -40,12 +40,17 @@ void ProcessGroup::call(Call call, Event event, Split split) {
 
 void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
   int from = 0;
-  while (names_.world_rank(from) != world_rank) ++from;
+  while (from < size() && names_.world_rank(from) != world_rank) ++from;
+  if (from == size())
+    throw Error(ErrorCode::peer, "[communicator] expected letters of a group from its members, got one from another rank");
   switch (letter.kind) {
     case ProcessLetter::Kind::came: {
       auto& all = coming_[letter.a];
       all.resize(static_cast<size_t>(size()));
-      all[static_cast<size_t>(from)] = ComingCall::of(letter.words);
+      ComingCall& coming = all[static_cast<size_t>(from)].emplace(ComingCall::of(letter.words));
+      if (coming.area >= 0 &&
+          (coming.area % ProcessWorld::kAreaBytes != 0 || coming.area >= ProcessWorld::kAreas * ProcessWorld::kAreaBytes))
+        throw Error(ErrorCode::peer, "[communicator] expected staging inside the shared memory, got it elsewhere");
       break;
     }
     case ProcessLetter::Kind::offers: {
@@ -62,7 +67,9 @@ void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
       break;
     case ProcessLetter::Kind::broken:
       stops_[static_cast<size_t>(from)] = letter.a;
-      for (const i64 silent : letter.words) world_.give_up(static_cast<int>(silent));
+      for (const i64 silent : letter.words) {
+        if (silent >= 0 && silent < world_.wire().size()) world_.give_up(static_cast<int>(silent));
+      }
       break_up(letter.text);
       break;
     case ProcessLetter::Kind::alive:

@@ -1,6 +1,9 @@
 #include "parallel/comm/process_letter.h"
 
 #include <cstring>
+#include <limits>
+
+#include "base/error.h"
 
 namespace spillway::parallel {
 namespace {
@@ -10,34 +13,55 @@ void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   bytes.insert(bytes.end(), begin, begin + count);
 }
 
+[[noreturn]] void reject(const char* what) {
+  throw Error(ErrorCode::peer, std::string("[communicator] expected a letter of this program's, got one with ") + what);
+}
+
+// Every count is held against what is there before anything is made of it.
 class Reader {
  public:
-  explicit Reader(const std::vector<std::byte>& bytes) : bytes_(bytes) {}
+  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
   void take(void* to, size_t count) {
-    if (count > 0) std::memcpy(to, bytes_.data() + at_, count);
-    at_ += count;
+    if (count > left_.size()) reject("fewer bytes than it says");
+    if (count > 0) std::memcpy(to, left_.data(), count);
+    left_ = left_.subspan(count);
   }
   i64 number() {
     i64 value = 0;
     take(&value, sizeof value);
     return value;
   }
+  // Of so many things of `each` bytes.
+  size_t count(size_t each) {
+    const i64 n = number();
+    if (n < 0 || static_cast<u64>(n) > left_.size() / each) reject("a count beyond its end");
+    return static_cast<size_t>(n);
+  }
+  bool is_empty() const { return left_.empty(); }
 
  private:
-  const std::vector<std::byte>& bytes_;
-  size_t at_ = 0;
+  std::span<const std::byte> left_;
 };
+
+template <class E>
+E kind_up_to(i64 number, E last) {
+  if (number < 0 || number > static_cast<i64>(last)) reject("a kind that there is not");
+  return static_cast<E>(number);
+}
+
+int small_number(i64 number) {
+  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) reject("a number that is too large");
+  return static_cast<int>(number);
+}
+
+size_t size_of_buffer(i64 number) {
+  if (number < 0) reject("a size below 0");
+  return static_cast<size_t>(number);
+}
 
 void put_parts(std::vector<i64>& words, const Parts& parts) {
   words.push_back(std::ssize(parts));
   words.insert(words.end(), parts.begin(), parts.end());
-}
-
-Parts take_parts(const i64*& word) {
-  const i64 count = *word++;
-  Parts parts(word, word + count);
-  word += count;
-  return parts;
 }
 
 }  // namespace
@@ -50,15 +74,18 @@ std::vector<std::byte> ProcessLetter::to_bytes() const {
   return bytes;
 }
 
-ProcessLetter ProcessLetter::of(const std::vector<std::byte>& bytes) {
+ProcessLetter ProcessLetter::of(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   ProcessLetter letter;
-  letter.kind = static_cast<Kind>(reader.number());
+  letter.kind = kind_up_to(reader.number(), Kind::alive);
   for (i64* field : {&letter.group, &letter.a, &letter.b, &letter.c}) *field = reader.number();
-  letter.words.resize(static_cast<size_t>(reader.number()));
-  letter.text.resize(static_cast<size_t>(reader.number()));
+  const size_t words = reader.count(1), text = reader.count(1);  // of what follows both
+  if (words > bytes.size() / sizeof(i64)) reject("a count beyond its end");
+  letter.words.resize(words);
+  letter.text.resize(text);
   reader.take(letter.words.data(), letter.words.size() * sizeof(i64));
   reader.take(letter.text.data(), letter.text.size());
+  if (!reader.is_empty()) reject("more bytes than it says");
   return letter;
 }
 
@@ -77,19 +104,22 @@ std::vector<i64> ComingCall::to_words() const {
 }
 
 ComingCall ComingCall::of(const std::vector<i64>& words) {
-  const i64* word = words.data();
+  Reader reader(std::as_bytes(std::span(words)));
   ComingCall coming;
   Call& call = coming.call;
-  call.what = static_cast<Collective>(*word++);
-  call.dtype = static_cast<DType>(*word++);
-  call.reduction = static_cast<Reduction>(*word++);
-  call.root = static_cast<int>(*word++);
-  call.color = static_cast<int>(*word++);
-  call.gives = {static_cast<const std::byte*>(nullptr), static_cast<size_t>(*word++)};
-  call.gets = {static_cast<std::byte*>(nullptr), static_cast<size_t>(*word++)};
-  coming.next_group = *word++;
-  coming.area = *word++;
-  call.parts = take_parts(word);
+  call.what = kind_up_to(reader.number(), Collective::split);
+  call.dtype = kind_up_to(reader.number(), DType::boolean);
+  call.reduction = kind_up_to(reader.number(), Reduction::max);
+  call.root = small_number(reader.number());
+  call.color = small_number(reader.number());
+  call.gives = {static_cast<const std::byte*>(nullptr), size_of_buffer(reader.number())};
+  call.gets = {static_cast<std::byte*>(nullptr), size_of_buffer(reader.number())};
+  coming.next_group = reader.number();
+  coming.area = reader.number();
+  if (coming.next_group < 0 || coming.area < -1) reject("a number below 0");
+  call.parts.resize(reader.count(sizeof(i64)));
+  reader.take(call.parts.data(), call.parts.size() * sizeof(i64));
+  if (!reader.is_empty()) reject("more words than it says");
   return coming;
 }
 

@@ -1,6 +1,7 @@
 // The letters that ranks in processes write each other: who came to which collective, what is sent, who left. Values; the layout is that of
 // one build on one kind of machine, as ranks of one run are.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct ProcessLetter {
   std::string text = {};
 
   std::vector<std::byte> to_bytes() const;
-  static ProcessLetter of(const std::vector<std::byte>& bytes);
+  /// Error(peer): it is none, in whatever way.
+  static ProcessLetter of(std::span<const std::byte> bytes);
 };
 
 /// A member's call as the others see it: buffers have a size and no address. Beside it what a split needs of everyone.
@@ -33,6 +35,7 @@ struct ComingCall {
   i64 area = 0;        // where in the member's shared memory the new group's staging may lie; -1: nowhere
 
   std::vector<i64> to_words() const;
+  /// Error(peer).
   static ComingCall of(const std::vector<i64>& words);
 };
 

@@ -1,14 +1,17 @@
 #include "parallel/comm/process_world.h"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 
+#include "base/error.h"
 #include "parallel/comm/process_group.h"
 
 namespace spillway::parallel {
 namespace {
 
 constexpr double kShortestClosing_s = 10;
+constexpr auto kAfterFailure = std::chrono::milliseconds(10);  // it may come again at once
 constexpr int kSpinsOfRank = 200, kYields = 2000;
 
 Clock::duration duration_of(double seconds) {
@@ -67,15 +70,33 @@ std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<in
   return group;
 }
 
+// Whatever is thrown here ends what this rank does with the others, and not the process: every call from then on fails in these words.
 void ProcessWorld::run() {
   for (;;) {
-    bool moved = run_commands();
-    moved |= read_letters();
-    lose_the_gone();
-    moved |= advance_groups();
-    look_after_time();
-    if (may_close()) return;
-    rest(moved);
+    try {
+      if (turn()) return;
+    } catch (const std::exception& e) {
+      lose_all(std::string("this rank's communicator failed: ") + e.what());
+      std::this_thread::sleep_for(kAfterFailure);
+    }
+  }
+}
+
+// True: over.
+bool ProcessWorld::turn() {
+  bool moved = run_commands();
+  moved |= read_letters();
+  lose_the_gone();
+  moved |= advance_groups();
+  look_after_time();
+  if (may_close()) return true;
+  rest(moved);
+  return false;
+}
+
+void ProcessWorld::lose_all(const std::string& how) {
+  for (int r = 0; r < wire_->size(); ++r) {
+    if (r != wire_->rank() && !gone_.contains(r)) lose(r, how);
   }
 }
 
@@ -85,7 +106,13 @@ bool ProcessWorld::run_commands() {
     const std::lock_guard lock(mutex_);
     commands.swap(commands_);
   }
-  for (const auto& command : commands) command();
+  std::exception_ptr first;
+  for (const auto& command : commands) try {
+      command();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  if (first) std::rethrow_exception(first);
   return !commands.empty();
 }
 
@@ -93,8 +120,14 @@ bool ProcessWorld::read_letters() {
   bool any = false;
   while (const auto letter = wire_->next_letter()) {
     last_heard_[static_cast<size_t>(letter->from)] = Clock::now();
-    deliver(letter->from, ProcessLetter::of(letter->bytes));
     any = true;
+    if (gone_.contains(letter->from)) continue;
+    try {
+      deliver(letter->from, ProcessLetter::of(letter->bytes));
+    } catch (const Error& e) {
+      give_up(letter->from);
+      lose(letter->from, e.what());
+    }
   }
   return any;
 }

@@ -59,6 +59,8 @@ class ProcessWorld {
 
  private:
   void run();
+  bool turn();
+  void lose_all(const std::string& how);
   bool run_commands();
   bool read_letters();
   void lose_the_gone();

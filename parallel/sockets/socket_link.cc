@@ -10,14 +10,14 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kStretchBytes = kMiB;    // of a ticket's bytes in one frame: letters pass between two
-constexpr i64 kShareBytes = 8 * kMiB;  // of one turn: others wait for theirs
+constexpr i64 kStretchBytes = kMiB;  // of a ticket's bytes in one frame: letters pass between two
 constexpr i64 kInboxBytes = 64 * kKiB;
 constexpr i64 kLongestLetterBytes = 64 * kMiB;
 
 }  // namespace
 
-SocketLink::SocketLink(Descriptor socket) : socket_(std::move(socket)), inbox_(static_cast<size_t>(kInboxBytes)) {}
+SocketLink::SocketLink(Descriptor socket, i64 share_bytes)
+    : socket_(std::move(socket)), share_bytes_(share_bytes), inbox_(static_cast<size_t>(kInboxBytes)) {}
 
 void SocketLink::put(SocketFrame frame, const void* bytes) {
   if (end_) return;
@@ -139,16 +139,17 @@ void SocketLink::written_all() {
 }
 
 void SocketLink::write() {
-  for (i64 turns = 0; turns < kShareBytes / kStretchBytes && !end_ && !write_is_closed_; ++turns) {
+  for (i64 turns = 0; turns < share_bytes_ / kStretchBytes && !end_ && !write_is_closed_; ++turns) {
     if (!writing_ && !choose()) return;
     if (!write_some()) return;
   }
 }
 
 void SocketLink::read() {
-  for (i64 budget = kShareBytes; budget > 0 && !end_;) {
+  for (i64 budget = share_bytes_; budget > 0 && !end_;) {
     if (!parse() || !read_some(budget)) return;
   }
+  if (!end_) parse();  // what came last must not wait until the other says more
 }
 
 // Straight to where it belongs, where that is long, else into the inbox.

@@ -16,7 +16,8 @@ namespace spillway::parallel {
 class SocketLink {
  public:
   using Ticket = Wire::Ticket;
-  explicit SocketLink(Descriptor socket);
+  /// `share_bytes`: what one read() takes at most, and a piece more.
+  explicit SocketLink(Descriptor socket, i64 share_bytes = 8 * kMiB);
 
   void post(const std::vector<std::byte>& letter);
   void send(Ticket ticket, Wire::Channel channel, std::span<const std::byte> bytes, int tag);
@@ -84,6 +85,7 @@ class SocketLink {
   void finish_frame();
 
   Descriptor socket_;
+  const i64 share_bytes_;
   std::optional<std::string> end_;
   bool write_is_closed_ = false, said_farewell_ = false, is_answered_ = false;
 

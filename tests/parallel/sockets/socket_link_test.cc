@@ -64,6 +64,19 @@ TEST(SocketLink, LettersOvertakeDataAndEveryByteArrives) {
   EXPECT_EQ(in, out);
 }
 
+// The letter's last bytes are those with which the turn's share is spent: nothing more comes that would wake the reader.
+TEST(SocketLink, WhatEndsWithATurnsShareIsThereAtOnce) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  SocketLink from{Descriptor(ends[0])}, to{Descriptor(ends[1]), 32 * kKiB};
+  const Bytes letter = pattern(32 * kKiB - sizeof(SocketFrame), 1);
+  from.post(letter);
+  from.write();
+  to.read();
+  ASSERT_EQ(to.letters().size(), 1u);
+  EXPECT_EQ(to.letters().front(), letter);
+}
+
 TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   Pair pair;
   const Bytes out = pattern(1000, 1);
