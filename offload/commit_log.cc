@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "offload/crc32c.h"
 
 namespace spillway::offload {
 namespace {

@@ -1,5 +1,5 @@
-// The owner file of a scratch folder: one line of fixed length that says whose folder it is, locked (flock) while its owner lives. A folder
-// without one is nobody's business here. Functions keep no state.
+// The owner file of a scratch folder: one line of fixed length that says whose folder it is, locked (FileLock) while its owner lives. A
+// folder without one is nobody's business here. Functions keep no state.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,16 +48,16 @@ std::vector<fs::path> entries(const fs::path& folder, std::error_code& error) {
   return paths;
 }
 
-bool try_lock(int descriptor, int how, const fs::path& path) {
-  if (::flock(descriptor, how | LOCK_NB) == 0) return true;
-  if (errno == EWOULDBLOCK || errno == EINTR) return false;
-  folder_failed(path, "flock", errno);
-}
+// An owner file, open and locked.
+struct OwnerLock {
+  Descriptor file;
+  FileLock lock;
+};
 
-bool lock_patiently(int descriptor, const fs::path& path) {
+std::optional<FileLock> lock_patiently(int descriptor, const fs::path& path) {
   for (int tries = 1;; ++tries) {
-    if (try_lock(descriptor, LOCK_EX, path)) return true;
-    if (tries == kLockTries) return false;
+    if (std::optional<FileLock> lock = FileLock::take(descriptor, path)) return lock;
+    if (tries == kLockTries) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -95,7 +94,7 @@ std::string run_of(std::string_view name) {
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   const std::vector<fs::path> all = entries(folder, error);
-  const bool nothing = std::ranges::all_of(all, [](const fs::path& entry) { return entry.filename() == kOwnerFile; });
+  const bool nothing = std::ranges::all_of(all, [](const fs::path& entry) { return entry.filename().string().starts_with(kOwnerFile); });
   std::error_code none;
   return !error && nothing && (all.empty() || fs::file_size(folder / kOwnerFile, none) == 0) && !none;
 }
@@ -130,20 +129,20 @@ std::optional<Descriptor> open_owner(const fs::path& folder) {
 }
 
 // Takes the owner lock of an existing folder; nothing when the folder vanished meanwhile.
-std::optional<Descriptor> lock_folder(const fs::path& folder) {
-  std::optional<Descriptor> lock = open_owner(folder);
-  if (!lock) return std::nullopt;
-  const fs::path file = folder / kOwnerFile;
-  if (!lock_patiently(lock->get(), file)) {
-    const std::optional<Owner> owner = read_owner(lock->get());
+std::optional<OwnerLock> lock_folder(const fs::path& folder) {
+  std::optional<Descriptor> file = open_owner(folder);
+  if (!file) return std::nullopt;
+  const fs::path path = folder / kOwnerFile;
+  std::optional<FileLock> lock = lock_patiently(file->get(), path);
+  const std::optional<Owner> owner = read_owner(file->get());
+  if (!lock) {
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
                             folder.string(), owner ? owner->text : "its owner is just starting"));
   }
-  if (!still_there(lock->get(), file)) return std::nullopt;
-  const std::optional<Owner> owner = read_owner(lock->get());
+  if (!still_there(file->get(), path)) return std::nullopt;
   if (owner ? owner->run != run_of(folder.filename().string()) : !holds_nothing(folder)) not_ours(folder);
-  return lock;
+  return OwnerLock{std::move(*file), std::move(*lock)};
 }
 
 // The owner file goes last: until then the folder is visibly taken.
@@ -203,7 +202,7 @@ std::optional<Orphan> look_at(const fs::path& folder) {
   if (file.get() < 0) return std::nullopt;
   const std::string name = folder.filename().string();
   const std::optional<Owner> owner = read_owner(file.get());
-  if (!owner || owner->run != run_of(name) || !try_lock(file.get(), LOCK_SH, folder)) return std::nullopt;
+  if (!owner || owner->run != run_of(name) || !FileLock::take(file.get(), folder / kOwnerFile, FileLock::Kind::look)) return std::nullopt;
   std::error_code error;
   const fs::directory_iterator readable(folder, error);
   if (error) return std::nullopt;
@@ -217,22 +216,28 @@ ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
   check_id(run_id);
   for (;;) {
     const bool made = make_folder(path_);
-    std::optional<Descriptor> lock = lock_folder(path_);
-    if (!lock) continue;  // somebody removed it meanwhile
-    sign(lock->get(), path_, run_id, made);
-    lock_ = lock->release();
+    std::optional<OwnerLock> owner = lock_folder(path_);
+    if (!owner) continue;  // somebody removed it meanwhile
+    sign(owner->file.get(), path_, run_id, made);
+    lock_.emplace(std::move(owner->lock));
+    owner_ = owner->file.release();
     taken_over_ = keep_ = !made;
     return;
   }
 }
 
 ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), taken_over_(other.taken_over_), keep_(other.keep_) {}
+    : path_(std::move(other.path_)),
+      owner_(std::exchange(other.owner_, -1)),
+      lock_(std::move(other.lock_)),
+      taken_over_(other.taken_over_),
+      keep_(other.keep_) {}
 
 ScratchFolder::~ScratchFolder() {
-  if (lock_ < 0) return;
+  if (owner_ < 0) return;
   if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
-  ::close(lock_);
+  lock_.reset();
+  ::close(owner_);
 }
 
 fs::path aside_of(const fs::path& folder, u64 store_id) {
@@ -254,15 +259,15 @@ std::vector<u64> asides_of(const fs::path& folder) {
 fs::path make_aside(const fs::path& folder, u64 store_id) {
   fs::path aside = aside_of(folder, store_id);
   const bool made = make_folder(aside);
-  const std::optional<Descriptor> owner = lock_folder(aside);
+  const std::optional<OwnerLock> owner = lock_folder(aside);
   if (!owner) folder_failed(aside, "open", ENOENT);
-  sign(owner->get(), aside, run_of(folder.filename().string()), made);
+  sign(owner->file.get(), aside, run_of(folder.filename().string()), made);
   return aside;
 }
 
 void remove_aside(const fs::path& folder, u64 store_id) {
   const fs::path aside = aside_of(folder, store_id);
-  const std::optional<Descriptor> owner = lock_folder(aside);
+  const std::optional<OwnerLock> owner = lock_folder(aside);
   const std::error_code error = owner ? remove_folder(aside) : std::error_code();
   if (error) folder_failed(aside, "removal", error.value());
 }
@@ -285,7 +290,7 @@ void remove_orphan(const fs::path& scratch, const std::string& name) {
     throw Error(ErrorCode::usage, fmt::format("[run folder] expected the name of a run's folder {}* with an owner file in {}, got '{}'",
                                               kPrefix, scratch.string(), name));
   }
-  const std::optional<Descriptor> lock = lock_folder(folder);
+  const std::optional<OwnerLock> lock = lock_folder(folder);
   if (!lock) return;  // somebody else removed it
   const std::error_code error = remove_folder(folder);
   if (error) folder_failed(folder, "removal", error.value());

@@ -1,12 +1,14 @@
-// A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (flock) while its owner
+// A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (FileLock) while its owner
 // lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be told from live ones and
 // reclaimed; a folder without such a file is no run's, whatever its name. The kernel drops the lock with the process: nothing has to be
 // cleaned for that. Thread-safe: a ScratchFolder belongs to one thread, the functions keep no state.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "base/types.h"
 
 namespace spillway::offload {
@@ -29,12 +31,14 @@ class ScratchFolder {
   void give_up() { keep_ = false; }
 
   const std::filesystem::path& path() const { return path_; }
+  const FileLock& lock() const { return *lock_; }
   /// It was there: a dead run of this id left it, with its files.
   bool taken_over() const { return taken_over_; }
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  int owner_ = -1;  // the owner file
+  std::optional<FileLock> lock_;
   bool taken_over_ = false, keep_ = false;
 };
 

@@ -10,8 +10,8 @@
 #include <random>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "offload/crc32c.h"
 #include "offload/store_files.h"
 
 namespace spillway::offload {

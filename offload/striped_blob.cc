@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "offload/crc32c.h"
 
 namespace spillway::offload {
 namespace {

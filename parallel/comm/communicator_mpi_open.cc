@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -26,12 +27,16 @@ std::vector<std::string> places() {
 SharedLibrary open_plugin() {
   SharedLibrary library(places(), SharedLibrary::Symbols::shared);
   if (library) return library;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[communicator mpi] expected {}, which is built where Open MPI's headers are, got none:\n  {}\n"
-                  "install Open MPI (Debian: openmpi-bin and libopenmpi-dev; on a cluster: module load openmpi) and build again, or "
-                  "choose --communicator local",
-                  kPlugin, fmt::join(library.problems(), "\n  ")));
+  // What is missing: the plug-in itself, or the MPI that it wants.
+  std::error_code ignored;
+  const bool built = std::ranges::any_of(places(), [&](const std::filesystem::path& p) { return std::filesystem::exists(p, ignored); });
+  const char* cure =
+      built ? "it is there, and the Open MPI that it was built with is not: module load openmpi, or install openmpi-bin"
+            : "this build has none: with Open MPI's headers there (Debian: libopenmpi-dev; on a cluster: module load openmpi), "
+              "configure and build again: scripts/setup.sh && cmake --preset release && cmake --build --preset release";
+  throw Error(ErrorCode::usage,
+              fmt::format("[communicator mpi] expected {}, got none that loads:\n  {}\n{}; or choose --communicator local", kPlugin,
+                          fmt::join(library.problems(), "\n  "), cure));
 }
 
 }  // namespace

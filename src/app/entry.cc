@@ -1,5 +1,7 @@
 #include "app/entry.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -116,6 +118,12 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
   return run_command(find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host);
 }
 
+// What --json gives instead of a result.
+std::string error_json(const Failure& failure) {
+  const nlohmann::ordered_json all = {{"error", {{"status", static_cast<int>(failure.code)}, {"message", failure.text}}}};
+  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 std::string speaker(std::span<const std::string> args) {
   return args.empty() || args[0].starts_with("-") ? "spillway" : "spillway " + args[0];
 }
@@ -131,7 +139,10 @@ int run(std::span<const std::string> args, const Streams& streams, const Host& h
     return static_cast<int>(ErrorCode::io);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception());
-    if (!report_failure(failure)) say(failure.text);
+    if (!report_failure(failure)) {
+      say(failure.text);
+      if (std::ranges::find(args, "--json") != args.end()) streams.out << error_json(failure) << std::flush;
+    }
     return static_cast<int>(failure.code);
   }
 }

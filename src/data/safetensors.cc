@@ -22,7 +22,7 @@ namespace {
 
 constexpr i64 kSendBytes = kMiB, kWriteBehindBytes = 16 * kMiB;
 
-i64 header_bytes(const File& file) {
+i64 header_bytes(const CheckedFile& file) {
   if (file.size_bytes() < kSafetensorsLengthBytes) {
     reject_safetensors(file.path(), fmt::format("expected at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
   }
@@ -50,14 +50,14 @@ void check_range(const std::filesystem::path& path, const TensorInfo& tensor, i6
 }  // namespace
 
 struct SafetensorsReader::State {
-  File file;
+  CheckedFile file;
   i64 data_begin = 0;
   SafetensorsHeader header;
   std::unordered_map<std::string, size_t> index;
 };
 
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) {
-  File file = File::open(path);
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path, std::optional<FileChecksums> checksums) {
+  CheckedFile file(path, std::move(checksums));
   const i64 length = header_bytes(file), data_begin = kSafetensorsLengthBytes + length;
   std::string text(static_cast<size_t>(length), ' ');
   file.read(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(text)));
@@ -80,7 +80,26 @@ const TensorInfo* SafetensorsReader::find(const std::string& name) const {
 
 void SafetensorsReader::read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const {
   check_range(path(), tensor, offset, into.size());
-  state_->file.read(state_->data_begin + tensor.begin + offset, into);
+  try {
+    state_->file.read(state_->data_begin + tensor.begin + offset, into);
+  } catch (const Damaged& e) {
+    throw Damaged(path(), e.begin(), e.end(), describe(e.begin(), e.end()));
+  }
+}
+
+std::string SafetensorsReader::describe(i64 begin, i64 end) const {
+  const i64 data = state_->data_begin;
+  std::string text = begin < data ? "header" : "";
+  const TensorInfo *first = nullptr, *last = nullptr;
+  for (const TensorInfo& t : tensors()) {
+    if (t.bytes() == 0 || data + t.end <= begin || data + t.begin >= end) continue;
+    first = first ? first : &t;
+    last = &t;
+  }
+  if (!first) return text;
+  if (!text.empty()) text += " and ";
+  if (first == last) return text + "tensor " + in_quotes(first->name);
+  return text + "tensors " + in_quotes(first->name) + " to " + in_quotes(last->name);
 }
 
 struct SafetensorsWriter::State {
@@ -88,18 +107,30 @@ struct SafetensorsWriter::State {
     i64 begin = 0, end = 0;
     i64 bytes() const { return end - begin; }
   };
+  State(File opened, i64 begin, std::vector<TensorInfo> infos, bool joined)
+      : file(std::move(opened)), data_begin(begin), tensors(std::move(infos)), finished(joined), checksums(file_bytes()) {}
+  i64 data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
+  i64 file_bytes() const { return data_begin + data_bytes(); }
+
   File file;
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished = false;  // or not ours to remove
+  bool finished;  // or not ours to remove
+  ChecksumSums checksums;
   std::mutex mutex;
   Range collected;
   std::deque<Range> on_the_way;
   i64 on_the_way_bytes = 0;
 
+  void write(i64 offset, std::span<const std::byte> from);
   void write_behind(Range range);
 };
+
+void SafetensorsWriter::State::write(i64 offset, std::span<const std::byte> from) {
+  checksums.add(offset, from);
+  file.write(offset, from);
+}
 
 // Neighbouring writes are sent to the disk together and waited for a little later: the page cache holds little of a large file, and closing
 // it finds little to do.
@@ -137,19 +168,19 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
   const std::string text = write_safetensors_header({tensors, metadata});
   const auto length = static_cast<i64>(text.size());
   if (length > kSafetensorsHeaderLimit) {
-    reject_safetensors(path,
-           fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
+    reject_safetensors(
+        path, fmt::format("a header of {} bytes is above the format's limit of {}: write several files", length, kSafetensorsHeaderLimit));
   }
   const bool created = mode == Mode::created;
   File file = created ? File::create(path) : File::open_to_write(path);
-  state_.reset(new State{std::move(file), kSafetensorsLengthBytes + length, std::move(tensors), {}, !created, {}, {}, {}, 0});
+  state_ = std::make_unique<State>(std::move(file), kSafetensorsLengthBytes + length, std::move(tensors), !created);
   if (!created) return;
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>(static_cast<u64>(length) >> (8 * i));
   try {
-    state_->file.reserve(state_->data_begin + at);
-    state_->file.write(0, raw);
-    state_->file.write(kSafetensorsLengthBytes, std::as_bytes(std::span(text)));
+    state_->file.reserve(file_bytes());
+    state_->write(0, raw);
+    state_->write(kSafetensorsLengthBytes, std::as_bytes(std::span(text)));
   } catch (...) {
     remove_unfinished();
     throw;
@@ -168,12 +199,14 @@ const std::vector<TensorInfo>& SafetensorsWriter::tensors() const { return state
 void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from) {
   check_range(state_->file.path(), tensor, offset, from.size());
   const i64 begin = state_->data_begin + tensor.begin + offset;
-  state_->file.write(begin, from);
+  state_->write(begin, from);
   state_->write_behind({begin, begin + static_cast<i64>(from.size())});
   state_->written_bytes += static_cast<i64>(from.size());
 }
 
-i64 SafetensorsWriter::data_bytes() const { return state_->tensors.empty() ? 0 : state_->tensors.back().end; }
+i64 SafetensorsWriter::data_bytes() const { return state_->data_bytes(); }
+i64 SafetensorsWriter::file_bytes() const { return state_->file_bytes(); }
+std::vector<u32> SafetensorsWriter::checksum_sums() const { return state_->checksums.sums(); }
 
 void SafetensorsWriter::finish() {
   if (state_->written_bytes != data_bytes()) {

@@ -1,7 +1,8 @@
 // safetensors files (https://github.com/huggingface/safetensors, "Format"): an untrusted input. Opening checks the header length, JSON,
 // every dtype, shape product (overflow), offset pair, that the byte ranges tile the data section without gap or overlap, and duplicate
 // keys; nothing is allocated by a number from the file before it is checked against the file's size. Readers and writers stream: no tensor
-// is ever held whole. Errors: Error(data) "[safetensors] file, tensor, expected, got"; Error(io) with errno.
+// is ever held whole. Errors: Error(data) "[safetensors] file, tensor, expected, got"; Damaged where checksums are known; Error(io) with
+// errno.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/folder_checksums.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -24,13 +26,16 @@ struct TensorInfo {
 
 class SafetensorsReader {
  public:
-  explicit SafetensorsReader(const std::filesystem::path& path);
+  /// Every byte is read through `checksums`, where there are any.
+  explicit SafetensorsReader(const std::filesystem::path& path, std::optional<FileChecksums> checksums = {});
   SafetensorsReader(SafetensorsReader&&) noexcept;
   ~SafetensorsReader();
   const std::filesystem::path& path() const;
   const std::vector<TensorInfo>& tensors() const;  // in offset order
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
+  /// What bytes [begin, end) of the file are: "header", "tensor a", "tensors a to b".
+  std::string describe(i64 begin, i64 end) const;
   /// Bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
   void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
 
@@ -58,6 +63,9 @@ class SafetensorsWriter {
   /// The same where others write other parts: returns the bytes written here, of data_bytes() in all.
   i64 finish_part();
   i64 data_bytes() const;
+  i64 file_bytes() const;
+  /// Of what was written here, the header by who created the file. See ChecksumSums.
+  std::vector<u32> checksum_sums() const;
 
  private:
   void remove_unfinished() noexcept;
@@ -69,6 +77,7 @@ class SafetensorsWriter {
 /// checked when it is opened; tensors of a shard that the index does not name are not there. Thread-safe once made.
 class SafetensorsFolder {
  public:
+  /// What the folder's manifest has checksums of is read through them.
   explicit SafetensorsFolder(const std::filesystem::path& folder);
   /// All tensor names over all files, sorted.
   std::vector<std::string> names() const;

@@ -57,7 +57,8 @@ std::map<std::string, std::string> weight_map(const std::filesystem::path& path)
     if (!file.is_string()) reject_safetensors(path, "tensor " + in_quotes(name) + ": expected a file name");
     const std::string shard = file.get<std::string>();
     if (shard.empty() || shard == "." || shard == ".." || shard.find_first_of(std::string("/\0", 2)) != shard.npos) {
-      reject_safetensors(path, "tensor " + in_quotes(name) + ": expected the plain name of a file beside the index, got " + in_quotes(shard));
+      reject_safetensors(path,
+                         "tensor " + in_quotes(name) + ": expected the plain name of a file beside the index, got " + in_quotes(shard));
     }
     files.emplace(name, shard);
   }
@@ -89,8 +90,9 @@ double widen(const std::byte* at, DType dtype) {
 }  // namespace
 
 SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
+  const FolderChecksums checksums = FolderChecksums::of(folder);
   if (const auto single = folder / kSingleName; std::filesystem::exists(single)) {
-    files_.emplace_back(single);
+    files_.emplace_back(single, checksums.find(kSingleName));
     for (const TensorInfo& t : files_[0].tensors()) places_.emplace(t.name, Place{0, &t});
     return;
   }
@@ -99,7 +101,7 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
   std::map<std::string, size_t> opened;
   for (auto& [name, shard] : weight_map(index)) {
     const auto [entry, is_new] = opened.emplace(shard, files_.size());
-    if (is_new) files_.emplace_back(folder / shard);
+    if (is_new) files_.emplace_back(folder / shard, checksums.find(shard));
     const TensorInfo* info = files_[entry->second].find(name);
     if (!info) reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
     places_.emplace(name, Place{entry->second, info});
@@ -123,7 +125,8 @@ void SafetensorsFolder::read(const std::string& name, i64 begin, std::span<doubl
   const SafetensorsReader& file = files_[entry->second.file];
   const TensorInfo& info = *entry->second.info;
   if (!is_floating(info.dtype)) {
-    reject_safetensors(file.path(), fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(name), to_string(info.dtype)));
+    reject_safetensors(file.path(),
+                       fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(name), to_string(info.dtype)));
   }
   std::array<std::byte, 32768> raw;  // on the stack: a training run may read weights while its memory is all planned
   const i64 width = size_of(info.dtype), step = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iterator>
 
 #include "base/error.h"
+#include "data/folder_checksums.h"
 #include "models/config_json.h"
 
 namespace spillway::models {
@@ -236,9 +236,7 @@ ModelConfig read_config(const std::filesystem::path& folder) {
     throw Error(ErrorCode::data,
                 fmt::format("[config] {}: expected at most 16 MiB, got {} bytes: this is no config.json", path.string(), bytes));
   }
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in) throw Error(ErrorCode::data, fmt::format("[config] {}: cannot be read", path.string()));
+  const std::string text = data::read_checked_text(data::FolderChecksums::of(folder), path);
   return parse_config(text, path.string());
 }
 

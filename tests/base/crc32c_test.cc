@@ -1,12 +1,14 @@
-#include "offload/crc32c.h"
+#include "base/crc32c.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
 #include <string_view>
 #include <vector>
 
-namespace spillway::offload::crc32c_test {
+namespace spillway::crc32c_test {
 namespace {
 
 std::vector<std::byte> bytes_of(std::string_view text) {
@@ -47,5 +49,23 @@ TEST(Crc32c, AgreesWithItsDefinitionAtEveryLengthAndAlignment) {
   }
 }
 
+TEST(Crc32c, IsTheSumOfPiecesInAnyOrder) {
+  std::mt19937 random(2);
+  std::vector<std::byte> bytes(70000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  const std::span<const std::byte> block(bytes);
+  std::vector<size_t> cuts{0, 1, 5, 4096, 4097, 20000, 65536, 69999, bytes.size()};
+  std::vector<size_t> order(cuts.size() - 1);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random);
+  u32 sum = crc32c_of_zeros(static_cast<i64>(block.size()));
+  for (const size_t n : order) {
+    sum ^= crc32c_share(block.subspan(cuts[n], cuts[n + 1] - cuts[n]), static_cast<i64>(block.size() - cuts[n + 1]));
+  }
+  EXPECT_EQ(sum, crc32c(block));
+  EXPECT_EQ(crc32c_of_zeros(70000), crc32c(std::vector<std::byte>(70000)));
+  EXPECT_EQ(crc32c_of_zeros(0), crc32c({}));
+}
+
 }  // namespace
-}  // namespace spillway::offload::crc32c_test
+}  // namespace spillway::crc32c_test

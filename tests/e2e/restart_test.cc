@@ -2,12 +2,14 @@
 // flags, ranks or paths. Whatever that start does, the state is still there for the right one.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 #include <cstring>
 #include <fstream>
 #include <span>
 
-#include "offload/crc32c.h"
+#include "base/crc32c.h"
+#include "tests/e2e/support_kernel.h"
 #include "tests/e2e/support_nvme_run.h"
 
 namespace spillway::test::restart_test {
@@ -126,7 +128,7 @@ TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   std::string page(4096, '\0');
   std::fstream(file, std::ios::in | std::ios::binary).read(page.data(), 4096);
   page[8] = static_cast<char>(page[8] + 1);
-  const u32 crc = offload::crc32c(std::as_bytes(std::span(page)).first(4092));
+  const u32 crc = crc32c(std::as_bytes(std::span(page)).first(4092));
   std::memcpy(page.data() + 4092, &crc, 4);
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).write(page.data(), 4096);
   const auto bytes = fs::file_size(file);
@@ -134,6 +136,30 @@ TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   EXPECT_EQ(f.status, 4) << f.err;
   EXPECT_TRUE(mentions(f.err, "newer than this program")) << f.err;
   EXPECT_EQ(fs::file_size(file), bytes);
+}
+
+// Lustre without flock, as a kernel shows it: the run says so, holds both folders all the same, and what a kill leaves does not block it.
+TEST_F(Restart, WithoutFlockAFileNamesTheHolder) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  at.before_start([] { forbid(SYS_flock, ENOSYS); });
+  const Args right = on_nvme("run", "none");
+  std::string said;
+  Finished second;
+  at.spillway_until(
+      right,
+      [&] {
+        if (at.metrics("run").size() < kKilledAfter) return false;
+        said = at.read("stderr.txt");
+        second = at.spillway(right);
+        return true;
+      },
+      SIGKILL);
+  EXPECT_TRUE(mentions(said, "run cannot be locked here: Function not implemented")) << said;
+  EXPECT_TRUE(mentions(said, "nvme: ") && mentions(said, "give --nvme a local disk")) << said;
+  EXPECT_EQ(second.status, 2) << second.err;
+  EXPECT_TRUE(mentions(second.err, "is in use by host")) << second.err;
+  expect_right_one_goes_on(right);
+  EXPECT_FALSE(fs::exists(at / "run/lock.holder"));
 }
 
 }  // namespace

@@ -47,12 +47,6 @@ void install(Filter filter) {
 
 }  // namespace
 
-void forbid(int system_call, int error_number) {
-  Filter filter;
-  add_refusal(filter, system_call, error_number);
-  install(std::move(filter));
-}
-
 // The fourth argument is the offset; these stores end below 4 GiB, so its lower half says enough.
 void fail_beyond(i64 offset, int error_number) {
   Filter filter;

@@ -5,11 +5,10 @@
 #include <string>
 
 #include "base/types.h"
+#include "tests/support/forbid.h"
 
 namespace spillway::test {
 
-/// From now on, for this process and what it starts: the system call answers with this errno. For Workplace::before_start.
-void forbid(int system_call, int error_number);
 /// pread64 and pwrite64 at `offset` and beyond answer with this errno, and io_uring is not there (ENOSYS), so that they are what is used.
 void fail_beyond(i64 offset, int error_number);
 /// No file is opened with O_DIRECT (EINVAL).

@@ -112,7 +112,7 @@ struct ThirdParty {
 };
 const std::vector<ThirdParty> kThirdParty = {
     {"liburing", {"offload/io_uring.cc"}},
-    {"isa-l", {"offload/crc32c.cc"}},
+    {"isa-l", {"src/base/crc32c.cc"}},
     {"dnnl", {"src/kernels/", "bench/matmul.cc"}},
     {"oneapi/dnnl", {"src/kernels/"}},
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},
@@ -128,8 +128,8 @@ const std::vector<ThirdParty> kThirdParty = {
     {"spdlog/", {"src/app/"}},
     {"CLI/", {"src/app/flags/command_line.cc"}},
     {"nlohmann/",
-     {"src/data/safetensors_header.cc", "src/data/safetensors_folder.cc", "src/models/config_json.h", "src/models/config_write.cc",
-      "src/models/export.cc", "src/app/", "tests/"}},
+     {"src/data/safetensors_header.cc", "src/data/safetensors_folder.cc", "src/data/folder_checksums.cc", "src/models/config_json.h",
+      "src/models/config_write.cc", "src/models/export.cc", "src/app/", "tests/"}},
     {"gtest/", {"tests/"}},
     {"gmock/", {"tests/"}},
     {"benchmark/", {"bench/"}},

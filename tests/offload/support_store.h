@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "offload/crc32c.h"
+#include "base/crc32c.h"
 #include "offload/nvme_store.h"
 #include "tests/offload/support_files.h"
 #include "tests/support/faulty_engine.h"
@@ -166,7 +166,7 @@ class StoreTest : public testing::Test {
       offload::StoreHeader header;
       std::memcpy(&header, bytes, sizeof header);
       change(header);
-      header.crc = offload::crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(offload::StoreHeader, crc)));
+      header.crc = crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(offload::StoreHeader, crc)));
       std::memcpy(bytes, &header, sizeof header);
     });
   }

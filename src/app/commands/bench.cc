@@ -29,11 +29,11 @@ std::string shown(double value, const std::string& unit) {
 }
 
 std::string table(const std::vector<BenchRow>& rows) {
-  std::string text = fmt::format("{:<28}{:>22}{:>22}{:>8}\n", "name", "value", "ceiling", "share");
+  std::string text = fmt::format("{:<28}{:>22}{:>22}{:>8}{:>8}\n", "name", "value", "ceiling", "share", "spread");
   for (const BenchRow& row : rows) {
-    text +=
-        fmt::format("{:<28}{:>22}{:>22}{:>8}{}\n", row.name, shown(row.value, row.unit), row.ceiling ? shown(*row.ceiling, row.unit) : "-",
-                    row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-", row.path.empty() ? "" : "  " + row.path);
+    text += fmt::format("{:<28}{:>22}{:>22}{:>8}{:>8}{}\n", row.name, shown(row.value, row.unit),
+                        row.ceiling ? shown(*row.ceiling, row.unit) : "-", row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-",
+                        row.spread > 0 ? fmt::format("{:.0f} %", 100 * row.spread) : "-", row.path.empty() ? "" : "  " + row.path);
   }
   return text;
 }
@@ -122,6 +122,7 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
   }
   add(rows, measure_disks(config, size, disks, console));
   console.result(console.json() ? bench_json(rows) : table(rows));
+  for (const std::string& line : far_from_kept(rows, host)) console.warn(line);
   try {
     save_bench_rows(rows, host);
     console.log("kept in " + calibration_file(host).string() + " for plan and train");

@@ -1,6 +1,7 @@
 // What `bench` measures: each function takes a few seconds on the stream in force and gives rows for the cache (calibration.h). Loops that
-// are compared run in turn, round by round, so that a drift of the machine meets all of them; figures are medians over the rounds. One
-// thread calls. Errors: Error(refused) when memory or disk has no room, Error(io) from the disk.
+// are compared run in turn, round by round, so that a drift of the machine meets all of them; loops in memory are as fast as their best
+// round, since whatever else runs only takes away, disks as their middle one, for they have caches. The spread is kept. One thread calls.
+// Errors: Error(refused) when memory or disk has no room, Error(io) from the disk.
 #pragma once
 #include <functional>
 
@@ -14,7 +15,7 @@ namespace spillway::app {
 
 /// Small ones are for tests.
 struct BenchSize {
-  int rounds = 7;                 // at least 5, for a median that one hiccup does not move
+  int rounds = 7;                 // short looks, of which one may be undisturbed
   double round_s = 0.15;          // a loop runs at least so long in a round
   i64 memory_bytes = 256 * kMiB;  // of each of two arrays, far beyond any cache
   i64 matmul_tokens = 512, matmul_width = 768;
@@ -27,9 +28,13 @@ struct BenchSize {
 /// Smaller arrays where the memory granted is tight.
 BenchSize fitting(BenchSize size, i64 granted_bytes);
 
-double median(std::vector<double> values);
-/// Median seconds of one run of each loop.
-std::vector<double> median_seconds(const std::vector<std::function<void()>>& loops, const BenchSize& size);
+/// Of one run of a loop.
+struct Timing {
+  double seconds = 0;  // in the best round
+  double spread = 0;   // the middle round's over that, less 1
+};
+Timing timing_of(std::vector<double> seconds);
+std::vector<Timing> time_loops(const std::vector<std::function<void()>>& loops, const BenchSize& size);
 
 /// memory.axpy, memory.copy
 std::vector<BenchRow> bench_memory(const BenchSize& size);

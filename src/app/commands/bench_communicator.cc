@@ -56,9 +56,15 @@ double seconds_of(const std::function<void()>& body, parallel::Communicator& ran
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-BenchRow row(const char* name, i64 bytes, double seconds, double copy_seconds) {
+BenchRow row(const char* name, i64 bytes, const Timing& timing, const Timing& copy) {
   const auto moved = static_cast<double>(bytes);
-  return {.name = name, .path = "", .value = moved / seconds, .unit = "bytes/s", .ceiling = moved / copy_seconds};
+  return {.name = name,
+          .path = "",
+          .value = moved / timing.seconds,
+          .unit = "bytes/s",
+          .ceiling = moved / copy.seconds,
+          .threads = 0,
+          .spread = timing.spread};
 }
 
 }  // namespace
@@ -79,8 +85,8 @@ std::vector<BenchRow> bench_communicator(const BenchSize& size, parallel::Commun
       seconds[i].push_back(sum / kRuns);
     }
   }
-  std::vector<double> s;
-  for (const auto& one_loop : seconds) s.push_back(median(one_loop));
+  std::vector<Timing> s;
+  for (const auto& one_loop : seconds) s.push_back(timing_of(one_loop));
   return {row("communicator.reduce-scatter", all.reduce_scatter_bytes(), s[0], s[1]),
           row("communicator.all-gather", all.all_gather_bytes(), s[2], s[3])};
 }

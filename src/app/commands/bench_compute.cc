@@ -24,8 +24,14 @@ double seconds_of(const std::function<void()>& loop, int runs) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / runs;
 }
 
-BenchRow row(const char* name, double value, const char* unit, std::optional<double> ceiling = {}) {
-  return {.name = name, .path = "", .value = value, .unit = unit, .ceiling = ceiling, .threads = Stream::current().thread_count()};
+BenchRow row(const char* name, double value, const char* unit, const Timing& timing, std::optional<double> ceiling = {}) {
+  return {.name = name,
+          .path = "",
+          .value = value,
+          .unit = unit,
+          .ceiling = ceiling,
+          .threads = Stream::current().thread_count(),
+          .spread = timing.spread};
 }
 
 u32 scrambled(i64 i) { return static_cast<u32>(i) * 2654435761u; }
@@ -105,9 +111,9 @@ class Adam {
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<i64>(values.size() / 2));
-  return values[values.size() / 2];
+Timing timing_of(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  return {seconds.front(), seconds[seconds.size() / 2] / seconds.front() - 1};
 }
 
 BenchSize fitting(BenchSize size, i64 granted_bytes) {
@@ -117,7 +123,7 @@ BenchSize fitting(BenchSize size, i64 granted_bytes) {
   return size;
 }
 
-std::vector<double> median_seconds(const std::vector<std::function<void()>>& loops, const BenchSize& size) {
+std::vector<Timing> time_loops(const std::vector<std::function<void()>>& loops, const BenchSize& size) {
   std::vector<int> runs;
   for (const auto& loop : loops) {
     loop();
@@ -127,9 +133,9 @@ std::vector<double> median_seconds(const std::vector<std::function<void()>>& loo
   for (int round = 0; round < size.rounds; ++round) {
     for (size_t i = 0; i < loops.size(); ++i) seconds[i].push_back(seconds_of(loops[i], runs[i]));
   }
-  std::vector<double> medians;
-  for (const auto& one : seconds) medians.push_back(median(one));
-  return medians;
+  std::vector<Timing> all;
+  for (const auto& one : seconds) all.push_back(timing_of(one));
+  return all;
 }
 
 std::vector<BenchRow> bench_memory(const BenchSize& size) {
@@ -138,25 +144,27 @@ std::vector<BenchRow> bench_memory(const BenchSize& size) {
   fill(a.data(), size.memory_bytes);
   fill(b.data(), size.memory_bytes);
   const i64 n = size.memory_bytes / 4;
-  const auto s = median_seconds({[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
-                                 [&] { copy_all(a.data(), b.data(), size.memory_bytes); }},
-                                size);
-  const double axpy_rate = kAxpyBytes * static_cast<double>(n) / s[0];
-  return {row("memory.axpy", axpy_rate, "bytes/s"),
-          row("memory.copy", 2 * static_cast<double>(size.memory_bytes) / s[1], "bytes/s", axpy_rate)};
+  const auto s = time_loops({[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
+                             [&] { copy_all(a.data(), b.data(), size.memory_bytes); }},
+                            size);
+  const double axpy_rate = kAxpyBytes * static_cast<double>(n) / s[0].seconds;
+  return {row("memory.axpy", axpy_rate, "bytes/s", s[0]),
+          row("memory.copy", 2 * static_cast<double>(size.memory_bytes) / s[1].seconds, "bytes/s", s[1], axpy_rate)};
 }
 
 std::vector<BenchRow> bench_matmul(const BenchSize& size) {
   const Product f32(size, DType::f32), bf16(size, DType::bf16);
-  const auto s = median_seconds({f32, bf16}, size);
-  return {row("matmul.f32", f32.operations() / s[0], "FLOP/s"), row("matmul.bf16", bf16.operations() / s[1], "FLOP/s")};
+  const auto s = time_loops({f32, bf16}, size);
+  return {row("matmul.f32", f32.operations() / s[0].seconds, "FLOP/s", s[0]),
+          row("matmul.bf16", bf16.operations() / s[1].seconds, "FLOP/s", s[1])};
 }
 
 std::vector<BenchRow> bench_adam(const BenchSize& size) {
   const Adam adam(ceil_div(size.parameters, optim::kTileElems));
-  const auto s = median_seconds({[&] { adam.update(); }, [&] { adam.ceiling(); }}, size);
+  const auto s = time_loops({[&] { adam.update(); }, [&] { adam.ceiling(); }}, size);
   const auto n = static_cast<double>(adam.parameters());
-  return {row("cpu-adam.f32", s[0] / n * 1e9, "ns/parameter", s[1] / n * 1e9 * adam.bytes_per_parameter() / kAxpyBytes)};
+  return {
+      row("cpu-adam.f32", s[0].seconds / n * 1e9, "ns/parameter", s[0], s[1].seconds / n * 1e9 * adam.bytes_per_parameter() / kAxpyBytes)};
 }
 
 }  // namespace spillway::app

@@ -55,7 +55,8 @@ std::vector<BenchRow> bench_disk(const BenchSize& size, const ScratchPath& path,
                     .value = rates[i][rates[i].size() / 2],
                     .unit = "bytes/s",
                     .ceiling = {},
-                    .threads = Stream::current().thread_count()});
+                    .threads = Stream::current().thread_count(),
+                    .spread = rates[i].back() / rates[i][rates[i].size() / 2] - 1});
   }
   return rows;
 }

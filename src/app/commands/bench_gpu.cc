@@ -49,7 +49,7 @@ double product_rate(const BenchSize& size, Device gpu, DType dtype) {
   const OnGpu on(gpu, (m * k + k * n + m * n) * size_of(dtype) + room);
   const Tensor a = numbers({m, k}, dtype), b = numbers({k, n}, dtype), c = empty({m, n}, dtype),
                workspace = empty({kernels::matmul_workspace_bytes(m, n, k, dtype)}, DType::uint8);
-  const double seconds = median_seconds({on.done([&] { kernels::matmul(a, b, {}, c, workspace); })}, size)[0];
+  const double seconds = time_loops({on.done([&] { kernels::matmul(a, b, {}, c, workspace); })}, size)[0].seconds;
   return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
 }
 
@@ -64,7 +64,7 @@ std::vector<BenchRow> bench_gpu_memory(const BenchSize& size, Device gpu) {
   const OnGpu on(gpu, 2 * size.gpu_bytes + kMiB);
   const Tensor a = empty({size.gpu_bytes}, DType::uint8), b = empty({size.gpu_bytes}, DType::uint8);
   fill_zeros(a.raw(), a.bytes());
-  const double seconds = median_seconds({on.done([&] { transfer(b.raw(), a.raw(), a.bytes()); })}, size)[0];
+  const double seconds = time_loops({on.done([&] { transfer(b.raw(), a.raw(), a.bytes()); })}, size)[0].seconds;
   return {gpu_row("gpu.copy", 2 * static_cast<double>(a.bytes()) / seconds, "bytes/s")};
 }
 
@@ -73,10 +73,10 @@ std::vector<BenchRow> bench_link(const BenchSize& size, Device gpu) {
   const Allocation here = host.allocate(size.link_bytes, "bench: host memory");
   const OnGpu on(gpu, size.link_bytes + kMiB);
   const Tensor there = empty({size.link_bytes}, DType::uint8);
-  const auto s = median_seconds(
+  const auto s = time_loops(
       {[&] { transfer(there.raw(), here.data(), there.bytes()); }, [&] { transfer(here.data(), there.raw(), there.bytes()); }}, size);
   const auto bytes = static_cast<double>(size.link_bytes);
-  return {gpu_row("link.to-gpu", bytes / s[0], "bytes/s"), gpu_row("link.from-gpu", bytes / s[1], "bytes/s")};
+  return {gpu_row("link.to-gpu", bytes / s[0].seconds, "bytes/s"), gpu_row("link.from-gpu", bytes / s[1].seconds, "bytes/s")};
 }
 
 }  // namespace spillway::app

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
 #include "app/run/model_source.h"
@@ -21,6 +22,11 @@ int run_export(const ExportConfig& config, Console& console) {
   const models::ExportResult written =
       models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes);
   folder.commit();
+  if (console.json()) {
+    const nlohmann::ordered_json all = {{"out", config.out}, {"tensors", written.tensors}, {"files", written.files}};
+    console.result(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return 0;
+  }
   console.result(
       fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
   return 0;

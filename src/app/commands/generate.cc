@@ -1,5 +1,7 @@
 // spillway generate: text from a model folder, a run or a checkpoint, under the same budgets and placements as training. All ranks compute
 // the same tokens, each with its part of the weights; the first one prints them.
+#include <nlohmann/json.hpp>
+
 #include "app/commands/commands.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
@@ -26,13 +28,23 @@ int generate(const GenerateConfig& config, Console& console, const Peers& peers)
   });
   model->open(config, {}, work, console);
   report_phase(RankPhase::generating);
-  console.stream(config.prompt);
+  std::string text;
+  nlohmann::ordered_json ids = nlohmann::ordered_json::array();
+  if (!console.json()) console.stream(config.prompt);
   const Sampling sampling{config.temperature, config.top_k, config.top_p, config.seed};
   generate_tokens(model->rank(), prompt, config.max_tokens, sampling, [&](i32 id) {
-    console.stream(tokenizer.decode(std::span(&id, 1)));
+    const std::string piece = tokenizer.decode(std::span(&id, 1));
+    if (!console.json()) console.stream(piece);
+    text += piece;
+    ids.push_back(id);
     return true;
   });
-  console.stream("\n");
+  if (console.json()) {
+    const nlohmann::ordered_json all = {{"prompt", config.prompt}, {"text", text}, {"tokens", ids}};
+    console.result(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    console.stream("\n");
+  }
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/commands/commands.h"
+#include "app/run/checkpoint.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "data/loader.h"
@@ -96,6 +97,8 @@ Json weight_files(const fs::path& folder) {
 Json describe_checkpoint(const fs::path& folder) {
   Json about = {{"kind", "checkpoint"}, {"path", folder.string()}};
   about["manifest"] = read_json(folder / "manifest.json");
+  about["manifest"].erase("checksums");  // as many as there are blocks
+  about["checksums"] = has_checksums(folder);
   about["table"] = weight_files(folder);
   return about;
 }
@@ -193,9 +196,43 @@ std::string render(const Json& about, const std::string& indent = "", const std:
   return text + table;
 }
 
+// Of a checkpoint, or of each of a run's.
+std::vector<fs::path> to_verify(const fs::path& path) {
+  if (fs::exists(path / "manifest.json")) return {path};
+  const std::vector<fs::path> all = checkpoints(path);
+  if (all.empty()) throw Error(ErrorCode::usage, "[inspect] --verify expects a checkpoint or a run that has some, got " + path.string());
+  return all;
+}
+
+int verify(const fs::path& path, Console& console) {
+  Json rows = Json::array();
+  bool whole = true;
+  for (const fs::path& checkpoint : to_verify(path)) {
+    console.progress("reading " + checkpoint.string());
+    const std::vector<std::string> damage = damage_of_checkpoint(checkpoint);
+    whole = whole && damage.empty();
+    rows.push_back({{"checkpoint", checkpoint.string()},
+                    {"verdict", !damage.empty()             ? "damaged"
+                                : has_checksums(checkpoint) ? "whole"
+                                                            : "no checksums: made by an older program"},
+                    {"damage", damage}});
+  }
+  console.end_progress();
+  if (console.json()) {
+    console.result(rows.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    for (const Json& row : rows) {
+      console.result(row["checkpoint"].get<std::string>() + ": " + row["verdict"].get<std::string>());
+      for (const Json& place : row["damage"]) console.result("  " + place.get<std::string>());
+    }
+  }
+  return whole ? 0 : static_cast<int>(ErrorCode::data);
+}
+
 }  // namespace
 
 int run_inspect(const InspectConfig& config, Console& console) {
+  if (config.verify) return verify(config.path, console);
   const Json about = describe(config.path);
   console.result(console.json() ? about.dump(2, ' ', false, Json::error_handler_t::replace) : render(about));
   return 0;

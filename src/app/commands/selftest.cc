@@ -13,11 +13,12 @@
 #include "app/commands/commands.h"
 #include "app/commands/selftest_cells.h"
 #include "app/node/own_program.h"
+#include "app/node/signals.h"
 #include "app/ranks/device_choice.h"
 #include "app/run/checkpoint.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "offload/crc32c.h"
 #include "optim/isa.h"
 
 namespace spillway::app {
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr i64 kSteps = 4, kTextBytes = 40000;
+constexpr int kInterrupted = 130;  // as shells say it
 
 // Gone with the object.
 class Folder {
@@ -76,7 +78,7 @@ std::string last_line(const std::string& text) {
 u32 checksum(const fs::path& file) {
   const std::string bytes = read_whole(file).value_or("");
   if (bytes.empty()) throw Error(ErrorCode::data, "[selftest] expected a checkpoint's " + file.string() + ", got none");
-  return offload::crc32c(std::as_bytes(std::span(bytes)));
+  return crc32c(std::as_bytes(std::span(bytes)));
 }
 
 std::vector<std::string> arguments(const SelftestCell& cell, const std::string& device, const fs::path& folder, const fs::path& out) {
@@ -170,7 +172,7 @@ std::string as_json(const std::vector<Row>& rows) {
                    {"moments_crc32c", row.trained.moments},
                    {"verdict", row.verdict}});
   }
-  return all.dump(2);
+  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -179,6 +181,7 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   ResourceConfig config;
   config.device = given.device;
   resolve_device(config, look_at_gpus(config, 0));
+  install_stop_handlers();
   const auto scratch = host.env("SLURM_TMPDIR");
   const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
   write_text(folder.path() / "text.txt");
@@ -188,6 +191,11 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   for (const SelftestCell& cell : cells) {
     console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
     const Trained trained = train(cell, *config.device, folder.path());
+    if (stop_requested()) {  // the one that ran got it too
+      console.end_progress();
+      console.log(fmt::format("stopped by {}: {} of {} were done, nothing is left behind", stop_signal(), rows.size(), cells.size()));
+      return kInterrupted;
+    }
     const auto reference = references.find(cell.family);
     rows.push_back({cell, trained, verdict(trained, reference == references.end() ? nullptr : &reference->second)});
     if (trained.status == 0) references.try_emplace(cell.family, trained);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
 #include "app/flags/text.h"
@@ -41,6 +42,7 @@ std::string header(const SlurmConfig& config) {
   if (config.memory_bytes) line(fmt::format("mem={}M", std::max<i64>(1, *config.memory_bytes / kMiB)));
   if (config.time_s) line(fmt::format("time={}:{:02}:{:02}", *config.time_s / 3600, *config.time_s / 60 % 60, *config.time_s % 60));
   if (!config.account.empty()) line("account=" + config.account);
+  if (!config.account.empty()) line("account=" + config.account);
   if (!config.partition.empty()) line("partition=" + config.partition);
   line(fmt::format("signal=USR1@{}", config.time_s ? std::min(kLongestWarning_s, *config.time_s / 3) : kLongestWarning_s));
   line("requeue");
@@ -60,7 +62,8 @@ int run_slurm(const SlurmConfig& config, Console& console) {
   text +=
       "\nstatus=$?\n\n# Stopped after saving: go on from there.\nif [ $status -eq 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\nexit "
       "$status";
-  console.result(text);
+  const nlohmann::ordered_json all = {{"script", text}};
+  console.result(console.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) : text);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
 #include "app/flags/pipeline_wish.h"
@@ -65,6 +66,7 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
 void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const std::string& unwanted) {
   const parallel::ModelState& state = session.rank().state();
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+  if (const std::string notice = session.nvme_lock_notice(); !notice.empty()) console.warn("nvme: " + notice);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
   const std::string why = state.why_not_recovered(), moved = state.store_moved();
   if (!why.empty() && (went_before || !moved.empty())) console.log("nvme: no state to go on from: " + why);
@@ -72,9 +74,7 @@ void tell_of_nvme(Session& session, const TrainConfig& config, Console& console,
   if (!unwanted.empty()) console.log("nvme: the state there " + unwanted);
 }
 
-void introduce(Session& session, const TrainConfig& config, Console& console, const Progress& progress, const char* from) {
-  console.log(progress.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress.step, *config.steps, from, config.out)
-                                : fmt::format("new run of {} steps ({})", *config.steps, config.out));
+void tell_of_run(Session& session, const TrainConfig& config, Console& console) {
   const i64 frozen = frozen_elems(session.model());
   console.log(fmt::format(
       "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
@@ -96,8 +96,8 @@ class Training {
   int run() {
     peers_.together([&] { read_all(); });
     check_same_flags(peers_, to_json(config_), facts());
-    if (start_ && progress_.step >= *config_.steps) {
-      console_.result(fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step, *config_.steps));
+    if (start_.checkpoint && progress_.step >= *config_.steps) {
+      tell_of_end();
       return 0;
     }
     choose_plan();
@@ -105,6 +105,8 @@ class Training {
     peers_.together([&] { session_->make_rank(); });
     recover();
     note_machine(progress_, session_->device(), console_);
+    introduce();
+    if (!recovered_) load();
     peers_.together([&] { begin_run(); });
     const int status = train();
     session_->give_up_scratch(status == 0);
@@ -124,15 +126,15 @@ class Training {
     resolve_steps(config_, *data_->training);
     if (config_.out.empty()) config_.out = default_out(config_);
     start_ = find_start(config_);
-    if (!start_) return;
-    progress_ = read_progress(*start_);
-    check_same_numbers(config_, start_->parent_path().parent_path());
+    if (!start_.checkpoint) return;
+    progress_ = start_.progress;
+    check_same_numbers(config_, start_.checkpoint->parent_path().parent_path());
   }
 
   Facts facts() const {
     return {this_program(),
             {"windows of --data", std::to_string(data_->training->windows())},
-            {"checkpoint in --out", start_ ? std::to_string(progress_.step) : "none"}};
+            {"checkpoint in --out", start_.checkpoint ? std::to_string(progress_.step) : "none"}};
   }
 
   void choose_plan() {
@@ -147,7 +149,10 @@ class Training {
   void take_all() {
     if (peers_.first()) check_disk(config_, *session_);
     folder_.emplace(config_.out, peers_.first());
-    if (peers_.first()) data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
+    if (peers_.first()) {
+      data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
+      remove_half_pruned(folder_->path());
+    }
     session_->open(config_.trace ? &watch_ : nullptr, &ends_);
   }
 
@@ -161,6 +166,7 @@ class Training {
     peers_.together([&] {
       if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
     });
+    if (gives_up_for_checkpoint()) leave_damaged();
     peers_.together([&] {
       Recovery recovery = recoverable(*session_, config_, progress_);
       recovered_ = std::move(recovery.record), unwanted_ = std::move(recovery.unwanted);
@@ -170,30 +176,117 @@ class Training {
     if (steps[0] != -steps[1] && std::exchange(recovered_, std::nullopt))
       unwanted_ = fmt::format("of step {} is given up: not all ranks have it", step);
     if (recovered_) progress_ = recovered_->progress;
-    if (config_.resume.kind == Resume::Kind::must && !start_ && !recovered_) peers_.together([&] { nothing_to_go_on_from(config_); });
+    if (config_.resume.kind == Resume::Kind::must && !start_.checkpoint && !recovered_)
+      peers_.together([&] { nothing_to_go_on_from(config_); });
   }
 
-  void begin_run() {
+  // A state on nvme is given up for a checkpoint only after all of that was read.
+  bool gives_up_for_checkpoint() {
+    const auto& left = session_->rank().state().recovered();
+    const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
+    const bool gives_up =
+        start_.checkpoint && record && (record->progress.step <= progress_.step || config_.resume.kind == Resume::Kind::path);
+    return peers_.most({gives_up})[0] != 0;
+  }
+
+  // The first rank reads the checkpoint for all.
+  void leave_damaged() {
+    peers_.together([&] {
+      if (peers_.first()) start_ = find_whole(config_, std::move(start_));
+    });
+    const std::string whole = peers_.from_first(start_.checkpoint ? start_.checkpoint->string() : "");
+    start_.checkpoint = whole.empty() ? std::nullopt : std::optional<fs::path>(whole);
+    peers_.together([&] { start_.progress = start_.checkpoint ? read_progress(*start_.checkpoint) : Progress(); });
+    progress_ = start_.progress;
+  }
+
+  void introduce() {
     if (progress_.step > 0 && ranks_before_ != config_.ranks) {
       console_.log(
           fmt::format("the run was on {} rank{}: {} sum{} the same batch in another order, the last bits of the numbers may differ",
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
-    introduce(*session_, config_, console_, progress_, recovered_ ? "from the state on nvme" : "from the last checkpoint");
+    tell_of_damaged();
+    if (const std::string notice = folder_->lock_notice(); !notice.empty()) console_.warn(notice);
+    tell_of_start();
+    if (start_.checkpoint && !recovered_ && !has_checksums(*start_.checkpoint))
+      console_.log("the checkpoint has no checksums, as an older program made it: what is read of it cannot be checked");
+    tell_of_schedule();
+    tell_of_run(*session_, config_, console_);
     tell_of_nvme(*session_, config_, console_, unwanted_);
-    folder_->write_config(to_json(config_));
-    const i64 last_line = folder_->open_metrics(progress_.step);
-    if (recovered_ && last_line < progress_.step) folder_->metrics_line(recovered_->metrics_line);
   }
 
-  // Only from here on anything that lies on nvme is written over; an error leaves it for a restart.
+  // There is nothing to do.
+  void tell_of_end() const {
+    const nlohmann::ordered_json all = {{"finished", true}, {"run", config_.out}, {"step", progress_.step}, {"steps", *config_.steps}};
+    console_.result(console_.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                                    : fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step,
+                                                  *config_.steps));
+  }
+
+  void tell_of_start() const {
+    std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is whole";
+    if (recovered_) from = "from the state on nvme";
+    if (!recovered_ && config_.resume.kind == Resume::Kind::path) from = "from " + start_.checkpoint->string();
+    console_.log(progress_.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
+                                    : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
+  }
+
+  // Other steps stretch the curve of the learning rate under the steps still to come.
+  void tell_of_schedule() const {
+    const i64 before = progress_.schedule_steps, now = *config_.steps;
+    if (progress_.step == 0 || before == 0 || before == now || config_.lr_schedule == optim::Schedule::Kind::constant) return;
+    console_.log(
+        config_.keep_schedule
+            ? fmt::format("learning rates stay on the curve over {} steps, at its end rate behind it (--keep-schedule)", before)
+            : fmt::format("--steps was {} and is {}: the learning rates of the steps to come are on a curve over {}; --keep-schedule "
+                          "stays on the old one",
+                          before, now, now));
+  }
+
+  void tell_of_damaged() {
+    for (; told_ < start_.left.size(); ++told_)
+      console_.warn(fmt::format("a checkpoint is damaged, the run goes on without it: {}", start_.left[told_].second));
+  }
+
+  // A damaged checkpoint shows while it is read; before anything in the run's folder changes. On nvme a state that is not wanted is written
+  // over from here on.
+  void load() {
+    for (bool first = true;; first = false) {
+      peers_.together([&] {
+        if (!start_.checkpoint && !start_.left.empty()) nothing_whole(config_, start_);
+        if (first) session_->rank().state().forget_recovered();
+      });
+      const std::optional<fs::path> tried = start_.checkpoint;
+      try {
+        return peers_.together([&] { load_start(*session_, config_, start_); });
+      } catch (const AgreedError& e) {
+        if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
+        leave_damaged();
+        if (start_.checkpoint == tried) throw;  // something else is wrong
+      }
+      tell_of_damaged();
+      tell_of_start();
+    }
+  }
+
+  void begin_run() {
+    if (peers_.first()) {
+      for (const auto& [checkpoint, wrong] : start_.left)
+        console_.log("kept apart from the run's checkpoints: " + set_checkpoint_aside(checkpoint, "damaged").string());
+    }
+    folder_->write_config(to_json(config_));
+    const i64 last_line = folder_->open_metrics(progress_.step);
+    if (recovered_ && last_line < progress_.step) {
+      if (const std::string said = folder_->metrics_line(recovered_->metrics_line); !said.empty()) console_.warn(said);
+    }
+  }
+
+  // An error leaves what lies on nvme for a restart.
   int train() try {
     peers_.together([&] {
-      if (recovered_) return;
       parallel::ModelState& state = session_->rank().state();
-      state.forget_recovered();
-      load_start(*session_, config_, start_);
-      state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
+      if (!recovered_) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
     });
     std::optional<Trace> trace;
     if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
@@ -208,7 +301,8 @@ class Training {
   const Peers& peers_;
   ModelSource source_;
   std::unique_ptr<const RunData> data_;
-  std::optional<fs::path> start_;
+  Start start_;
+  size_t told_ = 0;  // of start_.left
   Progress progress_;
   i64 ranks_before_ = 1;
   std::optional<Record> recovered_;

@@ -7,6 +7,7 @@
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/text.h"
 #include "app/node/launcher.h"
+#include "data/file.h"
 #include "parallel/sockets/meeting_place.h"
 
 namespace spillway::app {
@@ -125,18 +126,17 @@ void check_launcher(const RanksConfig& config, const Host& host) {
 }
 
 // A run keeps its newest checkpoints; which of them validated best nobody records yet.
-void check_checkpoint(const ResourceConfig& config) {
-  if (config.checkpoint == "best") refuse("[--checkpoint] not built yet: \"best\"; last and a step work");
-  if (config.checkpoint != "last" && parse_integer(config.checkpoint, "--checkpoint") < 1) {
-    refuse("[--checkpoint] expected last or a step from 1, got \"" + config.checkpoint + "\"");
-  }
+void check_checkpoint(const std::string& which) {
+  if (which == "best") refuse("[--checkpoint] not built yet: \"best\"; last and a step work");
+  if (which != "last" && parse_integer(which, "--checkpoint") < 1)
+    refuse("[--checkpoint] expected last or a step from 1, got \"" + which + "\"");
 }
 
 // What generate and evaluate share.
 void check_forward(RanksConfig& config, const Host& host) {
   check_launcher(config, host);
   if (config.ranks > 1) check_stages(config);
-  check_checkpoint(config);
+  check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.place_activations);
   find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
@@ -153,8 +153,7 @@ void check_one_process(const std::string& command, const std::string& why, const
 
 void check(ExportConfig& config, const Host& host) {
   check_one_process("export", "it reads checkpoints of any number of ranks; start it alone", host);
-  check_checkpoint(config);
-  find_nvme(config, false, host);
+  check_checkpoint(config.checkpoint);
 }
 
 void check(TokenizeConfig& config, const Host&) {
@@ -174,10 +173,20 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
+// A line of the script is one #SBATCH directive: nothing in it may end the line or begin another word.
+void check_directive(const std::string& flag, const std::string& value) {
+  const bool plain = std::ranges::all_of(value, [](unsigned char c) {
+    return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
+  });
+  if (!plain) refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/=, as Slurm has them, got " + data::in_quotes(value));
+}
+
 // The node that prints the script is not one that trains: nothing is asked of it.
 void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
   check_model(config);
+  check_directive("--account", config.account);
+  check_directive("--partition", config.partition);
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
   if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
     refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no flag, got " + std::to_string(config.ranks));

@@ -77,7 +77,7 @@ struct CommonConfig {
 /// What every command that runs a model takes.
 struct ResourceConfig : CommonConfig {
   std::string model;
-  std::string checkpoint = "last";  // generate, evaluate, export: last, best or a step
+  std::string checkpoint = "last";  // generate, evaluate: last, best or a step
   std::optional<std::string> tokenizer;
   std::optional<Precision> precision;  // empty: fp32, on a GPU bf16
   bool tf32_matmul = false, tf32_conv = false;
@@ -91,6 +91,7 @@ struct ResourceConfig : CommonConfig {
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> prefetch;  // blocks fetched ahead
   std::optional<i64> threads;
+  bool for_any_node = false;  // plan: sizes given are another machine's, or this one's at another time, and are believed
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -127,6 +128,7 @@ struct TrainConfig : RanksConfig {
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
+  bool keep_schedule = false;
   double min_lr_ratio = 0.1;
   double gradient_clipping = 1.0;   // 0: off
   std::optional<double> dropout;    // empty: presets 0, folders what config.json says
@@ -185,8 +187,8 @@ struct EvaluateConfig : RanksConfig {
   std::optional<i64> micro_batch_size;  // likewise
 };
 
-struct ExportConfig : ResourceConfig {
-  std::string out;
+struct ExportConfig : CommonConfig {
+  std::string model, checkpoint = "last", out;
   std::optional<std::string> dtype;  // empty: as stored
   i64 max_shard_size_bytes = 5'000'000'000;
 };
@@ -198,6 +200,7 @@ struct TokenizeConfig : CommonConfig {
 
 struct InspectConfig : CommonConfig {
   std::string path;
+  bool verify = false;
 };
 
 struct StatusConfig : CommonConfig {

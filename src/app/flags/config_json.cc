@@ -1,5 +1,8 @@
 // Configurations as JSON: keys are the options' names with underscores, values what the flags would say.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,6 +14,14 @@ namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// "line 3, column 7" of byte `at`, counted from 1 as JSON's errors are.
+std::string line_and_column(const std::string& text, size_t at) {
+  const std::string before = text.substr(0, at > 0 ? at - 1 : 0);
+  const auto line = std::ranges::count(before, '\n') + 1;
+  const size_t begin = before.rfind('\n');
+  return fmt::format("line {}, column {}", line, begin == before.npos ? before.size() + 1 : before.size() - begin);
+}
 
 // Parses, and refuses a key given twice, of which JSON libraries silently keep one.
 Json parse_object(const std::string& text, const std::string& where) {
@@ -24,24 +35,50 @@ Json parse_object(const std::string& text, const std::string& where) {
   Json object;
   try {
     object = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    refuse("[--config] expected JSON in " + where + ", got: " + error.what());
+  } catch (const Json::parse_error& error) {
+    refuse("[--config] expected JSON in " + where + ", which goes wrong in " + line_and_column(text, error.byte));
   }
   if (!object.is_object()) refuse("[--config] expected one JSON object in " + where + ", got " + object.type_name());
   return object;
 }
 
+// Any bytes in JSON, which holds UTF-8 alone: what is not goes as {"bytes": "636166e9"}.
+constexpr const char* kBytes = "bytes";
+
+Json text_value(const std::string& text) {
+  if (is_utf8(text)) return text;
+  std::string digits;
+  for (const char c : text) digits += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return {{kBytes, digits}};
+}
+
+std::string bytes_of(const std::string& digits, const std::string& what) {
+  std::string text;
+  for (size_t at = 0; at + 2 <= digits.size(); at += 2) {
+    unsigned byte = 0;
+    const auto [end, error] = std::from_chars(digits.data() + at, digits.data() + at + 2, byte, 16);
+    if (error != std::errc() || end != digits.data() + at + 2) break;
+    text += static_cast<char>(byte);
+  }
+  if (text.size() * 2 != digits.size()) refuse("[" + what + "] expected two hexadecimal digits a byte, got \"" + digits + "\"");
+  return text;
+}
+
+std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 // One JSON value as the text its flag would take.
 std::string as_text(const Option& option, const Json& value, const std::string& what) {
   const bool numeric = option.field.kind == Kind::integer || option.field.kind == Kind::number;
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.size() == 1 && value.contains(kBytes) && value[kBytes].is_string())
+    return bytes_of(value[kBytes].get<std::string>(), what);
   if (value.is_boolean() && option.field.kind == Kind::flag) return value.get<bool>() ? "true" : "false";
   if (value.is_number() && (numeric || option.field.kind != Kind::flag)) {
     // Sizes and times come through too, to be told that they need a unit; so do words, and are not among the choices.
-    return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + value.dump()), "" : value.dump();
+    return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + shown(value)), "" : shown(value);
   }
   const char* wanted = option.field.kind == Kind::flag ? "true or false" : numeric ? "a number" : "a string";
-  refuse("[" + what + "] expected " + wanted + ", got " + value.dump());
+  refuse("[" + what + "] expected " + wanted + ", got " + shown(value));
 }
 
 // [0.9, 0.95] for --betas.
@@ -72,7 +109,7 @@ Json value_of(const Option& option, const std::string& text) {
     case Kind::flag:
       return text == "true";
     default:
-      return text;
+      return text_value(text);
   }
 }
 

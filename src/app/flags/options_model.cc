@@ -11,7 +11,7 @@ std::vector<Option> model() {
       {.name = "model",
        .group = kModel,
        .help = "a Hugging Face folder, org/name in the local Hugging Face cache, or a preset: gpt2-tiny gpt2-124m gpt2-355m gpt2-774m "
-               "gpt2-1.5b llama-tiny llama3-1b llama3-8b llama3-70b qwen3-0.6b; a folder of a preset's name is ./gpt2-tiny",
+               "gpt2-1.5b llama-tiny llama3-1b llama3-8b llama3-70b cifar-net; a folder of a preset's name is ./gpt2-tiny",
        .field = text(&ResourceConfig::model),
        .commands = kTrain,
        .changes_numbers = true,
@@ -28,7 +28,7 @@ std::vector<Option> model() {
        .group = kModel,
        .help = "which checkpoint of a run: last, best or a step",
        .field = text(&ResourceConfig::checkpoint),
-       .commands = on(Command::generate, Command::evaluate, Command::export_model),
+       .commands = on(Command::generate, Command::evaluate),
        .metavar = "last|best|N"},
       {.name = "from-scratch",
        .group = kModel,

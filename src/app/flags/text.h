@@ -39,6 +39,8 @@ i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
 /// "cpu", "cuda", "cuda:2".
 std::string parse_device(const std::string& text, const std::string& what);
+/// Whether it is UTF-8 (RFC 3629: no overlong forms, no surrogates), which JSON holds as it is.
+bool is_utf8(const std::string& text);
 /// "auto", "never", "must" or a path.
 Resume parse_resume(const std::string& text, const std::string& what);
 std::string print_resume(const Resume& resume);

@@ -134,6 +134,7 @@ Json to_json(const BenchRow& row) {
   json["ceiling"] = row.ceiling ? Json(*row.ceiling) : Json();
   json["share"] = row.share() ? Json(*row.share()) : Json();
   json["threads"] = row.threads;
+  json["spread"] = row.spread;
   return json;
 }
 
@@ -228,6 +229,22 @@ void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host) {
   }
   for (const BenchRow& row : rows) kept.push_back(to_json(row));
   save_text(file, whole_text(kept));
+}
+
+std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const Host& host) {
+  constexpr double kFar = 1.5;
+  std::string ignored;
+  std::vector<std::string> far;
+  for (const Json& kept : read_rows(calibration_file(host), ignored)) {
+    const auto row = std::ranges::find_if(rows, [&](const BenchRow& one) { return same_figure(kept, one); });
+    if (row == rows.end() || !known(row->name) || !fault_of(kept).empty()) continue;
+    const double before = number_at(kept, "value"), ratio = row->unit.starts_with("ns/") ? row->value / before : before / row->value;
+    if (ratio < kFar && ratio > 1 / kFar) continue;
+    far.push_back(fmt::format("{}{} is {:.1f} times {} than the figure kept before{}", row->name,
+                              row->path.empty() ? "" : " of " + row->path, std::max(ratio, 1 / ratio), ratio > 1 ? "slower" : "faster",
+                              ratio > 1 ? ": is the node busy? Predictions rest on it; measure again when it is quiet" : ""));
+  }
+  return far;
 }
 
 std::string bench_json(const std::vector<BenchRow>& rows) {

@@ -60,6 +60,7 @@ struct BenchRow {
   std::string unit;               // "bytes/s", "FLOP/s", "ns/parameter"
   std::optional<double> ceiling;  // in the same unit
   int threads = 0;                // 0: their number is none of its matter
+  double spread = 0;              // the middle look's time over the best one's, less 1: what else the node did meanwhile
   /// Of what the ceiling allows, 1 at the ceiling; for a time that is ceiling / value.
   std::optional<double> share() const;
 };
@@ -69,6 +70,8 @@ std::filesystem::path calibration_file(const Host& host = {});
 Calibration load_calibration(const Host& host = {});
 /// Puts the rows in place of those of the same name and path, keeping the others. Error(io) when the file cannot be written.
 void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host = {});
+/// Of rows that are to be saved, those more than half as far again from what is kept, a line each: was the node busy, or is it now?
+std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const Host& host = {});
 /// {"format", "host", "rows"}: what the file holds, and `bench --json` prints.
 std::string bench_json(const std::vector<BenchRow>& rows);
 

@@ -1,5 +1,10 @@
 #include "app/node/process_memory.h"
 
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 namespace spillway::app {
@@ -17,6 +22,21 @@ ProcessMemory process_memory(const Host& host) {
     if (key == "VmHWM:") memory.peak_bytes = kib * kKiB;
   }
   return memory;
+}
+
+// proc(5): field 22 of stat, in clock ticks since boot; the command's name in parentheses may hold anything.
+double process_age_s(const Host& host) {
+  const std::string stat = host.read("/proc/self/stat").value_or("");
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(stat.substr(name_end + 1));
+  std::string field;
+  for (int n = 3; n <= 22; ++n) rest >> field;
+  const double ticks = std::strtod(field.c_str(), nullptr);
+  timespec now{};
+  if (ticks <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  return std::max(
+      0.0, static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
 }
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// What this process holds of the machine's memory (resident set), now and at its most. Thread-safe.
+// What the system says of this process: memory (resident set), now and at its most, and its age. Thread-safe.
 #pragma once
 #include "app/node/host.h"
 #include "base/types.h"
@@ -10,5 +10,8 @@ struct ProcessMemory {
 };
 /// Zeros where the system does not say.
 ProcessMemory process_memory(const Host& host = {});
+
+/// Seconds since this process was started; 0 where the system does not say.
+double process_age_s(const Host& host = {});
 
 }  // namespace spillway::app

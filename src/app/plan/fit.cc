@@ -13,9 +13,10 @@ std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) 
   for (size_t t = 0; t < over.size(); ++t) over[t] = std::max<i64>(0, plan.total[t] - b.bytes[t]);
   if (b.host_from_device) {
     over[1] = 0;
-    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] - b.bytes[0]);
+    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] + (b.nvme_is_memory ? plan.total[2] : 0) - b.bytes[0]);
+  } else if (b.nvme_is_memory) {
+    over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
   }
-  if (b.nvme_is_memory) over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
   return over;
 }
 

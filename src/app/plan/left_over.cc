@@ -40,8 +40,8 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
 
 // Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
 std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
-  if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1], 0, 0};
   const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
+  if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1] - on_tmpfs, 0, 0};
   return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
 }
 

@@ -25,6 +25,10 @@ i64 room_on(const offload::ScratchInfo& info, const ScratchPath& path, const Scr
 NvmePaths find_nvme_paths(const ResourceConfig& config, const ScratchId& id, int local_ranks, const Host& host) {
   NvmePaths nvme{.paths = paths_of(config, host)};
   for (const ScratchPath& path : nvme.paths) {
+    if (config.for_any_node && path.bytes) {
+      nvme.room_bytes.push_back(*path.bytes / local_ranks);
+      continue;
+    }
     const offload::ScratchInfo info = offload::inspect_scratch(path.path);
     offload::admit_scratch(info, config.allow_network_nvme);
     nvme.room_bytes.push_back(room_on(info, path, id) / local_ranks);

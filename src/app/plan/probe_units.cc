@@ -7,10 +7,10 @@
 
 #include "app/node/forget.h"
 #include "app/plan/probe.h"
+#include "base/crc32c.h"
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "offload/crc32c.h"
 #include "optim/adamw_tile.h"
 #include "optim/norm.h"
 #include "optim/tile_values.h"
@@ -104,7 +104,7 @@ void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool&
   std::memset(from.data(), 1, bytes.size());
   volatile u32 sum = 0;  // so that it is computed
   const std::span<const std::byte> few = bytes.first(kCacheTiles * 4 * optim::kTileElems);
-  unit.checksum_s = least_seconds([&] { sum = sum + offload::crc32c(few); }) / static_cast<double>(few.size());
+  unit.checksum_s = least_seconds([&] { sum = sum + crc32c(few); }) / static_cast<double>(few.size());
   const auto forget_both = [&] {
     forget(bytes);
     forget({to.data(), bytes.size()});

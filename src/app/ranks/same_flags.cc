@@ -19,11 +19,14 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "device_memory", "host_memory", "nvme",
                                                         "io_engine", "quiet", "json",          "rendezvous"};
 
+// Names from outside may hold any bytes.
+std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string told_text(const std::string& flags, const Facts& facts) {
   Json told = Json::parse(flags);
   for (const std::string_view key : kOfOneNode) told.erase(std::string(key));
   for (const NumberKey& fact : facts) told[fact.key] = fact.value;
-  return told.dump();
+  return shown(told);
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ void check_same_flags(const Peers& peers, const std::string& flags, const Facts&
           ErrorCode::usage,
           fmt::format("[ranks] expected the same of all ranks, got `{}` {} on rank 0 and {} on rank{} {}: start the same program "
                       "with the same flags on all of them, with --out and --data on a filesystem that all see",
-                      key, value.dump(), other.dump(), with.size() > 1 ? "s" : "", fmt::join(with, ", ")));
+                      key, shown(value), shown(other), with.size() > 1 ? "s" : "", fmt::join(with, ", ")));
     }
   }
   throw AgreedError(ErrorCode::usage, "[ranks] expected the same program with the same flags on all ranks");

@@ -18,11 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using optim::StatePart;
 
+constexpr const char* kRemoved = ".removed";  // behind the name of a checkpoint that is being removed: it must not look whole
+
 // The numbers of optimizer.safetensors, every tensor looked at before the first is read.
 class StateReader {
  public:
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
-      : file_(checkpoint / "optimizer.safetensors"), dtype_(state_dtype(format)) {
+      : file_(checkpoint / kStateName, data::FolderChecksums::of(checkpoint).find(kStateName)), dtype_(state_dtype(format)) {
     for (const auto& p : model.parameters) {
       if (p->frozen) continue;
       for (const StateTensor& t : state_tensors(format)) {
@@ -51,15 +53,20 @@ class StateReader {
 };
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
-  std::ifstream file(checkpoint / "manifest.json");
+  const bool checked = data::FolderChecksums::of(checkpoint).any();  // by its own checksum
+  std::ifstream file(checkpoint / data::kManifestName);
   const nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
-  if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer()) {
-    throw Error(ErrorCode::data,
-                fmt::format("[checkpoint] expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
+  if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
+      manifest["format"] < 1) {
+    throw data::Damaged(checkpoint, fmt::format("expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
   }
   if (manifest["format"].get<i64>() > kCheckpointFormat) {
     throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, this program reads up to {}: use a newer spillway",
                                              checkpoint.string(), manifest["format"].get<i64>(), kCheckpointFormat));
+  }
+  if (manifest["format"] > 1 && !checked) {
+    throw data::Damaged(checkpoint,
+                        fmt::format("{} is damaged: expected checksums in its manifest.json, which has none", checkpoint.string()));
   }
   return manifest;
 }
@@ -89,8 +96,14 @@ i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path
 }  // namespace
 
 std::string to_record(const Progress& p, const std::string& numbers_hash, const std::string& metrics_line) {
-  nlohmann::json record = {{"step", p.step},           {"updates", p.updates},    {"cursor", p.cursor},     {"tokens", p.tokens},
-                           {"made_with", p.made_with}, {"numbers", numbers_hash}, {"metrics", metrics_line}};
+  nlohmann::json record = {{"step", p.step},
+                           {"updates", p.updates},
+                           {"cursor", p.cursor},
+                           {"tokens", p.tokens},
+                           {"schedule_steps", p.schedule_steps},
+                           {"made_with", p.made_with},
+                           {"numbers", numbers_hash},
+                           {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
   return record.dump();
 }
@@ -102,7 +115,9 @@ std::optional<Record> parse_record(const std::string& text) {
   for (const auto& [key, member] : {std::pair("step", &Progress::step),
                                     {"updates", &Progress::updates},
                                     {"cursor", &Progress::cursor},
-                                    {"tokens", &Progress::tokens}}) {
+                                    {"tokens", &Progress::tokens},
+                                    {"schedule_steps", &Progress::schedule_steps}}) {
+    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // of an older program
     if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
     record.progress.*member = json[key].get<i64>();
   }
@@ -131,8 +146,10 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
   if (which == "last") return all.back();
   std::string names;
   for (const fs::path& c : all) {
-    if (which == std::to_string(read_progress(c).step)) return c;
-    names += " " + std::to_string(read_progress(c).step);
+    const std::string digits = c.filename().string().substr(std::string("step-").size());
+    const std::string step = digits.substr(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+    if (which == step) return c;
+    names += " " + step;
   }
   throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has no checkpoint `{}`; there are:{}", run.string(), which, names));
 }
@@ -140,7 +157,23 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
 Progress read_progress(const fs::path& checkpoint) {
   const nlohmann::json manifest = read_manifest(checkpoint);
   const auto number = [&](const char* key) { return whole_number(manifest, key, checkpoint); };
-  return {number("step"), number("updates"), number("cursor"), number("tokens"), loss_scale_of(manifest), text_of(manifest, "made_with")};
+  const i64 schedule_steps = manifest.contains("schedule_steps") ? number("schedule_steps") : 0;
+  return {number("step"),
+          number("updates"),
+          number("cursor"),
+          number("tokens"),
+          schedule_steps,
+          loss_scale_of(manifest),
+          text_of(manifest, "made_with")};
+}
+
+bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
+
+std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
+  read_manifest(checkpoint);
+  return data::damage_of(checkpoint);
+} catch (const data::Damaged& e) {
+  return {e.wrong()};
 }
 
 void load_checkpoint(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
@@ -166,10 +199,31 @@ void prune_checkpoints(const fs::path& run, i64 keep) {
   std::error_code ignored;
   for (i64 i = 0; i + keep < static_cast<i64>(all.size()); ++i) {
     const fs::path& old = all[static_cast<size_t>(i)];
-    const fs::path doomed = old.string() + ".removed";  // a half-removed folder must not look whole
+    const fs::path doomed = old.string() + kRemoved;
     fs::rename(old, doomed, ignored);
     fs::remove_all(doomed, ignored);
   }
+}
+
+fs::path set_checkpoint_aside(const fs::path& checkpoint, const std::string& why) {
+  fs::path aside = checkpoint.string() + "." + why;
+  for (int n = 2; fs::exists(aside); ++n) aside = fmt::format("{}.{}-{}", checkpoint.string(), why, n);
+  std::error_code error;
+  fs::rename(checkpoint, aside, error);
+  if (error)
+    throw Error(ErrorCode::io,
+                fmt::format("[checkpoint] cannot rename {} to {}: {}", checkpoint.string(), aside.string(), error.message()));
+  return aside;
+}
+
+void remove_half_pruned(const fs::path& run) {
+  std::error_code ignored;
+  std::vector<fs::path> doomed;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(kRemoved)) doomed.push_back(entry.path());
+  }
+  for (const fs::path& folder : doomed) fs::remove_all(folder, ignored);
 }
 
 }  // namespace spillway::app

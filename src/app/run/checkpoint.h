@@ -1,7 +1,8 @@
 // Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
 // loads them, and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 and f16 weights
-// "<name>.master"). Written beside, fsynced, renamed: a folder of that name is always whole. Streamed through the model's state a few tiles
-// at a time. Thread-safe on different steps.
+// "<name>.master"). Written beside, fsynced, renamed: a folder of that name is always whole. The manifest has checksums of all of it, and
+// nothing is read but through them (data/folder_checksums.h). Streamed through the model's state a few tiles at a time. Thread-safe on
+// different steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -21,6 +22,7 @@ struct Progress {
   i64 updates = 0;                             // applied: Adam's t
   i64 cursor = 0;                              // windows of data consumed
   i64 tokens = 0;                              // trained on so far
+  i64 schedule_steps = 0;                      // that the learning rate's curve spans; 0: not known
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
 };
@@ -34,7 +36,7 @@ struct Record {
 /// Empty when the text is not one of ours.
 std::optional<Record> parse_record(const std::string& text);
 
-constexpr int kCheckpointFormat = 1;
+constexpr int kCheckpointFormat = 2;  // 1 had no checksums
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step);
 
@@ -53,10 +55,10 @@ class CheckpointWriter {
   const std::filesystem::path& folder() const;
   /// What `tiles` hands out, in any order, until it is on the disk; runs on a Snapshot's thread.
   void write(const parallel::Snapshot::Tiles& tiles);
-  /// By write(), into all files.
-  i64 written_bytes() const;
-  /// Of the first rank: from here on the checkpoint is there. `written_bytes`: by all ranks.
-  void commit(i64 written_bytes);
+  /// What write() wrote, for commit(): bytes and their checksums, as a text from rank to rank.
+  std::string written() const;
+  /// Of the first rank: from here on the checkpoint is there. `written`: by every rank.
+  void commit(std::span<const std::string> written);
 
  private:
   struct State;
@@ -70,11 +72,19 @@ i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& form
 std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);
 /// `which`: "last" or a step number. Throws Error(data) naming what there is.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
-/// Throws Error(data): unreadable, or of a newer format.
+/// Throws Error(data): unreadable, damaged, or of a newer format.
 Progress read_progress(const std::filesystem::path& checkpoint);
-/// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape.
+/// Whether there are checksums of it: format 1 had none.
+bool has_checksums(const std::filesystem::path& checkpoint);
+/// What is damaged in it, in words, one entry for each place; reads all of it. Empty: it is as it was saved, as far as is known.
+std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& checkpoint);
+/// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape, or a byte is not the one that was saved.
 void load_checkpoint(const std::filesystem::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank);
 /// Removes all but the newest `keep`.
 void prune_checkpoints(const std::filesystem::path& run, i64 keep);
+/// Renames it to `<name>.<why>`: no longer one of the run's, its bytes kept. Returns the new name. Error(io).
+std::filesystem::path set_checkpoint_aside(const std::filesystem::path& checkpoint, const std::string& why);
+/// Removes what a process left that died while it pruned. Call it while the run folder's lock is held.
+void remove_half_pruned(const std::filesystem::path& run);
 
 }  // namespace spillway::app

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "app/run/checkpoint.h"
@@ -26,6 +28,37 @@ data::TensorInfo describe(const nn::Parameter& p, const std::string& suffix, DTy
   return info;
 }
 
+// By one rank, or by all together: bytes, and ChecksumSums of both files.
+struct Written {
+  i64 bytes = 0;
+  std::vector<u32> weights, state;
+
+  std::string text() const {
+    std::string text;
+    const auto append = [&](const auto& numbers) {
+      text.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]);
+    };
+    append(std::array{bytes});
+    append(weights);
+    append(state);
+    return text;
+  }
+  // Another rank's, of the same files.
+  void add(std::string_view text) {
+    require(text.size() == sizeof bytes + (weights.size() + state.size()) * sizeof(u32),
+            "[checkpoint] another rank's sums are of other files");
+    const auto take = [&](auto number) {
+      std::memcpy(&number, text.data(), sizeof number);
+      text.remove_prefix(sizeof number);
+      return number;
+    };
+    bytes += take(i64{});
+    for (std::vector<u32>* sums : {&weights, &state}) {
+      for (u32& sum : *sums) sum ^= take(u32{});
+    }
+  }
+};
+
 // Fills both files with tiles as they come.
 class Writer {
  public:
@@ -35,8 +68,8 @@ class Writer {
         sharding_(plan.scheduling.sharding),
         format_(plan.scheduling.format),
         parts_(state_tensors(format_)),
-        weights_(folder / "model.safetensors", weight_tensors(model), {{"format", "pt"}}, mode),
-        state_(folder / "optimizer.safetensors", moment_tensors(model), {}, mode) {}
+        weights_(folder / kWeightsName, weight_tensors(model), {{"format", "pt"}}, mode),
+        state_(folder / kStateName, moment_tensors(model), {}, mode) {}
 
   // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
@@ -56,9 +89,21 @@ class Writer {
     });
   }
 
-  /// Bytes written here.
-  i64 finish() { return weights_.finish_part() + state_.finish_part(); }
-  i64 data_bytes() const { return weights_.data_bytes() + state_.data_bytes(); }
+  Written finish() {
+    const i64 bytes = weights_.finish_part() + state_.finish_part();
+    return {bytes, weights_.checksum_sums(), state_.checksum_sums()};
+  }
+  // What all wrote together, when that is all there is to write: of both files.
+  data::FolderChecksums checksums(const Written& all, const fs::path& folder) const {
+    if (const i64 expected = weights_.data_bytes() + state_.data_bytes(); all.bytes != expected) {
+      throw Error(ErrorCode::bug,
+                  fmt::format("[checkpoint] {}: expected {} bytes of data, {} were written", folder.string(), expected, all.bytes));
+    }
+    data::FolderChecksums checksums;
+    checksums.add(kWeightsName, data::ChecksumSums::checksums(weights_.file_bytes(), all.weights));
+    checksums.add(kStateName, data::ChecksumSums::checksums(state_.file_bytes(), all.state));
+    return checksums;
+  }
 
  private:
   // A parameter's elements in neighbouring tiles.
@@ -111,6 +156,17 @@ void put_loss_scale(nlohmann::json& to, const Progress& p) {
   if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
 }
 
+// Who may read the run may read its checkpoints, and nobody else. Where a filesystem does not know permissions, the run's hold.
+void take_permissions(const fs::path& folder, const fs::path& run) {
+  using fs::perms;
+  constexpr perms kReading = perms::owner_read | perms::group_read | perms::others_read,
+                  kWriting = perms::owner_write | perms::group_write | perms::others_write;
+  const perms all = fs::status(run).permissions();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder)) fs::permissions(entry.path(), all & (kReading | kWriting), ignored);
+  fs::permissions(folder, (all & perms::all) | (fs::status(folder).permissions() & perms::set_gid), ignored);
+}
+
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
@@ -118,9 +174,10 @@ fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoi
 struct CheckpointWriter::State {
   std::optional<data::AtomicFolder> whole;  // of the first rank
   fs::path folder;
+  fs::path run;  // of the first rank
   std::string config_json, manifest;
   std::optional<Writer> writer;
-  i64 written_bytes = 0;
+  Written written;
 };
 
 CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress, const models::ModelConfig& config,
@@ -128,11 +185,13 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
     : state_(std::make_unique<State>()) {
   const DType dtype = plan.scheduling.format.weight;
   state_->config_json = models::to_json(config, dtype);
-  nlohmann::json manifest = {{"format", kCheckpointFormat},    {"step", progress.step},     {"updates", progress.updates},
-                             {"cursor", progress.cursor},      {"tokens", progress.tokens}, {"dtype", to_string(dtype)},
-                             {"made_with", progress.made_with}};
+  nlohmann::json manifest = {{"format", kCheckpointFormat},     {"step", progress.step},
+                             {"updates", progress.updates},     {"cursor", progress.cursor},
+                             {"tokens", progress.tokens},       {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}, {"schedule_steps", progress.schedule_steps}};
   put_loss_scale(manifest, progress);
-  state_->manifest = manifest.dump(2) + "\n";
+  state_->manifest = manifest.dump();
+  state_->run = run;
   state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
   state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);
 }
@@ -146,22 +205,27 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, const nn::Sequential&
 CheckpointWriter::~CheckpointWriter() = default;
 
 const fs::path& CheckpointWriter::folder() const { return state_->folder; }
-i64 CheckpointWriter::written_bytes() const { return state_->written_bytes; }
+std::string CheckpointWriter::written() const { return state_->written.text(); }
 
 void CheckpointWriter::write(const parallel::Snapshot::Tiles& tiles) {
   tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
     state_->writer->write(group, range, weights, state);
   });
-  state_->written_bytes = state_->writer->finish();
+  state_->written = state_->writer->finish();
 }
 
-void CheckpointWriter::commit(i64 written_bytes) {
-  if (written_bytes != state_->writer->data_bytes()) {
-    throw Error(ErrorCode::bug, fmt::format("[checkpoint] {}: expected {} bytes of data, {} were written", state_->folder.string(),
-                                            state_->writer->data_bytes(), written_bytes));
-  }
-  state_->whole->write_text("config.json", state_->config_json);
-  state_->whole->write_text("manifest.json", state_->manifest);
+void CheckpointWriter::commit(std::span<const std::string> written) {
+  Written all = state_->written;
+  all = {0, std::vector<u32>(all.weights.size()), std::vector<u32>(all.state.size())};
+  for (const std::string& rank : written) all.add(rank);
+  data::FolderChecksums checksums = state_->writer->checksums(all, state_->folder);
+  const auto config = std::as_bytes(std::span(state_->config_json));
+  data::ChecksumSums of_config(static_cast<i64>(config.size()));
+  of_config.add(0, config);
+  checksums.add(kConfigName, data::ChecksumSums::checksums(static_cast<i64>(config.size()), of_config.sums()));
+  state_->whole->write_text(kConfigName, state_->config_json);
+  state_->whole->write_text(data::kManifestName, checksums.seal(state_->manifest));
+  take_permissions(state_->folder, state_->run);
   state_->whole->commit();
 }
 

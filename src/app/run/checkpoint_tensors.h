@@ -7,6 +7,8 @@
 
 namespace spillway::app {
 
+constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
+
 struct StateTensor {
   const char* suffix;  // after the parameter's name
   optim::StatePart part;

@@ -51,4 +51,13 @@ std::string HeldScratch::text() const {
   return text + " " + engine_.why + cached_;
 }
 
+std::string HeldScratch::lock_notice() const {
+  for (const offload::ScratchFolder& folder : folders_) {
+    if (const std::string& why = folder.lock().why_not_flock(); !why.empty())
+      return fmt::format("{} cannot be locked here: {}. A file in it names host and process instead; give --nvme a local disk",
+                         folder.path().string(), why);
+  }
+  return "";
+}
+
 }  // namespace spillway::app

@@ -37,6 +37,8 @@ class HeldScratch {
   DiskUse use() { return meter_->use(); }
   /// Where the tier lies and what moves its bytes, for the log.
   std::string text() const;
+  /// Where a scratch path's filesystem cannot lock: what stands for it, to be said; else empty.
+  std::string lock_notice() const;
 
  private:
   void take_folder(const std::string& path, const Options& options);

@@ -33,6 +33,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
     if (!device.meeting.text.empty()) console.log(device.meeting.text);
     for (const std::string& line : session_->choices()) console.log(line);
   }
+  if (const std::string notice = session_->threads_notice(); !notice.empty()) console.warn(notice);
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
   peers_.together([&] {
     session_->open(nullptr, &ends_);

@@ -61,6 +61,7 @@ std::string to_json(const MetricsRow& m) {
     put(row, "slowest_rank_waits", m.slowest_wait);
   }
   put_wear(row, m.wear);
+  row["began_at_step"] = m.began_at_step;
   put(row, "flops_per_s", m.flops_per_s);
   row["matmul_share"] = m.matmul_share ? Json(*m.matmul_share) : Json();
   row["bound_by"] = m.bound_by;
@@ -100,7 +101,7 @@ std::string to_json(const Summary& s) {
     row["audit"].push_back({{"what", a.what}, {"predicted", a.predicted}, {"measured", a.measured}, {"unit", a.bytes ? "bytes" : "s"}});
   if (!s.audit.empty()) row["bound_by"] = to_string(s.bound_by);
   row["unplanned_bytes"] = s.unplanned_bytes;
-  return row.dump();
+  return row.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace spillway::app

@@ -26,7 +26,8 @@ struct MetricsRow {
   std::optional<double> matmul_share;  // of what bench measured: model FLOP/s utilisation by the device's own peak
   double predicted_ms = 0;
   std::string bound_by;
-  Wear wear;  // at the run's mean rate
+  Wear wear;  // at the mean rate since this process began
+  i64 began_at_step = 0;
 };
 
 std::string to_json(const MetricsRow& row);

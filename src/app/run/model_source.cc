@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "app/run/checkpoint.h"
 #include "base/error.h"
@@ -25,16 +26,24 @@ fs::path hugging_face_cache() {
   return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
 }
 
-// models--org--name/snapshots/<the commit refs/main names>.
+// models--org--name/snapshots/<the commit that refs/main names>, as huggingface_hub's documentation lays the cache out.
 std::optional<fs::path> cached_snapshot(const std::string& model) {
   const size_t slash = model.find('/');
-  if (slash == std::string::npos || model.find('/', slash + 1) != std::string::npos) return {};
-  const fs::path snapshots = hugging_face_cache() / ("models--" + model.substr(0, slash) + "--" + model.substr(slash + 1)) / "snapshots";
+  if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
+  const fs::path folder = hugging_face_cache() / ("models--" + model.substr(0, slash) + "--" + model.substr(slash + 1));
+  std::ifstream main(folder / "refs/main");
+  std::string commit;
+  if (main >> commit && commit.find('/') == std::string::npos && fs::exists(folder / "snapshots" / commit / "config.json"))
+    return folder / "snapshots" / commit;
+  std::vector<fs::path> snapshots;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(snapshots, ignored)) {
-    if (fs::exists(entry.path() / "config.json")) return entry.path();
+  for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
+    if (fs::exists(entry.path() / "config.json")) snapshots.push_back(entry.path());
   }
-  return {};
+  if (snapshots.size() < 2) return snapshots.empty() ? std::nullopt : std::optional(snapshots.front());
+  throw Error(ErrorCode::usage,
+              fmt::format("[model] {} holds {} snapshots of {} and refs/main names none of them: give one of their folders",
+                          (folder / "snapshots").string(), snapshots.size(), model));
 }
 
 ModelSource from_folder(const fs::path& folder, std::string name) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,13 +29,14 @@ std::string owner() {
 }
 
 // A look by run_owner() holds the lock for an instant, which must not turn a run away.
-bool take_lock(int descriptor) {
+std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   constexpr auto kPause = std::chrono::milliseconds(20);
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(kPause);
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return true;
+  std::optional<FileLock> lock = FileLock::take(descriptor, file);
+  for (int attempt = 1; !lock && attempt < 5; ++attempt) {
+    std::this_thread::sleep_for(kPause);
+    lock = FileLock::take(descriptor, file);
   }
-  return false;
+  return lock;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ bool take_lock(int descriptor) {
 std::optional<std::string> run_owner(const fs::path& run) {
   const int descriptor = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return {};
-  const bool held = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool held = !FileLock::take(descriptor, run / "lock", FileLock::Kind::look);
   ::close(descriptor);
   if (!held) return {};
   const std::string text = whole_file(run / "lock");
@@ -57,23 +57,39 @@ RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
   fs::create_directories(path_, error);
   if (error) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: {}", path_.string(), error.message()));
   const fs::path file = path_ / "lock";
-  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
-  if (!take_lock(lock_)) {
-    ::close(lock_);
-    throw Error(ErrorCode::usage,
-                fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
-  }
-  const std::string text = owner();
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, text.data(), text.size(), 0) < 0) {
-    ::close(lock_);
-    throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", file.string(), std::strerror(errno)));
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
+  try {
+    lock_ = take_lock(descriptor_, file);
+    if (!lock_) {
+      throw Error(ErrorCode::usage,
+                  fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
+    }
+    const std::string text = owner();
+    if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0)
+      throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", file.string(), std::strerror(errno)));
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
   }
   log_.open(path_ / "log.txt", std::ios::app);
 }
 
 RunFolder::~RunFolder() {
-  if (writes()) ::close(lock_);
+  try {
+    if (metrics_ && !waiting_.empty()) metrics_->write(metrics_bytes_, std::as_bytes(std::span(waiting_)));
+  } catch (const Error&) {  // said when it began
+  }
+  lock_.reset();
+  if (writes()) ::close(descriptor_);
+}
+
+std::string RunFolder::lock_notice() const {
+  if (!lock_ || lock_->why_not_flock().empty()) return "";
+  return fmt::format(
+      "{} cannot be locked here: {}. {} names host and process instead; a run that died on another host must be told apart by "
+      "you: remove that file then",
+      path_.string(), lock_->why_not_flock(), (path_ / "lock.holder").string());
 }
 
 std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
@@ -95,22 +111,34 @@ i64 RunFolder::open_metrics(i64 step) {
     last = its_step;
   }
   data::replace_text(file, kept);
-  metrics_.open(file, std::ios::app);
+  metrics_.emplace(data::File::open_to_write(file));
+  metrics_bytes_ = static_cast<i64>(kept.size());
+  waiting_.clear();
   return last;
 }
 
-void RunFolder::metrics_line(const std::string& json) {
-  if (!writes()) return;
-  metrics_ << json << "\n";
-  metrics_.flush();
-  if (!metrics_) {
-    throw Error(ErrorCode::io, fmt::format("[run folder] cannot append to {}: {} (errno {})", (path_ / "metrics.jsonl").string(),
-                                           std::strerror(errno), errno));
+std::string RunFolder::metrics_line(const std::string& json) {
+  if (!writes()) return "";
+  const bool waited = !waiting_.empty();
+  waiting_ += json + "\n";
+  try {
+    metrics_->write(metrics_bytes_, std::as_bytes(std::span(waiting_)));
+  } catch (const Error& e) {
+    return waited ? "" : fmt::format("metrics.jsonl has to wait: {}; its lines are kept in memory until there is room", e.what());
   }
+  metrics_bytes_ += static_cast<i64>(waiting_.size());
+  waiting_.clear();
+  return waited ? "metrics.jsonl is whole again: there was room for the lines that waited" : "";
+}
+
+void RunFolder::sync() {
+  if (metrics_) metrics_->sync();
 }
 
 void RunFolder::log(const std::string& line) {
-  if (writes()) log_ << line << std::endl;
+  if (!writes()) return;
+  log_.clear();  // the disk may have room again
+  log_ << line << std::endl;
 }
 
 }  // namespace spillway::app

@@ -1,11 +1,13 @@
-// A run's folder: config.json (everything resolved), metrics.jsonl, log.txt, checkpoints/. Locked while in use. One thread.
+// A run's folder: config.json (everything resolved), metrics.jsonl, log.txt, checkpoints/. Locked while in use. One thread, but for sync().
 #pragma once
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 
+#include "base/file_lock.h"
 #include "base/types.h"
+#include "data/file.h"
 
 namespace spillway::app {
 
@@ -24,15 +26,25 @@ class RunFolder {
   void write_config(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
   i64 open_metrics(i64 step);
-  void metrics_line(const std::string& json);
+  /// Where the disk takes no more, the line waits in memory for the next one that it takes. Returns a line of text, to be said, when that
+  /// begins and when it ends; else nothing.
+  std::string metrics_line(const std::string& json);
+  /// metrics.jsonl is on stable storage as far as it is written: before a checkpoint of its last step is.
+  void sync();
   void log(const std::string& line);
+  /// Where the folder's filesystem cannot lock: what holds the folder instead, to be said.
+  std::string lock_notice() const;
 
  private:
-  bool writes() const { return lock_ >= 0; }
+  bool writes() const { return descriptor_ >= 0; }
 
   std::filesystem::path path_;
-  int lock_ = -1;
-  std::ofstream metrics_, log_;
+  int descriptor_ = -1;  // of the lock's file
+  std::optional<FileLock> lock_;
+  std::optional<data::File> metrics_;
+  i64 metrics_bytes_ = 0;  // whole lines
+  std::string waiting_;    // lines that the disk did not take
+  std::ofstream log_;
 };
 
 /// Who holds the lock of a run's folder, "host h, process p"; empty when nobody does. Reads only.

@@ -108,11 +108,27 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
   status.wear = wear_of(nvme, 1, sum.tokens / sum.steps, *status.step_s, status.endurance_bytes, drives);
 }
 
+// As the run itself reckons it: with the time between steps.
+void take_wear(RunStatus& status, const nlohmann::json& row) {
+  const auto step = number(row, "nvme_written_per_step"), token = number(row, "nvme_written_per_token"),
+             day = number(row, "nvme_written_per_day");
+  if (step && token && day) status.wear = {*step, *token, *day, number(row, "days_to_endurance")};
+}
+
 // As many as the run counted, whose shares it knew.
 double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
+}
+
+// Those of the process that wrote the last one: an earlier one may have placed things elsewhere.
+std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
+  std::deque<nlohmann::json> since;
+  for (const nlohmann::json& row : rows) {
+    if (whole_number(row, "began_at_step") == began) since.push_back(row);
+  }
+  return since;
 }
 
 std::optional<i64> slowest_of(const std::deque<nlohmann::json>& rows) {
@@ -138,7 +154,8 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
     if (const auto loss = number(row, "validation_loss")) status.validation_loss = loss;
   }
   status.slowest_rank = slowest_of(rows);
-  take_pace(status, means_of(rows), drives_of(last, status.endurance_bytes, paths));
+  take_pace(status, means_of(rows_since(rows, whole_number(last, "began_at_step"))), drives_of(last, status.endurance_bytes, paths));
+  take_wear(status, last);
 }
 
 // Gives the number of --nvme paths.

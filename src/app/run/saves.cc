@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -40,7 +41,7 @@ void Saves::begin(const Progress& progress, double patience_s, bool must) {
   }
   const auto save = [this](const parallel::Snapshot::Tiles& tiles) {
     writer_->write(tiles);
-    if (peers_.ranks() == 1) commit(writer_->written_bytes());
+    if (peers_.ranks() == 1) commit(std::array{writer_->written()});
   };
   before_s_ = blocked_s_ = seconds_since(begin_);
   longer_s_ = 0;
@@ -61,16 +62,16 @@ void Saves::make_writer(const Progress& progress) {
 }
 
 // One rank alone does so on the snapshot's thread.
-void Saves::commit(i64 written_bytes) {
-  writer_->commit(written_bytes);
+void Saves::commit(std::span<const std::string> written) {
+  folder_.sync();
+  writer_->commit(written);
   prune_checkpoints(folder_.path(), keep_);
 }
 
 void Saves::commit_together() {
-  i64 written_bytes = 0;
-  for (const std::string& rank : peers_.gather(std::to_string(writer_->written_bytes()))) written_bytes += std::stoll(rank);
+  const std::vector<std::string> written = peers_.gather(writer_->written());
   peers_.together([&] {
-    if (peers_.first()) commit(written_bytes);
+    if (peers_.first()) commit(written);
   });
 }
 

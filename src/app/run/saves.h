@@ -36,7 +36,7 @@ class Saves {
  private:
   using Clock = std::chrono::steady_clock;
   void make_writer(const Progress& progress);
-  void commit(i64 written_bytes);
+  void commit(std::span<const std::string> written);
   void commit_together();
   void tell(bool must);
   void warn(i64 step, const std::exception& error);

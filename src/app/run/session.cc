@@ -1,5 +1,7 @@
 #include "app/run/session.h"
 
+#include <fmt/format.h>
+
 #include "app/node/grant.h"
 #include "app/plan/choice.h"
 #include "app/plan/fit.h"
@@ -105,6 +107,15 @@ void Session::print_plan(Console& console) const {
   for (const std::string& line : chosen_->why) text += "  " + line + "\n";
   text.pop_back();
   console.log(text);
+  if (const std::string notice = threads_notice(); !notice.empty()) console.warn(notice);
+}
+
+std::string Session::threads_notice() const {
+  const CoreGrant grant = core_grant(Host{}, place_.core_sharers, place_.local_ranks);
+  if (threads_ <= grant.cores) return "";
+  return fmt::format(
+      "--threads {} on {} core{} (by {}): threads that share a core wait for each other, several times slower than without the flag",
+      threads_, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded);
 }
 
 void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends) {

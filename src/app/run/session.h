@@ -39,6 +39,8 @@ class Session {
   void check_meetings() const;
   /// Table and choices, for the log.
   void print_plan(Console& console) const;
+  /// More threads than cores, to be said; else empty.
+  std::string threads_notice() const;
   /// What open() will still take of the filesystem under `folder`, for all ranks of this node; without what a dead run of this id left
   /// there.
   i64 scratch_bytes_beside(const std::string& folder) const;
@@ -50,6 +52,7 @@ class Session {
   void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
+  std::string nvme_lock_notice() const { return scratch_ ? scratch_->lock_notice() : ""; }
   /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could. Before this, or give_up_scratch(), what
   /// was found there stays and what was made here goes with the session.
   void keep_scratch();

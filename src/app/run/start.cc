@@ -5,6 +5,7 @@
 
 #include "app/flags/given.h"
 #include "base/error.h"
+#include "data/checked_file.h"
 #include "models/weights.h"
 
 namespace spillway::app {
@@ -14,9 +15,27 @@ namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& path) { return read_whole(path).value_or(""); }
 
+// Of --resume PATH the checkpoint: "X", "X/", a link to it and "." in it are one.
+fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
+
 // Of --resume PATH the run whose checkpoint it is.
 fs::path run_of(const TrainConfig& config) {
-  return config.resume.kind == Resume::Kind::path ? fs::path(config.resume.path).parent_path().parent_path() : fs::path(config.out);
+  return config.resume.kind == Resume::Kind::path ? named_checkpoint(config).parent_path().parent_path() : fs::path(config.out);
+}
+
+// The newest before `start`'s, or of all, whose manifest can be read.
+void take_newest_before(const TrainConfig& config, const std::optional<fs::path>& last, Start& start) {
+  std::vector<fs::path> all = checkpoints(config.out);
+  while (last && !all.empty() && all.back() >= *last) all.pop_back();
+  for (start.checkpoint.reset(), start.progress = {}; !all.empty(); all.pop_back()) {
+    try {
+      start.progress = read_progress(all.back());
+      start.checkpoint = all.back();
+      return;
+    } catch (const data::Damaged& e) {
+      start.left.emplace_back(all.back(), e.wrong());
+    }
+  }
 }
 
 std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
@@ -51,23 +70,46 @@ void nothing_to_go_on_from(const TrainConfig& config) {
               fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
 }
 
-std::optional<fs::path> find_start(const TrainConfig& config) {
+Start find_start(const TrainConfig& config) {
   const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
-  const std::vector<fs::path> all = checkpoints(config.out);
+  Start start;
   switch (config.resume.kind) {
     case Resume::Kind::never:
       if (holds_run)
         throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
-      return {};
+      return start;
     case Resume::Kind::must:
       if (!holds_run) nothing_to_go_on_from(config);
+      if (const std::vector<fs::path> all = checkpoints(config.out); !all.empty()) start.checkpoint = all.back();
       break;
     case Resume::Kind::path:
-      return fs::path(config.resume.path);
-    case Resume::Kind::automatic:
+      start.checkpoint = named_checkpoint(config);
       break;
+    case Resume::Kind::automatic:
+      take_newest_before(config, {}, start);
+      return start;
   }
-  return all.empty() ? std::nullopt : std::optional(all.back());
+  if (start.checkpoint) start.progress = read_progress(*start.checkpoint);
+  return start;
+}
+
+Start find_whole(const TrainConfig& config, Start start) {
+  while (start.checkpoint) {
+    const std::vector<std::string> damage = damage_of_checkpoint(*start.checkpoint);
+    if (damage.empty()) break;
+    if (config.resume.kind != Resume::Kind::automatic) throw data::Damaged(*start.checkpoint, damage.front());
+    const std::string more = damage.size() > 1 ? fmt::format(" (and {} more places)", damage.size() - 1) : "";
+    start.left.emplace_back(*start.checkpoint, damage.front() + more);
+    take_newest_before(config, std::optional(*start.checkpoint), start);
+  }
+  return start;
+}
+
+void nothing_whole(const TrainConfig& config, const Start& start) {
+  throw Error(ErrorCode::data,
+              fmt::format("[resume] {} has {} checkpoint{}, and none that is whole: {}; nothing was changed. Give a copy of "
+                          "one with --resume PATH, or start anew with another --out",
+                          config.out, start.left.size(), start.left.size() == 1 ? "" : "s", start.left.front().second));
 }
 
 void check_same_numbers(const TrainConfig& config, const fs::path& run) {
@@ -97,8 +139,8 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   return {std::move(record), {}};
 }
 
-void load_start(Session& session, const TrainConfig& config, const std::optional<fs::path>& start) {
-  if (start) return load_checkpoint(*start, session.model(), session.rank());
+void load_start(Session& session, const TrainConfig& config, const Start& start) {
+  if (start.checkpoint) return load_checkpoint(*start.checkpoint, session.model(), session.rank());
   std::unique_ptr<models::WeightSource> source;
   if (session.source().has_weights && !config.from_scratch) {
     source = std::make_unique<models::FolderWeights>(session.model(), *session.source().folder);

@@ -3,6 +3,9 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/flags/config.h"
 #include "app/run/checkpoint.h"
@@ -14,8 +17,19 @@ namespace spillway::app {
 /// this one's for a new run. Error(usage) naming the legal numbers where the batch does not divide.
 i64 keep_global_batch(TrainConfig& config);
 
-/// The checkpoint this command goes on from; empty for a new run.
-std::optional<std::filesystem::path> find_start(const TrainConfig& config);
+/// The checkpoint a command goes on from. Of several ranks all find the same.
+struct Start {
+  std::optional<std::filesystem::path> checkpoint;  // none: a new run, or one that goes on from what lies on nvme
+  Progress progress;                                // zeros of a new run
+  /// Damaged ones that --resume auto left for an earlier one: which, and one line of what is wrong with it.
+  std::vector<std::pair<std::filesystem::path, std::string>> left;
+};
+/// By the manifests. With --resume auto a checkpoint whose manifest is damaged is left for the one before; else Error(data).
+Start find_start(const TrainConfig& config);
+/// Reads all of `start`'s checkpoint; the same with what its files hold.
+Start find_whole(const TrainConfig& config, Start start);
+/// Error(data): every checkpoint of the run is damaged.
+[[noreturn]] void nothing_whole(const TrainConfig& config, const Start& start);
 /// Error(data): --resume is must, and there is nothing.
 [[noreturn]] void nothing_to_go_on_from(const TrainConfig& config);
 /// Error(usage) when `run` was started with other values that change numbers.
@@ -28,6 +42,6 @@ struct Recovery {
 };
 /// Error(usage) when it was made with other values that change numbers.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
-void load_start(Session& session, const TrainConfig& config, const std::optional<std::filesystem::path>& start);
+void load_start(Session& session, const TrainConfig& config, const Start& start);
 
 }  // namespace spillway::app

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "app/flags/config.h"
 #include "app/node/host.h"
+#include "app/node/process_memory.h"
 #include "app/node/signals.h"
 #include "app/ranks/rank_report.h"
 #include "app/run/generation.h"
@@ -22,6 +24,13 @@ namespace {
 
 constexpr i64 kMostNonfinite = 20;    // steps in a row
 constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
+
+// Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
+double seconds_gone() {
+  if (const auto begin = Host{}.env("SLURM_JOB_START_TIME"))
+    return std::max(0.0, std::difftime(std::time(nullptr), static_cast<std::time_t>(std::atoll(begin->c_str()))));
+  return process_age_s();
+}
 
 // Seconds from now to the end Slurm has set, if it has.
 std::optional<double> slurm_seconds_left() {
@@ -56,11 +65,8 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
     progress_.loss_scale.emplace();
   }
   if (config.profile) profile_.emplace();
-  if (config.time_limit_s) {
-    limit_s_ = static_cast<double>(*config.time_limit_s);
-  } else {
-    limit_s_ = slurm_seconds_left();
-  }
+  limit_s_ = config.time_limit_s ? std::optional(static_cast<double>(*config.time_limit_s) - seconds_gone()) : slurm_seconds_left();
+  if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
 }
 
 i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
@@ -145,7 +151,10 @@ Trainer::StepReport Trainer::step() {
 }
 
 double Trainer::learning_rate() const {
-  return optim::learning_rate({config_.lr_schedule, *config_.learning_rate, *config_.warmup_steps, *config_.steps, config_.min_lr_ratio},
+  const i64 steps = progress_.schedule_steps;
+  const bool follows = config_.warmup_steps == default_warmup_steps(*config_.steps);
+  return optim::learning_rate({config_.lr_schedule, *config_.learning_rate, follows ? default_warmup_steps(steps) : *config_.warmup_steps,
+                               steps, config_.min_lr_ratio},
                               progress_.step);
 }
 
@@ -197,12 +206,13 @@ void Trainer::write_metrics(const StepReport& r) {
   row.phases = r.accounts.phases;
   row.tier_bytes = {session_.device_pool().used_bytes(), session_.host_pool().used_bytes(), rank.state().nvme_bytes()};
   row.peak_bytes = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), rank.state().nvme_bytes()};
-  row.wear = wear();
+  row.wear = last_wear_ = wear();
+  row.began_at_step = first_step_;
   row.flops_per_s = model_flops_ / r.seconds;
   if (matmul_flops_) row.matmul_share = row.flops_per_s / *matmul_flops_;
   row.predicted_ms = r.accounts.predicted->seconds * 1e3;
   row.bound_by = to_string(r.accounts.account.bound_by());
-  folder_.metrics_line(to_json(row));
+  if (const std::string said = folder_.metrics_line(to_json(row)); !said.empty()) console_.warn(said);
 }
 
 void Trainer::show_progress(const StepReport& r) {

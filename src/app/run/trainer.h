@@ -90,6 +90,7 @@ class Trainer {
   std::optional<double> limit_s_;
   i64 nonfinite_in_a_row_ = 0;
   std::optional<double> last_validation_, last_accuracy_;
+  Wear last_wear_;  // as of the last step
   std::optional<Profile> profile_;
   double step_seconds_ = 0;   // of the last step
   const double model_flops_;  // of a step of this rank

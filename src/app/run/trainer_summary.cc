@@ -41,9 +41,9 @@ void Trainer::finish(const StepReport& last) {
   const i64 steps = std::max<i64>(1, progress_.step - first_step_);
   console_.end_progress();
   if (console_.json()) {
-    return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(), wear(),
-                                           profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(), accounts_.audit_rows(),
-                                           audit.bound_by(), unplanned}));
+    return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(),
+                                           last_wear_, profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
+                                           accounts_.audit_rows(), audit.bound_by(), unplanned}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
@@ -55,7 +55,7 @@ void Trainer::finish(const StepReport& last) {
                       format_bytes(session_.host_pool().peak_bytes()), format_bytes(session_.rank().state().nvme_bytes()));
   text += fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved.read[1] / steps),
                       format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps), format_bytes(moved.written[2] / steps));
-  if (const Wear worn = wear(); worn.bytes_per_step > 0) text += "  written to nvme: " + to_text(worn, config_.endurance_bytes) + "\n";
+  if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.endurance_bytes) + "\n";
   if (!audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());
     text += to_text(accounts_.audit_rows(), audit.steps());

@@ -42,6 +42,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"decay-all", ""},
     {"lr-schedule", "cosine"},
     {"warmup-steps", "1 % of the steps, at most 2000"},
+    {"keep-schedule", ""},
     {"min-lr-ratio", "0.1"},
     {"lr-step-size", ""},
     {"lr-gamma", ""},

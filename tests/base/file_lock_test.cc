@@ -1,0 +1,94 @@
+#include "base/file_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/forbid.h"
+
+namespace spillway::file_lock_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Locks : testing::Test {
+  fs::path folder = fs::temp_directory_path() / fmt::format("spillway-lock-test-{}", ::getpid()), file = folder / "lock";
+  Locks() {
+    fs::create_directory(folder);
+    std::ofstream(file) << "x";
+  }
+  ~Locks() override { fs::remove_all(folder); }
+
+  // By another process: whether it could take the lock, 0 or 1; with `no_flock` on a filesystem that has none. Dies with what it holds.
+  int another_takes(bool no_flock, FileLock::Kind kind = FileLock::Kind::exclusive) const {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (no_flock) test::forbid(SYS_flock, ENOSYS);
+      const auto lock = FileLock::take(::open(file.c_str(), O_RDWR | O_CLOEXEC), file, kind);
+      ::_exit(!lock ? 0 : lock->why_not_flock().empty() ? 1 : 2);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  }
+  void write_holder(const std::string& text) const { std::ofstream(folder / "lock.holder") << text; }
+};
+
+TEST_F(Locks, FlockWhereThereIsOne) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  {
+    const auto lock = FileLock::take(descriptor, file);
+    ASSERT_TRUE(lock);
+    EXPECT_EQ(lock->why_not_flock(), "");
+    EXPECT_EQ(another_takes(false), 0);
+    EXPECT_EQ(another_takes(false, FileLock::Kind::look), 0);
+  }
+  ::close(descriptor);
+  EXPECT_EQ(another_takes(false), 1);
+  EXPECT_FALSE(fs::exists(folder / "lock.holder"));
+}
+
+TEST_F(Locks, AFileBesideWhereThereIsNone) {
+  EXPECT_EQ(another_takes(true, FileLock::Kind::look), 2);
+  EXPECT_FALSE(fs::exists(folder / "lock.holder"));
+  EXPECT_EQ(another_takes(true), 2);
+  ASSERT_TRUE(fs::exists(folder / "lock.holder")) << "the process died with it";
+  EXPECT_EQ(another_takes(true), 2) << "a dead process of this host holds nothing";
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  // This very process, as it would have written itself; then another that bears its number now.
+  std::ifstream stat("/proc/self/stat");
+  std::string line((std::istreambuf_iterator<char>(stat)), {});
+  line = line.substr(line.rfind(')') + 2);
+  for (int field = 3; field < 22; ++field) line = line.substr(line.find(' ') + 1);
+  const std::string ticks = line.substr(0, line.find(' '));
+  write_holder(fmt::format("{} {} {} - -\n", host, ::getpid(), ticks));
+  EXPECT_EQ(another_takes(true), 0);
+  EXPECT_EQ(another_takes(true, FileLock::Kind::look), 0);
+  write_holder(fmt::format("{} {} {} - -\n", host, ::getpid(), ticks + "1"));
+  EXPECT_EQ(another_takes(true), 2);
+}
+
+TEST_F(Locks, AnotherHostsHolderIsAliveUnlessItIsAnEarlierLifeOfThisJob) {
+  write_holder("elsewhere 17 1000 - -\n");
+  EXPECT_EQ(another_takes(true), 0);
+  ::setenv("SLURM_JOB_ID", "77", 1);
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
+  write_holder("elsewhere 17 1000 76 -\n");
+  EXPECT_EQ(another_takes(true), 0);
+  write_holder("elsewhere 17 1000 77 1\n");
+  EXPECT_EQ(another_takes(true), 0);
+  write_holder("elsewhere 17 1000 77 -\n");
+  EXPECT_EQ(another_takes(true), 2);
+  ::unsetenv("SLURM_JOB_ID");
+  ::unsetenv("SLURM_RESTART_COUNT");
+}
+
+}  // namespace
+}  // namespace spillway::file_lock_test
