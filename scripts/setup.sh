@@ -22,6 +22,7 @@ packages=(
   "libhwy-dev         module  libhwy"
   "liburing-dev       module  liburing"
   "libisal-dev        module  libisal"
+  "libsodium-dev      module  libsodium"
   "libopenmpi-dev     module  ompi-c"
   "openmpi-bin        command mpirun"
   "libgtest-dev       header  gtest/gtest.h"

@@ -9,14 +9,14 @@ namespace spillway::parallel {
 namespace {
 
 constexpr const char* kRoster = "all";
-constexpr size_t kOwnWords = 5;  // of an introduction, before the attendee's
+constexpr size_t kBefore = 2;  // of a roster, before the first attendee
 
 }  // namespace
 
 int to_number(const std::string& text) {
   int value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
 std::string rank_names(const std::vector<int>& ranks) {
@@ -33,26 +33,29 @@ Attendee Attendee::of(const Words& words, size_t at) {
 }
 
 Words Introduction::to_words() const {
-  Words words = {protocol, build, token, std::to_string(rank), std::to_string(size)};
+  Words words = {build, std::to_string(rank), std::to_string(size)};
   who.put(words);
   return words;
 }
 
 std::optional<Introduction> Introduction::of(const Words& words) {
-  if (words.size() < kOwnWords + Attendee::kWords) return std::nullopt;
-  return Introduction{words[0], words[1], words[2], to_number(words[3]), to_number(words[4]), Attendee::of(words, kOwnWords)};
+  if (words.size() != kWords) return std::nullopt;
+  return Introduction{words[0], to_number(words[1]), to_number(words[2]), Attendee::of(words, kWords - Attendee::kWords)};
 }
 
 Words Roster::to_words() const {
-  Words words = {kRoster, token};
+  Words words = {kRoster, session};
   for (const Attendee& one : all) one.put(words);
   return words;
 }
 
-std::optional<Roster> Roster::of(const Words& words) {
-  if (words.size() < 2 || words[0] != kRoster) return std::nullopt;
+std::optional<Roster> Roster::of(const Words& words, int size) {
+  if (size < 1 || words.size() != kBefore + static_cast<size_t>(size) * Attendee::kWords || words[0] != kRoster) return std::nullopt;
   Roster roster{words[1], {}};
-  for (size_t at = 2; at + Attendee::kWords <= words.size(); at += Attendee::kWords) roster.all.push_back(Attendee::of(words, at));
+  for (size_t at = kBefore; at < words.size(); at += Attendee::kWords) {
+    roster.all.push_back(Attendee::of(words, at));
+    if (roster.all.back().far_port < 0 || roster.all.back().far_port > 65535) return std::nullopt;
+  }
   return roster;
 }
 

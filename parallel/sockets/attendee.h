@@ -24,21 +24,24 @@ struct Attendee {
 
 /// What rank 0 compares with its own.
 struct Introduction {
-  std::string protocol, build, token;
+  std::string build;
   int rank = 0, size = 0;
   Attendee who;
+  static constexpr size_t kWords = 3 + Attendee::kWords;
 
   Words to_words() const;
+  /// Empty: it is none.
   static std::optional<Introduction> of(const Words& words);
 };
 
-/// Who all are, and the word by which the links of this run are known.
+/// Who all are, by rank, and a word that no other meeting has had: the links of this one are known by proofs of it.
 struct Roster {
-  std::string token;
+  std::string session;
   std::vector<Attendee> all;
 
   Words to_words() const;
-  static std::optional<Roster> of(const Words& words);
+  /// Empty: it is none of so many ranks.
+  static std::optional<Roster> of(const Words& words, int size);
 };
 
 }  // namespace spillway::parallel

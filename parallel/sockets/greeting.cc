@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -10,16 +11,16 @@ namespace {
 
 constexpr std::string_view kMagic = "SPILLWAY";
 constexpr size_t kHeaderBytes = kMagic.size() + sizeof(u32);
-constexpr u32 kMostBytes = 16u << 20;
 constexpr int kNamedStrangers = 3;
+constexpr double kPatience_s = 10;  // for the words of one who came
 
 // What is still missing of a frame that begins so; 0: nothing; empty: no frame begins so.
-std::optional<size_t> missing(const std::string& bytes) {
+std::optional<size_t> missing(const std::string& bytes, u32 most) {
   if (!kMagic.starts_with(std::string_view(bytes).substr(0, kMagic.size()))) return std::nullopt;
   if (bytes.size() < kHeaderBytes) return kHeaderBytes - bytes.size();
   u32 count = 0;
   std::memcpy(&count, bytes.data() + kMagic.size(), sizeof count);
-  if (count > kMostBytes) return std::nullopt;
+  if (count > most) return std::nullopt;
   return kHeaderBytes + count - bytes.size();
 }
 
@@ -45,10 +46,10 @@ bool send_words(const Descriptor& socket, const Words& words, Deadline deadline)
   return send_all(socket, frame.data(), frame.size(), deadline);
 }
 
-std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, std::string& why) {
+std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, std::string& why, u32 most) {
   std::string frame;
   for (;;) {
-    const std::optional<size_t> more = missing(frame);
+    const std::optional<size_t> more = missing(frame, most);
     if (!more) {
       why = "speaks something else";
       return std::nullopt;
@@ -63,16 +64,44 @@ std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, 
   }
 }
 
+void Reception::take_in(Descriptor socket, std::string memo) {
+  if (coming_.size() >= most_) {
+    note_stranger(coming_.front().socket, "says nothing");
+    coming_.pop_front();
+  }
+  coming_.push_back({std::move(socket), "", std::move(memo), deadline_in(kPatience_s)});
+}
+
+void Reception::come_again(Descriptor socket, std::string memo) { take_in(std::move(socket), std::move(memo)); }
+
+// No more than may wait: what they said is read before the next come.
 void Reception::accept_all() {
+  size_t accepted = 0;
   for (const Descriptor& listener : listeners_) {
-    while (Descriptor socket = accept_from(listener)) coming_.push_back({std::move(socket), ""});
+    while (accepted < most_ / 2) {
+      Descriptor socket = accept_from(listener);
+      if (!socket) break;
+      ++accepted;
+      if (is_of_this_user(socket)) {
+        take_in(std::move(socket), "");
+      } else {
+        note_stranger(socket, "belongs to another user");
+      }
+    }
+  }
+}
+
+void Reception::drop_late() {
+  while (!coming_.empty() && milliseconds_until(coming_.front().until) == 0) {
+    note_stranger(coming_.front().socket, "says nothing");
+    coming_.pop_front();
   }
 }
 
 // Never more than belongs to the frame: what follows it is somebody else's to read.
 std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
-    const std::optional<size_t> more = missing(one.bytes);
+    const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);
     if (!more) {
       note_stranger(one.socket, "speaks something else");
       over = true;
@@ -80,7 +109,7 @@ std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
     }
     if (*more == 0) {
       over = true;
-      return Visitor{std::move(one.socket), words_of(one.bytes)};
+      return Visitor{std::move(one.socket), words_of(one.bytes), std::move(one.memo)};
     }
     std::string piece(*more, '\0');
     const ssize_t got = recv(one.socket.get(), piece.data(), piece.size(), 0);
@@ -95,14 +124,15 @@ std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
 std::optional<Reception::Visitor> Reception::next(Deadline deadline) {
   for (;;) {
     accept_all();
+    drop_late();
     for (auto one = coming_.begin(); one != coming_.end();) {
       bool over = false;
       std::optional<Visitor> visitor = read(*one, over);
       one = over ? coming_.erase(one) : std::next(one);
       if (visitor) return visitor;
     }
-    const int left_ms = milliseconds_until(deadline);
-    if (left_ms == 0) return std::nullopt;
+    if (milliseconds_until(deadline) == 0) return std::nullopt;
+    const int left_ms = milliseconds_until(coming_.empty() ? deadline : std::min(deadline, coming_.front().until));
     std::vector<pollfd> all;
     for (const Descriptor& listener : listeners_) all.push_back({listener.get(), POLLIN, 0});
     for (const Coming& one : coming_) all.push_back({one.socket.get(), POLLIN, 0});

@@ -6,20 +6,20 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "parallel/sockets/build_id.h"
 #include "parallel/sockets/meeting_place.h"
+#include "parallel/sockets/secret.h"
 
 namespace spillway::parallel {
 namespace {
 
-constexpr const char* kProtocol = "1";
+constexpr const char* kProtocol = "2";
 constexpr double kVerdict_s = 5;  // what the others give rank 0 beyond its own time-out
-constexpr auto kPause = std::chrono::milliseconds(5);
+constexpr auto kShortestPause = std::chrono::milliseconds(5), kLongestPause = std::chrono::milliseconds(500);  // between two tries
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -42,19 +42,46 @@ std::string node_key(const SocketOptions& options) {
   return fmt::format("{} {} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network, part);
 }
 
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
+// What both ends prove to each other that they know: the host first, then the guest with what it says, then the host with what it answers.
+// Both bring a word that they never used before, so that what was heard once proves nothing the next time.
+struct Handshake {
+  const Secret& secret;
+  std::string of_guest, of_host;
+
+  Words said(const char* by, Words words) const {
+    words.insert(words.begin(), {by, of_guest, of_host});
+    return words;
+  }
+  Words with_proof(const char* by, Words words) const {
+    words.push_back(secret.proof_of(said(by, words)));
+    return words;
+  }
+  // The words without the proof; empty when it proves nothing.
+  std::optional<Words> proved(const char* by, Words words) const {
+    if (words.empty()) return std::nullopt;
+    const std::string proof = words.back();
+    words.pop_back();
+    return secret.proves(proof, said(by, words)) ? std::optional(std::move(words)) : std::nullopt;
+  }
+};
+constexpr const char *kHello = "hello", *kHost = "host", *kGuest = "guest", *kAnswer = "answer", *kElsewhere = "elsewhere";
+
+// All ranks may come at once, and some strangers.
+size_t most_coming(const SocketOptions& options) { return 2 * static_cast<size_t>(options.size) + 128; }
 
 std::string in_time(const SocketOptions& options) { return "within " + format_duration(options.meeting_s); }
 
 // Rank 0 at the place.
 class Host {
  public:
-  Host(const SocketOptions& options, const Introduction& me, MeetingPlace& place)
-      : options_(options), me_(me), place_(place), reception_(place.open(me.token)), all_(static_cast<size_t>(options.size)) {
-    all_[0].emplace(Guest{{}, me.who});
+  Host(const SocketOptions& options, const Introduction& me, const std::string& token, MeetingPlace& place)
+      : options_(options),
+        me_(me),
+        secret_(token),
+        place_(place),
+        reception_(place.open(token), most_coming(options)),
+        all_(static_cast<size_t>(options.size)) {
+    all_[0].emplace(Guest{{}, me.who, {}});
   }
 
   Roster wait_for_all() {
@@ -64,7 +91,7 @@ class Host {
       if (!visitor)
         refuse(ErrorCode::peer, fmt::format("[rendezvous] expected {} ranks at {}, got no {} {}{}", options_.size, place_.text(),
                                             rank_names(missing()), in_time(options_), reception_.strangers()));
-      take_in(std::move(*visitor));
+      visitor->memo.empty() ? greet(std::move(*visitor)) : take_in(std::move(*visitor));
     }
     reception_.close();
     place_.close();
@@ -75,6 +102,7 @@ class Host {
   struct Guest {
     Descriptor socket;
     Attendee who;
+    std::string nonces;
   };
 
   std::vector<int> missing() const {
@@ -85,55 +113,73 @@ class Host {
     return ranks;
   }
 
+  // The memo is what both brought.
+  Handshake handshake(const std::string& nonces) const {
+    const size_t middle = nonces.find(' ');
+    return {secret_, nonces.substr(0, middle), nonces.substr(middle + 1)};
+  }
+
+  void greet(Reception::Visitor visitor) {
+    const Words& words = visitor.words;
+    if (words.size() != 3 || words[0] != kHello) return reception_.note_stranger(visitor.socket, "is no rank");
+    if (words[1] != kProtocol) return reception_.note_stranger(visitor.socket, "is of another version of the program");
+    const Handshake both{secret_, words[2], random_bits()};
+    if (!send_words(visitor.socket, both.with_proof(kHost, {both.of_host}), deadline_in(kAnswer_s))) return;
+    reception_.come_again(std::move(visitor.socket), both.of_guest + " " + both.of_host);
+  }
+
   void take_in(Reception::Visitor visitor) {
-    std::optional<Introduction> said = Introduction::of(visitor.words);
-    if (!said) return reception_.note_stranger(visitor.socket, "is no rank");
+    if (visitor.words == Words{kElsewhere}) return reception_.note_stranger(visitor.socket, "is of another run");
+    const std::optional<Words> words = handshake(visitor.memo).proved(kGuest, std::move(visitor.words));
+    std::optional<Introduction> said = words ? Introduction::of(*words) : std::nullopt;
+    if (!said) return reception_.note_stranger(visitor.socket, "is no rank of this run");
     const std::string who = fmt::format("rank {} on host {}", said->rank, said->who.host);
-    if (said->protocol != me_.protocol || said->build != me_.build) {
-      refuse_with(visitor.socket, ErrorCode::usage,
+    if (said->build != me_.build) {
+      refuse_with(visitor, ErrorCode::usage,
                   fmt::format("[rendezvous] expected all ranks to run the same build of the program, {} on host {}, got build {} of {}: "
                               "install the same on all nodes",
                               me_.build, me_.who.host, said->build, who));
     }
-    if (said->token != me_.token) {
-      reception_.note_stranger(visitor.socket, "is " + who + " of another run");
-      send_words(visitor.socket, {"elsewhere"}, deadline_in(1));
-      return;
-    }
     if (said->size != options_.size || said->rank < 0 || said->rank >= options_.size)
       refuse_with(
-          visitor.socket, ErrorCode::usage,
+          visitor, ErrorCode::usage,
           fmt::format("[rendezvous] expected ranks 0 to {} of {}, got {} of {}", options_.size - 1, options_.size, who, said->size));
     auto& place = all_[static_cast<size_t>(said->rank)];
     if (place)
-      refuse_with(visitor.socket, ErrorCode::usage,
+      refuse_with(visitor, ErrorCode::usage,
                   fmt::format("[rendezvous] expected each rank once, got {} and another on host {}", who, place->who.host));
     if (visitor.socket && !place_.is_near()) said->who.far_host = SocketAddress::of_other_end(visitor.socket).host();
-    place.emplace(Guest{std::move(visitor.socket), std::move(said->who)});
+    place.emplace(Guest{std::move(visitor.socket), std::move(said->who), std::move(visitor.memo)});
   }
 
-  [[noreturn]] void refuse_with(const Descriptor& socket, ErrorCode code, const std::string& text) {
-    send_words(socket, {"refused", std::to_string(static_cast<int>(code)), text}, deadline_in(1));
+  bool answer(const Descriptor& socket, const std::string& nonces, const Words& words, double seconds) const {
+    return send_words(socket, handshake(nonces).with_proof(kAnswer, words), deadline_in(seconds));
+  }
+  [[noreturn]] void refuse_with(const Reception::Visitor& visitor, ErrorCode code, const std::string& text) {
+    answer(visitor.socket, visitor.memo, {"refused", std::to_string(static_cast<int>(code)), text}, kAnswer_s);
     refuse(code, text);
   }
   [[noreturn]] void refuse(ErrorCode code, const std::string& text) {
     for (const auto& guest : all_) {
-      if (guest && guest->socket) send_words(guest->socket, {"refused", std::to_string(static_cast<int>(code)), text}, deadline_in(1));
+      if (guest && guest->socket)
+        answer(guest->socket, guest->nonces, {"refused", std::to_string(static_cast<int>(code)), text}, kAnswer_s);
     }
     throw Error(code, text);
   }
 
   Roster tell_all() {
-    Roster roster{random_token(), {}};
+    Roster roster{random_bits(), {}};
     for (const auto& guest : all_) roster.all.push_back(guest->who);
     for (const auto& guest : all_) {
-      if (guest->socket) send_words(guest->socket, roster.to_words(), deadline_in(options_.meeting_s));
+      if (guest->socket) answer(guest->socket, guest->nonces, roster.to_words(), options_.meeting_s);
     }
     return roster;
   }
 
+  static constexpr double kAnswer_s = 1;
   const SocketOptions& options_;
   const Introduction& me_;
+  const Secret secret_;
   MeetingPlace& place_;
   Reception reception_;
   std::vector<std::optional<Guest>> all_;
@@ -142,35 +188,66 @@ class Host {
 // The others. Rank 0 may not be there yet, or another run may still be.
 class Guest {
  public:
-  Guest(const SocketOptions& options, Introduction me, const MeetingPlace& place) : options_(options), me_(std::move(me)), place_(place) {}
+  Guest(const SocketOptions& options, const Introduction& me, const MeetingPlace& place) : options_(options), me_(me), place_(place) {}
 
-  Roster go() {
+  struct Told {
+    Roster roster;
+    std::string token;
+  };
+  Told go() {
     const Deadline deadline = deadline_in(options_.meeting_s + kVerdict_s), last_try = deadline_in(options_.meeting_s);
+    std::chrono::milliseconds pause = kShortestPause;
     for (;;) {
-      if (auto all = try_once(deadline)) return std::move(*all);
-      if (milliseconds_until(last_try) == 0)
+      if (auto told = try_once(deadline)) return std::move(*told);
+      const std::chrono::milliseconds left(milliseconds_until(last_try));
+      if (left.count() == 0)
         throw Error(ErrorCode::peer,
                     fmt::format("[rendezvous] expected rank 0 at {}, got none {}: {}", place_.text(), in_time(options_), why_));
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(std::min(pause, left));
+      pause = std::min(pause * 3 / 2, kLongestPause);
     }
   }
 
  private:
-  std::optional<Roster> try_once(Deadline deadline) {
-    MeetingPlace::Reached reached = place_.reach(me_.token, deadline, why_);
+  std::optional<Told> try_once(Deadline deadline) {
+    const MeetingPlace::Reached reached = place_.reach(options_.token, deadline, why_);
     if (!reached.socket) return std::nullopt;
-    me_.token = reached.token;
     const std::string where = SocketAddress::of_other_end(reached.socket).text();
-    if (!send_words(reached.socket, me_.to_words(), deadline)) return std::nullopt;
-    const auto answer = receive_words(reached.socket, deadline, why_);
-    if (!answer || answer->empty()) {
-      why_ = fmt::format("who listens at {} {}", where, why_);
+    const auto heard = [&](u32 most) {
+      auto words = receive_words(reached.socket, deadline, why_, most);
+      if (!words) why_ = fmt::format("who listens at {} {}", where, why_);
+      return words;
+    };
+    if (!is_of_this_user(reached.socket)) {
+      why_ = fmt::format("another user's process listens at {}", where);
       return std::nullopt;
     }
-    if (answer->front() == "refused" && answer->size() == 3) throw Error(static_cast<ErrorCode>(to_number((*answer)[1])), (*answer)[2]);
-    if (auto roster = Roster::of(*answer)) return with_addresses(std::move(*roster), reached.socket);
-    why_ = fmt::format("another run meets at {}", where);
-    return std::nullopt;
+    const Secret secret(reached.token);
+    Handshake both{secret, random_bits(), ""};
+    if (!send_words(reached.socket, {kHello, kProtocol, both.of_guest}, deadline)) return std::nullopt;
+    auto host = heard(kMostGreetingBytes);
+    if (!host) return std::nullopt;
+    if (host->size() == 2) both.of_host = host->front();
+    if (host->size() != 2 || !both.proved(kHost, *host)) {
+      why_ = fmt::format("another run meets at {}", where);
+      send_words(reached.socket, {kElsewhere}, deadline_in(1));
+      return std::nullopt;
+    }
+    if (!send_words(reached.socket, both.with_proof(kGuest, me_.to_words()), deadline)) return std::nullopt;
+    auto answer = heard(kMostWordsBytes);
+    if (!answer) return std::nullopt;
+    const auto proved = both.proved(kAnswer, std::move(*answer));
+    if (proved && proved->size() == 3 && proved->front() == "refused") throw Error(code_of((*proved)[1]), (*proved)[2]);
+    if (auto roster = proved ? Roster::of(*proved, options_.size) : std::nullopt)
+      return Told{with_addresses(std::move(*roster), reached.socket), reached.token};
+    throw Error(ErrorCode::peer, fmt::format("[rendezvous] expected rank 0 at {} to name the {} ranks of this run, got something else",
+                                             where, options_.size));
+  }
+
+  static ErrorCode code_of(const std::string& number) {
+    const int code = to_number(number);
+    return code >= static_cast<int>(ErrorCode::bug) && code <= static_cast<int>(ErrorCode::numbers) ? static_cast<ErrorCode>(code)
+                                                                                                    : ErrorCode::peer;
   }
 
   // Ranks of rank 0's node are reached where rank 0 was.
@@ -182,13 +259,13 @@ class Guest {
   }
 
   const SocketOptions& options_;
-  Introduction me_;
+  const Introduction& me_;
   const MeetingPlace& place_;
   std::string why_ = "nobody listens";
 };
 
 // Where this rank's peers will connect.
-Reception open_own_doors(bool far, Attendee& who) {
+Reception open_own_doors(const SocketOptions& options, bool far, Attendee& who) {
   std::vector<Descriptor> listeners;
   int error = 0;
   listeners.push_back(try_listen(SocketAddress::abstract(""), error));
@@ -199,18 +276,22 @@ Reception open_own_doors(bool far, Attendee& who) {
   }
   who.near_name = SocketAddress::of_this_end(listeners.front()).text();
   if (far) who.far_port = SocketAddress::of_this_end(listeners.back()).port();
-  return Reception(std::move(listeners));
+  return Reception(std::move(listeners), most_coming(options));
 }
 
 }  // namespace
 
 std::vector<Neighbour> meet(const SocketOptions& options, i64 memory_bytes) {
   MeetingPlace place(options.place);
-  Introduction me{kProtocol, build_id(), options.token, options.rank, options.size, {.host = host_name(), .node = node_key(options)}};
-  Reception reception = open_own_doors(!place.is_near(), me.who);
-  if (options.rank == 0 && place.tells_token()) me.token = random_token();
-  const Roster roster = options.rank == 0 ? Host(options, me, place).wait_for_all() : Guest(options, me, place).go();
-  return link_all(options, roster, std::move(reception), memory_bytes);
+  Introduction me{build_id(), options.rank, options.size, {.host = host_name(), .node = node_key(options)}};
+  Reception reception = open_own_doors(options, !place.is_near(), me.who);
+  if (options.rank > 0) {
+    const Guest::Told told = Guest(options, me, place).go();
+    return link_all(options, told.roster, Secret(told.token), std::move(reception), memory_bytes);
+  }
+  const std::string token = place.tells_token() ? random_bits() : options.token;
+  const Roster roster = Host(options, me, token, place).wait_for_all();
+  return link_all(options, roster, Secret(token), std::move(reception), memory_bytes);
 }
 
 }  // namespace spillway::parallel

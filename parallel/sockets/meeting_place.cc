@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,10 +81,11 @@ std::vector<Descriptor> MeetingPlace::open(const std::string& token) {
   if (kind_ == Kind::near) return listeners;
   // Readable by its owner alone, and all there or not at all.
   const std::string beside = fmt::format("{}.{}", name_, getpid());
+  unlink(beside.c_str());  // of a dead process that bore our number
   std::string lines = token + "\n";
   for (const SocketAddress& address : SocketAddress::of_this_host(SocketAddress::of_this_end(listeners.front()).port()))
     lines += fmt::format("{} {}\n", address.host(), address.port());
-  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   const bool written = file && write(file.get(), lines.data(), lines.size()) == std::ssize(lines) && fsync(file.get()) == 0;
   if (!written || rename(beside.c_str(), name_.c_str()) != 0) cannot_open(text_, std::strerror(errno));
   is_open_ = true;
@@ -105,6 +107,11 @@ MeetingPlace::Reached MeetingPlace::reach(const std::string& token, Deadline dea
 }
 
 MeetingPlace::Reached MeetingPlace::reach_by_file(Deadline deadline, std::string& why) const {
+  struct stat about {};
+  if (stat(name_.c_str(), &about) == 0 && (about.st_uid != geteuid() || (about.st_mode & 077) != 0)) {
+    why = "the file belongs to another user, or others may read it";
+    return {};
+  }
   std::ifstream file(name_);
   std::string token, host;
   int port = 0;

@@ -207,6 +207,13 @@ Descriptor accept_from(const Descriptor& listener) {
   return made;
 }
 
+bool is_of_this_user(const Descriptor& socket) {
+  if (SocketAddress::of_this_end(socket).family() != AF_UNIX) return true;
+  ucred other{};
+  socklen_t bytes = sizeof other;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == geteuid();
+}
+
 bool send_all(const Descriptor& socket, const void* bytes, size_t count, Deadline deadline) {
   const auto* from = static_cast<const char*>(bytes);
   return move_all(socket, POLLOUT, count, deadline,

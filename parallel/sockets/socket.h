@@ -70,6 +70,8 @@ class SocketAddress {
 Descriptor try_listen(const SocketAddress& address, int& error);
 Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::string& why);
 Descriptor accept_from(const Descriptor& listener);
+/// Of a Unix socket whether this user's process is at the other end, as the kernel knows (SO_PEERCRED); true of any other.
+bool is_of_this_user(const Descriptor& socket);
 
 /// All of it; false at the deadline or when the other end is gone.
 bool send_all(const Descriptor& socket, const void* bytes, size_t count, Deadline deadline);

@@ -11,8 +11,14 @@ namespace {
 // Everyone connects to those before it and is connected to by those after it. Nobody waits for an answer before all is said.
 class Mesh {
  public:
-  Mesh(const SocketOptions& options, const Roster& roster, Reception reception, i64 memory_bytes)
-      : options_(options), all_(roster.all), token_(roster.token), reception_(std::move(reception)), memory_bytes_(memory_bytes) {
+  Mesh(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception, i64 memory_bytes)
+      : options_(options),
+        roster_(roster),
+        all_(roster.all),
+        secret_(secret),
+        reception_(std::move(reception)),
+        memory_bytes_(memory_bytes) {
+    require(std::ssize(all_) == options.size, "[rendezvous] a roster of another number of ranks");
     neighbours_.resize(all_.size());
     neighbours_[me()].memory = SharedMemory::make(memory_bytes_);
   }
@@ -32,6 +38,9 @@ class Mesh {
 
  private:
   size_t me() const { return static_cast<size_t>(options_.rank); }
+  // Of this meeting alone, from one rank to another.
+  Words said_of_link(int from, int to) const { return {"link", roster_.session, std::to_string(from), std::to_string(to)}; }
+  std::string proof_of_link(int from, int to) const { return secret_.proof_of(said_of_link(from, to)); }
   bool is_near(int rank) const { return all_[static_cast<size_t>(rank)].node == all_[me()].node; }
 
   void connect_to(int rank) {
@@ -41,7 +50,8 @@ class Mesh {
     const auto addresses =
         is_near(rank) ? std::vector{SocketAddress::abstract(other.near_name)} : SocketAddress::resolve(other.far_host, other.far_port);
     for (size_t k = 0; k < addresses.size() && !socket; ++k) socket = try_connect(addresses[k], deadline_, why);
-    if (!socket || !send_words(socket, {"link", token_, std::to_string(options_.rank)}, deadline_))
+    if (!socket || !is_of_this_user(socket) ||
+        !send_words(socket, {"link", std::to_string(options_.rank), proof_of_link(options_.rank, rank)}, deadline_))
       fail({rank}, fmt::format(" (host {}, {}: {})", other.host, addresses.empty() ? other.far_host : addresses.front().text(), why));
     neighbours_[static_cast<size_t>(rank)].socket = std::move(socket);
     if (is_near(rank)) give_memory(rank);
@@ -50,8 +60,9 @@ class Mesh {
   // How many of those awaited this is.
   int take_in(Reception::Visitor visitor) {
     const Words& words = visitor.words;
-    const int rank = words.size() == 3 && words[0] == "link" && words[1] == token_ ? to_number(words[2]) : -1;
-    if (rank <= options_.rank || rank >= options_.size || neighbours_[static_cast<size_t>(rank)].socket) {
+    const int rank = words.size() == 3 && words[0] == "link" ? to_number(words[1]) : -1;
+    if (rank <= options_.rank || rank >= options_.size || neighbours_[static_cast<size_t>(rank)].socket ||
+        !secret_.proves(words[2], said_of_link(rank, options_.rank))) {
       reception_.note_stranger(visitor.socket, "is no rank of this run");
       return 0;
     }
@@ -83,8 +94,9 @@ class Mesh {
   }
 
   const SocketOptions& options_;
-  const std::vector<Attendee> all_;
-  const std::string token_;
+  const Roster& roster_;
+  const std::vector<Attendee>& all_;
+  const Secret& secret_;
   Reception reception_;
   const i64 memory_bytes_;
   const Deadline deadline_ = deadline_in(options_.meeting_s);
@@ -93,8 +105,9 @@ class Mesh {
 
 }  // namespace
 
-std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, Reception reception, i64 memory_bytes) {
-  return Mesh(options, roster, std::move(reception), memory_bytes).link();
+std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception,
+                                i64 memory_bytes) {
+  return Mesh(options, roster, secret, std::move(reception), memory_bytes).link();
 }
 
 }  // namespace spillway::parallel

@@ -4,6 +4,7 @@
 
 #include "parallel/sockets/attendee.h"
 #include "parallel/sockets/communicator_sockets.h"
+#include "parallel/sockets/secret.h"
 #include "parallel/sockets/shared_memory.h"
 
 namespace spillway::parallel {
@@ -15,6 +16,8 @@ struct Neighbour {
 };
 
 /// By rank. `reception` is where this rank's peers connect. Error(peer) naming those who are not there within the time-out.
-std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, Reception reception, i64 memory_bytes);
+/// `secret`: of those who met.
+std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception,
+                                i64 memory_bytes);
 
 }  // namespace spillway::parallel

@@ -26,6 +26,7 @@ for node in 0 1; do
   ip -n "${names[$node]}" link set lo up
 done
 
+export SPILLWAY_TOKEN=0123456789abcdef0123456789abcdef
 for ((rank = 0; rank < 2 * ranks; ++rank)); do
   RANK=$rank WORLD_SIZE=$((2 * ranks)) LOCAL_RANK=$((rank % ranks)) LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=10.213.7.1 MASTER_PORT=29511 \
     ip netns exec "${names[rank / ranks]}" "$program" "$@" > "$folder/rank$rank.txt" 2>&1 &

@@ -113,6 +113,7 @@ struct ThirdParty {
 const std::vector<ThirdParty> kThirdParty = {
     {"liburing", {"offload/io_uring.cc"}},
     {"isa-l", {"src/base/crc32c.cc"}},
+    {"sodium.h", {"parallel/sockets/secret.cc"}},
     {"dnnl", {"src/kernels/", "bench/matmul.cc"}},
     {"oneapi/dnnl", {"src/kernels/"}},
     {"omp.h", {"src/kernels/", "bench/matmul.cc"}},

@@ -55,6 +55,7 @@ std::string header(const SlurmConfig& config) {
 int run_slurm(const SlurmConfig& config, Console& console) {
   std::string text = "#!/bin/bash\n" + header(config);
   for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
+  text += "\n# What the ranks know each other by.\nexport SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n";
   text += "\n# A rank that is done must not take the others with it.\nsrun --kill-on-bad-exit=0";
   if (config.threads) text += fmt::format(" --cpus-per-task={}", *config.threads);
   text += " " + quoted(own_program()) + " train";

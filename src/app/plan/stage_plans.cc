@@ -144,12 +144,15 @@ std::vector<Plan> plans_of_stages(const PlanRequest& request, const Plan& mine) 
   return plans;
 }
 
-void check_meetings(const std::vector<Plan>& stages) {
+namespace {
+
+// One Program of each plan, as every rank has it.
+void check_one_of_each(const std::vector<Plan>& stages, const std::function<const parallel::Program&(const Plan&)>& which) {
   const int data_ranks = stages.front().scheduling.sharding.ranks;
   std::vector<parallel::Program> programs;
   for (const Plan& plan : stages) {
     parallel::Scheduling scheduling = plan.scheduling;
-    scheduling.overlap = plan.train.overlap;
+    scheduling.overlap = which(plan).overlap;
     for (scheduling.sharding.rank = 0; scheduling.sharding.rank < data_ranks; ++scheduling.sharding.rank)
       programs.push_back(plan.training ? generate_training(plan.layout, plan.placement, scheduling)
                                        : generate_forward(plan.layout, plan.placement, scheduling));
@@ -157,6 +160,18 @@ void check_meetings(const std::vector<Plan>& stages) {
   std::vector<const parallel::Program*> all;
   for (const parallel::Program& program : programs) all.push_back(&program);
   parallel::check_together(all, {data_ranks, static_cast<int>(stages.size())});
+}
+
+}  // namespace
+
+void check_meetings(const std::vector<Plan>& stages) {
+  check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& { return plan.training ? plan.train : plan.forward; });
+  const bool clipped = std::ranges::any_of(stages, [](const Plan& plan) { return plan.train_when_clipping.has_value(); });
+  if (clipped) {
+    check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& {
+      return plan.train_when_clipping ? *plan.train_when_clipping : plan.train;
+    });
+  }
 }
 
 }  // namespace spillway::app

@@ -12,7 +12,7 @@ namespace spillway::app {
 namespace {
 
 // torchrun keeps a store of its own at MASTER_PORT, unless rank 0 is to open one there.
-std::string place_of_torchrun(const Host& host) {
+std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
   const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
   int port = 0;
   if (text) std::from_chars(text->data(), text->data() + text->size(), port);
@@ -20,6 +20,7 @@ std::string place_of_torchrun(const Host& host) {
     throw Error(ErrorCode::usage,
                 "[rendezvous] expected MASTER_ADDR and MASTER_PORT, or --rendezvous tcp:HOST:PORT or file:PATH, got MASTER_ADDR \"" +
                     name.value_or("") + "\", MASTER_PORT \"" + text.value_or("") + "\"");
+  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // of one node
   if (host.env("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
   return "tcp:" + (name->find(':') == name->npos ? *name : "[" + *name + "]") + ":" + std::to_string(port);
 }
@@ -40,6 +41,17 @@ std::string place_of_srun(const Host& host) {
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }
 
+// What another user's processes cannot reach, the kernel guards; who comes through a network must know a secret.
+void check_secret(const Launcher& launcher, const std::string& place, const Host& host) {
+  constexpr size_t kLeastDigits = 16;
+  if (!place.starts_with("tcp:") || host.env("SPILLWAY_TOKEN").value_or("").size() >= kLeastDigits) return;
+  throw Error(ErrorCode::usage,
+              "[rendezvous] expected a secret that only this run's ranks know, for they meet at " + place +
+                  ", where anyone can connect: before " + (launcher.name.empty() ? "the start" : launcher.name) +
+                  ", export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n') for all of them alike; or let rank 0 tell it in "
+                  "a file, --rendezvous file:PATH on a filesystem that all see");
+}
+
 // torchrun starts all ranks anew under the same name, and so does Slurm a job that it queues again.
 std::string run_token(const Host& host) {
   if (const auto own = host.env("SPILLWAY_TOKEN")) return *own;
@@ -54,7 +66,7 @@ std::string run_token(const Host& host) {
 std::string meeting_place(const Launcher& launcher, const std::string& rendezvous, const Host& host) {
   if (rendezvous != "auto" && rendezvous != "env") return rendezvous;
   if (launcher.name == "spillway") return host.env("SPILLWAY_MEETING").value_or("");
-  if (launcher.name == "torchrun" || rendezvous == "env") return place_of_torchrun(host);
+  if (launcher.name == "torchrun" || rendezvous == "env") return place_of_torchrun(launcher, host);
   return came_with_mpi(launcher, host) ? "" : place_of_srun(host);
 }
 
@@ -63,6 +75,7 @@ std::unique_ptr<parallel::Communicator> join_ranks(const Launcher& launcher, dou
   if (launcher.ranks == 1) return nullptr;
   report_phase(RankPhase::meeting);
   const std::string place = meeting_place(launcher, rendezvous, host);
+  check_secret(launcher, place, host);
   auto made = place.empty()
                   ? parallel::open_mpi_communicator({.timeout_s = timeout_s})
                   : parallel::open_socket_communicator(

@@ -12,13 +12,13 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <random>
 
 #include "app/node/cgroup.h"
 #include "app/node/own_program.h"
 #include "app/ranks/peers.h"
 #include "app/ranks/rank_report.h"
 #include "base/units.h"
+#include "parallel/sockets/secret.h"
 
 namespace spillway::app {
 namespace {
@@ -93,8 +93,7 @@ class Supervisor {
   };
 
   void start_all() {
-    std::random_device random;
-    token_ = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+    token_ = parallel::random_bits();
     for (int r = 0; r < given_.ranks; ++r) {
       Rank& one = ranks_.emplace_back();
       one.process = fork();

@@ -231,13 +231,31 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   steps.env("SLURM_JOB_ID", "7").env("SLURM_STEP_NUM_NODES", "3").env("SLURM_STEP_NODELIST", "gpu[03-05,9],b1");
   EXPECT_TRUE(meeting_place({.name = "srun"}, "auto", steps.host()).starts_with("tcp:gpu03:2"));
   EXPECT_EQ(meeting_place({.name = "srun"}, "auto", pmix.env("PMIX_RANK", "0").host()), "");
-  EXPECT_EQ(meeting_place({.name = "srun"}, "env", fake.host()), "tcp:n1:29500");
+  EXPECT_EQ(meeting_place({.name = "srun", .ranks = 2}, "env", fake.host()), "tcp:n1:29500");
+  // All on one node: nobody else can come.
+  EXPECT_EQ(meeting_place({.name = "torchrun", .ranks = 2, .local_ranks = 2}, "auto", fake.host()), "unix:spillway-torchrun-29500");
   FakeHost own;
   EXPECT_EQ(meeting_place({.name = "spillway"}, "auto", own.env("SPILLWAY_MEETING", "unix:x").host()), "unix:x");
   // torchrun's own store is at the port.
   store.env("MASTER_ADDR", "::1").env("MASTER_PORT", "29500").env("TORCHELASTIC_USE_AGENT_STORE", "True");
   EXPECT_EQ(meeting_place(torchrun, "auto", store.host()), "tcp:[::1]:29501");
   EXPECT_THROW(meeting_place(torchrun, "auto", half.env("MASTER_ADDR", "n1").host()), Error);
+}
+
+// Where anyone can connect, ranks know each other by a secret, or do not begin.
+TEST(MeetingPlace, ThroughANetworkAsksForASecret) {
+  const Launcher torchrun{.name = "torchrun", .ranks = 2};
+  for (const char* token : {"", "short"}) {
+    FakeHost fake;
+    fake.env("MASTER_ADDR", "n1").env("MASTER_PORT", "29500").env("SPILLWAY_TOKEN", token);
+    try {
+      join_ranks(torchrun, 0.1, "auto", fake.host());
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::usage);
+      EXPECT_NE(std::string(e.what()).find("export SPILLWAY_TOKEN=$("), std::string::npos) << e.what();
+    }
+  }
 }
 
 }  // namespace

@@ -7,11 +7,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <random>
 #include <thread>
 
 #include "base/error.h"
 #include "parallel/sockets/attendee.h"
 #include "parallel/sockets/meeting_place.h"
+#include "parallel/sockets/secret.h"
 
 namespace spillway::parallel::meeting_test {
 namespace {
@@ -127,23 +130,186 @@ TEST(Meeting, UnequalSizesAreNamed) {
   }
 }
 
+// A guest's side of the handshake, as far as it goes: what the host said last, in words.
+struct Caller {
+  Descriptor socket;
+  Secret secret;
+  Words nonces = {random_bits(), ""};
+  const Deadline deadline = deadline_in(kLong_s);
+
+  explicit Caller(const std::string& token, const std::string& place = own_name()) : secret(token) {
+    std::string why;
+    while (!socket) socket = MeetingPlace(place).reach(token, deadline, why).socket;
+  }
+  Words hear() {
+    std::string why;
+    return receive_words(socket, deadline, why, kMostWordsBytes).value_or(Words());
+  }
+  // Whether the host proved what it is.
+  bool greet() {
+    send_words(socket, {"hello", "2", nonces[0]}, deadline);
+    const Words host = hear();
+    if (host.size() != 2) return false;
+    nonces[1] = host[0];
+    return secret.proves(host[1], {"host", nonces[0], nonces[1], host[0]});
+  }
+  void say(Words words) {
+    Words said = words;
+    said.insert(said.begin(), {"guest", nonces[0], nonces[1]});
+    words.push_back(secret.proof_of(said));
+    send_words(socket, words, deadline);
+  }
+};
+
 // Rank 1 says what another build would.
 TEST(Meeting, UnequalBuildsAreNamed) {
-  std::string heard;
+  Words heard;
   std::thread other([&] {
-    std::string why;
-    const Deadline deadline = deadline_in(kLong_s);
-    MeetingPlace::Reached reached;
-    while (!reached.socket) reached = MeetingPlace(own_name()).reach("t", deadline, why);
-    send_words(reached.socket, Introduction{"1", "abc", "t", 1, 2, {.host = "elsewhere"}}.to_words(), deadline);
-    const auto answer = receive_words(reached.socket, deadline, why);
-    if (answer && answer->size() == 3) heard = (*answer)[2];
+    Caller caller("t");
+    EXPECT_TRUE(caller.greet());
+    caller.say(Introduction{"abc", 1, 2, {.host = "elsewhere"}}.to_words());
+    heard = caller.hear();
   });
   const Outcome outcome = attend(ranks(2, own_name(), kLong_s)[0]);
   other.join();
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("got build abc of rank 1 on host elsewhere"));
-  EXPECT_EQ(heard, outcome.error);
+  ASSERT_EQ(heard.size(), 4u);
+  EXPECT_EQ(heard[2], outcome.error);
+}
+
+// Without the token nothing is learnt of the run, however the rest is said; a proof heard once is worth nothing the next time.
+TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
+  const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
+  const auto all = ranks(2, place, kLong_s);
+  std::thread strangers([&] {
+    Caller other("of another run", place);
+    EXPECT_FALSE(other.greet());
+    other.say(Introduction{"abc", 1, 2, {.host = "elsewhere"}}.to_words());
+    EXPECT_TRUE(other.hear().empty()) << "the connection is closed without a word, of the build neither";
+
+    Caller replayed("t", place), replaying("t", place);
+    EXPECT_TRUE(replayed.greet());
+    EXPECT_TRUE(replaying.greet());
+    Words said = Introduction{"abc", 1, 2, {.host = "elsewhere"}}.to_words();
+    Words proof = said;
+    proof.insert(proof.begin(), {"guest", replayed.nonces[0], replayed.nonces[1]});
+    said.push_back(replayed.secret.proof_of(proof));
+    send_words(replaying.socket, said, replaying.deadline);
+    EXPECT_TRUE(replaying.hear().empty());
+
+    Caller large("t", place);
+    send_words(large.socket, {"hello", "2", std::string(10'000, 'x')}, large.deadline);
+    EXPECT_TRUE(large.hear().empty());
+    EXPECT_EQ(attend(all[1]).error, "");
+  });
+  EXPECT_EQ(attend(all[0]).error, "");
+  strangers.join();
+}
+
+// More of them than rank 0 keeps at a time, silent and half way through, and all come before rank 1.
+TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
+  const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
+  const auto all = ranks(2, place, kLong_s);
+  std::thread crowd([&] {
+    std::vector<std::unique_ptr<Caller>> callers;
+    for (int k = 0; k < 400; ++k) {
+      callers.push_back(std::make_unique<Caller>("guessed", place));
+      if (k % 3 == 0) send_words(callers.back()->socket, {"hello", "2", "x"}, deadline_in(1));
+      if (k % 3 == 1) send_all(callers.back()->socket, "SPILLWAY\x08", 9, deadline_in(1));
+    }
+    EXPECT_EQ(attend(all[1]).error, "");
+  });
+  EXPECT_EQ(attend(all[0]).error, "");
+  crowd.join();
+}
+
+// Who plays rank 0 and knows the token still cannot make a guest believe in other ranks than there are.
+TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
+  for (const int named : {0, 1, 3, 1000}) {
+    int error = 0;
+    const Descriptor listener = try_listen(SocketAddress::abstract(own_name().substr(5)), error);
+    ASSERT_TRUE(listener);
+    std::thread host([&] {
+      Reception reception(
+          [&] {
+            std::vector<Descriptor> one;
+            one.emplace_back(dup(listener.get()));
+            return one;
+          }(),
+          10);
+      auto guest = reception.next(deadline_in(kLong_s));
+      ASSERT_TRUE(guest);
+      const Secret secret("t");
+      const std::string of_guest = guest->words[2], of_host = random_bits();
+      send_words(guest->socket, {of_host, secret.proof_of({"host", of_guest, of_host, of_host})}, deadline_in(kLong_s));
+      std::string why;
+      ASSERT_TRUE(receive_words(guest->socket, deadline_in(kLong_s), why));
+      Words roster = Roster{"s", std::vector<Attendee>(static_cast<size_t>(named))}.to_words(), proof = roster;
+      proof.insert(proof.begin(), {"answer", of_guest, of_host});
+      roster.push_back(secret.proof_of(proof));
+      send_words(guest->socket, roster, deadline_in(kLong_s));
+    });
+    const Outcome outcome = attend(ranks(2, own_name(), 3)[1]);
+    host.join();
+    EXPECT_EQ(outcome.code, ErrorCode::peer);
+    EXPECT_THAT(outcome.error, HasSubstr("the 2 ranks of this run, got something else")) << named;
+  }
+}
+
+// Bytes at random, whole frames of random words, and good words with a bit turned: each is a stranger or a known refusal, never a fault.
+TEST(Meeting, FuzzedGreetingsRostersAndIntroductions) {
+  std::mt19937 random(1);
+  const Words good =
+      Roster{"session", {{.host = "a", .node = "n", .near_name = "x", .far_host = "h", .far_port = 7}, {.host = "b", .far_port = 9}}}
+          .to_words();
+  ASSERT_TRUE(Roster::of(good, 2));
+  int taken = 0;
+  for (int k = 0; k < 20'000; ++k) {
+    Words words = good;
+    for (int changes = 1 + static_cast<int>(random() % 3); changes > 0 && !words.empty(); --changes) {
+      const size_t at = random() % words.size();
+      switch (random() % 4) {
+        case 0:
+          words.erase(words.begin() + static_cast<i64>(at));
+          break;
+        case 1:
+          words.insert(words.begin() + static_cast<i64>(at), std::string(random() % 40, static_cast<char>(random())));
+          break;
+        case 2:
+          words[at] = std::to_string(static_cast<i64>(random()) * (random() % 2 ? 1 : -1'000'000));
+          break;
+        default:
+          if (!words[at].empty()) words[at][random() % words[at].size()] ^= static_cast<char>(1 << random() % 8);
+      }
+    }
+    const int size = static_cast<int>(random() % 5) - 1;
+    if (const auto roster = Roster::of(words, size)) {
+      ++taken;
+      ASSERT_EQ(std::ssize(roster->all), size);
+      for (const Attendee& one : roster->all) ASSERT_TRUE(one.far_port >= 0 && one.far_port <= 65535);
+    }
+    Introduction::of(words);
+  }
+  EXPECT_GT(taken, 100);
+
+  int ends[2];
+  for (int k = 0; k < 2000; ++k) {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    const Descriptor from(ends[0]), to(ends[1]);
+    std::string bytes = "SPILLWAY";
+    const u32 count = static_cast<u32>(random() % 64);
+    bytes.append(reinterpret_cast<const char*>(&count), sizeof count);
+    while (bytes.size() < 12 + count) bytes += static_cast<char>(random() % 3 ? 'a' + random() % 26 : '\n');
+    for (int flips = static_cast<int>(random() % 3); flips > 0; --flips)
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+    bytes.resize(bytes.size() - random() % 3);
+    send_all(from, bytes.data(), bytes.size(), deadline_in(1));
+    ::shutdown(from.get(), SHUT_WR);
+    std::string why;
+    const auto words = receive_words(to, deadline_in(1), why);
+    EXPECT_TRUE(words || !why.empty());
+  }
 }
 
 TEST(Meeting, OtherRunsAndStrangersStayOutside) {
