@@ -74,9 +74,10 @@ struct Dispatch {
 };
 
 int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host) {
-  const GivenMap flags = parse_flags(command, args);
-  if (flags.contains("help")) {
-    streams.out << command_help(command) << std::flush;
+  const bool all = std::ranges::find(args, "--help=all") != args.end();
+  const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
+  if (all || flags.contains("help")) {
+    streams.out << command_help(command, all) << std::flush;
     return 0;
   }
   GivenMap given = flags;
@@ -110,7 +111,7 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << program_help() << std::flush;
     return 0;
   }
-  if (args[0] == "--version") {
+  if (args[0] == "--version" || args[0] == "version") {
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }

@@ -13,8 +13,14 @@ namespace {
 
 // https://no-color.org, and terminals that know no colours.
 bool wants_colour() {
-  const char *no = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
-  return (no == nullptr || *no == '\0') && (term == nullptr || std::string_view(term) != "dumb");
+  const char* no = std::getenv("NO_COLOR");
+  return no == nullptr || *no == '\0';
+}
+
+// A line can be drawn anew, and coloured.
+bool is_terminal(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
 }
 
 }  // namespace
@@ -23,6 +29,6 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk, not a death
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) args.emplace_back(argv[i]);
-  const bool colour = isatty(STDOUT_FILENO) == 1 && wants_colour();
-  return spillway::app::run(args, {std::cout, std::cerr, isatty(STDERR_FILENO) == 1, colour});
+  const bool colour = is_terminal(STDOUT_FILENO) && wants_colour();
+  return spillway::app::run(args, {std::cout, std::cerr, is_terminal(STDERR_FILENO), colour});
 }

@@ -21,6 +21,8 @@ struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
   i64 begin = 0, end = 0;  // bytes within the data section
+  /// "I16 [2, 3]" of a type or a rank that this program has no tensors of: then dtype and shape are its bytes'.
+  std::string foreign = {};
   i64 bytes() const { return end - begin; }
 };
 

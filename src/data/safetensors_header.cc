@@ -1,6 +1,7 @@
 #include "data/safetensors_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -21,31 +22,17 @@ using nlohmann::json;
 struct DTypeName {
   std::string_view name;
   std::optional<DType> dtype;  // none: the format has it, this program does not
+  i64 bits = 0;                // of an element of those
 };
 
 // The dtypes of safetensors 0.8.
-constexpr std::array kDTypes = {DTypeName{"F32", DType::f32},
-                                DTypeName{"F64", DType::f64},
-                                DTypeName{"BF16", DType::bf16},
-                                DTypeName{"F16", DType::f16},
-                                DTypeName{"I32", DType::int32},
-                                DTypeName{"I64", DType::int64},
-                                DTypeName{"U8", DType::uint8},
-                                DTypeName{"BOOL", DType::boolean},
-                                DTypeName{"I8", {}},
-                                DTypeName{"I16", {}},
-                                DTypeName{"U16", {}},
-                                DTypeName{"U32", {}},
-                                DTypeName{"U64", {}},
-                                DTypeName{"C64", {}},
-                                DTypeName{"F4", {}},
-                                DTypeName{"F6_E2M3", {}},
-                                DTypeName{"F6_E3M2", {}},
-                                DTypeName{"F8_E5M2", {}},
-                                DTypeName{"F8_E4M3", {}},
-                                DTypeName{"F8_E8M0", {}},
-                                DTypeName{"F8_E4M3FNUZ", {}},
-                                DTypeName{"F8_E5M2FNUZ", {}}};
+constexpr std::array kDTypes = {
+    DTypeName{"F32", DType::f32},    DTypeName{"F64", DType::f64},   DTypeName{"BF16", DType::bf16}, DTypeName{"F16", DType::f16},
+    DTypeName{"I32", DType::int32},  DTypeName{"I64", DType::int64}, DTypeName{"U8", DType::uint8},  DTypeName{"BOOL", DType::boolean},
+    DTypeName{"I8", {}, 8},          DTypeName{"I16", {}, 16},       DTypeName{"U16", {}, 16},       DTypeName{"U32", {}, 32},
+    DTypeName{"U64", {}, 64},        DTypeName{"C64", {}, 64},       DTypeName{"F4", {}, 4},         DTypeName{"F6_E2M3", {}, 6},
+    DTypeName{"F6_E3M2", {}, 6},     DTypeName{"F8_E5M2", {}, 8},    DTypeName{"F8_E4M3", {}, 8},    DTypeName{"F8_E8M0", {}, 8},
+    DTypeName{"F8_E4M3FNUZ", {}, 8}, DTypeName{"F8_E5M2FNUZ", {}, 8}};
 
 std::string_view safetensors_name(DType dtype) { return std::ranges::find(kDTypes, std::optional(dtype), &DTypeName::dtype)->name; }
 
@@ -153,7 +140,8 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool extent(u64 value) {
-    if (shape_.size() == Shape::kMaxRank) fail(fmt::format("expected at most {} extents, got more", Shape::kMaxRank));
+    constexpr size_t kMostExtents = 64;  // of what is only listed
+    if (shape_.size() == kMostExtents) fail(fmt::format("expected at most {} extents, got more", kMostExtents));
     if (value > static_cast<u64>(std::numeric_limits<i64>::max())) fail(fmt::format("the extent {} is too large", value));
     shape_.push_back(static_cast<i64>(value));
     return true;
@@ -164,34 +152,39 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
       if (!fields_.contains(field)) fail(fmt::format("the field {} is missing", field));
     }
     if (offsets_.size() != 2) fail(fmt::format("expected two data_offsets, got {}", offsets_.size()));
-    TensorInfo info{.name = tensor_, .dtype = known_dtype(), .shape = Shape(shape_), .begin = offsets_[0], .end = offsets_[1]};
+    const DTypeName& dtype = known_dtype();
+    const i64 bytes = checked_bytes(dtype.dtype ? 8 * size_of(*dtype.dtype) : dtype.bits);
+    TensorInfo info{.name = tensor_, .begin = offsets_[0], .end = offsets_[1]};
     if (info.begin > info.end) fail(fmt::format("the data ends at {}, before it begins at {}", info.end, info.begin));
-    const i64 bytes = checked_bytes(info.dtype);
-    if (info.bytes() != bytes) {
-      fail(fmt::format("expected {} bytes for {} {}, got the range {} to {}", bytes, safetensors_name(info.dtype), to_string(info.shape),
-                       info.begin, info.end));
+    const std::string what = fmt::format("{} [{}]", dtype.name, fmt::join(shape_, ", "));
+    if (info.bytes() != bytes) fail(fmt::format("expected {} bytes for {}, got the range {} to {}", bytes, what, info.begin, info.end));
+    if (dtype.dtype && shape_.size() <= Shape::kMaxRank) {
+      info.dtype = *dtype.dtype;
+      info.shape = Shape(shape_);
+    } else {
+      info.foreign = what;
+      info.dtype = DType::uint8;
+      info.shape = Shape{bytes};
     }
     header_.tensors.push_back(std::move(info));
   }
 
-  DType known_dtype() const {
+  const DTypeName& known_dtype() const {
     const auto entry = std::ranges::find(kDTypes, dtype_, &DTypeName::name);
     if (entry == kDTypes.end()) fail("the format has no dtype " + in_quotes(dtype_));
-    if (!entry->dtype) {
-      fail("its dtype " + dtype_ + " is not supported here (F32, F64, BF16, F16, I32, I64, U8 and BOOL are): convert it first");
-    }
-    return *entry->dtype;
+    return *entry;
   }
 
   // Zeros are left out of the overflow check's product: the strides of an empty tensor are products of the other extents.
-  i64 checked_bytes(DType dtype) const {
-    i64 product = size_of(dtype);
+  i64 checked_bytes(i64 bits) const {
+    i64 product = bits;
     bool none = false;
     for (const i64 n : shape_) {
       none |= n == 0;
       if (n != 0 && __builtin_mul_overflow(product, n, &product)) fail("the product of its extents overflows 64 bits");
     }
-    return none ? 0 : product;
+    if (!none && product % 8 != 0) fail("its elements are no whole number of bytes");
+    return none ? 0 : product / 8;
   }
 
   const std::string& file_;

@@ -75,7 +75,10 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
       continue;
     }
     const data::TensorInfo& tensor = *tensors_.find(found);
-    if (!(tensor.shape == parameter->shape)) {
+    if (!tensor.foreign.empty()) {
+      wrong.push_back(fmt::format("{} (expected {} of F32, F64, BF16 or F16, got {}: convert it first)", name, to_string(parameter->shape),
+                                  tensor.foreign));
+    } else if (!(tensor.shape == parameter->shape)) {
       wrong.push_back(fmt::format("{} (expected {}, got {})", name, to_string(parameter->shape), to_string(tensor.shape)));
     } else if (!is_floating(tensor.dtype)) {
       wrong.push_back(fmt::format("{} (expected floating numbers, got {})", name, to_string(tensor.dtype)));

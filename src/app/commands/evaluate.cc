@@ -72,7 +72,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   report_phase(RankPhase::evaluating);
   const i64 all = held_out_micro_batches(*loader, work.micro_batch_size);
   const auto show = [&](const HeldOutLoss& so_far) {
-    console.progress(fmt::format("{} of {} micro-batches, loss {:.4f}", so_far.micro_batches, all, so_far.mean()));
+    console.passing(fmt::format("{} of {} micro-batches, loss {:.4f}", so_far.micro_batches, all, so_far.mean()));
   };
   const HeldOutLoss loss = held_out_loss(model->rank(), model->mesh(), peers, *loader, all, show);
   console.end_progress();

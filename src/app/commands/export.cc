@@ -29,6 +29,8 @@ int run_export(const ExportConfig& config, Console& console) {
   }
   console.result(
       fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
+  if (!source.config.reads_images())
+    console.result(fmt::format("in Python: transformers.AutoModelForCausalLM.from_pretrained(\"{}\")", config.out));
   return 0;
 }
 

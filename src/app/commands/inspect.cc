@@ -36,6 +36,12 @@ Json read_json(const fs::path& path) {
 }
 
 Json tensor_row(const data::TensorInfo& tensor) {
+  if (const size_t space = tensor.foreign.find(' '); space != std::string::npos) {
+    return {{"name", tensor.name},
+            {"dtype", tensor.foreign.substr(0, space)},
+            {"shape", tensor.foreign.substr(space + 1)},
+            {"bytes", tensor.bytes()}};
+  }
   Json shape = Json::array();
   for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
   return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", shape}, {"bytes", tensor.bytes()}};
@@ -208,7 +214,7 @@ int verify(const fs::path& path, Console& console) {
   Json rows = Json::array();
   bool whole = true;
   for (const fs::path& checkpoint : to_verify(path)) {
-    console.progress("reading " + checkpoint.string());
+    console.passing("reading " + checkpoint.string());
     const std::vector<std::string> damage = damage_of_checkpoint(checkpoint);
     whole = whole && damage.empty();
     rows.push_back({{"checkpoint", checkpoint.string()},

@@ -6,6 +6,11 @@
 
 #include "app/commands/commands.h"
 #include "app/flags/pipeline_wish.h"
+#include "app/node/failure.h"
+#include "app/node/grant.h"
+#include "app/node/own_program.h"
+#include "app/node/version.h"
+#include "app/node/working.h"
 #include "app/plan/freeze.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/same_flags.h"
@@ -15,6 +20,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "data/atomic_folder.h"
+#include "parallel/sockets/build_id.h"
 
 namespace spillway::app {
 namespace {
@@ -93,17 +99,34 @@ class Training {
     config_.ranks = peers.ranks();
   }
 
-  int run() {
-    peers_.together([&] { read_all(); });
+  ~Training() { console_.record({}); }
+
+  int run() try { return run_all(); } catch (...) {
+    if (folder_) folder_->log("error: " + failure_of(std::current_exception()).text);
+    throw;
+  }
+
+ private:
+  int run_all() {
+    {
+      const Working working(console_, "reading model and data");
+      peers_.together([&] { read_all(); });
+    }
     check_same_flags(peers_, to_json(config_), facts());
     if (start_.checkpoint && progress_.step >= *config_.steps) {
       tell_of_end();
       return 0;
     }
-    choose_plan();
-    peers_.together([&] { take_all(); });
-    peers_.together([&] { session_->make_rank(); });
-    recover();
+    {
+      const Working working(console_, "planning");
+      choose_plan();
+    }
+    {
+      const Working working(console_, "taking memory and disk");
+      peers_.together([&] { take_all(); });
+      peers_.together([&] { session_->make_rank(); });
+      recover();
+    }
     note_machine(progress_, session_->device(), console_);
     introduce();
     if (!recovered_) load();
@@ -113,7 +136,6 @@ class Training {
     return status;
   }
 
- private:
   void read_all() {
     check_stages(config_);
     resolve_device(config_, look_at_gpus(config_, peers_.place().local_rank));
@@ -150,6 +172,10 @@ class Training {
     if (peers_.first()) check_disk(config_, *session_);
     folder_.emplace(config_.out, peers_.first());
     if (peers_.first()) {
+      const MemoryGrant grant = memory_grant(Host{});
+      folder_->log(fmt::format("{}\n  spillway {}, build {}, on {}, {} of memory granted (by {})", own_command_line(), kVersion,
+                               parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
+      console_.record([this](std::string_view line) { folder_->log(line); });
       data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
       remove_half_pruned(folder_->path());
     }
@@ -258,6 +284,7 @@ class Training {
         if (first) session_->rank().state().forget_recovered();
       });
       const std::optional<fs::path> tried = start_.checkpoint;
+      const Working working(console_, start_.checkpoint ? "reading " + start_.checkpoint->string() : "making the first weights");
       try {
         return peers_.together([&] { load_start(*session_, config_, start_); });
       } catch (const AgreedError& e) {

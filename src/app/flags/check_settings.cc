@@ -1,6 +1,7 @@
 // Checks that concern more than one option, or the node.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "app/flags/given.h"
@@ -181,9 +182,15 @@ void check_directive(const std::string& flag, const std::string& value) {
   if (!plain) refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/=, as Slurm has them, got " + data::in_quotes(value));
 }
 
-// The node that prints the script is not one that trains: nothing is asked of it.
+// The node that prints the script is not one that trains: nothing is asked of it but that the data are there, which a job should not find
+// out. A path with a variable is the job's.
 void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
+  for (const std::string& path : config.data) {
+    std::error_code none;
+    if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
+      refuse("[--data] expected " + path + " to be there, and it is not: the job would end at once");
+  }
   check_model(config);
   check_directive("--account", config.account);
   check_directive("--partition", config.partition);

@@ -8,7 +8,8 @@ namespace spillway::app {
 
 /// The commands, one line each.
 std::string program_help();
-/// A command's flags by group, each with its default and unit, words not built yet named as such.
-std::string command_help(Command command);
+/// A command's flags by group, each with its default and unit, words not built yet named as such; in 80 columns. Not `everything`: of train
+/// and plan those that a first command needs.
+std::string command_help(Command command, bool everything = true);
 
 }  // namespace spillway::app

@@ -65,10 +65,10 @@ constexpr Foreign kForeign[] = {
     {"max-seq-length", "sequence-length"},
     {"max-length", "sequence-length"},
     {"context-length", "sequence-length"},
-    {"bf16", "precision"},
-    {"fp16", "precision"},
-    {"fp32", "precision"},
-    {"tf32", "precision"},
+    {"bf16", "precision bf16"},
+    {"fp16", "precision fp16"},
+    {"fp32", "precision fp32"},
+    {"tf32", "precision tf32"},
     {"dtype", "precision"},
     {"mixed-precision", "precision"},
     {"torch-dtype", "precision"},
@@ -91,8 +91,6 @@ constexpr Foreign kForeign[] = {
     {"memory", "device-memory"},
     {"nproc-per-node", "ranks"},
     {"num-gpus", "ranks"},
-    {"num-nodes", "ranks"},
-    {"nnodes", "ranks"},
     {"num-processes", "ranks"},
     {"gpus", "ranks"},
     {"world-size", "ranks"},
@@ -148,10 +146,23 @@ constexpr Foreign kForeign[] = {
     {"num-threads", "threads"},
     {"max-new-tokens", "max-tokens"},
     {"temp", "temperature"},
-    {"verbose", "log-every"},
-    {"deepspeed", "config"},
-    {"deepspeed-config", "config"},
 };
+
+// Those for which there is no one flag here.
+struct Advice {
+  std::string_view theirs, words;
+};
+constexpr const char* kNodes =
+    "whoever starts the ranks says how many nodes there are: srun, torchrun or mpirun with the same flags on all of them; spillway slurm "
+    "--nodes N prints such a job, --ranks N starts N ranks on one node";
+constexpr const char* kDeepSpeed =
+    "no JSON of DeepSpeed is read; --zero-stage, --place-optimizer, --place-parameters, --nvme, --micro-batch-size, "
+    "--gradient-accumulation-steps and --gradient-clipping say what it says";
+constexpr const char* kVerbose =
+    "--log-every 1 has a line a step, --profile a table at the end, --trace FILE everything; log.txt keeps it all";
+constexpr Advice kAdvice[] = {
+    {"nnodes", kNodes},        {"num-nodes", kNodes}, {"node-rank", kNodes}, {"deepspeed", kDeepSpeed}, {"deepspeed-config", kDeepSpeed},
+    {"ds-config", kDeepSpeed}, {"verbose", kVerbose}, {"debug", kVerbose}};
 
 std::string dashed(std::string_view name) {
   std::string text(name);
@@ -199,7 +210,10 @@ std::string unknown_option(Command command, std::string_view name, bool flags) {
     return what + "write " + shown(wanted, flags);
   }
   const auto foreign = std::ranges::find(kForeign, wanted, &Foreign::theirs);
-  if (foreign != std::end(kForeign) && find_option(command, foreign->ours)) return what + "here it is " + shown(foreign->ours, flags);
+  if (foreign != std::end(kForeign) && find_option(command, foreign->ours.substr(0, foreign->ours.find(' '))))
+    return what + "here it is " + shown(foreign->ours, flags);
+  const auto advice = std::ranges::find(kAdvice, wanted, &Advice::theirs);
+  if (advice != std::end(kAdvice) && find_option(command, "model")) return what + std::string(advice->words);
   if (const std::string others = owners(wanted); !others.empty()) return what + "it belongs to " + others;
   std::vector<std::string> known;
   for (const Option* option : options_of(command)) {

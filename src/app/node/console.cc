@@ -34,9 +34,28 @@ void Console::clear_progress() {
   progress_shown_ = false;
 }
 
+// So that a program that never has a record does not grow.
+void Console::keep(std::string_view line) {
+  constexpr size_t kMostEarly = 1000;
+  if (record_) {
+    record_(line);
+  } else if (early_.size() < kMostEarly) {
+    early_.emplace_back(line);
+  }
+}
+
+void Console::record(std::function<void(std::string_view)> record) {
+  std::lock_guard lock(mutex_);
+  record_ = std::move(record);
+  if (!record_) return;
+  for (const std::string& line : early_) record_(line);
+  early_.clear();
+}
+
 void Console::result(std::string_view text) {
   std::lock_guard lock(mutex_);
   clear_progress();
+  keep(text);
   err_.flush();
   out_ << text;
   if (!text.ends_with('\n')) out_ << '\n';
@@ -51,14 +70,16 @@ void Console::stream(std::string_view text) {
 }
 
 void Console::log(std::string_view line) {
-  if (quiet_) return;
   std::lock_guard lock(mutex_);
+  keep(line);
+  if (quiet_) return;
   clear_progress();
   err_ << line << '\n' << std::flush;
 }
 
 void Console::warn(std::string_view line) {
   std::lock_guard lock(mutex_);
+  keep("warning: " + std::string(line));
   clear_progress();
   err_ << "warning: " << line << '\n' << std::flush;
 }
@@ -73,6 +94,17 @@ void Console::progress(std::string_view line) {
   } else {
     err_ << line << '\n' << std::flush;
   }
+}
+
+void Console::passing(std::string_view line) {
+  constexpr auto kPause = std::chrono::seconds(5);
+  {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal_ && now < next_passing_) return;
+    next_passing_ = now + kPause;
+  }
+  progress(line);
 }
 
 void Console::end_progress() {

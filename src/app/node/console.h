@@ -1,10 +1,14 @@
 // Where the program speaks: results to `out`, progress and log to `err`. On a terminal the progress is one line that is refreshed, piped it
-// is plain lines. --quiet silences progress and log, never warnings and results. Thread-safe; the streams must outlive it.
+// is plain lines, those of passing() now and then. What is said is also recorded, where there is a record. --quiet silences progress and
+// log, never warnings and results. Thread-safe; the streams must outlive it.
 #pragma once
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace spillway::app {
 
@@ -34,19 +38,29 @@ class Console {
   void warn(std::string_view line);
   /// The progress so far: replaces the last progress line on a terminal, cut to its width; a line of its own when piped.
   void progress(std::string_view line);
+  /// Progress whose lines are of no use later: piped there is one in five seconds.
+  void passing(std::string_view line);
   /// Lets the progress line stand.
   void end_progress();
+
+  /// From now on every result, log line and warning goes there too, first those said until now; empty: no more. The record must outlive
+  /// that. Not from within it.
+  void record(std::function<void(std::string_view)> record);
 
   /// `word` in colour where stdout takes it.
   std::string painted(std::string_view word, Colour colour) const;
 
  private:
   void clear_progress();
+  void keep(std::string_view line);
 
   std::ostream& out_;
   std::ostream& err_;
   const bool terminal_, colour_;
   bool quiet_ = false, json_ = false, progress_shown_ = false;
+  std::chrono::steady_clock::time_point next_passing_{};
+  std::function<void(std::string_view)> record_;
+  std::vector<std::string> early_;  // said before there was a record
   std::mutex mutex_;
 };
 

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
+#include "app/node/host.h"
 #include "base/error.h"
 
 extern char** environ;
@@ -39,6 +41,19 @@ std::string own_program() {
   std::error_code unknown;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
   return unknown ? "spillway" : path.string();
+}
+
+std::string own_command_line() {
+  std::istringstream words(read_whole("/proc/self/cmdline").value_or(""));
+  std::string line;
+  for (std::string word; std::getline(words, word, '\0');) {
+    const bool plain =
+        !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%") == word.npos;
+    std::string quoted = word;
+    for (size_t at = 0; (at = quoted.find('\'', at)) != quoted.npos; at += 4) quoted.replace(at, 1, "'\\''");
+    line += (line.empty() ? "" : " ") + (plain ? word : "'" + quoted + "'");
+  }
+  return line;
 }
 
 int run_own_program(const std::vector<std::string>& arguments, const std::string& output) {

@@ -2,29 +2,68 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 
 namespace spillway::app {
 namespace {
 
 // Lock-free, so a handler may touch it.
-std::atomic<int> stop_{0};
+std::atomic<int> stop_{0}, interrupts_{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-void handle(int signal) {
+// Texts for a handler: whole before their length is not 0, never changed while a handler may read them but to be set anew.
+struct Answer {
+  std::array<char, 256> text{};
+  std::atomic<size_t> bytes{0};
+
+  void set(const std::string& line) {
+    bytes = 0;
+    const size_t count = std::min(line.size(), text.size() - 1);
+    std::copy_n(line.begin(), count, text.begin());
+    if (count > 0) text[count] = '\n';
+    bytes = count > 0 ? count + 1 : 0;
+  }
+  void give() const {
+    if (const size_t count = bytes) [[maybe_unused]]
+      const ssize_t told = write(STDERR_FILENO, text.data(), count);
+  }
+};
+Answer first_answer_, second_answer_;
+
+void handle(int signal, siginfo_t* info, void*) {
+  const int error = errno;
   // Whoever presses Ctrl-C twice does not want to wait for the save.
-  if (signal == SIGINT && stop_.load() == SIGINT) _exit(130);
-  stop_.store(signal);
+  if (signal == SIGINT && ++interrupts_ == 2) {
+    second_answer_.give();
+    _exit(130);
+  }
+  const bool handed_on = info != nullptr && info->si_code == SI_QUEUE && info->si_value.sival_int == SIGINT;
+  int none = 0;
+  if (stop_.compare_exchange_strong(none, handed_on ? SIGINT : signal)) first_answer_.give();
+  errno = error;
 }
 
 }  // namespace
 
+void set_stop_answers(const std::string& first, const std::string& second) {
+  first_answer_.set(first);
+  second_answer_.set(second);
+}
+
+void hand_signal_on(int process, int signal) {
+  sigval value{};
+  value.sival_int = signal;
+  signal == SIGINT ? sigqueue(process, SIGTERM, value) : kill(process, signal);
+}
+
 void install_stop_handlers() {
   struct sigaction action {};
-  action.sa_handler = handle;
-  action.sa_flags = SA_RESTART;  // system calls under way go on: the flag is looked at between steps
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;  // system calls under way go on: the flag is looked at between steps
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }
@@ -46,6 +85,6 @@ const char* stop_signal() {
   }
 }
 
-void clear_stop() { stop_.store(0); }
+void clear_stop() { stop_ = interrupts_ = 0; }
 
 }  // namespace spillway::app

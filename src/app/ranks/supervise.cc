@@ -15,6 +15,7 @@
 
 #include "app/node/cgroup.h"
 #include "app/node/own_program.h"
+#include "app/node/signals.h"
 #include "app/ranks/peers.h"
 #include "app/ranks/rank_report.h"
 #include "base/units.h"
@@ -137,7 +138,7 @@ class Supervisor {
     handed_on_ = signal;
     if (leaves_at_once_) return kill_all();
     for (const Rank& one : ranks_) {
-      if (!one.ended) kill(one.process, signal == SIGINT ? SIGTERM : signal);
+      if (!one.ended) hand_signal_on(one.process, signal);
     }
   }
 

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -135,10 +137,14 @@ void RunFolder::sync() {
   if (metrics_) metrics_->sync();
 }
 
-void RunFolder::log(const std::string& line) {
+void RunFolder::log(std::string_view line) {
   if (!writes()) return;
   log_.clear();  // the disk may have room again
-  log_ << line << std::endl;
+  std::array<char, 32> now{};
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  std::strftime(now.data(), now.size(), "%F %T", localtime_r(&seconds, &local));
+  log_ << now.data() << "  " << line << std::endl;
 }
 
 }  // namespace spillway::app

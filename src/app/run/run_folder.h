@@ -4,6 +4,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/file_lock.h"
 #include "base/types.h"
@@ -31,7 +32,8 @@ class RunFolder {
   std::string metrics_line(const std::string& json);
   /// metrics.jsonl is on stable storage as far as it is written: before a checkpoint of its last step is.
   void sync();
-  void log(const std::string& line);
+  /// With the time of day before it.
+  void log(std::string_view line);
   /// Where the folder's filesystem cannot lock: what holds the folder instead, to be said.
   std::string lock_notice() const;
 

@@ -113,7 +113,6 @@ void Saves::tell(bool must) {
                                          format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(durable_s));
     console_.end_progress();
     console_.log(line);
-    folder_.log(line);
   } catch (const AgreedError& e) {
     writer_.reset();
     if (must) throw;

@@ -11,6 +11,7 @@
 #include "app/node/host.h"
 #include "app/node/process_memory.h"
 #include "app/node/signals.h"
+#include "app/node/working.h"
 #include "app/ranks/rank_report.h"
 #include "app/run/generation.h"
 #include "app/run/held_out.h"
@@ -23,6 +24,7 @@ namespace spillway::app {
 namespace {
 
 constexpr i64 kMostNonfinite = 20;    // steps in a row
+constexpr i64 kAnnounced = 20;        // steps by whose time a signal is answered
 constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
 
 // Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
@@ -73,8 +75,14 @@ i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step()
 
 int Trainer::run() {
   StepReport report;
+  const std::string leaves = "left without saving; the last checkpoint stands";
+  if (peers_.first()) set_stop_answers("stopping after this step; press Ctrl-C again to leave without saving", leaves);
   while (progress_.step < *config_.steps) {
-    report = step();
+    report = stepping();
+    if (peers_.first() && progress_.step - first_step_ <= kAnnounced)
+      set_stop_answers(fmt::format("stopping after this step (about {}), then saving; press Ctrl-C again to leave without saving",
+                                   format_duration(report.seconds)),
+                       leaves);
     report_step(progress_.step);
     const Wanted now = wanted(report);
     write_metrics(report);
@@ -92,6 +100,15 @@ int Trainer::run() {
   saves_.finish(false);
   finish(report);
   return 0;
+}
+
+// The first one, and those that are long, give a sign of life.
+Trainer::StepReport Trainer::stepping() {
+  constexpr double kLong_s = 2;
+  std::optional<Working> working;
+  if (step_seconds_ == 0 || step_seconds_ > kLong_s)
+    working.emplace(console_, fmt::format("step {} of {}", progress_.step + 1, *config_.steps));
+  return step();
 }
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
@@ -218,16 +235,24 @@ void Trainer::write_metrics(const StepReport& r) {
 void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} {}/s", progress_.step, *config_.steps,
-                                 r.result.loss, r.result.grad_norm, r.learning_rate, static_cast<double>(tokens_per_step()) / r.seconds,
-                                 reads_images() ? "images" : "tokens");
-  if (r.result.skipped) line += "  skipped: " + why_skipped();
-  if (r.validation_loss) line += fmt::format("  validation loss {:.4f}", *r.validation_loss);
-  if (r.validation_accuracy) line += fmt::format("  accuracy {:.4f}", *r.validation_accuracy);
-  line += "  left " + format_duration(per_step * static_cast<double>(*config_.steps - progress_.step));
+  // What may be cut on a narrow terminal stands last.
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
+                                 r.result.loss, format_duration(per_step * static_cast<double>(*config_.steps - progress_.step)),
+                                 static_cast<double>(tokens_per_step()) / r.seconds, reads_images() ? "images" : "tokens",
+                                 r.result.grad_norm, r.learning_rate);
   console_.progress(line);
-  if (r.validation_loss) console_.end_progress();
   folder_.log(line);
+  if (r.result.skipped) stands("  step skipped: " + why_skipped());
+  if (r.validation_loss) {
+    const std::string accuracy = r.validation_accuracy ? fmt::format("  accuracy {:.4f}", *r.validation_accuracy) : "";
+    stands(fmt::format("  validation loss {:.4f}{}", *r.validation_loss, accuracy));
+  }
+}
+
+// Under the progress line, which stands then too.
+void Trainer::stands(const std::string& line) {
+  console_.end_progress();
+  console_.log(line);
 }
 
 // In fp16 the first steps may well find out which scale is the largest that fits.
@@ -270,7 +295,10 @@ void Trainer::save(bool must) {
     accounts_.settle();
     saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
   }
-  if (must) saves_.finish(true);
+  if (must) {
+    const Working working(console_, "saving");
+    saves_.finish(true);
+  }
   last_save_ = Clock::now();
 }
 

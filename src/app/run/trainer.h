@@ -53,6 +53,8 @@ class Trainer {
   void write_metrics(const StepReport& report);
   void show_progress(const StepReport& report);
   void sample();
+  StepReport stepping();
+  void stands(const std::string& line);
   bool checkpoint_due() const;
   /// What any rank wants to be done after this step, all do.
   struct Wanted {

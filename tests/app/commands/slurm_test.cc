@@ -11,7 +11,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 Outcome slurm(const Words& more) {
-  Words words = {"slurm", "--model", "gpt2-tiny", "--data", "x.txt"};
+  Words words = {"slurm", "--model", "gpt2-tiny", "--data", "$SLURM_TMPDIR/x.txt"};
   words.insert(words.end(), more.begin(), more.end());
   return run_app(words);
 }
@@ -47,7 +47,7 @@ TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
   EXPECT_EQ(WEXITSTATUS(std::system(run.c_str())), 75);
   const std::string got = *read_whole(seen);
   EXPECT_TRUE(has(got, "--kill-on-bad-exit=0\n"));
-  EXPECT_TRUE(has(got, "\ntrain\n--data\nx.txt\n--decay-all\n--model\ngpt2-tiny\n--nvme\n/scratch/x:2GiB\n--out\n" + odd +
+  EXPECT_TRUE(has(got, "\ntrain\n--data\n/scratch/x.txt\n--decay-all\n--model\ngpt2-tiny\n--nvme\n/scratch/x:2GiB\n--out\n" + odd +
                            "\n--validation-data\nv 1.txt\n--validation-data\nv2.txt\nrequeue 17\n"))
       << got;
 }
@@ -56,6 +56,14 @@ TEST(SlurmCommand, RefusesWhatCannotBeAJob) {
   EXPECT_TRUE(has(slurm({"--nodes", "2", "--gpus", "4", "--ranks", "6"}).err, "[--ranks] expected 8, one for each GPU"));
   EXPECT_TRUE(has(slurm({"--nodes", "2", "--ranks", "3"}).err, "[--ranks] expected a multiple of --nodes 2, got 3"));
   EXPECT_TRUE(has(run_app({"slurm", "--model", "gpt2-tiny"}).err, "[--data] expected"));
+  EXPECT_TRUE(has(run_app({"slurm", "--model", "gpt2-tiny", "--data", "no/such.txt"}).err, "[--data] expected no/such.txt to be there"));
+  for (const char* flag : {"--account", "--partition"}) {
+    for (const char* value : {"x\n#SBATCH --uid=0", "a b", "a;b", "\xff"}) {
+      const Outcome outcome = slurm({flag, value});
+      EXPECT_EQ(outcome.status, 2) << value;
+      EXPECT_TRUE(has(outcome.err, std::string("[") + flag + "] expected a name")) << outcome.err;
+    }
+  }
   EXPECT_TRUE(has(slurm({"--learning-rat", "1"}).err, "learning-rate"));
   EXPECT_EQ(slurm({"--steps", "0"}).status, 2);
 }

@@ -70,8 +70,8 @@ TEST(CommandLine, ForeignSpellingsNameOurs) {
                                                                       {"local-rank", "ranks"},
                                                                       {"local_rank", "ranks"},
                                                                       {"grad-accum", "gradient-accumulation-steps"},
-                                                                      {"bf16", "precision"},
-                                                                      {"fp16", "precision"},
+                                                                      {"bf16", "precision bf16"},
+                                                                      {"fp16", "precision fp16"},
                                                                       {"output-dir", "out"},
                                                                       {"max-steps", "steps"},
                                                                       {"seq-length", "sequence-length"},
@@ -79,10 +79,12 @@ TEST(CommandLine, ForeignSpellingsNameOurs) {
                                                                       {"num-train-epochs", "epochs"},
                                                                       {"per-device-train-batch-size", "micro-batch-size"},
                                                                       {"gradient-checkpointing", "recompute"},
-                                                                      {"max_grad_norm", "gradient-clipping"},
-                                                                      {"deepspeed", "config"}};
+                                                                      {"max_grad_norm", "gradient-clipping"}};
   for (const auto& [theirs, ours] : spellings)
     expect_refused({{train({"--" + theirs, "1"}), {"[--" + theirs + "]", "here it is --" + ours}}});
+  expect_refused({{train({"--nnodes", "2"}), {"[--nnodes]", "srun, torchrun or mpirun", "spillway slurm --nodes N"}},
+                  {train({"--deepspeed", "ds.json"}), {"no JSON of DeepSpeed is read", "--zero-stage"}},
+                  {train({"--verbose"}), {"--log-every 1", "log.txt"}}});
 }
 
 TEST(CommandLine, ValuesThatAreMissingOrTooMany) {
@@ -193,7 +195,7 @@ TEST(CommandLine, WaysOfRanksToEachOther) {
        {train({"--communicator", "mpi", "--ranks", "2"}), {"[--communicator]", "spillway starts"}},
        {train({"--communicator", "mpi", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}},
        {train({"--communicator", "local", "--rendezvous", "file:x"}), {"[--communicator]", "--rendezvous file:x"}},
-       {{"slurm", "--model", "gpt2-tiny", "--data", "x", "--ranks", "2", "--communicator", "local"}, {"[--communicator]", "srun starts"}}});
+       {{"slurm", "--model", "gpt2-tiny", "--data", "$SLURM_TMPDIR/x", "--ranks", "2", "--communicator", "local"}, {"[--communicator]", "srun starts"}}});
   expect_refused({{train({"--communicator", "local"}), {"[--communicator]", "ranks that Open MPI starts"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
   // A srun that brings no MPI.

@@ -109,9 +109,11 @@ TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
   for (const auto& [name, value] : kTrainFlags) {
     const size_t at = help.find("\n  --" + name + (help.find("\n  --" + name + "\n") == std::string::npos ? " " : "\n"));
     ASSERT_NE(at, std::string::npos) << name;
-    const std::string line = help.substr(at + 1, help.find('\n', at + 1) - at - 1);
+    std::istringstream words(help.substr(at + 1, help.find("\n  --", at + 1) - at - 1));
+    std::string entry;
+    for (std::string word; words >> word;) entry += " " + word;
     if (!value.empty()) {
-      EXPECT_TRUE(line.ends_with("[" + value + "]")) << line;
+      EXPECT_NE(entry.find(" [" + value + "]"), std::string::npos) << entry;
     }
   }
   EXPECT_EQ(options_of(Command::train).size(), kTrainFlags.size()) << "a flag is not in the contract";
@@ -126,10 +128,10 @@ TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
   }
 }
 
-TEST(OptionTable, HelpFitsAHundredColumns) {
+TEST(OptionTable, HelpFitsEightyColumns) {
   for (const Command command : kCommands) {
     std::istringstream lines(command_help(command));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }
 }
 

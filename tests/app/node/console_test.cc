@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <csignal>
 #include <sstream>
+#include <thread>
 
 #include "app/node/signals.h"
+#include "app/node/working.h"
 
 namespace spillway::app::console_test {
 namespace {
@@ -73,6 +77,35 @@ TEST(Console, ColourOnlyWhereItIsTaken) {
   EXPECT_EQ(Console(out, err, false, true).painted("plain", Colour::none), "plain");
 }
 
+// A pipe gets few of the lines that pass by; a record gets what stands, from the beginning.
+TEST(Console, PassingLinesAndTheRecord) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  for (int k = 0; k < 100; ++k) console.passing("line " + std::to_string(k));
+  EXPECT_EQ(err.str(), "line 0\n");
+  console.log("a line");
+  std::string record;
+  console.record([&](std::string_view line) { record += std::string(line) + "|"; });
+  console.warn("careful");
+  console.result("a result");
+  console.record({});
+  console.log("unrecorded");
+  EXPECT_EQ(record, "a line|warning: careful|a result|");
+}
+
+TEST(Console, LongWorkGivesASignOfLife) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  { const Working quick(console, "quick", std::chrono::milliseconds(10'000)); }
+  EXPECT_EQ(err.str(), "");
+  {
+    const Working slow(console, "slow", std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_TRUE(err.str().starts_with("slow: ")) << err.str();
+  EXPECT_NE(err.str().find(" so far\n"), std::string::npos);
+}
+
 TEST(Signals, BecomeAFlag) {
   install_stop_handlers();
   clear_stop();
@@ -82,19 +115,27 @@ TEST(Signals, BecomeAFlag) {
     std::raise(signal);
     EXPECT_TRUE(stop_requested());
     EXPECT_STREQ(stop_signal(), name);
+    std::raise(SIGUSR2);
+    EXPECT_STREQ(stop_signal(), name) << "the first counts";
+    clear_stop();
+    EXPECT_FALSE(stop_requested());
   }
+  // As a rank gets what its starter was sent: a terminal's own SIGINT beside it is no second one.
+  hand_signal_on(getpid(), SIGINT);
+  EXPECT_STREQ(stop_signal(), "SIGINT");
+  std::raise(SIGINT);
   clear_stop();
-  EXPECT_FALSE(stop_requested());
 }
 
 TEST(SignalsDeathTest, ASecondInterruptLeavesAtOnce) {
   EXPECT_EXIT(
       {
         install_stop_handlers();
+        set_stop_answers("stopping after this step", "left without saving");
         std::raise(SIGINT);
         std::raise(SIGINT);
       },
-      testing::ExitedWithCode(130), "");
+      testing::ExitedWithCode(130), "^stopping after this step\nleft without saving\n$");
   EXPECT_EXIT(
       {
         install_stop_handlers();

@@ -1,0 +1,32 @@
+#include "app/node/working.h"
+
+#include <signal.h>
+
+#include "base/units.h"
+
+namespace spillway::app {
+
+Working::Working(Console& console, std::string what, std::chrono::milliseconds pause)
+    : console_(console), what_(std::move(what)), pause_(pause), thread_([this] { run(); }) {}
+
+Working::~Working() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Working::run() {
+  sigset_t all;  // signals are for the threads that work
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, pause_, [&] { return over_; })) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    console_.progress(what_ + ": " + format_duration(seconds) + " so far");
+  }
+}
+
+}  // namespace spillway::app
