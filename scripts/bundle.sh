@@ -58,7 +58,10 @@ done
 "${CXX:-c++}" -std=c++20 -O2 -static -o "$root/bin/spillway" scripts/bundle/start.cc
 strip "$root"/bin/* "$root"/libexec/*
 for each in $(cd "$root/libexec" && ls -I spillway); do ln "$root/bin/spillway" "$root/bin/$each"; done
-cp LICENSE README.md "$root/share/"
+cp -r LICENSE README.md CHANGELOG.md CITATION.cff docs "$root/share/"
+mkdir -p "$root/share/man/man1" "$root/share/bash-completion/completions"
+"$program" help man >"$root/share/man/man1/spillway.1"
+"$program" help completion >"$root/share/bash-completion/completions/spillway"
 if [ -n "$check" ]; then
   cp scripts/gpu_check.sh "$root/"
   cp -r bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
@@ -72,6 +75,7 @@ cat >"$root/share/modulefile" <<MODULE
 module-whatis "Spillway $version: trains models that do not fit"
 set here [file dirname [file dirname [file normalize \$ModulesCurrentModulefile]]]
 prepend-path PATH \$here/bin
+prepend-path MANPATH \$here/share/man
 MODULE
 
 cat >"$root/share/spillway.def" <<RECIPE

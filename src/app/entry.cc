@@ -8,6 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/flags/given.h"
 #include "app/flags/help.h"
+#include "app/flags/pages.h"
 #include "app/flags/suggest.h"
 #include "app/node/calibration.h"
 #include "app/node/cores.h"
@@ -113,6 +114,13 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
   }
   if (args[0] == "--version" || args[0] == "version") {
     streams.out << "spillway " << kVersion << "\n" << std::flush;
+    return 0;
+  }
+  const std::pair<std::string_view, std::string (*)()> pages[] = {
+      {"markdown", markdown_page}, {"man", man_page}, {"completion", bash_completion}};
+  for (const auto& [name, page] : pages) {
+    if (args[0] != "help" || args[1] != name) continue;
+    streams.out << page() << std::flush;
     return 0;
   }
   if (args[0] == "help") return run_command(find_command(args[1]).command, {"--help"}, streams, host);

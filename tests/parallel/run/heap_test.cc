@@ -43,7 +43,7 @@ void* realloc(void* old, size_t bytes) {
   count(bytes);
   return __libc_realloc(old, bytes);
 }
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
+int posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
   count(bytes);
   *out = __libc_memalign(alignment, bytes);
   return *out ? 0 : ENOMEM;

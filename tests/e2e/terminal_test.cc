@@ -1,0 +1,212 @@
+// The program on a terminal of 80 columns: what stands on the screen at the end, and what a key press does.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "tests/e2e/support_program.h"
+
+namespace spillway::test::terminal_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kColumns = 80;
+
+// As much of a terminal as the program uses: carriage return, line feed, erase to the end of the line, colours; lines wrap. Keeps what
+// scrolls away.
+class Screen {
+ public:
+  void take(char c) {
+    if (escape_ > 0) return take_escape(c);
+    if (c == '\033') {
+      escape_ = 1;
+    } else if (c == '\r') {
+      column_ = 0;
+    } else if (c == '\n') {
+      rows_.emplace_back();
+      column_ = 0;
+    } else if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) {  // more of a character
+      if (column_ > 0) rows_.back()[column_ - 1] += c;
+    } else {
+      if (column_ == kColumns) rows_.emplace_back(), column_ = 0, ++wraps_;
+      if (rows_.back().size() <= column_) rows_.back().resize(column_ + 1, " ");
+      rows_.back()[column_++] = c;
+    }
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    for (const auto& row : rows_) {
+      std::string& line = all.emplace_back();
+      for (const std::string& cell : row) line += cell;
+    }
+    return all;
+  }
+  std::string text() const {
+    std::string all;
+    for (const std::string& line : lines()) all += line + "\n";
+    return all;
+  }
+  int wraps() const { return wraps_; }
+
+ private:
+  void take_escape(char c) {
+    if (escape_++ == 1 && c == '[') return;
+    if (std::isdigit(static_cast<unsigned char>(c)) || c == ';') return;
+    if (c == 'K') rows_.back().resize(std::min(rows_.back().size(), column_));
+    escape_ = 0;
+  }
+
+  std::vector<std::vector<std::string>> rows_ = std::vector<std::vector<std::string>>(1);  // a character each
+  size_t column_ = 0;
+  int escape_ = 0, wraps_ = 0;
+};
+
+class OnTerminal : public testing::Test {
+ protected:
+  OnTerminal() { at.write_text("text.txt", 60000); }
+  ~OnTerminal() override { finish(); }
+
+  void start(Args args, const char* term = "xterm") {
+    winsize size{24, kColumns, 0, 0};
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
+    ASSERT_GE(pid_, 0);
+    screen = {};
+    if (pid_ > 0) return;
+    ::setenv("TERM", term, 1);
+    if (::chdir(at.path().c_str()) != 0) ::_exit(127);
+    std::vector<char*> argv{const_cast<char*>(SPILLWAY_PROGRAM)};
+    for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  // Reads until then, or to the end.
+  bool read_until(const std::function<bool()>& when, double seconds = 60) {
+    const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+    while (!when()) {
+      pollfd one{terminal_, POLLIN, 0};
+      if (Clock::now() > until) return false;
+      if (::poll(&one, 1, 20) <= 0) continue;
+      char bytes[4096];
+      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
+      if (got <= 0) return when();  // EIO: the other end is closed
+      for (ssize_t k = 0; k < got; ++k) screen.take(bytes[k]);
+    }
+    return true;
+  }
+  void press(char key) const { ASSERT_EQ(::write(terminal_, &key, 1), 1); }
+  // Its exit status.
+  int finish() {
+    if (pid_ <= 0) return -1;
+    read_until([] { return false; });
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    ::close(terminal_);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  int run(const Args& args, const char* term = "xterm") {
+    start(args, term);
+    return finish();
+  }
+  bool shows(const std::string& what) const { return mentions(screen.text(), what); }
+
+  Workplace at;
+  Screen screen;
+
+ private:
+  pid_t pid_ = -1;
+  int terminal_ = -1;
+};
+
+using OnTerminalRelease = OnTerminal;
+
+constexpr char kCtrlC = 3;
+
+TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
+  ASSERT_EQ(run(small_run("run", 30, "64MiB", {"--validation-fraction", "0.1", "--validate-every", "10"})), 0) << screen.text();
+  int validations = 0, steps = 0;
+  for (const std::string& line : screen.lines()) {
+    EXPECT_FALSE(line.starts_with("step ") && line.size() >= kColumns) << line;
+    if (line.starts_with("step ")) {
+      ++steps;
+      EXPECT_TRUE(mentions(line, "  loss ") && mentions(line, "  left ")) << line;
+    }
+    if (line.starts_with("  validation loss ")) {
+      ++validations;
+      EXPECT_EQ(line.size(), std::string("  validation loss 5.1234").size()) << line;
+    }
+  }
+  EXPECT_EQ(validations, 3) << screen.text();
+  EXPECT_EQ(steps, 3) << "one line, refreshed, that stands where something is said below it\n" << screen.text();
+  EXPECT_TRUE(shows("done: step 30, loss "));
+}
+
+TEST_F(OnTerminal, ADumbOneGetsPlainLines) {
+  ASSERT_EQ(run(small_run("run", 5, "64MiB", {}), "dumb"), 0);
+  int steps = 0;
+  for (const std::string& line : screen.lines()) steps += line.starts_with("step ");
+  EXPECT_EQ(steps, 5) << screen.text();
+}
+
+TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
+  const Args endless = small_run("run", 100'000, "64MiB", {});
+  start(endless);
+  ASSERT_TRUE(read_until([&] { return at.metrics("run").size() >= 5; })) << screen.text();
+  press(kCtrlC);
+  EXPECT_TRUE(read_until([&] { return shows("stopping after this step (about "); }, 5)) << screen.text();
+  EXPECT_TRUE(shows("press Ctrl-C again to leave without saving"));
+  EXPECT_EQ(finish(), 75) << screen.text();
+  EXPECT_TRUE(shows("stopped by SIGINT after step ")) << screen.text();
+  start(endless);
+  EXPECT_TRUE(read_until([&] { return shows("continues at step "); })) << screen.text();
+  press(kCtrlC);
+  EXPECT_EQ(finish(), 75);
+  const std::string log = at.read("run/log.txt");
+  for (const char* piece : {"train --model llama-tiny", "spillway 0.1.0, build ", " of memory granted (by ",
+                            "memory plan:", "continues at step ", "saved ", "stopped by SIGINT after step "})
+    EXPECT_TRUE(mentions(log, piece)) << piece << " in\n" << log;
+}
+
+TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
+  start(small_run("run", 100'000, "64MiB", {"--sequence-length", "64", "--gradient-accumulation-steps", "500"}));
+  ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); })) << screen.text();
+  ASSERT_TRUE(read_until([&] { return shows("predicted"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the first step
+  press(kCtrlC);
+  EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();
+  press(kCtrlC);
+  EXPECT_EQ(finish(), 130);
+  EXPECT_TRUE(shows("left without saving; the last checkpoint stands")) << screen.text();
+}
+
+TEST_F(OnTerminal, RanksSayWhatTheUserPressed) {
+  start(small_run("run", 100'000, "64MiB", {"--ranks", "2"}));
+  ASSERT_TRUE(read_until([&] { return at.metrics("run").size() >= 5; })) << screen.text();
+  press(kCtrlC);
+  EXPECT_EQ(finish(), 75) << screen.text();
+  EXPECT_TRUE(shows("stopped by SIGINT of rank 0 ")) << screen.text();
+  EXPECT_TRUE(shows("stopping after this step (about "));
+}
+
+TEST_F(OnTerminal, HelpFits) {
+  for (const Args& args :
+       {Args{"--help"}, Args{"train", "--help"}, Args{"train", "--help=all"}, Args{"plan", "--help"}, Args{"help", "bench"}}) {
+    EXPECT_EQ(run(args), 0);
+    EXPECT_EQ(screen.wraps(), 0) << args.front();
+  }
+  EXPECT_EQ(run({"train", "--help"}), 0);
+  EXPECT_TRUE(shows("--data PATH") && shows("spillway train --help=all")) << screen.text();
+  EXPECT_FALSE(shows("--min-lr-ratio"));
+}
+
+}  // namespace
+}  // namespace spillway::test::terminal_test
