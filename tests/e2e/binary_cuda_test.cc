@@ -70,7 +70,8 @@ std::set<std::string> wanted_codes() {
 
 TEST(BinaryRelease, HasCodeForTheGpusItIsBuiltForAndPtxForWhatComesAfter) {
   const auto wanted = wanted_codes();
-  EXPECT_TRUE(std::ranges::any_of(wanted, [](const std::string& code) { return code.starts_with("compute_"); })) << SPILLWAY_CUDA_ARCHITECTURES;
+  EXPECT_TRUE(std::ranges::any_of(wanted, [](const std::string& code) { return code.starts_with("compute_"); }))
+      << SPILLWAY_CUDA_ARCHITECTURES;
   const auto codes = device_codes(output_of("cat " SPILLWAY_PROGRAM));
   EXPECT_GE(codes.size(), 10u) << "each .cu file has its own";
   for (const auto& found : codes) {

@@ -75,7 +75,9 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
     const std::vector<std::string> lines = lines_of(page);
     ASSERT_GT(lines.size(), 4u) << page;
     EXPECT_TRUE(lines[0].starts_with("# ")) << page;
-    if (page.parent_path().filename() == "docs") EXPECT_EQ(lines[2], "```sh") << page;
+    if (page.parent_path().filename() == "docs") {
+      EXPECT_EQ(lines[2], "```sh") << page;
+    }
   }
 }
 
@@ -93,7 +95,9 @@ TEST(Docs, LinksLeadSomewhere) {
     }
   }
   for (const fs::path& page : pages()) {
-    if (page.parent_path().filename() == "docs") EXPECT_TRUE(mentions(readme, "docs/" + page.filename().string())) << page;
+    if (page.parent_path().filename() == "docs") {
+      EXPECT_TRUE(mentions(readme, "docs/" + page.filename().string())) << page;
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -177,7 +178,9 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
 }
 
 TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
-  start(small_run("run", 100'000, "64MiB", {"--sequence-length", "64", "--gradient-accumulation-steps", "500"}));
+  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "2000"});
+  *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
+  start(slow);
   ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); })) << screen.text();
   ASSERT_TRUE(read_until([&] { return shows("predicted"); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the first step

@@ -16,7 +16,10 @@ std::vector<Bound> declare(CLI::App& parser, Command command) {
   std::vector<Bound> bound;
   for (const Option* option : options_of(command)) {
     if (option->positional) {
-      bound.emplace_back(option, parser.add_option(option->name)->expected(1, option->field.repeatable ? kMostWords : 1)->take_all());
+      bound.emplace_back(option, parser.add_option(option->name)
+                                     ->expected(1, option->field.repeatable ? kMostWords : 1)
+                                     ->allow_extra_args(option->field.repeatable)
+                                     ->take_all());
     } else if (option->field.kind == Kind::flag) {
       bound.emplace_back(option, parser.add_flag("--" + option->name)->take_all());
     } else {

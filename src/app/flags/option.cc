@@ -15,12 +15,12 @@ constexpr CommandInfo kCommands[] = {
     {"evaluate", "--model RUN|FOLDER --data PATH", "loss and perplexity of a model, a run or a checkpoint on data", Command::evaluate},
     {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder", Command::export_model},
     {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize},
-    {"inspect", "PATH", "shows what is in a checkpoint, safetensors file, token file or run folder", Command::inspect},
+    {"inspect", "PATH", "shows what is in a checkpoint, a run or a file of weights or tokens", Command::inspect},
     {"status", "RUN", "says where a run stands, from its folder alone", Command::status},
     {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor},
     {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench},
     {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule},
-    {"selftest", "[--nvme PATH]", "trains a tiny model under many placements on this node and compares bits", Command::selftest},
+    {"selftest", "[--nvme PATH]", "trains a tiny model in many ways on this node and compares bits", Command::selftest},
     {"slurm", "--nodes N [--gpus N] [train's flags]", "prints a job script that trains, and goes on when its time is up", Command::slurm},
 };
 

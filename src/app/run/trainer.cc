@@ -75,14 +75,11 @@ i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step()
 
 int Trainer::run() {
   StepReport report;
-  const std::string leaves = "left without saving; the last checkpoint stands";
-  if (peers_.first()) set_stop_answers("stopping after this step; press Ctrl-C again to leave without saving", leaves);
+  if (peers_.first()) set_stop_answers(stop_answer(""), leave_answer());
   while (progress_.step < *config_.steps) {
     report = stepping();
     if (peers_.first() && progress_.step - first_step_ <= kAnnounced)
-      set_stop_answers(fmt::format("stopping after this step (about {}), then saving; press Ctrl-C again to leave without saving",
-                                   format_duration(report.seconds)),
-                       leaves);
+      set_stop_answers(stop_answer(" (about " + format_duration(report.seconds) + ")"), leave_answer());
     report_step(progress_.step);
     const Wanted now = wanted(report);
     write_metrics(report);
@@ -100,6 +97,16 @@ int Trainer::run() {
   saves_.finish(false);
   finish(report);
   return 0;
+}
+
+// Below a progress line that stands there.
+std::string Trainer::stop_answer(const std::string& when) const {
+  const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
+  return fmt::format("{}stopping after this step{}, then saving{}press Ctrl-C again to leave without saving", begin, when, middle);
+}
+
+std::string Trainer::leave_answer() const {
+  return fmt::format("{}left without saving; the last checkpoint stands", console_.terminal() ? "\n" : "");
 }
 
 // The first one, and those that are long, give a sign of life.

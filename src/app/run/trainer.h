@@ -54,6 +54,8 @@ class Trainer {
   void show_progress(const StepReport& report);
   void sample();
   StepReport stepping();
+  std::string stop_answer(const std::string& when) const;
+  std::string leave_answer() const;
   void stands(const std::string& line);
   bool checkpoint_due() const;
   /// What any rank wants to be done after this step, all do.

@@ -129,6 +129,8 @@ TEST(OptionTable, HelpNamesUnitsAndWhatIsNotBuilt) {
 }
 
 TEST(OptionTable, HelpFitsEightyColumns) {
+  std::istringstream program(program_help());
+  for (std::string line; std::getline(program, line);) EXPECT_LE(line.size(), 80u) << line;
   for (const Command command : kCommands) {
     std::istringstream lines(command_help(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
