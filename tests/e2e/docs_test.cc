@@ -76,7 +76,7 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
     ASSERT_GT(lines.size(), 4u) << page;
     EXPECT_TRUE(lines[0].starts_with("# ")) << page;
     if (page.parent_path().filename() == "docs") {
-      EXPECT_EQ(lines[2], "```sh") << page;
+      EXPECT_TRUE(lines[2] == "```sh" || (lines[2].starts_with("<!-- not run: ") && lines[3] == "```sh")) << page;
     }
   }
 }

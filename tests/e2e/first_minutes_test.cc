@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/e2e/support_program.h"
 
@@ -99,8 +100,9 @@ TEST_F(FirstMinutes, TooManyThreadsAreNamed) {
   const Finished f = at.spillway(small_run("run", 2, "64MiB", {"--json"}));
   EXPECT_FALSE(mentions(f.err, "threads that share a core")) << f.err;
   Args args = small_run("other", 2, "64MiB", {});
-  *(std::find(args.begin(), args.end(), "--threads") + 1) = "1000";
-  EXPECT_TRUE(mentions(at.spillway(args).err, "warning: --threads 1000 on ")) << "yellow, with the cores there are";
+  const std::string more = std::to_string(std::thread::hardware_concurrency() + 1);
+  *(std::find(args.begin(), args.end(), "--threads") + 1) = more;
+  EXPECT_TRUE(mentions(at.spillway(args).err, "warning: --threads " + more + " on ")) << "yellow, with the cores there are";
 }
 
 TEST_F(FirstMinutes, MoreStepsBendTheCurveAloudOrNotAtAll) {
@@ -143,7 +145,8 @@ TEST_F(FirstMinutes, TheSnapshotIsTheOneThatMainNames) {
     ASSERT_EQ(at.spillway({"export", "run", "--out", (model / "snapshots" / commit).string()}).status, 0);
   }
   fs::remove(model / "snapshots/aaaa/model.safetensors");
-  const Args evaluate = {"evaluate", "--model", "org/name", "--data", "text.txt", "--tokenizer", "bytes", "--sequence-length", "16"};
+  const Args evaluate = {"evaluate", "--model", "org/name", "--data", "short.txt", "--tokenizer", "bytes", "--sequence-length", "16"};
+  at.write_text("short.txt", 500);
   at.before_start([hub = (at / "hub").string()] { ::setenv("HF_HUB_CACHE", hub.c_str(), 1); });
   const Finished two = at.spillway(evaluate);
   EXPECT_EQ(two.status, 2) << two.err;
