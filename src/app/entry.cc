@@ -51,7 +51,10 @@ struct Dispatch {
     return body(given, console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
   }
 
-  int operator()(const TrainConfig& config) const { return on_ranks(config, run_train); }
+  int operator()(const TrainConfig& config) const {
+    if (config.rehearse && detect_launcher(host).name.empty()) return run_rehearsal(config, console);
+    return on_ranks(config, run_train);
+  }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
   int operator()(const GenerateConfig& config) const { return on_ranks(config, run_generate); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
@@ -87,6 +90,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   }
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
+  if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
   check_settings(settings, host);
   Console console(streams.out, streams.err, streams.terminal, streams.colour);
   std::visit(

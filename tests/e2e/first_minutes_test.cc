@@ -83,6 +83,16 @@ TEST_F(FirstMinutes, PlanBelievesSizesAndSaysWhatTheyComeTo) {
     EXPECT_TRUE(mentions(f.out, piece)) << piece << " in\n" << f.out;
 }
 
+TEST_F(FirstMinutes, BinaryDataAreQuestioned) {
+  EXPECT_FALSE(mentions(at.spillway(small_run("run", 1, "64MiB", {})).err, "look like text"));
+  std::string bytes;
+  for (int k = 0; k < 60000; ++k) bytes += static_cast<char>(k * 7919 >> 3);
+  at.write("text.txt", bytes);
+  const Finished f = at.spillway(small_run("other", 1, "64MiB", {}));
+  EXPECT_EQ(f.status, 0) << "a question, no refusal";
+  EXPECT_TRUE(mentions(f.err, "warning: text.txt does not look like text: ")) << f.err;
+}
+
 TEST_F(FirstMinutes, TmpfsIsScratchWithoutBudgets) {
   fs::create_directory(at / "memory");
   if (::mount("tmpfs", (at / "memory").c_str(), "tmpfs", 0, "size=256m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";

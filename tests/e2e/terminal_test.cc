@@ -73,7 +73,10 @@ class Screen {
 class OnTerminal : public testing::Test {
  protected:
   OnTerminal() { at.write_text("text.txt", 60000); }
-  ~OnTerminal() override { finish(); }
+  ~OnTerminal() override {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);  // a test that failed half way
+    finish();
+  }
 
   void start(Args args, const char* term = "xterm") {
     winsize size{24, kColumns, 0, 0};
@@ -178,11 +181,11 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
 }
 
 TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
-  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "2000"});
+  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600"});
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
-  ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); })) << screen.text();
-  ASSERT_TRUE(read_until([&] { return shows("predicted"); }));
+  ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); }, 300)) << screen.text();
+  ASSERT_TRUE(read_until([&] { return shows("predicted"); }, 300));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the first step
   press(kCtrlC);
   EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();

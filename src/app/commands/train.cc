@@ -13,9 +13,11 @@
 #include "app/node/working.h"
 #include "app/plan/freeze.h"
 #include "app/ranks/device_choice.h"
+#include "app/ranks/rank_report.h"
 #include "app/ranks/same_flags.h"
 #include "app/run/run_on_ranks.h"
 #include "app/run/start.h"
+#include "app/run/text_notice.h"
 #include "app/run/trainer.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -175,6 +177,7 @@ class Training {
       const MemoryGrant grant = memory_grant(Host{});
       folder_->log(fmt::format("{}\n  spillway {}, build {}, on {}, {} of memory granted (by {})", own_command_line(), kVersion,
                                parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
+      report_log_file(fs::absolute(folder_->path() / "log.txt").string());
       console_.record([this](std::string_view line) { folder_->log(line); });
       data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
       remove_half_pruned(folder_->path());
@@ -233,6 +236,7 @@ class Training {
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
     tell_of_damaged();
+    if (const std::string notice = peers_.first() ? text_notice(config_.data) : ""; !notice.empty()) console_.warn(notice);
     if (const std::string notice = folder_->lock_notice(); !notice.empty()) console_.warn(notice);
     tell_of_start();
     if (start_.checkpoint && !recovered_ && !has_checksums(*start_.checkpoint))

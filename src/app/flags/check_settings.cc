@@ -41,6 +41,7 @@ void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
 }
 
 void check_ranks(const TrainConfig& config) {
+  if (config.rehearse && config.communicator == "mpi") refuse("[--rehearse] expected ranks that spillway starts itself, got mpi");
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
   if (config.reduce_each && (config.zero_stage == "0" || config.zero_stage == "1"))

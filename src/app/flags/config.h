@@ -148,6 +148,8 @@ struct TrainConfig : RanksConfig {
   std::string out;  // default: default_out()
   Resume resume;
   std::vector<std::string> allow_change;  // configuration keys
+  bool rehearse = false;
+  std::vector<std::string> rehearsal_words;  // with --rehearse: the flags given, without those of run folder and display
   Cadence checkpoint_every;
   bool no_final_checkpoint = false;
   i64 keep = 2;

@@ -30,6 +30,8 @@ GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
 /// What was given of train's own flags, as words of a command line, --ranks apart: a launcher says that.
 std::vector<std::string> train_words(const GivenMap& given);
+/// The same for --rehearse, with --ranks and without what the rehearsal says itself.
+std::vector<std::string> rehearsal_words(const GivenMap& given);
 
 /// Every given text, checked and put into the command's Settings. Throws Error(usage): not built, not one of the choices, out of range,
 /// given twice, excluded by another, required but missing (unless `partial`).

@@ -36,6 +36,12 @@ std::vector<Option> run_folder() {
        .field = composite(&TrainConfig::resume, parse_resume, print_resume),
        .commands = kTrain,
        .metavar = "auto|never|must|PATH"},
+      {.name = "rehearse",
+       .group = kRun,
+       .help = "instead of the run: three steps, a save, a kill and going on, with the real sizes, in a folder that goes; then says what "
+               "came of it",
+       .field = flag(&TrainConfig::rehearse),
+       .commands = on(Command::train)},
       {.name = "allow-change",
        .group = kRun,
        .help = "repeatable: a key that changes numbers and may differ from the run's",

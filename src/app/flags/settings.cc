@@ -103,6 +103,16 @@ std::vector<std::string> train_words(const GivenMap& given) {
   return words;
 }
 
+std::vector<std::string> rehearsal_words(const GivenMap& given) {
+  GivenMap kept = given;
+  for (const char* name : {"rehearse", "out", "resume", "checkpoint-every", "no-final-checkpoint", "keep", "time-limit", "sample-every",
+                           "trace", "profile", "quiet", "json"})
+    kept.erase(name);
+  std::vector<std::string> words = train_words(kept);
+  if (const auto ranks = kept.find("ranks"); ranks != kept.end()) words.insert(words.end(), {"--ranks", ranks->second.texts.front()});
+  return words;
+}
+
 Settings make_settings(Command command, const GivenMap& given, bool partial) {
   Settings settings = default_settings(command);
   for (const Option* option : options_of(command)) {

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -56,7 +58,7 @@ std::string own_command_line() {
   return line;
 }
 
-int run_own_program(const std::vector<std::string>& arguments, const std::string& output) {
+OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::string& output) {
   const std::string program = own_program();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -65,14 +67,43 @@ int run_own_program(const std::vector<std::string>& arguments, const std::string
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, program.c_str(), &actions, nullptr, argv.data(), environment_of_our_own().data());
+  const int failed = ::posix_spawnp(&process_, program.c_str(), &actions, nullptr, argv.data(), environment_of_our_own().data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) throw Error(ErrorCode::io, "[start] expected " + program + " to start, got: " + std::strerror(failed));
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
+
+OwnProcess::~OwnProcess() {
+  if (status_) return;
+  send(SIGKILL);
+  wait();
+}
+
+void OwnProcess::send(int signal) const {
+  if (!status_) ::kill(process_, signal);
+}
+
+void OwnProcess::take(int status) { status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+bool OwnProcess::is_over() {
+  int status = 0;
+  rusage use{};
+  if (!status_ && ::wait4(process_, &status, WNOHANG, &use) == process_) take(status), peak_bytes_ = use.ru_maxrss * kKiB;
+  return status_.has_value();
+}
+
+int OwnProcess::wait() {
+  int status = 0;
+  rusage use{};
+  while (!status_) {
+    if (::wait4(process_, &status, 0, &use) == process_) {
+      take(status), peak_bytes_ = use.ru_maxrss * kKiB;
+    } else if (errno != EINTR) {
+      status_ = 128;
+    }
+  }
+  return *status_;
+}
+
+int run_own_program(const std::vector<std::string>& arguments, const std::string& output) { return OwnProcess(arguments, output).wait(); }
 
 }  // namespace spillway::app

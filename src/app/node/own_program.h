@@ -1,7 +1,10 @@
 // The program that is running, as something to be started again.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/types.h"
 
 namespace spillway::app {
 
@@ -11,8 +14,31 @@ std::string own_program();
 /// How this process was started, as one would type it.
 std::string own_command_line();
 
-/// Runs it with these arguments to its end, what it prints going to `output`; nothing of a launcher that started us reaches it. The exit
-/// status, or 128 + the signal that killed it. Throws Error(io) when it does not start.
+/// A process of it, whose output goes to a file; nothing of a launcher that started us reaches it. One thread.
+class OwnProcess {
+ public:
+  /// Throws Error(io) when it does not start.
+  OwnProcess(const std::vector<std::string>& arguments, const std::string& output);
+  /// Kills it if it still runs.
+  ~OwnProcess();
+  OwnProcess(const OwnProcess&) = delete;
+  OwnProcess& operator=(const OwnProcess&) = delete;
+
+  bool is_over();
+  void send(int signal) const;
+  /// Its exit status, or 128 + the signal that killed it.
+  int wait();
+  /// After wait(): the most memory it held; of the processes that it started and awaited, too, the largest one's.
+  i64 peak_bytes() const { return peak_bytes_; }
+
+ private:
+  void take(int status);
+  int process_ = -1;
+  std::optional<int> status_;
+  i64 peak_bytes_ = 0;
+};
+
+/// Runs it with these arguments to its end.
 int run_own_program(const std::vector<std::string>& arguments, const std::string& output);
 
 }  // namespace spillway::app

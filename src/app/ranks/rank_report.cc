@@ -11,16 +11,16 @@ namespace spillway::app {
 namespace {
 
 constexpr std::array kPhases = {"starting", "meeting the other ranks", "preparing", "training", "evaluating", "generating"};
-constexpr size_t kLongestText = (64 << 10) - 64;
+constexpr size_t kLongestText = 60 << 10, kLongestPath = (4 << 10) - 64;
 
 // Zero is a rank that has said nothing.
 struct Page {
   std::atomic<i64> step;
   std::atomic<int> phase, code;
-  std::atomic<i64> text_bytes;
-  alignas(64) char text[kLongestText];
+  std::atomic<i64> text_bytes, path_bytes;
+  alignas(64) char text[kLongestText], path[kLongestPath];
 };
-static_assert(std::atomic<i64>::is_always_lock_free && sizeof(Page) == kLongestText + 64);
+static_assert(std::atomic<i64>::is_always_lock_free && sizeof(Page) == kLongestText + kLongestPath + 64);
 
 void write_failure(Page& page, const Failure& failure) {
   const size_t bytes = std::min(failure.text.size(), kLongestText);
@@ -66,6 +66,11 @@ Failure RankReports::failure(int rank) const {
   return {static_cast<ErrorCode>(told.code.load()), std::string(told.text, bytes)};
 }
 
+std::string RankReports::log_file(int rank) const {
+  const Page& told = page(memory_, rank);
+  return {told.path, static_cast<size_t>(std::clamp<i64>(told.path_bytes.load(), 0, kLongestPath))};
+}
+
 void RankReports::set_failure(int rank, const Failure& failure) const { write_failure(page(memory_, rank), failure); }
 
 void report_phase(RankPhase phase) {
@@ -75,6 +80,13 @@ void report_phase(RankPhase phase) {
 void report_step(i64 step) {
   report_phase(RankPhase::training);
   if (Page* own = own_page()) own->step.store(step);
+}
+
+void report_log_file(const std::string& path) {
+  Page* own = own_page();
+  if (own == nullptr || path.size() > kLongestPath) return;
+  std::memcpy(own->path, path.data(), path.size());
+  own->path_bytes.store(static_cast<i64>(path.size()));
 }
 
 bool report_failure(const Failure& failure) {

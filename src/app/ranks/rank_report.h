@@ -24,6 +24,8 @@ class RankReports {
   i64 step(int rank) const;  // 0: none yet
   /// With an empty text: it said nothing.
   Failure failure(int rank) const;
+  /// Of a run, where it keeps one; else empty.
+  std::string log_file(int rank) const;
   void set_failure(int rank, const Failure& failure) const;
 
  private:
@@ -33,6 +35,8 @@ class RankReports {
 /// The rank's end.
 void report_phase(RankPhase phase);
 void report_step(i64 step);
+/// Absolute: where whoever started the ranks writes what becomes of them.
+void report_log_file(const std::string& path);
 /// Whether somebody will print it.
 bool report_failure(const Failure& failure);
 

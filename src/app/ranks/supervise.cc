@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "app/node/cgroup.h"
@@ -223,11 +224,21 @@ class Supervisor {
     }
     if (first != nullptr && first->by_signal() && handed_on_ != 0 && is_handed_on(WTERMSIG(first->status)))
       return 128 + handed_on_;  // before it could listen
-    if (first != nullptr && first->is_dead()) throw Error(ErrorCode::peer, death(*first));
+    if (first != nullptr && first->is_dead()) {
+      const std::string certificate = death(*first);
+      write_down(certificate);
+      throw Error(ErrorCode::peer, certificate);
+    }
     if (first != nullptr) throw_said(first->code());
     if (std::ranges::all_of(ranks_, [](const Rank& one) { return one.is_well(); }))
       return std::ranges::max(ranks_, {}, [](const Rank& one) { return one.code(); }).code();
     throw_said(static_cast<int>(ErrorCode::peer));
+  }
+
+  // What a dead rank cannot write into the run's log itself.
+  void write_down(const std::string& text) const {
+    const std::string file = reports_.log_file(0);
+    if (!file.empty()) std::ofstream(file, std::ios::app) << "error: " << text << std::endl;
   }
 
   bool is_handed_on(int signal) const { return signal == handed_on_ || signal == SIGTERM; }

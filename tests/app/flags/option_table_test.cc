@@ -90,6 +90,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"checkpoint-every", "30m"},
     {"no-final-checkpoint", ""},
     {"keep", "2"},
+    {"rehearse", ""},
     {"keep-weights-every", "off"},
     {"time-limit", "Slurm's end time"},
     {"sample-every", "0"},

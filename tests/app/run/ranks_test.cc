@@ -268,7 +268,9 @@ TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
 TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   const auto expect = [](const std::vector<Outcome>& ranks, int status, const std::string& message) {
     for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, status) << rank.err;
-    EXPECT_EQ(ranks[0].err.rfind(message, 0), 0u) << ranks[0].err;
+    const std::string& said = ranks[0].err;  // but for signs of life on a slow machine
+    const size_t signs = said.rfind(" so far\n");
+    EXPECT_TRUE(said.substr(signs == said.npos ? 0 : signs + 8).starts_with(message)) << said;
     for (size_t r = 1; r < ranks.size(); ++r) EXPECT_EQ(ranks[r].err, "");
   };
   expect(train_on(3, train("run", 2, {"--data", at("nothing.txt")})), 4, "[data] ");

@@ -5,10 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -349,6 +353,77 @@ TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
   EXPECT_THAT(outcome.error, HasSubstr("got no rank 1"));
   EXPECT_THAT(outcome.error, HasSubstr("127.0.0.1:"));
   EXPECT_THAT(outcome.error, HasSubstr("speaks something else"));
+}
+
+// TCP ports at which this process listens: rank 0's, and every rank's own door.
+std::vector<int> own_ports() {
+  std::set<std::string> sockets;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none))
+    sockets.insert(std::filesystem::read_symlink(entry.path(), none).string());
+  std::vector<int> ports;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream lines(table);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, skip, inode;
+      words >> number >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
+      if (state == "0A" && sockets.contains("socket:[" + inode + "]"))
+        ports.push_back(std::stoi(local.substr(local.rfind(':') + 1), nullptr, 16));
+    }
+  }
+  return ports;
+}
+
+// At every door, while ranks meet through TCP again and again: silence, noise, half a frame, a frame that is too long, greetings and links
+// without a proof. 10,000 of them, and each meeting is whole.
+TEST(SoakMeeting, TenThousandStrangersAtEveryDoor) {
+  std::atomic<int> strangers = 0;
+  std::atomic<bool> over = false;
+  std::thread crowd([&] {
+    std::mt19937 random(1);
+    std::deque<Descriptor> held;  // a few stay, and say nothing more
+    while (!over) {
+      for (const int port : own_ports()) {
+        std::string why;
+        for (const SocketAddress& address : SocketAddress::resolve("localhost", port)) {
+          Descriptor one = try_connect(address, deadline_in(0.1), why);
+          if (!one) continue;
+          ++strangers;
+          switch (random() % 6) {
+            case 0:
+              send_all(one, "GET / HTTP/1.1\r\n\r\n", 18, deadline_in(0.1));
+              break;
+            case 1:
+              send_all(one, "SPILLWAY\x40", 9, deadline_in(0.1));
+              break;
+            case 2:
+              send_all(one, "SPILLWAY\xff\xff\xff\xff", 12, deadline_in(0.1));
+              break;
+            case 3:
+              send_words(one, {"hello", "2", "x"}, deadline_in(0.1));
+              break;
+            case 4:
+              send_words(one, {"link", std::to_string(random() % 5), std::string(64, '0')}, deadline_in(0.1));
+              break;
+            default:
+              break;
+          }
+          held.push_back(std::move(one));
+          if (held.size() > 100) held.pop_front();
+        }
+      }
+    }
+  });
+  int meetings = 0;
+  for (const auto begin = std::chrono::steady_clock::now(); strangers < 10'000 || meetings < 20; ++meetings) {
+    expect_linked(attend_all(ranks(4, "tcp:127.0.0.1:" + std::to_string(free_port()), kLong_s, 1)), 1);
+    if (HasFailure() || std::chrono::steady_clock::now() - begin > std::chrono::minutes(10)) break;
+  }
+  over = true;
+  crowd.join();
+  EXPECT_GE(strangers, 10'000);
+  EXPECT_GE(meetings, 20);
 }
 
 TEST(Meeting, PortInUseIsNamed) {

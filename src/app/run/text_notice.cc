@@ -1,0 +1,39 @@
+#include "app/run/text_notice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/file.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr i64 kLooked = 64 * kKiB;
+
+// C0 without tab, line feed, form feed and carriage return.
+bool is_control(std::byte b) {
+  const auto c = std::to_integer<unsigned>(b);
+  return c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r';
+}
+
+}  // namespace
+
+std::string text_notice(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    std::error_code none;
+    if (std::filesystem::path(path).extension() != ".txt" || !std::filesystem::is_regular_file(path, none)) continue;
+    const data::File file = data::File::open(path);
+    std::vector<std::byte> bytes(static_cast<size_t>(std::min(kLooked, file.size_bytes())));
+    file.read(0, bytes);
+    const auto controls = std::ranges::count_if(bytes, is_control);
+    if (controls * 100 <= std::ssize(bytes)) continue;
+    return fmt::format(
+        "{} does not look like text: {} of its first {} bytes are control characters; is it compressed, or a token file (.bin)?", path,
+        controls, bytes.size());
+  }
+  return "";
+}
+
+}  // namespace spillway::app
