@@ -1,11 +1,12 @@
 // Attention of bf16 heads on a GPU, in the shapes of GPT-2 124M and Llama 3 (1B, 8B): q, k and v as views of one projection, causal. A row
 // is the forward pass or the gradients, median by the GPU's clock. Counters: ms, and TFLOP/s of what the causal mask leaves (4 and
 // 10 B H T^2 D / 2, as in arXiv:2307.08691), so that the gradients' products made twice count once. gpu_peers.py holds PyTorch's beside it.
+// Rows that end with cudnn are the same through cuDNN; without it stderr says why they are not there.
 #include <cmath>
 #include <string>
 
 #include "bench/gpu_cuda.h"
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_library.h"
 
 namespace spillway::bench {
 namespace {
@@ -24,9 +25,12 @@ constexpr Heads kHeads[] = {{"gpt2-124m/1024", 16, 1024, 12, 12, 64},
                             {"llama3-8b/2048", 8, 2048, 32, 8, 128},
                             {"llama3-8b/8192", 2, 8192, 32, 8, 128}};
 
-void attention(benchmark::State& state, Heads h, bool backward) {
+using kernels::AttentionLibrary;
+
+void attention(benchmark::State& state, Heads h, bool backward, AttentionLibrary library) {
   if (tiny()) h.batch = 1, h.tokens = 64;
-  const Gpu gpu;
+  const bool cudnn = library == AttentionLibrary::cudnn;
+  const Gpu gpu(cudnn ? kernels::attention_library_bytes({h.batch, h.tokens, h.heads, h.kv_heads, h.width, DType::bf16}) : 0);
   const StreamScope scope(gpu.stream());
   const auto part = [&](const Tensor& t, int n) {
     const i64 begin = n == 0 ? 0 : h.heads + (n - 1) * h.kv_heads;
@@ -35,10 +39,10 @@ void attention(benchmark::State& state, Heads h, bool backward) {
   const Tensor qkv = gpu.numbers(h.qkv(), DType::bf16), dout = gpu.numbers(h.q(), DType::bf16), gradients = empty(h.qkv(), DType::bf16);
   const Tensor q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2), out = empty(h.q(), DType::bf16);
   const Tensor lse = empty({h.batch, h.heads, h.tokens}, DType::f32);
-  const Tensor workspace = empty({std::max(kernels::attention_workspace_bytes(h.q(), h.k(), DType::bf16),
-                                           kernels::attention_gradient_workspace_bytes(h.q(), h.k(), DType::bf16))},
-                                 DType::uint8);
-  const kernels::AttentionMask mask{1 / std::sqrt(static_cast<double>(h.width))};
+  const i64 forward_bytes = kernels::attention_workspace_bytes(h.q(), h.k(), DType::bf16, library),
+            gradient_bytes = kernels::attention_gradient_workspace_bytes(h.q(), h.k(), DType::bf16, library);
+  const Tensor workspace = empty({std::max(forward_bytes, backward ? gradient_bytes : 0)}, DType::uint8);
+  const kernels::AttentionMask mask{.scale = 1 / std::sqrt(static_cast<double>(h.width)), .library = library};
   const Work forward = [&] { kernels::attention(q, k, v, mask, out, lse, workspace); };
   const Work back = [&] {
     kernels::attention_gradient(q, k, v, out, lse, dout, mask, part(gradients, 0), part(gradients, 1), part(gradients, 2), workspace);
@@ -50,12 +54,22 @@ void attention(benchmark::State& state, Heads h, bool backward) {
       1e-12 * (backward ? 5.0 : 2.0) * static_cast<double>(h.batch * h.heads * h.tokens * h.tokens * h.width) / seconds;
 }
 
-void add_all() {
+void add_all_of(AttentionLibrary library, const std::string& suffix) {
   for (const Heads& heads : kHeads) {
     for (const bool backward : {false, true}) {
-      add(std::string(heads.name) + (backward ? "/gradients" : "/forward"),
-          [&heads, backward](benchmark::State& state) { attention(state, heads, backward); });
+      add(heads.name + std::string(backward ? "/gradients" : "/forward") + suffix,
+          [&heads, backward, library](benchmark::State& state) { attention(state, heads, backward, library); });
     }
+  }
+}
+
+void add_all() {
+  add_all_of(AttentionLibrary::own, "");
+  const std::string why = kernels::missing_attention_library(query_gpus().gpus[0].compute_capability);
+  if (why.empty()) {
+    add_all_of(AttentionLibrary::cudnn, "/cudnn");
+  } else {
+    std::fprintf(stderr, "not measured: cuDNN's attention: %s\n", why.c_str());
   }
 }
 

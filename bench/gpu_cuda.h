@@ -36,7 +36,8 @@ inline double median(std::vector<double> values) {
 
 class Gpu {
  public:
-  Gpu() : begin_(make_timer()), end_(make_timer()) {}
+  /// `more_bytes` of memory than most benches need.
+  explicit Gpu(i64 more_bytes = 0) : bytes_((tiny() ? kTinyMemory : kMemory) + more_bytes), begin_(make_timer()), end_(make_timer()) {}
   const Stream& stream() const { return stream_; }
   const GpuQueue& queue() const { return queue_; }
 
@@ -93,7 +94,8 @@ class Gpu {
     return CudaEvent(event);
   }
   static constexpr i64 kMemory = 6 * kGiB, kTinyMemory = 96 * kMiB;
-  MemoryPool memory_{"bench", tiny() ? kTinyMemory : kMemory, "", gpu_memory(0, tiny() ? kTinyMemory : kMemory)};
+  const i64 bytes_;
+  MemoryPool memory_{"bench", bytes_, "", gpu_memory(0, bytes_)};
   const GpuQueue queue_{Device::cuda(0)};
   const Stream stream_{Device::cuda(0), nullptr, &memory_, queue_.handle()};
   const CudaEvent begin_, end_;

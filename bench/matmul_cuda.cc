@@ -1,7 +1,11 @@
 // Our matrix products on a GPU beside the fastest that cuBLASLt has: every algorithm its heuristic returns, with any workspace up to 64
 // MiB, timed here, the three fastest of them again in turn with ours. The products of gpt2-124m and of a Llama-shaped model of 1.5 billion
 // parameters at 8192 tokens, in bf16, weight gradients and logits in fp32, as training has them. Times are the GPU's, medians over the
-// iterations. Counters: tflops, best_tflops, share_% = their ratio (95 is promised), algos = how many were tried.
+// iterations. Operands lie as in training: rows of logits and of their gradients have the pitch they have there. Counters: TFLOP/s,
+// best_TFLOP/s, share_% = their ratio (95 is promised), algos = how many were tried, and the elements from one row or column to the next
+// of each operand, lda, ldb, ldc.
+#include <numeric>
+
 #include "base/error.h"
 #include "bench/gpu_cuda.h"
 #include "kernels/matmul/matmul.h"
@@ -18,30 +22,37 @@ Verdict& verdict() {
   return one;
 }
 
-// C[m, n] = A[m, k] B[k, n]; a flipped operand lies transposed.
+// C[m, n] = A[m, k] B[k, n]; a flipped operand lies transposed. Pitches of A and C as they lie, 0: that of its own rows.
 struct Product {
   std::string name;
   i64 m, n, k;
   bool flip_a, flip_b, bias;
   DType out;
+  i64 pitch_a = 0, pitch_c = 0;
+  i64 lda() const { return pitch_a > 0 ? pitch_a : flip_a ? m : k; }
+  i64 ldb() const { return flip_b ? k : n; }
+  i64 ldc() const { return pitch_c > 0 ? pitch_c : n; }
 };
 
-Tensor operand(const Gpu& gpu, i64 rows, i64 columns, bool flip) {
-  return flip ? gpu.numbers({columns, rows}, DType::bf16).transpose(0, 1) : gpu.numbers({rows, columns}, DType::bf16);
+// Of the numbers of every row those of the matrix.
+Tensor operand(const Gpu& gpu, i64 rows, i64 columns, bool flip, i64 pitch) {
+  if (flip) return gpu.numbers({columns, pitch}, DType::bf16).slice(1, 0, rows).transpose(0, 1);
+  return gpu.numbers({rows, pitch}, DType::bf16).slice(1, 0, columns);
 }
 
-// BLAS's columns are our rows.
-kernels::BlasMatrix columns_of(i64 rows, i64 columns, bool flip) {
-  return flip ? kernels::BlasMatrix{rows, columns, rows, true, 16} : kernels::BlasMatrix{columns, rows, columns, false, 16};
+// As matmul_cuda.cu sees such a matrix; BLAS's columns are our rows.
+kernels::BlasMatrix columns_of(i64 rows, i64 columns, bool flip, i64 pitch, DType dtype) {
+  const i64 inner = flip ? rows : columns, bytes = std::gcd(inner, pitch) * size_of(dtype), alignment = std::gcd(bytes, i64{16});
+  return {inner, flip ? columns : rows, pitch, flip, alignment};
 }
 
 kernels::MatmulKey key_of(const Product& p) {
   return {0,
           DType::bf16,
           p.out,
-          columns_of(p.k, p.n, p.flip_b),
-          columns_of(p.m, p.k, p.flip_a),
-          columns_of(p.m, p.n, false),
+          columns_of(p.k, p.n, p.flip_b, p.ldb(), DType::bf16),
+          columns_of(p.m, p.k, p.flip_a, p.lda(), DType::bf16),
+          columns_of(p.m, p.n, false, p.ldc(), p.out),
           p.bias ? 16 : 0,
           kernels::matmul_workspace_bytes(p.m, p.n, p.k, DType::bf16, p.out)};
 }
@@ -56,7 +67,7 @@ class Theirs {
         a_(a),
         b_(b),
         out_(out),
-        desc_(kernels::matmul_desc(key_, bias.defined() ? bias.raw() : nullptr)),
+        desc_(kernels::matmul_desc(key_, bias.defined() ? bias.raw() : nullptr, nullptr)),
         workspace_(empty({kTheirWorkspace}, DType::uint8)) {
     cublasLtMatmulPreference_t made = nullptr;
     kernels::blas_lt_check(lt_.preference_create(&made), "cublasLtMatmulPreferenceCreate");
@@ -113,8 +124,8 @@ class Theirs {
 void beside_best(benchmark::State& state, const Product& p) {
   const Gpu gpu;
   const StreamScope scope(gpu.stream());
-  const Tensor a = operand(gpu, p.m, p.k, p.flip_a), b = operand(gpu, p.k, p.n, p.flip_b);
-  const Tensor bias = p.bias ? gpu.numbers({p.n}, DType::bf16) : Tensor(), out = empty({p.m, p.n}, p.out);
+  const Tensor a = operand(gpu, p.m, p.k, p.flip_a, p.lda()), b = operand(gpu, p.k, p.n, p.flip_b, p.ldb());
+  const Tensor bias = p.bias ? gpu.numbers({p.n}, DType::bf16) : Tensor(), out = empty({p.m, p.ldc()}, p.out).slice(1, 0, p.n);
   const Tensor workspace = empty({kernels::matmul_workspace_bytes(p.m, p.n, p.k, DType::bf16, p.out)}, DType::uint8);
   const Theirs theirs(gpu, p, a, b, bias, out);
   std::vector<Work> all{[&] { kernels::matmul(a, b, bias, out, workspace); }};
@@ -123,10 +134,13 @@ void beside_best(benchmark::State& state, const Product& p) {
   const std::vector<double> seconds = in_turn(state, gpu, all);
   const double best = *std::min_element(seconds.begin() + 1, seconds.end());
   const double teraflop = 2e-12 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k);
-  state.counters["tflops"] = teraflop / seconds[0];
-  state.counters["best_tflops"] = teraflop / best;
+  state.counters["TFLOP/s"] = teraflop / seconds[0];
+  state.counters["best_TFLOP/s"] = teraflop / best;
   state.counters["share_%"] = 100 * best / seconds[0];
   state.counters["algos"] = theirs.count();
+  state.counters["lda"] = static_cast<double>(p.lda());
+  state.counters["ldb"] = static_cast<double>(p.ldb());
+  state.counters["ldc"] = static_cast<double>(p.ldc());
   verdict().add(p.name, 100 * best / seconds[0]);
 }
 
@@ -141,28 +155,30 @@ void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bo
   }
 }
 
-// Logits are fp32, and a part of the tokens at a time.
+// Logits are fp32, some columns at a time (kernels::logits_cut); their gradients are bf16 at the beginning of the logits' rows
+// (ops/loss.cc).
 void add_head(const std::string& name, i64 tokens, i64 width, i64 vocabulary) {
-  const std::vector<Product> all{{name + "/forward", tokens, vocabulary, width, false, true, false, DType::f32},
-                                 {name + "/input_gradient", tokens, width, vocabulary, false, false, false, DType::bf16},
-                                 {name + "/weight_gradient", vocabulary, width, tokens, true, false, false, DType::f32}};
+  const i64 columns = std::min<i64>(vocabulary / 64 * 64, 4096), gradients = 2 * columns;
+  const std::vector<Product> all{{name + "/forward", tokens, columns, width, false, true, false, DType::f32, 0, columns},
+                                 {name + "/input_gradient", tokens, width, columns, false, false, false, DType::f32, gradients},
+                                 {name + "/weight_gradient", columns, width, tokens, true, false, false, DType::f32, gradients}};
   for (const Product& p : all) {
     add(p.name, [p](benchmark::State& state) { beside_best(state, p); });
   }
 }
 
 void add_all() {
-  const i64 tokens = tiny() ? 16 : 8192, head_tokens = tiny() ? 16 : 2048, gpt2 = tiny() ? 32 : 768, llama = tiny() ? 32 : 2048;
+  const i64 tokens = tiny() ? 16 : 8192, gpt2 = tiny() ? 32 : 768, llama = tiny() ? 32 : 2048;
   add_linear("gpt2-124m/qkv", tokens, gpt2, 3 * gpt2, true, true);
   add_linear("gpt2-124m/proj", tokens, gpt2, gpt2, true, true);
   add_linear("gpt2-124m/fc", tokens, gpt2, 4 * gpt2, true, true);
   add_linear("gpt2-124m/fc_proj", tokens, 4 * gpt2, gpt2, true, true);
-  add_head("gpt2-124m/head", head_tokens, gpt2, tiny() ? 97 : 50257);
+  add_head("gpt2-124m/head", tokens, gpt2, tiny() ? 97 : 50257);
   add_linear("llama-1.5b/q", tokens, llama, llama, false, false);
   add_linear("llama-1.5b/kv", tokens, llama, llama / 2, false, false);
   add_linear("llama-1.5b/up", tokens, llama, 3 * llama, false, false);
   add_linear("llama-1.5b/down", tokens, 3 * llama, llama, false, false);
-  add_head("llama-1.5b/head", head_tokens, llama, tiny() ? 96 : 32000);
+  add_head("llama-1.5b/head", tokens, llama, tiny() ? 96 : 32000);
 }
 
 }  // namespace

@@ -62,13 +62,13 @@ Kernel gelu_gradient(const Gpu& gpu) {
 
 Kernel swiglu(const Gpu& gpu) {
   const Tensor gate = gpu.numbers({kElems}, DType::bf16), up = gpu.numbers({kElems}, DType::bf16), y = empty({kElems}, DType::bf16);
-  return {[=] { kernels::swiglu(gate, up, y); }, bytes_of({gate, up, y})};
+  return {[=] { kernels::glu(kernels::Glu::silu, gate, up, y); }, bytes_of({gate, up, y})};
 }
 
 Kernel swiglu_gradient(const Gpu& gpu) {
   const Tensor gate = gpu.numbers({kElems}, DType::bf16), up = gpu.numbers({kElems}, DType::bf16), dy = gpu.numbers({kElems}, DType::bf16);
   const Tensor dgate = empty({kElems}, DType::bf16), dup = empty({kElems}, DType::bf16);
-  return {[=] { kernels::swiglu_gradient(gate, up, dy, dgate, dup); }, bytes_of({gate, up, dy, dgate, dup})};
+  return {[=] { kernels::glu_gradient(kernels::Glu::silu, gate, up, dy, dgate, dup); }, bytes_of({gate, up, dy, dgate, dup})};
 }
 
 // The sum of a residual connection.
@@ -110,7 +110,7 @@ Kernel norm_gradient(const Gpu& gpu, i64 columns, bool centred) {
   const Tensor dx = empty(n.x.shape(), DType::bf16), dgamma = empty({columns}, DType::f32);
   const Tensor dbeta = centred ? empty({columns}, DType::f32) : Tensor();
   const Tensor workspace = empty({kernels::norm_gradient_workspace_bytes(n.rows, columns, DType::bf16)}, DType::uint8);
-  return {[=] { kernels::norm_gradient(n.x, n.gamma, n.statistics, n.y, centred, dx, dgamma, dbeta, workspace); },
+  return {[=] { kernels::norm_gradient(n.x, n.gamma, n.statistics, n.y, centred, {}, dx, dgamma, dbeta, workspace); },
           bytes_of({n.x, n.y, n.statistics, dx})};
 }
 

@@ -68,9 +68,15 @@ class Blob {
   const int slots_;
 };
 
-/// In memory of `memory` (a host or device pool); read and write are copies done before the call returns. `queue`: of the GPU that
-/// computes, whose memory the device pool is, and which copies; null: the CPU computes.
+/// What copies between a GPU's memory and the host's, both ways at once.
+struct GpuCopyQueues {
+  explicit GpuCopyQueues(Device gpu) : to_host(gpu), to_gpu(gpu) {}
+  GpuQueue to_host, to_gpu;
+};
+
+/// In memory of `memory` (a host or device pool); read and write are copies done before the call returns. `queues`: of the GPU that
+/// computes, whose memory the device pool is, and which then copies, behind what is on the queue already; null: the CPU computes.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
-                                       Traffic& traffic, const GpuQueue* queue = nullptr);
+                                       Traffic& traffic, const GpuCopyQueues* queues = nullptr);
 
 }  // namespace spillway::offload

@@ -14,19 +14,19 @@ namespace {
 
 u32 crc_of(const Superblock& superblock) { return crc32c(std::as_bytes(std::span(&superblock, 1)).first(offsetof(Superblock, crc))); }
 
-bool is_blank(const Superblock& superblock) {
-  for (const std::byte byte : std::as_bytes(std::span(&superblock, 1))) {
-    if (byte != std::byte{0}) return false;
-  }
-  return true;
-}
-
 i64 superblock_offset(u64 number) { return kSuperblockOffset + static_cast<i64>(number % kSuperblocks) * kPageBytes; }
 
 }  // namespace
 
 bool is_whole(const Superblock& superblock) {
   return std::memcmp(superblock.magic, kSuperblockMagic, sizeof kSuperblockMagic) == 0 && crc_of(superblock) == superblock.crc;
+}
+
+bool is_blank(const Superblock& superblock) {
+  for (const std::byte byte : std::as_bytes(std::span(&superblock, 1))) {
+    if (byte != std::byte{0}) return false;
+  }
+  return true;
 }
 
 bool written_in(const Superblock& superblock, std::string_view boot_id) {

@@ -13,6 +13,8 @@ namespace spillway::offload {
 
 /// It is one, and nothing of it has changed since it was written.
 bool is_whole(const Superblock& superblock);
+/// No commit was ever written there, or it was given up.
+bool is_blank(const Superblock& superblock);
 /// In this boot of the machine; false where there is no such id.
 bool written_in(const Superblock& superblock, std::string_view boot_id);
 

@@ -30,6 +30,7 @@ struct NvmeStore::State {
       : files(std::move(made)),
         log(files, description.durability, description.boot_id),
         home{files, traffic},
+        persistent_bytes(description.data_bytes - description.passing_bytes),
         data_bytes(description.data_bytes) {}
 
   // A persistent blob's place in the tables.
@@ -49,7 +50,7 @@ struct NvmeStore::State {
   StoreFiles files;
   CommitLog log;
   BlobHome home;
-  const i64 data_bytes;
+  const i64 persistent_bytes, data_bytes;
   i64 carved_bytes = 0, carved_tiles = 0;
   std::vector<Entry> persistent;
   std::optional<Commit> last;
@@ -89,7 +90,9 @@ std::unique_ptr<NvmeStore::State> NvmeStore::open(IoEngine& engine, Traffic& tra
   if (!files) return nullptr;
   auto state = std::make_unique<State>(std::move(*files), traffic, description);
   state->note(state->log.recover(description.newest_generation, why));
-  return state->last ? std::move(state) : nullptr;
+  if (!state->last) return nullptr;
+  state->files.fit();
+  return state;
 }
 
 std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
@@ -98,7 +101,8 @@ std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffi
     if (!open(engine, traffic, aside(description, id), why)) continue;
     bring_back(description, id);
     auto state = open(engine, traffic, description, why);
-    if (state) state->moved = "what was set aside earlier fits this run and is back";
+    if (!state) throw Error(ErrorCode::io, fmt::format("[store] what was set aside earlier is back and cannot be read any more: {}", why));
+    state->moved = "what was set aside earlier fits this run and is back";
     return state;
   }
   return nullptr;
@@ -106,16 +110,25 @@ std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffi
 
 NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
   check(description);
-  std::string why, moved;
-  if (auto state = open(engine, traffic, description, why)) return NvmeStore(std::move(state));
+  refuse_newer(description);
+  std::string why = "a new one was asked for", moved;
+  auto state = description.anew ? nullptr : open(engine, traffic, description, why);
+  if (state) return NvmeStore(std::move(state));
   if (const std::vector<std::filesystem::path> places = set_aside(description); !places.empty())
     moved = fmt::format("set aside as {}", fmt::join(strings(places), ", "));
-  if (auto state = find_aside(engine, traffic, description)) return NvmeStore(std::move(state));
+  if (!description.anew) state = find_aside(engine, traffic, description);
+  if (state && !moved.empty()) state->moved = fmt::format("{}; what was there is {}", state->moved, moved);
+  if (state) return NvmeStore(std::move(state));
+  return NvmeStore(create(engine, traffic, description, std::move(why), std::move(moved)));
+}
+
+std::unique_ptr<NvmeStore::State> NvmeStore::create(IoEngine& engine, Traffic& traffic, const StoreDescription& description,
+                                                    std::string why, std::string moved) {
   try {
     auto state = std::make_unique<State>(create_files(engine, description), traffic, description);
     state->why_new = std::move(why);
     state->moved = std::move(moved);
-    return NvmeStore(std::move(state));
+    return state;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::refused || moved.empty()) throw;
     throw Error(e.code(), fmt::format("{}; what an earlier start of this run left there did not fit ({}) and is {}: go on as it was "
@@ -133,13 +146,13 @@ std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, TileRange held, i64
   State& s = *state_;
   const i64 tiles = held.count();
   const bool sensible = tiles >= 0 && tile_bytes > 0 && tile_bytes % kDirectAlignment == 0 && (slots == 1 || (slots == 2 && persistent));
-  const bool fits = sensible && slots * tiles * tile_bytes <= s.data_bytes - s.carved_bytes &&
-                    (!persistent || tiles <= s.files.persistent_tiles() - s.carved_tiles);
+  const i64 left_bytes = (persistent ? s.persistent_bytes : s.data_bytes) - s.carved_bytes;
+  const i64 left_tiles = s.files.persistent_tiles() - s.carved_tiles;
+  const bool fits = sensible && slots * tiles * tile_bytes <= left_bytes && (persistent ? tiles <= left_tiles : left_tiles == 0);
   if (!fits) {
     throw Error(ErrorCode::bug,
                 fmt::format("[store] {}: {} slots of {} {} tiles of {} bytes were not announced: {} bytes and {} tiles are left", what,
-                            slots, tiles, persistent ? "persistent" : "passing", tile_bytes, s.data_bytes - s.carved_bytes,
-                            s.files.persistent_tiles() - s.carved_tiles));
+                            slots, tiles, persistent ? "persistent" : "passing", tile_bytes, left_bytes, left_tiles));
   }
   auto checksums = persistent ? s.enter(what, tiles, slots) : std::make_shared<TileChecksums>(tiles, slots);
   const i64 begin = s.carved_bytes;

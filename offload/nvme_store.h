@@ -30,11 +30,13 @@ struct StoreDescription {
   std::string run_id;        // at most kMaxRunIdBytes
   u64 layout_hash = 0;       // whatever decides which bytes lie where: another one finds no old state
   i64 data_bytes = 0;        // of all blobs, all slots
+  i64 passing_bytes = 0;     // of these, those of blobs that are not persistent: they lie last, and an old store is made to fit them
   i64 persistent_tiles = 0;  // of all persistent blobs, one slot
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
   u64 newest_generation = ~u64{0};  // of a dead run: a later commit, which other ranks may lack, is given up for the one before
+  bool anew = false;                // what is there is set aside whatever it holds, and nothing is gone on from
 };
 
 /// The shares of the --nvme paths in what a dead run left, by the whole header of the first path's folder; empty without one.
@@ -50,10 +52,12 @@ struct Commit {
 
 class NvmeStore {
  public:
-  /// Opens what a dead run left when it is whole, was made for the same description (the old files' weights are kept, not compared) and
-  /// holds a usable commit; else the one that was set aside earlier and fits; else creates the files anew. A store that does not fit, but
-  /// might fit another run, is set aside first (ScratchFolder's orphans). Errors: Error(usage) for an unusable path; Error(refused) without
-  /// room, nothing stays behind; Error(data) for files of a newer program, which stay as they are; Error(io).
+  /// Opens what a dead run left when it is whole, was made for the same description (the old files' weights are kept, not compared, and
+  /// the files grow or shrink to other passing_bytes) and holds a usable commit; else the one that was set aside earlier and fits, of
+  /// several the one written last; else creates the files anew. Whatever else lies at the paths and may hold a commit, a store that does
+  /// not fit or a damaged file, is set aside first (ScratchFolder's orphans); only what holds none is replaced. Death at any instant loses
+  /// nothing. Errors: Error(usage) for an unusable path; Error(refused) without room, nothing stays behind; Error(data) for a newer
+  /// program's file on any path, and all stays as it is, anew or not; Error(io).
   static NvmeStore open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
   NvmeStore(NvmeStore&&) noexcept;
   NvmeStore& operator=(NvmeStore&&) = delete;
@@ -69,8 +73,9 @@ class NvmeStore {
   i64 bytes() const;
 
   /// The next bytes of the data space. The tiles of persistent blobs (weights, optimizer state) have their checksums in the files; the
-  /// others (gradients, activations) have one slot and mean nothing after a restart. A persistent blob of one slot (frozen weights) is
-  /// never written again once committed. `tile_bytes` is a multiple of kDirectAlignment. Error(bug) beyond what the description announced.
+  /// others (gradients, activations) have one slot, come after them and mean nothing after a restart. A persistent blob of one slot (frozen
+  /// weights) is never written again once committed. `tile_bytes` is a multiple of kDirectAlignment. Error(bug) beyond what the description
+  /// announced.
   std::unique_ptr<Blob> make_blob(std::string what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
 
   /// Makes `generation` what a restart finds, with `record` of at most kMaxRecordBytes. All its writes have completed; every persistent
@@ -87,6 +92,8 @@ class NvmeStore {
   explicit NvmeStore(std::unique_ptr<State> state);
   static std::unique_ptr<State> open(IoEngine& engine, Traffic& traffic, const StoreDescription& description, std::string& why);
   static std::unique_ptr<State> find_aside(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
+  static std::unique_ptr<State> create(IoEngine& engine, Traffic& traffic, const StoreDescription& description, std::string why,
+                                       std::string moved);
   std::unique_ptr<State> state_;
 };
 

@@ -27,6 +27,31 @@ std::string line_of(const std::string& run_id) {
                      fmt::gmtime(std::time(nullptr)));
 }
 
+// The value behind `key` up to the next blank or the end, which it takes off the line; empty when something else is there.
+std::string_view take_value(std::string_view& line, std::string_view key) {
+  if (!line.starts_with(key)) return {};
+  const std::string_view value = line.substr(key.size(), line.find(' ') - key.size());
+  line.remove_prefix(std::min(line.size(), key.size() + value.size() + 1));
+  return value;
+}
+
+bool is_like(std::string_view text, std::string_view form) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return std::ranges::equal(text, form, [&](char c, char wanted) { return wanted == '0' ? digit(c) : c == wanted; });
+}
+
+// "host=n1 pid=17 run=0a1b started=2026-01-31T12:00:00Z", a line that is the whole file.
+std::optional<Owner> old_owner(std::string_view file) {
+  if (!file.ends_with('\n') || file.find('\n') != file.size() - 1) return {};
+  const std::string_view whole = file.substr(0, file.size() - 1);
+  std::string_view line = whole;
+  const std::string_view host = take_value(line, "host="), pid = take_value(line, "pid="), run = take_value(line, kRun);
+  const std::string_view started = take_value(line, "started=");
+  const bool ours = !host.empty() && !run.empty() && !pid.empty() && pid.size() < 20 && is_like(pid, std::string(pid.size(), '0')) &&
+                    is_like(started, "0000-00-00T00:00:00Z") && line.empty() && whole.ends_with(started);
+  return ours ? std::optional(Owner{std::string(run), std::string(whole), true}) : std::nullopt;
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -38,7 +63,7 @@ std::optional<Owner> read_owner(int descriptor) {
   const auto n = ::pread(descriptor, bytes.data(), bytes.size(), 0);
   std::string_view line(bytes.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
   line = line.substr(0, line.find('\n'));
-  if (!line.starts_with(kMagic)) return {};
+  if (!line.starts_with(kMagic)) return old_owner({bytes.data(), static_cast<size_t>(std::max<ssize_t>(n, 0))});
   line.remove_prefix(kMagic.size());
   const size_t run_end = line.find(' ');
   if (!line.starts_with(kRun) || run_end == std::string_view::npos || run_end == kRun.size()) return {};

@@ -29,9 +29,10 @@ class Descriptor {
 struct Owner {
   std::string run;   // its id
   std::string text;  // "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
+  bool old = false;  // as programs wrote it that knew no magic: its folder is a run's only when nothing else is in it but a store
 };
 
-/// What the owner file behind `descriptor` says; nothing unless it begins as ours do and names a run.
+/// What the owner file behind `descriptor` says; nothing unless it begins as ours do, or is to the letter as ours were, and names a run.
 std::optional<Owner> read_owner(int descriptor);
 
 /// Writes this process over what is there, in one write, so that death leaves one owner or the other. Errors: Error(io).

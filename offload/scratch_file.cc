@@ -44,10 +44,10 @@ bool reads_directly(int descriptor) {
   return ::pread(descriptor, page, sizeof page, 0) >= 0 || errno != EINVAL;
 }
 
-int reserve_blocks(int descriptor, i64 bytes) {
+int reserve_blocks(int descriptor, i64 begin, i64 bytes) {
   int result = 0;
   do {
-    result = ::fallocate(descriptor, 0, 0, bytes);
+    result = ::fallocate(descriptor, 0, begin, bytes);
   } while (result != 0 && errno == EINTR);
   return result == 0 ? 0 : errno;
 }
@@ -68,7 +68,7 @@ ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bo
   make_anew(path);
   file.remove_ = true;  // until it is whole
   file.open_descriptor();
-  file.reserve();
+  file.reserve(0);
   file.remove_ = remove_when_closed;
   return file;
 }
@@ -97,21 +97,37 @@ void ScratchFile::open_descriptor() {
   if (descriptor_ < 0) file_failed(path_, "open", errno);
 }
 
-void ScratchFile::reserve() {
-  if (bytes_ == 0) return;
-  const int error_number = reserve_blocks(descriptor_, bytes_);
+// From `begin`, where the file ends.
+void ScratchFile::reserve(i64 begin) {
+  const i64 bytes = bytes_ - begin;
+  if (bytes == 0) return;
+  const int error_number = reserve_blocks(descriptor_, begin, bytes);
   const i64 available_bytes = free_bytes(descriptor_);
   preallocated_ = error_number == 0;
   if (preallocated_) return;
   if (error_number == ENOSPC) {
-    if (::ftruncate(descriptor_, 0) != 0) file_failed(path_, "truncation", errno);  // what was reserved so far counts as free again
-    refuse(path_, bytes_, free_bytes(descriptor_), "the filesystem is full");
+    if (::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);  // what was reserved so far counts as free again
+    refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
   }
-  if (error_number == EDQUOT) refuse(path_, bytes_, available_bytes, "the quota is used up");
-  if (error_number == EFBIG) refuse(path_, bytes_, available_bytes, "over the filesystem's or ulimit -f's largest file");
+  if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the quota is used up");
+  if (error_number == EFBIG) refuse(path_, bytes, available_bytes, "over the filesystem's or ulimit -f's largest file");
   if (error_number != EOPNOTSUPP) file_failed(path_, "fallocate", error_number);
-  if (available_bytes >= 0 && available_bytes < bytes_) refuse(path_, bytes_, available_bytes, "the filesystem cannot reserve");
+  if (available_bytes >= 0 && available_bytes < bytes) refuse(path_, bytes, available_bytes, "the filesystem cannot reserve");
   if (::ftruncate(descriptor_, bytes_) != 0) file_failed(path_, "truncation", errno);
+}
+
+void ScratchFile::resize(i64 bytes) {
+  require(bytes >= 0, "[file] negative size");
+  const i64 before = bytes_;
+  if (bytes < before && ::ftruncate(descriptor_, bytes) != 0) file_failed(path_, "truncation", errno);
+  bytes_ = bytes;
+  if (bytes <= before) return;
+  try {
+    reserve(before);
+  } catch (const Error&) {
+    bytes_ = before;
+    throw;
+  }
 }
 
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept

@@ -23,6 +23,9 @@ class ScratchFile {
   ScratchFile& operator=(ScratchFile&&) = delete;
   ~ScratchFile();
 
+  /// To `bytes`: what is added is reserved as create() does, what is beyond is given back; nothing below is touched. Errors:
+  /// Error(refused) without room, and the size is as before; Error(io).
+  void resize(i64 bytes);
   /// The destructor leaves the file in place, whatever was asked before.
   void keep() { remove_ = false; }
   int descriptor() const { return descriptor_; }
@@ -36,7 +39,7 @@ class ScratchFile {
  private:
   ScratchFile() = default;
   void open_descriptor();
-  void reserve();
+  void reserve(i64 begin);
 
   std::filesystem::path path_;
   int descriptor_ = -1;

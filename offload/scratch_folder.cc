@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "offload/owner_file.h"
+#include "offload/store_format.h"
 
 namespace spillway::offload {
 namespace {
@@ -99,6 +100,21 @@ bool holds_nothing(const fs::path& folder) {
   return !error && nothing && (all.empty() || fs::file_size(folder / kOwnerFile, none) == 0) && !none;
 }
 
+bool holds_a_store_alone(const fs::path& folder) {
+  std::error_code error;
+  const std::vector<fs::path> all = entries(folder, error);
+  return !error && std::ranges::all_of(all, [](const fs::path& entry) {
+    const std::string name = entry.filename().string();
+    std::error_code unseen;
+    return (name == kOwnerFile || name == kStoreFile || name.starts_with(std::string(kOwnerFile) + ".holder")) &&
+           fs::is_regular_file(fs::symlink_status(entry, unseen));
+  });
+}
+
+bool owns(const Owner& owner, const fs::path& folder) {
+  return owner.run == run_of(folder.filename().string()) && (!owner.old || holds_a_store_alone(folder));
+}
+
 [[noreturn]] void not_ours(const fs::path& folder) {
   throw Error(ErrorCode::usage, fmt::format("[run folder] expected {} to carry the owner file of run {}, which it does not: it is no run's "
                                             "folder; remove it or give --nvme another path",
@@ -136,12 +152,13 @@ std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   std::optional<FileLock> lock = lock_patiently(file->get(), path);
   const std::optional<Owner> owner = read_owner(file->get());
   if (!lock) {
+    const std::string holder = FileLock::holder(path), signed_by = owner ? owner->text : "its owner is just starting";
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
-                            folder.string(), owner ? owner->text : "its owner is just starting"));
+                            folder.string(), holder.empty() ? signed_by : holder));
   }
   if (!still_there(file->get(), path)) return std::nullopt;
-  if (owner ? owner->run != run_of(folder.filename().string()) : !holds_nothing(folder)) not_ours(folder);
+  if (owner ? !owns(*owner, folder) : !holds_nothing(folder)) not_ours(folder);
   return OwnerLock{std::move(*file), std::move(*lock)};
 }
 
@@ -202,7 +219,7 @@ std::optional<Orphan> look_at(const fs::path& folder) {
   if (file.get() < 0) return std::nullopt;
   const std::string name = folder.filename().string();
   const std::optional<Owner> owner = read_owner(file.get());
-  if (!owner || owner->run != run_of(name) || !FileLock::take(file.get(), folder / kOwnerFile, FileLock::Kind::look)) return std::nullopt;
+  if (!owner || !owns(*owner, folder) || !FileLock::take(file.get(), folder / kOwnerFile, FileLock::Kind::look)) return std::nullopt;
   std::error_code error;
   const fs::directory_iterator readable(folder, error);
   if (error) return std::nullopt;

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <functional>
 #include <map>
 #include <system_error>
 
 #include "base/error.h"
-#include "offload/commit_log.h"
 #include "offload/scratch_folder.h"
 #include "offload/store_files.h"
+#include "offload/store_look.h"
 
 namespace spillway::offload {
 namespace {
@@ -18,21 +18,29 @@ namespace {
 namespace fs = std::filesystem;
 
 // A store, as far as its files are seen.
-struct Found {
-  std::vector<fs::path> folders;
-  bool of_use = true;  // unless its first file is there and says otherwise
+struct Seen {
+  std::vector<fs::path> folders;  // the one of its first file last
+  bool first = false, holds_commit = false;
+
+  void add(const fs::path& folder, const Found& found, const std::string& boot_id) {
+    const bool is_first = found.kind == Found::Kind::store && found.header.stripe == 0;
+    folders.insert(is_first ? folders.end() : folders.begin(), folder);
+    first |= is_first;
+    holds_commit |= is_first && !found.holds_no_commit(boot_id);
+  }
+  // Where its first file is not seen nobody knows, and nobody does of what is not whole.
+  bool may_hold_commit() const { return !first || holds_commit; }
 };
 
-bool has_commit(const fs::path& folder, const StoreHeader& header, const std::string& boot_id) {
-  std::ifstream file(folder / kStoreFile, std::ios::binary);
-  for (i64 page = 0; page < kSuperblocks; ++page) {
-    Superblock superblock{};
-    file.seekg(kSuperblockOffset + page * kPageBytes);
-    file.read(reinterpret_cast<char*>(&superblock), sizeof superblock);
-    const bool durable = header.durability == static_cast<u32>(Durability::step);
-    if (file && is_whole(superblock) && superblock.store_id == header.store_id && (durable || written_in(superblock, boot_id))) return true;
-  }
-  return false;
+bool lies_in(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(folder / kStoreFile, error));
+}
+
+// Of the place aside: its own, unless another file is there, a copy.
+u64 free_id(const std::vector<fs::path>& folders, u64 id) {
+  while (std::ranges::any_of(folders, [&](const fs::path& folder) { return lies_in(aside_of(folder, id)); })) id = random_store_id();
+  return id;
 }
 
 void move(const fs::path& from, const fs::path& to) {
@@ -45,34 +53,73 @@ void move(const fs::path& from, const fs::path& to) {
   for (const fs::path& folder : {from, to, to.parent_path()}) flush_folder(folder);
 }
 
+void remove_unused(const fs::path& folder) {
+  std::error_code error;
+  fs::remove(folder / kStoreFile, error);
+  if (!error) return;
+  throw Error(ErrorCode::io, fmt::format("[store] {} cannot be replaced: {}; look at the path or give another --nvme path",
+                                         (folder / kStoreFile).string(), error.message()));
+}
+
+// By id; what was never written to under none. What is not whole never counts as part of a store that may go.
+struct Survey {
+  std::map<u64, Seen> stores, others;
+  std::vector<fs::path> blank;
+};
+
+Survey survey(const StoreDescription& description) {
+  Survey all;
+  for (const StripePath& path : description.paths) {
+    const Found found = look(path.folder);
+    if (found.kind == Found::Kind::store) {
+      refuse_newer(found.header, (path.folder / kStoreFile).string());
+      all.stores[found.header.store_id].add(path.folder, found, description.boot_id);
+    }
+    if (found.kind == Found::Kind::other) all.others[found.header.store_id].add(path.folder, found, description.boot_id);
+    if (found.kind == Found::Kind::blank) all.blank.push_back(path.folder);
+  }
+  return all;
+}
+
+fs::file_time_type last_written(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_time_type time = fs::last_write_time(folder / kStoreFile, error);
+  return error ? fs::file_time_type::min() : time;
+}
+
 }  // namespace
 
+void refuse_newer(const StoreDescription& description) { survey(description); }
+
 std::vector<fs::path> set_aside(const StoreDescription& description) {
-  std::map<u64, Found> found;
-  for (const StripePath& path : description.paths) {
-    const std::optional<StoreHeader> header = whole_header(path.folder);
-    if (!header) continue;
-    Found& store = found[header->store_id];
-    store.folders.push_back(path.folder);
-    if (header->stripe == 0) store.of_use = has_commit(path.folder, *header, description.boot_id);
-  }
+  const Survey all = survey(description);
   std::vector<fs::path> places;
-  for (const auto& [id, store] : found) {
-    for (const fs::path& folder : store.folders) {
-      if (!store.of_use) continue;
-      places.push_back(make_aside(folder, id));
-      move(folder, places.back());
+  for (const std::map<u64, Seen>& group : {all.stores, all.others}) {
+    for (const auto& [id, seen] : group) {
+      if (!seen.may_hold_commit()) continue;
+      const u64 place = free_id(seen.folders, id);
+      for (const fs::path& folder : seen.folders) {
+        places.push_back(make_aside(folder, place));
+        move(folder, places.back());
+      }
     }
   }
+  for (const auto& [id, seen] : all.stores) {
+    if (seen.may_hold_commit()) continue;
+    for (const fs::path& folder : seen.folders) remove_unused(folder);
+  }
+  for (const fs::path& folder : all.blank) remove_unused(folder);
   return places;
 }
 
 std::vector<u64> stores_aside(const StoreDescription& description) {
-  std::vector<u64> ids = asides_of(description.paths[0].folder);
+  const fs::path& first = description.paths[0].folder;
+  std::vector<u64> ids = asides_of(first);
   std::erase_if(ids, [&](u64 id) {
-    const std::optional<StoreHeader> header = whole_header(aside_of(description.paths[0].folder, id));
+    const std::optional<StoreHeader> header = whole_header(aside_of(first, id));
     return !header || header->version != kStoreVersion || header->store_id != id;
   });
+  std::ranges::stable_sort(ids, std::greater(), [&](u64 id) { return last_written(aside_of(first, id)); });
   return ids;
 }
 

@@ -9,17 +9,22 @@
 
 namespace spillway::offload {
 
-/// Moves aside every store of which files lie at the description's paths, but for those without a commit that a restart could use. Returns
-/// the folders they are in now. Errors: Error(io).
+/// Clears the description's paths. Whatever may hold a commit moves aside, damaged files under the id that their header seems to name;
+/// removed is only what was never written to and a whole store of this format without a commit that a restart could use. Returns the
+/// folders they are in now. Errors: Error(io), Error(usage) for what is no file; Error(data) for a newer program's file on any path, and
+/// nothing has moved.
 std::vector<std::filesystem::path> set_aside(const StoreDescription& description);
 
-/// Stores set aside beside the first path, of this program's format.
+/// Throws this Error(data).
+void refuse_newer(const StoreDescription& description);
+
+/// Stores set aside beside the first path, of this program's format; the one that was written last comes first.
 std::vector<u64> stores_aside(const StoreDescription& description);
 
 /// The same store where it was set aside.
 StoreDescription aside(const StoreDescription& description, u64 store_id);
 
-/// Moves its files back to the description's paths, where none may lie. Errors: Error(io).
+/// Moves its files back to the description's paths, which are clear. Errors: Error(io).
 void bring_back(const StoreDescription& description, u64 store_id);
 
 }  // namespace spillway::offload

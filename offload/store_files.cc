@@ -21,6 +21,7 @@ std::vector<u32> weights_of(const StoreDescription& description) {
 void check(const StoreDescription& description) {
   const Stripes sensible(weights_of(description), description.stripe_unit_bytes, description.data_bytes);
   require(description.persistent_tiles >= 0, "[store] a negative number of tiles");
+  require(description.passing_bytes >= 0 && description.passing_bytes <= description.data_bytes, "[store] more bytes pass than there are");
   require(std::ssize(description.run_id) <= kMaxRunIdBytes, "[store] expected a run id of at most 255 bytes");
   require(std::ssize(description.boot_id) <= kMaxBootIdBytes, "[store] expected a boot id of at most 47 bytes");
   std::set<std::filesystem::path> files;
@@ -44,6 +45,11 @@ i64 StoreFiles::bytes() const {
   i64 bytes = 0;
   for (const ScratchFile& file : files_) bytes += file.bytes();
   return bytes;
+}
+
+void StoreFiles::fit() {
+  for (i64 f = 0; f < stripes_.files(); ++f)
+    files_[static_cast<size_t>(f)].resize(data_offset(persistent_tiles_, f) + stripes_.file_data_bytes(f));
 }
 
 Event StoreFiles::submit(bool write, i64 begin, std::span<std::byte> buffer, Priority priority) {

@@ -19,6 +19,9 @@ class StoreFiles {
   u64 store_id() const { return store_id_; }
   i64 persistent_tiles() const { return persistent_tiles_; }
   i64 bytes() const;
+  /// Opened, they may have been made for more or fewer passing bytes: makes each as long as the data wants. Errors: as
+  /// ScratchFile::resize; then what persists is as it was.
+  void fit();
 
   /// `buffer` to or from [begin, begin + size) of the data; a write only reads it.
   Event submit(bool write, i64 begin, std::span<std::byte> buffer, Priority priority);
@@ -48,14 +51,13 @@ void check(const StoreDescription& description);
 /// Error(data) for a newer format, Error(io).
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why);
 
-/// The header in a folder's file, when nothing of it has changed since it was written; of any version.
-std::optional<StoreHeader> whole_header(const std::filesystem::path& folder);
-
 /// A folder's entries survive a power loss only when the folder itself is flushed. Errors: Error(io).
 void flush_folder(const std::filesystem::path& folder);
 
-/// Replaces what is there. The first file's header comes last: until then nothing opens. Errors: as ScratchFile::create; then nothing
-/// stays.
+u64 random_store_id();
+
+/// Where nothing lies that may hold a commit (store_aside.h). Until the last file's header nothing opens. Errors: as ScratchFile::create;
+/// then nothing stays.
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description);
 
 }  // namespace spillway::offload

@@ -10,8 +10,9 @@
 // The data of all files is one linear range of bytes, cut into stripe units. Units are dealt in rounds of as many units as the weights have
 // sum (divided by their greatest common divisor); within a round by smooth weighted round-robin: each time every file is credited its
 // weight, the one with most credit (the first of equals) takes the unit and pays the sum. A file's units lie in order without gaps; the
-// last unit is cut where the data ends. Blobs are carved from the range one after the other, slot 0 before slot 1. Generation g of a blob
-// with two slots lies in slot g % 2, and so does its table.
+// last unit is cut where the data ends. Blobs are carved from the range one after the other, slot 0 before slot 1; those that persist come
+// first, so that a restart may want other bytes behind them: the files grow or shrink, and the header says how they were made. Generation g
+// of a blob with two slots lies in slot g % 2, and so does its table.
 //
 // A commit is good when its superblock's checksum and its table's hold and it names the store of the headers. The newest good one counts,
 // if written in this boot or into a store of Durability::step; while generation g + 1 is written, nothing of g is touched. A file of

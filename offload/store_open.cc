@@ -6,27 +6,24 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "offload/store_files.h"
+#include "offload/store_look.h"
 
 namespace spillway::offload {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A reason not to use the old files; they are replaced.
+// A reason not to use the old files.
 struct Unusable {
   std::string why;
 };
 
 std::string quoted(std::string_view text) { return fmt::format("'{}'", text); }
-
-u32 crc_of(const StoreHeader& header) { return crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(StoreHeader, crc))); }
 
 fs::path path_of(const StripePath& path) { return path.folder / kStoreFile; }
 
@@ -37,11 +34,7 @@ StoreHeader read_header(IoEngine& engine, const ScratchFile& file) {
   engine.submit({&file, false, 0, kPageBytes, reinterpret_cast<std::byte*>(&header)}).wait();
   if (std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) != 0) throw Unusable{name + " was never completed, or is something else"};
   if (crc_of(header) != header.crc) throw Unusable{"the header of " + name + " is damaged"};
-  if (header.version > kStoreVersion) {
-    throw Error(ErrorCode::data, fmt::format("[store] {} has format {}, newer than this program (format {}): go on with the newer program, "
-                                             "or give up what the run left with spillway doctor --reclaim",
-                                             name, header.version, kStoreVersion));
-  }
+  refuse_newer(header, name);
   if (header.version < kStoreVersion) throw Unusable{fmt::format("{} has the older format {}", name, header.version)};
   return header;
 }
@@ -53,29 +46,30 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
   if (header.stripe != stripe || header.stripes != wanted.paths.size() || header.store_id != first.store_id) {
     throw Unusable{fmt::format("{} is stripe {} of {} of another set of --nvme paths", name, header.stripe, header.stripes)};
   }
-  if (header.layout_hash != wanted.layout_hash || header.data_bytes != wanted.data_bytes ||
-      header.persistent_tiles != wanted.persistent_tiles || header.stripe_unit_bytes != wanted.stripe_unit_bytes) {
+  if (header.layout_hash != wanted.layout_hash || header.persistent_tiles != wanted.persistent_tiles ||
+      header.stripe_unit_bytes != wanted.stripe_unit_bytes) {
     throw Unusable{name + " has another layout: the model, its placement or the program changed"};
   }
   if (header.durability != static_cast<u32>(wanted.durability)) throw Unusable{name + " was made with another --durability"};
   if (std::memcmp(header.weights, first.weights, sizeof header.weights) != 0) throw Unusable{name + " is striped unlike the others"};
 }
 
-// Of the files, which are dealt as they were: measured anew, the weights would differ a little.
-Stripes stripes_of(const StoreHeader& header) {
+// Of the files, which are dealt as they were: measured anew, the weights would differ a little. So many bytes of data are dealt alike
+// whatever follows them.
+Stripes stripes_of(const StoreHeader& header, i64 data_bytes) {
   const std::vector<u32> weights(header.weights, header.weights + header.stripes);
   for (const u32 weight : weights) {
     if (weight < 1 || weight > kMaxWeight) throw Unusable{"the old files have senseless weights"};
   }
-  return Stripes(weights, header.stripe_unit_bytes, header.data_bytes);
+  return Stripes(weights, header.stripe_unit_bytes, data_bytes);
 }
 
 std::vector<ScratchFile> open_all(const StoreDescription& description) {
   std::vector<ScratchFile> files;
   std::string missing;
-  std::error_code error;
   for (const StripePath& path : description.paths) {
-    if (!fs::exists(path_of(path), error)) {
+    std::error_code error;
+    if (fs::symlink_status(path_of(path), error).type() == fs::file_type::not_found) {
       missing = path_of(path).string() + " is missing";
     } else {
       files.push_back(ScratchFile::open(path_of(path)));
@@ -92,14 +86,16 @@ StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) 
   headers.reserve(files.size());
   for (const ScratchFile& file : files) headers.push_back(read_header(engine, file));
   for (size_t f = 0; f < files.size(); ++f) match(headers[f], description, static_cast<i64>(f), headers[0], files[f].path().string());
-  Stripes stripes = stripes_of(headers[0]);
+  const Stripes persistent = stripes_of(headers[0], description.data_bytes - description.passing_bytes);
   for (size_t f = 0; f < files.size(); ++f) {
     const auto file = static_cast<i64>(f);
-    const i64 wanted_bytes = data_offset(description.persistent_tiles, file) + stripes.file_data_bytes(file);
-    if (files[f].bytes() != wanted_bytes || headers[f].file_bytes != wanted_bytes) {
-      throw Unusable{fmt::format("{} has {} bytes instead of {}", files[f].path().string(), files[f].bytes(), wanted_bytes)};
+    const i64 least_bytes = data_offset(description.persistent_tiles, file) + persistent.file_data_bytes(file);
+    if (files[f].bytes() < least_bytes || headers[f].file_bytes < least_bytes) {
+      throw Unusable{fmt::format("{} has {} bytes, fewer than the {} of what persists", files[f].path().string(),
+                                 std::min(files[f].bytes(), headers[f].file_bytes), least_bytes)};
     }
   }
+  Stripes stripes = stripes_of(headers[0], description.data_bytes);
   return StoreFiles(engine, std::move(files), std::move(stripes), headers[0].store_id, description.persistent_tiles);
 }
 
@@ -119,9 +115,9 @@ StoreHeader make_header(const StoreDescription& description, const Stripes& stri
   return header;
 }
 
-// From the last file to the first.
+// From the first file to the last: nothing opens before the last, and what death leaves of it the first tells to hold no commit.
 void write_headers(IoEngine& engine, const std::vector<ScratchFile>& files, StoreHeader header) {
-  for (size_t f = files.size(); f-- > 0;) {
+  for (size_t f = 0; f < files.size(); ++f) {
     header.stripe = static_cast<u32>(f);
     header.file_bytes = files[f].bytes();
     header.crc = crc_of(header);
@@ -137,12 +133,12 @@ void make_durable(IoEngine& engine, const std::vector<ScratchFile>& files) {
   }
 }
 
-u64 random_id() {
+}  // namespace
+
+u64 random_store_id() {
   std::random_device random;
   return u64{random()} << 32 | random();
 }
-
-}  // namespace
 
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -151,22 +147,6 @@ void flush_folder(const fs::path& folder) {
   if (error_number == 0) return;
   throw Error(ErrorCode::io, fmt::format("[store] fsync of the folder {}: {} (errno {}); give another --nvme path", folder.string(),
                                          std::generic_category().message(error_number), error_number));
-}
-
-std::optional<StoreHeader> whole_header(const fs::path& folder) {
-  StoreHeader header{};
-  std::ifstream file(folder / kStoreFile, std::ios::binary);
-  file.read(reinterpret_cast<char*>(&header), sizeof header);
-  const bool whole = file && std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) == 0 && crc_of(header) == header.crc;
-  return whole ? std::optional(header) : std::nullopt;
-}
-
-std::vector<u32> kept_weights(const fs::path& folder) {
-  const std::optional<StoreHeader> header = whole_header(folder);
-  if (!header || header->version != kStoreVersion || header->stripes > kMaxStripes) return {};
-  std::vector<u32> weights(header->weights, header->weights + header->stripes);
-  if (std::ranges::any_of(weights, [](u32 weight) { return weight < 1 || weight > kMaxWeight; })) weights.clear();
-  return weights;
 }
 
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why) {
@@ -180,18 +160,14 @@ std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& d
 
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description) {
   std::vector<u32> weights;
-  std::error_code error;
-  for (const StripePath& path : description.paths) {
-    weights.push_back(path.weight);
-    fs::remove(path_of(path), error);  // all of them before the first is made: they may share a drive
-  }
+  for (const StripePath& path : description.paths) weights.push_back(path.weight);
   Stripes stripes(std::move(weights), description.stripe_unit_bytes, description.data_bytes);
   std::vector<ScratchFile> files;
   for (i64 f = 0; f < stripes.files(); ++f) {
     const i64 bytes = data_offset(description.persistent_tiles, f) + stripes.file_data_bytes(f);
     files.push_back(ScratchFile::create(path_of(description.paths[static_cast<size_t>(f)]), bytes));
   }
-  const u64 store_id = random_id();
+  const u64 store_id = random_store_id();
   write_headers(engine, files, make_header(description, stripes, store_id));
   if (description.durability == Durability::step) make_durable(engine, files);
   for (ScratchFile& file : files) file.keep();

@@ -84,7 +84,7 @@ __device__ float shared_scale(u32 largest, u32 (&of_warp)[kThreads / 32]) {
     largest = largest < other ? other : largest;
   }
   __syncthreads();
-  of_warp[threadIdx.x / 32] = largest;
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = largest;
   __syncthreads();
   const u32 other = of_warp[threadIdx.x / 32 ^ 1];
   largest = largest < other ? other : largest;

@@ -4,7 +4,7 @@
 # system's are loaded. With nvcc it has code for A100, H100 and H200, and PTX for what comes after.
 #   scripts/bundle.sh [FOLDER]            leaves FOLDER/spillway-VERSION-ARCH.tar.gz (default: build)
 #   scripts/bundle.sh --check [FOLDER]    FOLDER/spillway-check-VERSION-ARCH.tar.gz: with it the tests and benches of GPUs, and gpu_check.sh
-#                                         to run them all on a node that has one
+#                                         to run them all on a node that has one, in three commands (docs/gpus.md)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -64,8 +64,10 @@ mkdir -p "$root/share/man/man1" "$root/share/bash-completion/completions"
 "$program" help completion >"$root/share/bash-completion/completions/spillway"
 if [ -n "$check" ]; then
   cp scripts/gpu_check.sh "$root/"
-  cp -r bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
-  rm "$root"/share/data/*.cc
+  cp -r scripts/gpu_check bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
+  # Of data what tests on a GPU read, and no sources of tests.
+  (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
+  find "$root/share/data" -name '*.cc' -delete
   git describe --always --dirty --match '' >"$root/share/revision" 2>/dev/null || echo unknown >"$root/share/revision"
 fi
 

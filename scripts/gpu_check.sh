@@ -1,28 +1,40 @@
 #!/usr/bin/env bash
-# Checks Spillway on a node with a GPU, in less than nine minutes, without root and without network: every test that needs a GPU, short
-# trainings, the benches, PyTorch beside them, and NVIDIA's compute-sanitizer over the quick tests for as long as time is left. Lies in the
-# archive of `scripts/bundle.sh --check`; unpack that anywhere and run
-#   ./gpu_check.sh [FOLDER]    writes FOLDER/report.md (default: gpu_check.out) and nothing outside of FOLDER
-# Each step has a second, counted from the beginning, by which it is ended; what is left over is the next one's. All are run whatever fails,
-# and the report is there after each. A step is ok, slow (it is right, but below what is promised of its speed), cut short, skipped, or
-# failed: then the exit status is 1. Where there is no GPU, what needs one is skipped and says why.
+# Checks Spillway on a node with a GPU, without root and without network, by three commands of at most nine minutes. Each is of use alone;
+# together they make one report. Lies in the archive of `scripts/bundle.sh --check`; unpack that anywhere and run
+#   ./gpu_check.sh tests [FOLDER]       every test that needs a GPU, selftest, NVIDIA's compute-sanitizer
+#   ./gpu_check.sh trainings [FOLDER]   short trainings, on the GPU and spilled, nsys's table of kernels, the benches
+#   ./gpu_check.sh peers [FOLDER]       PyTorch beside ours, ncu on one block of each direction
+# FOLDER (default: gpu_check.out) gets report.md and gpu_check.tar.gz, which is the report and all logs; nothing is written elsewhere. Where
+# each command has a node of its own, unpack the archive of one in the folder of the next.
+#
+# Each step has a time of its own, after which it is ended: a hang costs no other step. All are run whatever fails, and the report is there
+# after each. A step is ok, slow (right, but below what is promised of its speed), cut short, absent (what it needs is not on this node), or
+# FAILED. Exit status: 0 all are ok or slow; 1 one failed; 3 none failed, but one is absent or cut short; 2 wrong usage.
+# GPU_CHECK_TINY=SECONDS: sizes that an emulated GPU does, and so many seconds instead of 540, of which each step has its share.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${1:-gpu_check.out}
-if [ ! -x "$here/bin/test_device" ]; then
-  echo "gpu_check.sh: there is no bin/test_device beside it: run it in the unpacked archive of scripts/bundle.sh --check" >&2
+parts=(tests trainings peers)
+part=${1-} out=${2:-gpu_check.out}
+if [[ " ${parts[*]} " != *" ${part:--} "* ]] || [[ $out == -* ]] || [ $# -gt 2 ]; then
+  echo "usage: gpu_check.sh tests|trainings|peers [FOLDER]" >&2
   exit 2
 fi
-[[ ${1-} != -* ]] || { echo "usage: gpu_check.sh [FOLDER]" >&2; exit 2; }
+if [ ! -x "$here/bin/spillway" ] || [ ! -e "$here/share/gpu_check/tables.py" ]; then
+  echo "gpu_check.sh: bin/spillway and share/gpu_check are not beside it: run it in the unpacked archive of scripts/bundle.sh --check" >&2
+  exit 2
+fi
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-if [ -n "$(ls -A "$out")" ] && [ ! -e "$out/.gpu_check" ]; then
+if [ -n "$(ls -A "$out")" ] && [ ! -e "$out/.gpu_check" ] && [ ! -e "$out/report.md" ]; then
   echo "gpu_check.sh: $out holds what is not mine: name a new folder, or one of an earlier check" >&2
   exit 2
 fi
-rm -rf "$out"/{report.md,logs,runs,tmp,cache}
-mkdir -p "$out"/{logs,runs,tmp,cache} && touch "$out/.gpu_check" || exit 2
+logs=$out/logs/$part
+rm -rf "$logs" "$out"/{runs,tmp,cache}
+mkdir -p "$logs" "$out"/{runs,tmp,cache} && touch "$out/.gpu_check" "$logs/clocks.csv" || exit 2
 export LC_ALL=C TMPDIR=$out/tmp XDG_CACHE_HOME=$out/cache CUDA_CACHE_PATH=$out/cache/cuda TORCHINDUCTOR_CACHE_DIR=$out/cache/inductor
 export TRITON_CACHE_DIR=$out/cache/triton PYTHONDONTWRITEBYTECODE=1 SPILLWAY_TEST_DATA=$here/share/data
+tiny=${GPU_CHECK_TINY-}
+[ -z "$tiny" ] || export SPILLWAY_BENCH_TINY=1
 # NVIDIA's libraries may be there with PyTorch alone, or where nobody told the loader.
 for folder in $(timeout 20 python3 -c 'import sys; print("\n".join(p + "/nvidia/*/lib" for p in sys.path if p))' 2>/dev/null) \
   "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda-*/lib64 ${CONDA_PREFIX:+"$CONDA_PREFIX/lib"}; do
@@ -30,295 +42,185 @@ for folder in $(timeout 20 python3 -c 'import sys; print("\n".join(p + "/nvidia/
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}
 
-rows=() details=() failed=() status=0 log="" gpu="" running="" facts=""
-trap 'kill "$running" 2>/dev/null; report; exit 130' INT TERM
+# ---- steps and the report
+rows=() details=() failed=() missing=() facts="" ended="" gpu="" no_gpu="" running="" sampling=""
+status=0 took=0 log="" command="" first_sample=0 last_sample=0
+trap 'kill $running $sampling 2>/dev/null; report; exit 130' INT TERM
+trap 'kill $sampling 2>/dev/null' EXIT
+# What a step of so many seconds has: its share of a tiny check, and never more than is left of the whole.
+seconds_of() {
+  local has=$(($1 * ${tiny:-540} / 540)) left=$((${tiny:-540} - 8 - SECONDS))
+  [ $has -ge 1 ] || has=1
+  [ $has -le $left ] || has=$left
+  echo $has
+}
+samples() { wc -l <"$logs/clocks.csv"; }
 
-# attempt BY NAME COMMAND...: runs it until second BY with its output in $log; its status is in $status, 124 where it was ended.
+# attempt SECONDS NAME COMMAND...: runs it for so long, with its output in $log; its status is in $status, 124 where it was ended.
 attempt() {
-  local by=$1 name=$2 begin=$SECONDS left=$(($1 - SECONDS))
-  shift 2
-  log=$out/logs/${name//[^A-Za-z0-9.-]/_}.log command=$*
-  status=124
-  if [ $left -ge 2 ]; then
-    timeout -k 5 "$left" "$@" >"$log" 2>&1 </dev/null &
+  local begin=$SECONDS has
+  has=$(seconds_of "$1")
+  log=$logs/${2//[^A-Za-z0-9.-]/_}.log command=${*:3} first_sample=$(samples) status=124
+  echo "$2 ($has s): $command" >>"$logs/commands.txt"
+  if [ "$has" -ge 1 ]; then
+    timeout -k 5 "$has" "${@:3}" >"$log" 2>&1 </dev/null &
     running=$!
     wait $running
     status=$?
-    [ $status -ne 137 ] || status=124
+    running=""
+    [ $status -ne 137 ] || [ $((SECONDS - begin)) -lt "$has" ] || status=124
   else
-    echo "no time was left by second $by" >"$log"
+    echo "no time was left for it" >"$log"
   fi
-  took=$((SECONDS - begin))
+  took=$((SECONDS - begin)) last_sample=$(samples)
 }
 
 # row NAME OUTCOME: what came of the last attempt; FAILED ones show their log's end.
 row() {
-  local shown=${command//$here\//}
+  local shown=${command//$here\//} clocks="– | –" said
   shown=${shown//$out/OUT}
-  rows+=("| $1 | $2 | $took | \`${shown:0:240}\` |")
+  if [ "$last_sample" -gt "$first_sample" ]; then
+    clocks=$(tables clocks "$logs/clocks.csv" "$first_sample" "$last_sample") || clocks="– | –"
+  fi
+  rows+=("| $1 | $2 | $took | $clocks | \`${shown:0:400}\` |")
   printf '%4d s  %-34s %s\n' $SECONDS "$1" "${2:0:120}"
   case $2 in
-    ok*|slow*|"cut short"*|skipped*) ;;
-    *) failed+=("$1") && detail "$1: the end of its log" "$(tail -n 60 "$log")" ;;
+    ok*|slow*) ;;
+    "cut short"*|absent*) missing+=("$1") ;;
+    *)
+      failed+=("$1")
+      said=$(tail -n 60 "$log")
+      [ -z "$said" ] || detail "$1: the end of its log" "$said"
+      ;;
   esac
   report
 }
+# judged NAME OUTCOME WHAT: a row that no command of its own stands behind.
+judged() {
+  took=0 command=$3 log=/dev/null first_sample=0 last_sample=0
+  row "$1" "$2"
+}
 detail() { details+=("### $1"$'\n\n```\n'"$2"$'\n```\n'); }
-skip() { took=0 command=$3 && row "$2" "skipped: $1"; }
+show() { details+=("### $1"$'\n\n'"$2"$'\n'); }
+tables() { python3 "$here/share/gpu_check/tables.py" "$@" 2>&1; }
+count_of() { printf '%s\n' "${rows[@]}" | grep -c "^| [^|]* | $1"; }
+counts() {
+  echo "${#rows[@]} steps, ${#failed[@]} failed, $(count_of absent) absent, $(count_of 'cut short') cut short, $(count_of slow) slow"
+}
+
+# This part's page, and all parts as one. A part that is under way has not come to its end, whatever has become of it.
 report() {
+  local each
   {
-    echo "# Spillway on $(hostname): ${#failed[@]} of ${#rows[@]} steps failed, $SECONDS s"
-    printf '\n%s\n\n| step | outcome | s | command |\n|---|---|---|---|\n' "$facts"
+    echo "## $part: $(counts), $SECONDS s${ended:- so far: FAILED, it has not come to its end}"
+    printf '\n%s\n\n| step | outcome | s | SM clock, median | power, mean | command |\n|---|---|---|---|---|---|\n' "$facts"
     printf '%s\n' "${rows[@]}" '' "${details[@]}"
+  } >"$logs/part.md"
+  {
+    echo "# Spillway on a GPU"
+    echo
+    for each in "${parts[@]}"; do
+      if [ -e "$out/logs/$each/part.md" ]; then
+        cat "$out/logs/$each/part.md"
+      else
+        printf '## %s: absent, not run: gpu_check.sh %s\n\n' "$each" "$each"
+      fi
+    done
   } >"$out/report.md"
 }
 
 outcome() {
   case $status in
     0) echo ok ;;
-    124) echo "FAILED: not done by its second" ;;
+    124) [ $took -gt 0 ] && echo "FAILED: ended after $took s" || echo "FAILED: $(tail -n 1 "$log")" ;;
+    137) echo "FAILED with 137: killed, perhaps for its memory" ;;
     *) echo "FAILED with $status" ;;
   esac
 }
 
-# step BY NAME COMMAND...: something that succeeds or fails.
+# step SECONDS NAME COMMAND...: something that succeeds or fails.
 step() {
   attempt "$@"
   row "$2" "$(outcome)"
 }
-# gpu_step BY NAME COMMAND...: the same, of what needs a GPU.
-gpu_step() {
-  if [ -n "$gpu" ]; then step "$@"; else skip "$no_gpu" "$2" "${*:3}"; fi
+# Whether there is no GPU for the step NAME of COMMAND, and if so its row.
+without_gpu() {
+  [ -z "$gpu" ] && judged "$1" "absent: $no_gpu" "$2"
 }
-
-# Why tests of a log were skipped: "3 of them: reason" a line.
-skip_reasons() {
-  awk '/: Skipped$/ {getline reason} /^\[  SKIPPED \] .* ms\)$/ {++count[reason]} END {for (r in count) print count[r] " of them: " r}' "$1" |
-    sort -rn
+gpu_step() { without_gpu "$2" "${*:3}" || step "$@"; }
+# tool NAME: where it is, of CUDA's or of a folder of its own.
+tool() {
+  command -v "$1" || ls -d /usr/local/cuda*/bin/"$1" /opt/nvidia/nsight-{compute,systems}/*/"$1" /opt/nvidia/nsight-systems/*/bin/"$1" \
+    /opt/nvidia/nsight-systems-cli/*/bin/"$1" 2>/dev/null | head -n 1
 }
-
-# Of a failing log of tests: what the first failure said, and the end where there is none.
-first_failure() {
-  awk '/^\[ RUN      \]/ {n = 0}
-       {lines[n++] = $0}
-       /^\[  FAILED  \] .* ms\)$/ {for (i = 0; i < n && i < 40; ++i) print lines[i]; found = 1; exit}
-       END {if (!found) for (i = n > 25 ? n - 25 : 0; i < n; ++i) print lines[i]}' "$1"
-}
-
-# gtests BY NAME PROGRAM SUITE...: each suite in a process of its own, some at once: a GPU that one of them leaves in disorder is not the
-# others'. A skip counts as a failure where there is a GPU, if it is not for the want of several.
-one_suite='timeout --foreground -k 5 90 "$1" --gtest_color=no --gtest_filter="$3.*" >"$2/${3//\//_}.log" 2>&1 </dev/null ||
-           echo "== $3 ended with $?" >>"$2/${3//\//_}.log"'
-gtests() {
-  local by=$1 name=$2 program=$3 folder=$out/logs/$3 all passed skipped reasons other="" bad ended
-  shift 3
-  mkdir -p "$folder" && printf '%s\n' "$@" >"$folder/suites"
-  attempt "$by" "$name" xargs -a "$folder/suites" -P 4 -n 1 bash -c "$one_suite" _ "$here/bin/$program" "$folder"
-  command="$program, each suite: $*" all=$folder/all
-  cat "$folder"/*.log >"$all" 2>/dev/null
-  passed=$(grep -cE '^\[       OK \]' "$all") skipped=$(grep -cE '^\[  SKIPPED \] .* ms\)$' "$all") reasons=$(skip_reasons "$all")
-  bad=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).* ms)$/\1/p' "$all") ended=$(sed -n '/ended with 1$/d; s/^== //p' "$all")
-  [ -z "$gpu" ] || other=$(grep -vE '(several|two|2|3|4) (or more )?GPUs|second GPU|emulated GPUs|libnccl' <<<"$reasons" | grep -v '^$')
-  [ -z "$reasons" ] || detail "$name: skipped" "$reasons"
-  if [ -n "$bad$ended" ]; then
-    detail "$name: failed" "$bad"$'\n'"$ended"
-    for one in $(grep -lE '^\[  FAILED  \] .* ms\)$|^== ' "$folder"/*.log); do
-      detail "$(basename "$one" .log)" "$(first_failure "$one")"
-    done
-    log=$folder/suites
-    row "$name" "FAILED: $(wc -w <<<"$bad") tests, ${ended:+and $(head -n 1 <<<"$ended"), }$passed passed"
-  elif [ $status -ne 0 ]; then row "$name" "$(outcome), $passed passed"
-  elif [ -n "$other" ]; then row "$name" "FAILED: $passed passed, $skipped skipped though there is a GPU"
-  elif [ "$passed" -gt 0 ] && [ -n "$gpu" ]; then row "$name" "ok, $passed passed, $skipped skipped"
-  elif [ -n "$reasons" ]; then row "$name" "skipped: $(head -n 1 <<<"$reasons")"
-  else row "$name" "skipped: this build has none of them"
-  fi
-}
-
-# ---- what this is and where
-attempt 20 "find a GPU" "$here/bin/test_device" --gtest_color=no --gtest_filter=DeviceQuery.DescribesEveryGpu
-no_gpu=$(skip_reasons "$log" | sed 's/^[0-9]* of them: \(needs a GPU: \)\?//')
-[ -n "$no_gpu" ] || gpu=yes
-echo "Spillway $("$here/bin/spillway" --version | awk '{print $2}') of $(cat "$here/share/revision"): ${no_gpu:-there is a GPU}"
-# A GPU that cannot be used is no reason to skip: the driver is older than 580, say.
-if [ $status -ne 0 ]; then row "find a GPU" "$(outcome)"
-elif [ -z "$gpu" ] && [ -e /dev/nvidiactl ] && [ "${CUDA_VISIBLE_DEVICES-all}" ]; then row "find a GPU" "FAILED: $no_gpu"
-fi
-step 60 doctor "$here/bin/spillway" doctor
-detail "doctor" "$(cat "$log")"
-facts=$(
-  system=$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")
-  memory=$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)
-  asked=name,driver_version,memory.total,clocks.max.sm,power.limit
-  asks='import torch; print(torch.__version__, "with CUDA", torch.version.cuda)'
-  torch=$(timeout 40 python3 -c "$asks" 2>&1 | tail -n 1)
-  echo "- archive: $("$here/bin/spillway" --version | head -n 1), revision $(cat "$here/share/revision")"
-  echo "- node: $(uname -sr), $system, $(nproc) cores, $memory"
-  echo "- GPU: $(timeout 20 nvidia-smi --query-gpu=$asked --format=csv,noheader 2>/dev/null || echo "nvidia-smi is not there or found none")"
-  echo "- PyTorch: ${torch:-none}"
-)
-
-# ---- correctness: the tests that the machine they are built on skips
-rooms=$(grep -v '^#' "$here/share/expected_skips.txt" | cut -d/ -f1 | sort -u)
-count=$(wc -w <<<"$rooms") by=60
-for room in $rooms; do
-  by=$((by + 120 / count))
-  mapfile -t suites < <(sed -n "s|^$room/\([^.]*\)\..*|\1|p" "$here/share/expected_skips.txt" | sort -u)
-  [ ! -e "$here/bin/test_$room" ] || gtests $by "tests of $room" "test_$room" "${suites[@]}"
-done
-
-# Words in no order: the loss falls fast, but not to nothing.
-awk 'BEGIN {n = split("and the river runs over stones under light of a long day", words, " "); state = 12345
-            for (i = 0; i < 400000; ++i) {
-              state = (state * 69069 + 1) % 4294967296
-              printf "%s ", words[int(state / 65536) % n + 1]
-            }}' >"$out/runs/text.txt"
-train=("$here/bin/spillway" train --tokenizer bytes --data "$out/runs/text.txt" --seed 5 --no-final-checkpoint --device cuda)
 column() { sed -n "s/.*\"$2\":\([-0-9.e+]*\).*/\1/p" "$out/runs/$1/metrics.jsonl" 2>/dev/null; }
 # Of the steps after the second.
 median() { column "$1" "$2" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
 
-# trains BY NAME RUN FLAGS...: and learns.
-trains() {
-  if [ -z "$gpu" ]; then skip "$no_gpu" "$2" "spillway train --device cuda ${*:4}"; return; fi
-  attempt "$1" "$2" "${train[@]}" --out "$out/runs/$3" "${@:4}"
-  local losses
-  losses=$(column "$3" loss)
-  if [ $status -eq 3 ]; then row "$2" "skipped: $(tail -n 1 "$log")"
-  elif [ $status -ne 0 ]; then row "$2" "$(outcome)"
-  elif ! tail -n 1 "$out/runs/$3/metrics.jsonl" | grep -q '"loss":[0-9]'; then row "$2" "FAILED: the last loss is no number"
-  elif ! awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR > 1 && last < 0.9 * first)}' <<<"$losses"; then
-    row "$2" "FAILED: the loss does not fall"
-  else row "$2" "ok, loss $(head -n 1 <<<"$losses") to $(tail -n 1 <<<"$losses"), $(median "$3" tokens_per_s) tokens/s"
-  fi
-  cp "$out/runs/$3/metrics.jsonl" "$out/logs/metrics-$3.jsonl" 2>/dev/null
-  detail "$2: the end of its log" "$(tail -n 25 "$log")"
-}
-# compare NAME BODY...: of what trainings said; nothing where one of them is missing.
-compare() {
-  local name=$1
-  shift
-  took=0 command="compare what they said" log=$out/logs/compare.log
-  row "$name" "$("$@")"
-}
-# ratio WHAT VALUE LEAST [MOST]: whether it is as promised.
-ratio() {
-  awk -v v="$2" -v least="$3" -v most="${4:-}" -v what="$1" 'BEGIN {
-    said = (v >= least && (most == "" || v <= most)) ? "ok" : "slow"
-    printf "%s, %.3f %s (promised: %s)", said, v, what, most == "" ? least " or more" : least " to " most}'
-}
-of() { awk -v a="$1" -v b="$2" 'BEGIN {print a / b}'; }
-
-tiny=(--model gpt2-tiny --sequence-length 128 --micro-batch-size 8 --steps 60 --learning-rate 2e-3)
-small=(--model gpt2-124m --sequence-length 512 --micro-batch-size 4 --gradient-accumulation-steps 2 --steps 12 --learning-rate 1e-3
-       --warmup-steps 2)
-on_gpu=(--place-parameters device --place-gradients device --place-optimizer device)
-on_host=(--place-parameters host --place-gradients host --place-optimizer host)
-trains 190 "gpt2-tiny, 60 steps" tiny "${tiny[@]}"
-for precision in fp16 tf32; do trains 195 "gpt2-tiny in $precision" $precision "${tiny[@]}" --precision $precision; done
-trains 210 "gpt2-124m on the GPU" whole "${small[@]}" "${on_gpu[@]}"
-trains 225 "gpt2-124m, all state on the host" offloaded "${small[@]}" "${on_host[@]}"
-same_bits() {
-  paste <(column whole loss) <(column whole grad_norm) <(column offloaded loss) <(column offloaded grad_norm) >"$log"
-  awk '$1 != $3 || $2 != $4 {exit 1}' "$log" && echo ok || echo "FAILED: they differ"
-}
-[ -z "$(column whole loss)" ] || [ -z "$(column offloaded loss)" ] || compare "the same bits in both" same_bits
-
-# ---- speed of the whole: what spills, beside what does not, and beside what was foretold
-gpu_step 245 "rates of this node" "$here/bin/spillway" bench memory matmul cpu-adam link
-[ -z "$gpu" ] || detail "rates of this node" "$(cat "$log")"
-mkdir -p "$out/runs/llama-1.5b"
-cat >"$out/runs/llama-1.5b/config.json" <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 2048, "head_dim": 128,
- "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 32000,
- "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false, "attention_bias": false,
- "mlp_bias": false, "bos_token_id": 1, "eos_token_id": 2}
-JSON
-large=(--model "$out/runs/llama-1.5b" --from-scratch --sequence-length 2048 --micro-batch-size 4 --steps 7 --warmup-steps 2
-       --learning-rate 3e-4)
-trains 280 "llama-1.5b on the GPU" large "${large[@]}" --gradient-accumulation-steps 8 "${on_gpu[@]}"
-trains 320 "llama-1.5b, all state on the host" large-host "${large[@]}" --gradient-accumulation-steps 8 "${on_host[@]}"
-trains 355 "llama-1.5b in 10 GiB" large-10GiB "${large[@]}" --gradient-accumulation-steps 4 --device-memory 10GiB
-share=$(median large matmul_share) whole=$(median large tokens_per_s) spilled=$(median large-host tokens_per_s)
-step_ms=$(median large-10GiB step_ms) predicted_ms=$(median large-10GiB predicted_ms)
-[ -z "$share" ] || compare "llama-1.5b against matmul" ratio "of the measured rate of matrix products" "$share" 0.5
-[ -z "$whole" ] || [ -z "$spilled" ] || compare "llama-1.5b, host against GPU" ratio "of the tokens/s" "$(of "$spilled" "$whole")" 0.95
-[ -z "$step_ms" ] || [ -z "$predicted_ms" ] ||
-  compare "llama-1.5b in 10 GiB, foretold" ratio "times the predicted step" "$(of "$step_ms" "$predicted_ms")" 0.85 1.15
-
-# ---- speed of the parts
-# with_verdicts OUTCOME LOG: slow where a line "verdict: " of the log says so.
-with_verdicts() {
-  local said
-  said=$(sed -n 's/^verdict: //p' "$2" | paste -sd';')
-  if [ "$1" = ok ] && [ -n "$said" ] && ! awk '/^verdict:/ {if (/does not reach/) bad = 1; for (i = 1; i < NF; ++i) if ($(i + 1) == "of" &&
-       $i ~ /^[0-9]+$/ && $i != $(i + 2)) bad = 1} END {exit bad}' "$2"; then
-    echo "slow, $said"
-  else
-    echo "$1${said:+, $said}"
-  fi
-}
-bench() {
-  if [ ! -e "$here/bin/$3" ]; then skip "not in this archive" "$2" "$3"; return; fi
-  attempt "$1" "$2" "$here/bin/$3" --benchmark_color=false
-  local why
-  why=$(sed -n "s/^skipped: //p; s/.*ERROR OCCURRED: '\(.*\)'.*/\1/p" "$log" | head -n 1)
-  if [ -n "$why" ]; then
-    row "$2" "$([ -n "$gpu" ] && echo FAILED || echo skipped): $why"
-    return
-  fi
-  row "$2" "$(with_verdicts "$(outcome)" "$log")"
-  [ $status -ne 0 ] || detail "$2" "$(grep -vE '^(Run on|  L[123]|CPU Caches|Load Average|\*\*\*)' "$log" | cut -c1-200)"
-}
-bench 375 "bench of memory" bench_memory_cuda
-bench 400 "bench of matrix products" bench_matmul_cuda
-if [ -z "$gpu" ]; then
-  skip "$no_gpu" "PyTorch beside" "gpu_peers.py"
-elif ! timeout 40 python3 -c 'import torch' >/dev/null 2>&1; then
-  skip "no PyTorch on this node" "PyTorch beside" "gpu_peers.py"
-  bench 425 "bench of attention" bench_attention_cuda
+# ---- what this is and where
+report
+attempt 20 "find a GPU" "$here/bin/test_device" --gtest_color=no --gtest_filter=DeviceQuery.DescribesEveryGpu
+if [ $status -ne 0 ]; then
+  # It cannot be used (the driver is older than 580, say), or the program cannot run here.
+  gpu=yes && row "find a GPU" "$(outcome)"
+elif grep -q '^\[       OK \] DeviceQuery.DescribesEveryGpu' "$log"; then
+  gpu=yes && row "find a GPU" ok
 else
-  # It begins nothing in the last minute; what it has said until then stands.
-  attempt 495 "PyTorch beside" python3 "$here/share/gpu_peers.py" --programs "$here/bin" --folder "$out/runs" --seconds $((430 - SECONDS))
-  missing=$(sed -n 's/^incomplete: //p' "$log" | paste -sd';')
-  case $status in
-    0) row "PyTorch beside" "$(with_verdicts ok "$log")" ;;
-    3) row "PyTorch beside" "cut short: without $missing$(with_verdicts "" "$log")" ;;
-    124) row "PyTorch beside" "cut short by its second$(with_verdicts "" "$log")" ;;
-    *) row "PyTorch beside" "$(outcome)" ;;
-  esac
-  detail "PyTorch beside" "$(grep -vE 'Warning|warn' "$log" | tail -n 80)"
-fi
-gpu_step 520 selftest "$here/bin/spillway" selftest --device cuda
-
-# ---- compute-sanitizer: ended in the midst of the tests it says nothing against what it has seen
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n 1)
-sanitize() {
-  local by=$1 name=$2 tool=$3 program=$4 filter=$5 passed complaints
-  if [ -z "$gpu" ]; then skip "$no_gpu" "$name" "compute-sanitizer --tool $tool $program"; return; fi
-  if [ -z "$sanitizer" ]; then skip "no compute-sanitizer on this node" "$name" "compute-sanitizer --tool $tool $program"; return; fi
-  attempt "$by" "$name" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 86 --report-api-errors no "${@:6}" \
-    env SPILLWAY_TEST_SEPARATE_MEMORY=1 "$here/bin/$program" --gtest_color=no --gtest_filter="$filter"
-  passed=$(grep -cE '^\[       OK \]' "$log")
-  complaints=$(grep -E '^=========' "$log" |
-    grep -vcE 'COMPUTE-SANITIZER|ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards|^=========[[:space:]]*$')
-  [ $status -ne 124 ] || complaints=$(grep -cE '^========= (Invalid|Error: Race|Warning: Race|Uninitialized|Barrier)' "$log")
-  if [ "$complaints" -gt 0 ]; then row "$name" "FAILED: it complains, after $passed tests"
-  elif [ $status -eq 124 ]; then row "$name" "cut short after $passed tests, nothing found"
-  elif [ $status -ne 0 ]; then row "$name" "$(outcome)"
-  elif [ "$passed" -eq 0 ]; then row "$name" "FAILED: it ran no test"
-  else row "$name" "ok, $passed tests"
+  no_gpu=$(awk '/: Skipped$/ {getline; sub(/^needs a GPU: /, ""); print; exit}' "$log")
+  if [ -e /dev/nvidiactl ] && [ "${CUDA_VISIBLE_DEVICES-all}" ]; then
+    row "find a GPU" "FAILED: ${no_gpu:=the test says nothing of it}"
+  else
+    row "find a GPU" "absent: ${no_gpu:=the test says nothing of it}"
   fi
-}
-left=$((530 - SECONDS)) from=$SECONDS
-sanitize $((from + left * 4 / 10)) "memcheck of kernels" memcheck test_kernels '*Twins*'
-sanitize $((from + left * 6 / 10)) "memcheck of training" memcheck test_parallel 'Models/OnGpu.*'
-# NVIDIA's own kernels are not looked at.
-sanitize $((from + left * 8 / 10)) "racecheck of kernels" racecheck test_kernels '*Twins*-MatmulTwins*:Conv*'
-sanitize 530 "initcheck of kernels" initcheck test_kernels '*Twins*-MatmulTwins*:Conv*' --check-api-memory-access no
+fi
+revision=$(cat "$here/share/revision" 2>/dev/null || echo unknown)
+version=$(timeout 20 "$here/bin/spillway" --version | head -n 1)
+facts=$(
+  system=$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")
+  memory=$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)
+  asked=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit
+  asks='import torch; print(torch.__version__, "with CUDA", torch.version.cuda, "and cuDNN", torch.backends.cudnn.version())'
+  torch=$(timeout 40 python3 -c "$asks" 2>&1 | tail -n 1)
+  echo "- archive: $version, revision $revision; $(date -u +%FT%TZ)${tiny:+; tiny sizes, $tiny s}"
+  echo "- node: $(uname -sr), $system, $(nproc) cores, $memory"
+  echo "- GPU: $(timeout 20 nvidia-smi --query-gpu=$asked --format=csv,noheader 2>/dev/null | paste -sd';' | grep . ||
+    echo "nvidia-smi is not there or found none")"
+  cuda=$(timeout 20 nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9.]*\).*/\1/p')
+  echo "- CUDA that the driver takes: ${cuda:-unknown}"
+  for each in compute-sanitizer nsys ncu; do
+    path=$(tool $each)
+    echo "- $each: ${path:-none}${path:+, $(timeout 20 "$path" --version 2>&1 | grep -i version | head -n 1)}"
+  done
+  echo "- PyTorch: ${torch:-none}"
+)
+echo "Spillway of $revision: ${no_gpu:-there is a GPU}"
 
+# Clocks, power and what holds them down, four times a second.
+watched=${CUDA_VISIBLE_DEVICES-} watched=${watched%%,*} watched=${watched:-0}
+ask=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu
+for reasons in ,clocks_event_reasons.active ,clocks_throttle_reasons.active ""; do
+  if timeout 20 nvidia-smi --id="$watched" --query-gpu=$ask$reasons --format=csv,noheader,nounits >"$out/tmp/sample" 2>/dev/null; then
+    nvidia-smi --id="$watched" --query-gpu=$ask$reasons --format=csv,noheader,nounits -lms 250 >"$logs/clocks.csv" 2>/dev/null &
+    sampling=$!
+    break
+  fi
+done
+step 30 doctor "$here/bin/spillway" doctor
+detail "doctor" "$(cat "$log")"
+
+source "$here/share/gpu_check/$part.sh"
+
+# ---- the end
+if [ -z "$sampling" ]; then said="absent: no nvidia-smi that answers"
+elif said=$(tables clocks "$logs/clocks.csv" 0 -1); then said="ok, ${said/ |/,} ($(samples) samples)"
+else said="FAILED: $said"
+fi
+judged "clocks and power" "$said" "nvidia-smi -lms 250"
+kill $sampling 2>/dev/null
+sampling="" ended=" "
+report
 rm -rf "$out"/{tmp,cache,runs}
-count_of() { printf '%s\n' "${rows[@]}" | grep -c "^| [^|]* | $1"; }
-counts="${#rows[@]} steps, ${#failed[@]} failed, $(count_of slow) slow, $(count_of skipped) skipped, $(count_of 'cut short') cut short"
-echo "gpu_check: $counts, $SECONDS s; $out/report.md"
+tar -C "$out" -czf "$out/gpu_check.tar.gz" report.md logs || failed+=("the archive")
+echo "gpu_check $part: $(counts), $SECONDS s; $out/report.md"
 [ ${#failed[@]} -eq 0 ] || { printf 'failed: %s\n' "${failed[@]}"; exit 1; }
+[ ${#missing[@]} -eq 0 ] || { printf 'not done: %s\n' "${missing[@]}"; exit 3; }

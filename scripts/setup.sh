@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests and the quickstart need, where apt and root (or sudo without a password) are at hand. Anywhere else it
 # names what is missing in one line and exits with 3. With nothing missing it does nothing, at once. --tests: also what a few tests start,
-# Slurm among it; where that cannot be installed they skip.
+# Slurm and CUDA's cuobjdump among it (from PyPI into build/tools); where that cannot be installed they skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,9 @@ packages=(
   "liburing-dev       module  liburing"
   "libisal-dev        module  libisal"
   "libsodium-dev      module  libsodium"
+  "libpcre2-dev       module  libpcre2-8"
+  "libutf8proc-dev    module  libutf8proc"
+  "libzstd-dev        module  libzstd"
   "libopenmpi-dev     module  ompi-c"
   "openmpi-bin        command mpirun"
   "libgtest-dev       header  gtest/gtest.h"
@@ -72,6 +75,14 @@ if [ "${1-}" = --tests ] && can_install; then
     "munge              command munge"
     "slurm-wlm          command sbatch"
   )
+fi
+
+# Toolkits made of single packages come without the disassembler that tests read kernels with.
+if [ "${1-}" = --tests ] && command -v nvcc >/dev/null && [ ! -x build/tools/nvidia/cu13/bin/cuobjdump ] &&
+  ! PATH="$PATH:$(dirname "$(readlink -f "$(command -v nvcc)")")" command -v cuobjdump >/dev/null; then
+  mkdir -p build
+  python3 -m pip install -q --no-deps --root-user-action=ignore --target build/tools 'nvidia-cuda-cuobjdump<14' 'nvidia-cuda-nvdisasm<14' \
+    >build/setup-tools.log 2>&1 || echo "setup: no cuobjdump from PyPI, see build/setup-tools.log: the tests that read kernels skip" >&2
 fi
 
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }

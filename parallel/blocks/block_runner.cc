@@ -14,26 +14,32 @@ void hand_on(const Tensor& tensor, std::byte* to) {
 
 }  // namespace
 
-void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position) {
+void BlockRunner::begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position,
+                        nn::KeyValueCache* cache) {
   live_.clear();
   activation_.clear();
   gradient_.clear();
+  router_load_.clear();
   batches_ = &batches;
   mode_ = mode;
   random_ = random;
   loss_factor_ = loss_factor;
   logits_position_ = logits_position;
+  cache_ = cache;
   losses_.assign(batches.size(), 0);
 }
 
-nn::Context BlockRunner::context(u16 micro_batch, autograd::Tape* tape) const {
+nn::Context BlockRunner::context(const Instruction& i, autograd::Tape* tape) const {
   nn::Context c;
   c.mode = mode_;
-  c.batch = &batches_->at(micro_batch);
+  c.batch = &batches_->at(i.micro_batch);
   c.tape = tape;
   c.random = random_;
   c.loss_factor = loss_factor_;
   c.logits_position = logits_position_;
+  c.cache = cache_;
+  c.block = i.block;
+  if (const auto load = router_load_.find(i.micro_batch); load != router_load_.end()) c.router_load_2E = load->second;
   return c;
 }
 
@@ -42,8 +48,9 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
   if (input.defined())
     live.input = i.block > first_trained_block_ ? live.tape->input(std::move(input)) : autograd::Variable(std::move(input));
-  nn::Context c = context(i.micro_batch, live.tape.get());
+  nn::Context c = context(i, live.tape.get());
   c.recomputing = i.op != Op::Forward;
+  c.keep_logits = i.keep_logits;
   live.output = model_.blocks[i.block]->forward(live.input, c);
   live.input.value = {};  // the tape holds what backward needs
 }
@@ -70,12 +77,14 @@ Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) 
 }
 
 void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
+  if (i.block == 0 && mode_ == nn::Mode::train && model_.router_loss_experts > 0)
+    router_load_[i.micro_batch] = zeros({2, model_.router_loss_experts}, DType::f64, "load of experts");
   Tensor input = take_input(i, memory);
   Tensor output;
   const bool trained = mode_ == nn::Mode::train && i.block >= first_trained_block_;
   if (!trained || i.recompute) {
     const autograd::Variable x = input.defined() ? autograd::Variable(input) : autograd::Variable();
-    output = model_.blocks[i.block]->forward(x, context(i.micro_batch, nullptr)).value;
+    output = model_.blocks[i.block]->forward(x, context(i, nullptr)).value;
     if (trained && i.recompute) keep_input(live_[{i.micro_batch, i.block}], std::move(input));
   } else {
     Live& live = live_[{i.micro_batch, i.block}];
@@ -146,6 +155,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
       gradient_[i.micro_batch] = std::move(dx);
     }
   }
+  if (i.block == first_trained_block_) router_load_.erase(i.micro_batch);
   if (!live.tape->has_weight_part()) live_.erase(at);
 }
 

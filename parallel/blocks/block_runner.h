@@ -35,7 +35,9 @@ class BlockRunner {
       : model_(model), first_trained_block_(model.first_trained_block()), outputs_(std::move(outputs)) {}
 
   /// What the coming blocks read: `batches` must outlive them.
-  void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0);
+  /// `cache`: what they go on from and add to, in Mode::generate; it must outlive them too.
+  void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
+             nn::KeyValueCache* cache = nullptr);
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
   /// A Backward, a BackwardInput or the BackwardWeight after it. Parameter gradients go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
@@ -59,7 +61,7 @@ class BlockRunner {
     std::optional<u64> kept_input;  // of a recomputed block, at the door
   };
   using Key = std::pair<u16, u16>;  // micro-batch, block
-  nn::Context context(u16 micro_batch, autograd::Tape* tape) const;
+  nn::Context context(const Instruction& i, autograd::Tape* tape) const;
   void record(Live& live, Tensor input, const Instruction& i);
   void backward_weight(const Instruction& i, autograd::GradientSink& sink);
   Tensor take_input(const Instruction& i, const BlockMemory& memory);
@@ -83,10 +85,12 @@ class BlockRunner {
   RandomKey random_;
   double loss_factor_ = 1;
   i64 logits_position_ = 0;
+  nn::KeyValueCache* cache_ = nullptr;
   std::vector<double> losses_;  // by micro-batch
   Forwarding sink_;
-  std::map<u16, Tensor> activation_;  // by micro-batch: output of the block that ran last forward
-  std::map<u16, Tensor> gradient_;    // by micro-batch: gradient of the output of the next block to run backward
+  std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran last forward
+  std::map<u16, Tensor> gradient_;     // by micro-batch: gradient of the output of the next block to run backward
+  std::map<u16, Tensor> router_load_;  // by micro-batch, from the first block's forward to the first trained one's backward
   std::map<Key, Live> live_;
 };
 

@@ -47,9 +47,17 @@ class ProcessCommunicator final : public CallingCommunicator {
     check_call(call, rank(), size());
     return post([group = group_, call = std::move(call)](const Event& event) { group->call(call, event); });
   }
+  // What is thrown before anybody keeps the event must not leave its owner waiting.
   Event post(std::function<void(const Event&)> command) {
     Event event;
-    world_->post([command = std::move(command), event] { command(event); });
+    world_->post([command = std::move(command), event] {
+      try {
+        command(event);
+      } catch (...) {
+        Event(event).fail(std::current_exception());
+        throw;
+      }
+    });
     return event;
   }
 

@@ -23,11 +23,20 @@ void ProcessGroup::give_up(const std::string& what) { break_up(names_.gave_up(ra
 void ProcessGroup::break_up(const std::string& cause) {
   if (broken_ || has_left_) return;
   broken_ = cause;
-  tell_others({.kind = ProcessLetter::Kind::broken, .a = end_of_running(), .words = world_.silent(), .text = cause});
   fail_waiting(cause);
+  tell_others({.kind = ProcessLetter::Kind::broken, .a = end_of_running(), .words = world_.silent(), .text = cause});
   for (const auto& weak : children_) {
     if (const auto child = weak.lock()) child->break_up(in_parent(cause));
   }
+}
+
+void ProcessGroup::fail(const std::string& cause) {
+  if (!broken_) broken_ = names_.gave_up(rank_, cause);
+  running_.reset();
+  fail_waiting(*broken_);
+  for (Moving& one : moving_) one.event.fail(peer_error(one.name, *broken_, seconds_since(one.since)));
+  moving_.clear();
+  if (leaving_) has_left();
 }
 
 i64 ProcessGroup::end_of_running() const { return exchanges_ + (running_ ? running_->exchanges.count() - running_->index : 0); }
@@ -140,7 +149,15 @@ std::optional<std::string> ProcessGroup::late_waiting(Clock::time_point now) con
   return cause;
 }
 
-void ProcessGroup::leave(Event gone) { leaving_ = std::move(gone); }
+void ProcessGroup::leave(Event gone) {
+  leaving_ = std::move(gone);
+  if (world_.has_failed()) has_left();
+}
+
+void ProcessGroup::has_left() {
+  has_left_ = true;
+  leaving_->set();
+}
 
 // What all came to is carried to its end; what waits, or is waited for, ends the group.
 void ProcessGroup::may_leave() {
@@ -148,9 +165,8 @@ void ProcessGroup::may_leave() {
   if (!queue_.empty() || !offered_.empty() || !awaited_.empty() || !offers_to_me_.empty() || !coming_.empty()) {
     break_up(names_.left({rank_}));
   }
-  has_left_ = true;
   tell_others({.kind = ProcessLetter::Kind::left, .a = exchanges_});
-  leaving_->set();
+  has_left();
 }
 
 bool ProcessGroup::is_over() const {

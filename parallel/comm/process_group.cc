@@ -17,6 +17,7 @@ ProcessGroup::ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> wor
       names_(world_ranks, world.wire().size()),
       areas_(std::move(areas)),
       rank_(place_of(world.wire().rank(), world_ranks)),
+      came_(world_ranks.size()),
       left_(world_ranks.size()),
       stops_(world_ranks.size()) {}
 
@@ -38,28 +39,38 @@ void ProcessGroup::call(Call call, Event event, Split split) {
   queue_.push_back({std::move(call), std::move(event), std::move(split), calls_++});
 }
 
+void ProcessGroup::impossible(const char* what) {
+  throw Error(ErrorCode::peer, std::string("[communicator] expected letters as this program writes them, got ") + what);
+}
+
+// A member's calls come one after the other. The first area is the whole's, and nobody's to split into.
+void ProcessGroup::came(int from, const ProcessLetter& letter) {
+  constexpr i64 kEach = ProcessWorld::kAreaBytes, kEnd = ProcessWorld::kAreas * kEach;
+  const auto member = static_cast<size_t>(from);
+  ComingCall coming = ComingCall::of(letter.words);
+  if (letter.a != came_[member]) impossible("a call out of its turn");
+  if (coming.area != -1 && (coming.area < kEach || coming.area >= kEnd || coming.area % kEach != 0))
+    impossible("staging outside of the shared memory");
+  ++came_[member];
+  auto& all = coming_[letter.a];
+  all.resize(static_cast<size_t>(size()));
+  all[member] = std::move(coming);
+}
+
 void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
   int from = 0;
   while (from < size() && names_.world_rank(from) != world_rank) ++from;
-  if (from == size())
-    throw Error(ErrorCode::peer, "[communicator] expected letters of a group from its members, got one from another rank");
+  if (from == size()) impossible("one for a group from who is no member");
   switch (letter.kind) {
-    case ProcessLetter::Kind::came: {
-      auto& all = coming_[letter.a];
-      all.resize(static_cast<size_t>(size()));
-      ComingCall& coming = all[static_cast<size_t>(from)].emplace(ComingCall::of(letter.words));
-      if (coming.area >= 0 &&
-          (coming.area % ProcessWorld::kAreaBytes != 0 || coming.area >= ProcessWorld::kAreas * ProcessWorld::kAreaBytes))
-        throw Error(ErrorCode::peer, "[communicator] expected staging inside the shared memory, got it elsewhere");
+    case ProcessLetter::Kind::came:
+      came(from, letter);
       break;
-    }
-    case ProcessLetter::Kind::offers: {
-      const Address address{from, static_cast<int>(letter.a)};
-      offers_to_me_[address].push_back({letter.b, letter.c});
+    case ProcessLetter::Kind::offers:
+      if (letter.a != static_cast<int>(letter.a) || letter.b < 0) impossible("a message of a tag or a size that there is not");
+      offers_to_me_[{from, static_cast<int>(letter.a)}].push_back({letter.b, letter.c});
       break;
-    }
     case ProcessLetter::Kind::takes:
-      taken(letter.a, letter.b);
+      taken(from, letter.a, letter.b);
       break;
     case ProcessLetter::Kind::left:
       left_[static_cast<size_t>(from)] = true;

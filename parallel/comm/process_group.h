@@ -31,6 +31,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void read(int world_rank, const ProcessLetter& letter);
   /// That process is no more: what it has not given yet, it never will. Of others' ranks too.
   void lose(int world_rank, const std::string& how);
+  /// The world failed: nothing moves any more, and nobody is waited for.
+  void fail(const std::string& cause);
   /// One step of whatever can take one; whether anything could.
   bool advance();
   /// Fails the group when somebody has been waited for too long.
@@ -94,6 +96,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   bool advance_collective();
   bool begin();
   void finish();
+  void came(int from, const ProcessLetter& letter);
+  [[noreturn]] static void impossible(const char* what);
   std::shared_ptr<ProcessGroup> make_group(const std::vector<ComingCall>& calls);
   std::vector<int> missing_at(const Operation& op) const;
   void tell_others(ProcessLetter letter);
@@ -110,7 +114,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // process_messages.cc
   bool advance_messages();
   void take(const Address& from, const Offer& offer, const Awaited& awaited);
-  void taken(i64 serial, i64 awaited_bytes);
+  void taken(int from, i64 serial, i64 awaited_bytes);
   // process_failures.cc
   bool refuses(const std::string& op, const Event& event) const;
   void break_up(const std::string& cause);
@@ -128,6 +132,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::string message_to(const Address& to) const { return name_of_message(rank_, to.peer, to.tag); }
   std::string message_from(const Address& from) const { return name_of_message(from.peer, rank_, from.tag); }
   void may_leave();
+  void has_left();
 
   ProcessWorld& world_;
   const i64 number_;
@@ -138,6 +143,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::optional<Running> running_;
   i64 calls_ = 0, exchanges_ = 0;                                 // made; taken part in
   std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // by number of the collective, by member
+  std::vector<i64> came_;                                         // by member: its calls
   i64 offers_ = 0;
   std::map<i64, Offered> offered_;  // by serial number
   std::map<Address, std::deque<Offer>> offers_to_me_;

@@ -8,6 +8,8 @@
 namespace spillway::parallel {
 namespace {
 
+constexpr i64 kMostGroups = i64{1} << 40;  // of a run: their numbers stay far from where they would wrap
+
 void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   const auto* begin = static_cast<const std::byte*>(from);
   bytes.insert(bytes.end(), begin, begin + count);
@@ -116,7 +118,7 @@ ComingCall ComingCall::of(const std::vector<i64>& words) {
   call.gets = {static_cast<std::byte*>(nullptr), size_of_buffer(reader.number())};
   coming.next_group = reader.number();
   coming.area = reader.number();
-  if (coming.next_group < 0 || coming.area < -1) reject("a number below 0");
+  if (coming.next_group < 0 || coming.next_group > kMostGroups || coming.area < -1) reject("a number that is none of a group or an area");
   call.parts.resize(reader.count(sizeof(i64)));
   reader.take(call.parts.data(), call.parts.size() * sizeof(i64));
   if (!reader.is_empty()) reject("more words than it says");

@@ -23,6 +23,8 @@ struct ProcessLetter {
   std::vector<i64> words = {};
   std::string text = {};
 
+  /// Of memory, about.
+  i64 bytes() const { return i64{sizeof *this} + std::ssize(words) * i64{sizeof(i64)} + std::ssize(text); }
   std::vector<std::byte> to_bytes() const;
   /// Error(peer): it is none, in whatever way.
   static ProcessLetter of(std::span<const std::byte> bytes);

@@ -57,9 +57,10 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
   moving_.push_back({message_from(from), {from.peer, ticket}, event});
 }
 
-void ProcessGroup::taken(i64 serial, i64 awaited_bytes) {
+void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
   if (found == offered_.end()) return;  // failed meanwhile
+  if (found->second.to.peer != from) impossible("a message taken by whom it is not for");
   Offered offered = found->second;
   offered_.erase(found);
   const i64 bytes = std::ssize(offered.bytes);

@@ -11,7 +11,8 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kShortestClosing_s = 10;
-constexpr auto kAfterFailure = std::chrono::milliseconds(10);  // it may come again at once
+constexpr i64 kMostEarlyBytes = 64 * kMiB;
+constexpr int kTriesToTell = 1000;
 constexpr int kSpinsOfRank = 200, kYields = 2000;
 
 Clock::duration duration_of(double seconds) {
@@ -64,22 +65,26 @@ std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<in
   auto group = std::make_shared<ProcessGroup>(*this, number, std::move(ranks), std::move(areas));
   groups_.emplace(number, group);
   for (const auto& [rank, how] : gone_) group->lose(rank, how);
-  std::vector<std::pair<int, ProcessLetter>> early;
-  early.swap(early_);
-  for (const auto& [from, letter] : early) deliver(from, letter);
+  const auto early = early_.extract(number);
+  for (size_t k = 0; early && k < early.mapped().size(); ++k) {
+    const auto& [from, letter] = early.mapped()[k];
+    early_bytes_[from] -= letter.bytes();
+    hear(from, [&] { return letter; });
+  }
   return group;
 }
 
 // Whatever is thrown here ends what this rank does with the others, and not the process: every call from then on fails in these words.
 void ProcessWorld::run() {
-  for (;;) {
-    try {
-      if (turn()) return;
-    } catch (const std::exception& e) {
-      lose_all(std::string("this rank's communicator failed: ") + e.what());
-      std::this_thread::sleep_for(kAfterFailure);
-    }
+  try {
+    while (!turn()) continue;
+    return;
+  } catch (const std::exception& e) {
+    fail(e.what());
+  } catch (...) {
+    fail("something unknown was thrown");
   }
+  refuse_until_closed();
 }
 
 // True: over.
@@ -94,9 +99,35 @@ bool ProcessWorld::turn() {
   return false;
 }
 
-void ProcessWorld::lose_all(const std::string& how) {
-  for (int r = 0; r < wire_->size(); ++r) {
-    if (r != wire_->rank() && !gone_.contains(r)) lose(r, how);
+// Once buffers are their owners' again the wire must not move: it is left as it is until its end.
+void ProcessWorld::fail(const std::string& what) {
+  const std::string how = "this rank's communicator failed: " + what;
+  tell_of_failure(how);
+  has_failed_ = true;
+  for (const auto& [number, group] : groups_) group->fail(how);
+}
+
+// The wire may be what failed: then the others learn it from this rank's end.
+void ProcessWorld::tell_of_failure(const std::string& how) {
+  try {
+    for (const auto& [number, group] : groups_) group->give_up(how);
+    for (int k = 0; k < kTriesToTell && !wire_->all_posted(); ++k) wire_->next_letter();
+  } catch (...) {
+  }
+}
+
+void ProcessWorld::refuse_until_closed() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return closing_ || !commands_.empty(); });
+    if (commands_.empty()) return;
+    const auto commands = std::exchange(commands_, {});
+    lock.unlock();
+    for (const auto& command : commands) try {
+        command();
+      } catch (...) {  // its event knows
+      }
+    lock.lock();
   }
 }
 
@@ -121,15 +152,21 @@ bool ProcessWorld::read_letters() {
   while (const auto letter = wire_->next_letter()) {
     last_heard_[static_cast<size_t>(letter->from)] = Clock::now();
     any = true;
-    if (gone_.contains(letter->from)) continue;
-    try {
-      deliver(letter->from, ProcessLetter::of(letter->bytes));
-    } catch (const Error& e) {
-      give_up(letter->from);
-      lose(letter->from, e.what());
-    }
+    if (!gone_.contains(letter->from)) hear(letter->from, [&] { return ProcessLetter::of(letter->bytes); });
   }
   return any;
+}
+
+// Who writes what cannot be is nobody's rank any more.
+void ProcessWorld::hear(int from, const std::function<ProcessLetter()>& letter) {
+  try {
+    deliver(from, letter());
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::peer) throw;
+    give_up(from);
+    wire_->give_up(from);
+    lose(from, e.what());
+  }
 }
 
 void ProcessWorld::lose_the_gone() {
@@ -161,7 +198,10 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
   if (letter.kind == ProcessLetter::Kind::alive) return;
   const auto group = groups_.find(letter.group);
   if (group != groups_.end()) return group->second->read(from, letter);
-  if (letter.group >= next_group_) early_.emplace_back(from, letter);
+  if (letter.group < next_group_) return;
+  if ((early_bytes_[from] += letter.bytes()) > kMostEarlyBytes)
+    throw Error(ErrorCode::peer, "[communicator] expected a few letters for groups that are still to be made, got more than 64 MiB");
+  early_[letter.group].emplace_back(from, letter);
 }
 
 bool ProcessWorld::advance_groups() {

@@ -43,6 +43,8 @@ class ProcessWorld {
   void called();
   /// It will call something after work for which the others wait.
   void works_alone();
+  /// Something was thrown here: all that was under way has failed, and the wire is not touched any more.
+  bool has_failed() const { return has_failed_; }
 
   /// A piece of this rank's shared memory for a group's staging: two lines for counters, which are 0, and two halves of kStagingBytes. -1
   /// when there is none left.
@@ -60,11 +62,14 @@ class ProcessWorld {
  private:
   void run();
   bool turn();
-  void lose_all(const std::string& how);
+  void fail(const std::string& how);
+  void tell_of_failure(const std::string& how);
+  void refuse_until_closed();
   bool run_commands();
   bool read_letters();
   void lose_the_gone();
   void lose(int rank, const std::string& how);
+  void hear(int from, const std::function<ProcessLetter()>& letter);
   void deliver(int from, const ProcessLetter& letter);
   bool advance_groups();
   void look_after_time();
@@ -79,9 +84,10 @@ class ProcessWorld {
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
-  std::vector<std::pair<int, ProcessLetter>> early_;  // for groups that are not yet made here
+  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // for groups that are not yet made here, by number
+  std::map<int, i64> early_bytes_;                                   // by sender
   std::shared_ptr<ProcessGroup> whole_;
-  bool called_ = false;
+  bool called_ = false, has_failed_ = false;
   int idle_ = 0;
   Clock::time_point next_look_{}, next_beat_{}, closing_until_{}, works_until_{}, last_turn_ = Clock::now();
 

@@ -13,8 +13,9 @@ class DeviceCopies {
  public:
   virtual ~DeviceCopies() = default;
 
-  /// What the CPU has made, to where blocks read it: into memory of the stream in force.
-  virtual void take_in(MicroBatch& batch) const = 0;
+  /// What the CPU has made, to where blocks read it: into memory of the stream in force. On a GPU one copy, put on that stream's queue; the
+  /// batches before have come.
+  virtual void take_in(std::vector<MicroBatch>& batches) const = 0;
   /// What a block has made, to where the CPU reads it.
   virtual Tensor hand_out(Tensor made) const = 0;
 

@@ -8,7 +8,7 @@ class CpuCopies final : public DeviceCopies {
  public:
   explicit CpuCopies(ModelState& state) : state_(state) {}
 
-  void take_in(MicroBatch&) const override {}
+  void take_in(std::vector<MicroBatch>&) const override {}
   Tensor hand_out(Tensor made) const override { return made; }
   double fetch(const Instruction& i, offload::Blob& from, std::span<std::byte> into) override { return state_.read(from, i.tiles, into); }
   double evict(const Instruction& i, std::span<const std::byte> from, offload::Blob& into) override {

@@ -1,35 +1,57 @@
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
 #include "device/transfer.h"
 #include "parallel/device/device_copies.h"
+#include "parallel/device/nvme_pass.h"
 #include "parallel/device/only_queued.h"
 
 namespace spillway::parallel {
 namespace {
 
-// Between the GPU's memory and the host's a GPU copies itself; what lies on nvme passes a buffer of the host's each way.
+// Between the GPU's memory and the host's a GPU copies itself; what lies on nvme passes buffers of the host's.
 class GpuCopies final : public DeviceCopies {
  public:
   GpuCopies(const Plan& plan, ModelState& state, const Lanes& lanes, MemoryPool& host)
-      : plan_(plan),
-        state_(state),
-        lanes_(lanes),
-        fetched_(host.allocate(plan.bounce_bytes, "between nvme and the GPU")),
-        evicted_(host.allocate(plan.bounce_bytes, "between nvme and the GPU")) {}
+      : plan_(plan), state_(state), lanes_(lanes), inputs_(host.allocate(plan.input_bytes, "inputs")) {
+    if (plan.bounces == 0) return;
+    from_nvme_.emplace(plan, state, host);
+    to_nvme_.emplace(plan, state, host);
+  }
 
-  void take_in(MicroBatch& batch) const override {
-    for (Tensor* t : batch.tensors()) {
-      if (t->defined()) *t = to_current_device(*t, "inputs");
-    }
+  void take_in(std::vector<MicroBatch>& batches) const override {
+    i64 bytes = 0;
+    const auto for_all = [&](auto&& body) {
+      bytes = 0;
+      for (MicroBatch& batch : batches) {
+        for (Tensor* t : batch.tensors()) {
+          if (!t->defined()) continue;
+          body(*t);
+          bytes += round_up(t->bytes(), kAllocationAlignment);
+        }
+      }
+    };
+    for_all([](const Tensor&) {});
+    require(bytes <= plan_.input_bytes, "[inputs] expected micro-batches of the planned size");
+    const Stream& stream = Stream::current();
+    const auto storage = Storage::owning(stream.device, stream.memory->allocate(bytes, "inputs"));
+    for_all([&](Tensor& t) {
+      if (t.raw()) std::memcpy(inputs_.data() + bytes, t.raw(), static_cast<size_t>(t.bytes()));
+      t = Tensor(storage, bytes, t.shape(), t.dtype());
+    });
+    if (bytes > 0) put_transfer(storage->data(), inputs_.data(), bytes);
   }
 
   Tensor hand_out(Tensor made) const override { return to_host(made); }
 
   double fetch(const Instruction& i, offload::Blob& from, std::span<std::byte> into) override {
-    if (!copied_by_gpu(i, plan_.placement)) return fetch_by_way_of_host(from, i.tiles, into);
+    if (!copied_by_gpu(i, plan_.placement)) return from_nvme_->fetch(from, i.tiles, into.data(), *lanes_.queue(i.lane));
     return put_copy(i, from, from.view(i.tiles, state_.generation()).data(), into.data());
   }
 
   double evict(const Instruction& i, std::span<const std::byte> from, offload::Blob& into) override {
-    if (!copied_by_gpu(i, plan_.placement)) return evict_by_way_of_host(from, into, i.tiles);
+    if (!copied_by_gpu(i, plan_.placement)) return to_nvme_->evict(from.data(), into, i.tiles, *lanes_.queue(i.lane));
     return put_copy(i, into, from.data(), into.view(i.tiles, state_.generation()).data());
   }
 
@@ -44,38 +66,11 @@ class GpuCopies final : public DeviceCopies {
     return 0;
   }
 
-  // Tiles and the buffer's bytes that they take, as many at a time as it holds.
-  template <class Body>
-  void for_pieces(const offload::Blob& blob, TileRange tiles, const Allocation& buffer, Body&& body) const {
-    const i64 step = plan_.bounce_bytes / blob.tile_bytes();
-    for (i64 t = tiles.begin; t < tiles.end; t += step) {
-      const TileRange some{t, std::min(tiles.end, t + step)};
-      body(some, std::span(buffer.data(), static_cast<size_t>(some.count() * blob.tile_bytes())));
-    }
-  }
-
-  double fetch_by_way_of_host(offload::Blob& from, TileRange tiles, std::span<std::byte> into) {
-    double moving_us = 0;
-    for_pieces(from, tiles, fetched_, [&](TileRange some, std::span<std::byte> buffer) {
-      moving_us += state_.read(from, some, buffer);
-      transfer(into.data() + (some.begin - tiles.begin) * from.tile_bytes(), buffer.data(), std::ssize(buffer));
-    });
-    return moving_us;
-  }
-
-  double evict_by_way_of_host(std::span<const std::byte> from, offload::Blob& into, TileRange tiles) {
-    double moving_us = 0;
-    for_pieces(into, tiles, evicted_, [&](TileRange some, std::span<std::byte> buffer) {
-      transfer(buffer.data(), from.data() + (some.begin - tiles.begin) * into.tile_bytes(), std::ssize(buffer));
-      moving_us += state_.write(into, some, buffer);
-    });
-    return moving_us;
-  }
-
   const Plan& plan_;
   ModelState& state_;
   const Lanes& lanes_;
-  const Allocation fetched_, evicted_;
+  const Allocation inputs_;
+  std::optional<NvmePass> from_nvme_, to_nvme_;
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ class CpuSums final : public DeviceSums {
   void take_square_sums() override {}
 
   double* loss(u16) const override { return nullptr; }
-  double loss_sum(const BlockRunner& runner) const override { return runner.loss_sum(); }
+  double loss_sum(const BlockRunner& runner) override { return runner.loss_sum(); }
 
  private:
   // A tile that goes home does so while it is in the cache.

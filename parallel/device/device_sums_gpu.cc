@@ -12,47 +12,39 @@ namespace {
 // The sums stay on the GPU, first those of all tiles, then the losses, until somebody wants them: then they come at once.
 class GpuSums final : public DeviceSums {
  public:
-  GpuSums(const Plan& plan, const Lanes& lanes, MemoryPool& device)
-      : plan_(plan), lanes_(lanes), sums_(device.allocate(plan.sums_bytes, "norm")) {}
+  GpuSums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host)
+      : plan_(plan), lanes_(lanes), sums_(device.allocate(plan.sums_bytes, "norm")), come_(host.allocate(plan.sums_bytes, "norm")) {}
 
   void reduce(const Instruction& i, const FinishedGradient& g) override {
     const i64 tiles = i.tiles.count(),
               first = std::accumulate(plan_.layout.model_tiles.begin(), plan_.layout.model_tiles.begin() + i.group, i64{0}) + i.tiles.begin;
     if (plan_.scheduling.round_gradients) round_gradient_on_gpu(g.base, g.resting, tiles);
-    optim::tile_square_sums_on_gpu(g.base, g.resting, tiles, square_sums() + first);
+    optim::tile_square_sums_on_gpu(g.base, g.resting, tiles, square_sums(sums_) + first);
     reduced_.push_back({first, g.square_sums});
     if (g.home) lanes_.queue(i.lane)->copy(g.home, g.base, tiles * kTileElems * size_of(g.resting));
   }
 
   void take_square_sums() override {
-    if (reduced_.empty()) return;
-    const std::vector<double> all = host_copy(square_sums(), static_cast<size_t>(plan_.tile_sums));
-    for (const Reduced& r : reduced_) std::copy_n(all.begin() + r.first, r.into.size(), r.into.begin());
+    for (const Reduced& r : reduced_) std::copy_n(square_sums(come_) + r.first, r.into.size(), r.into.begin());
     reduced_.clear();
   }
 
-  double* loss(u16 micro_batch) const override { return losses() + micro_batch; }
+  double* loss(u16 micro_batch) const override { return losses(sums_) + micro_batch; }
 
-  double loss_sum(const BlockRunner& runner) const override {
+  double loss_sum(const BlockRunner& runner) override {
+    const i64 count = plan_.tile_sums + static_cast<i64>(runner.micro_batches());
+    transfer(come_.data(), sums_.data(), count * static_cast<i64>(sizeof(double)));
     if (!plan_.layout.has_last_block()) return runner.loss_sum();
-    const std::vector<double> all = host_copy(losses(), runner.micro_batches());
-    return std::accumulate(all.begin(), all.end(), 0.0);
+    return std::accumulate(losses(come_), losses(come_) + runner.micro_batches(), 0.0);
   }
 
  private:
-  double* square_sums() const { return reinterpret_cast<double*>(sums_.data()); }
-  double* losses() const { return square_sums() + plan_.tile_sums; }
-
-  static std::vector<double> host_copy(const double* on_gpu, size_t count) {
-    std::vector<double> all(count);
-    transfer(reinterpret_cast<std::byte*>(all.data()), reinterpret_cast<const std::byte*>(on_gpu),
-             std::ssize(all) * static_cast<i64>(sizeof(double)));
-    return all;
-  }
+  static double* square_sums(const Allocation& in) { return reinterpret_cast<double*>(in.data()); }
+  double* losses(const Allocation& in) const { return square_sums(in) + plan_.tile_sums; }
 
   const Plan& plan_;
   const Lanes& lanes_;
-  const Allocation sums_;
+  const Allocation sums_, come_;
   // Tiles whose sums the GPU has made, from this one on of all, and nobody has taken.
   struct Reduced {
     i64 first;
@@ -63,8 +55,8 @@ class GpuSums final : public DeviceSums {
 
 }  // namespace
 
-std::unique_ptr<DeviceSums> make_gpu_sums(const Plan& plan, const Lanes& lanes, MemoryPool& device) {
-  return std::make_unique<GpuSums>(plan, lanes, device);
+std::unique_ptr<DeviceSums> make_gpu_sums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host) {
+  return std::make_unique<GpuSums>(plan, lanes, device, host);
 }
 
 }  // namespace spillway::parallel

@@ -1,6 +1,10 @@
 #include "parallel/device/gpu_lanes.h"
 
+#include <algorithm>
+#include <array>
+
 #include "device/profiler_range.h"
+#include "parallel/program/meetings.h"
 
 namespace spillway::parallel {
 namespace {
@@ -14,17 +18,24 @@ std::string name_of(const Instruction& i) {
 
 }  // namespace
 
-GpuLanes::GpuLanes(const Stream& work, std::function<bool(const Instruction&)> only_queued)
-    : work_(work), only_queued_(std::move(only_queued)), begin_(work.device) {
-  for (int lane = 0; lane < kLanes; ++lane) queues_.push_back(std::make_unique<GpuQueue>(work.device));
+GpuLanes::GpuLanes(const Stream& work, Kind only_queued, Kind leaves_on_queue)
+    : work_(work), only_queued_(std::move(only_queued)), leaves_on_queue_(std::move(leaves_on_queue)) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const bool others_wait = std::ranges::count(kExchangeLanes, static_cast<Lane>(lane)) > 0;
+    queues_.push_back(std::make_unique<GpuQueue>(work.device, others_wait ? Urgency::urgent : Urgency::plain));
+  }
 }
 
 void GpuLanes::begin(const List& list) {
-  list_ = &list;
-  while (moments_.size() < list.size()) moments_.push_back(std::make_unique<Moment>(work_.device));
-  begin_.record(*queue(Lane::compute));
-  begin_.wait();
-  began_ = Clock::now();
+  if (ended_.empty()) ended_.push_back(std::make_unique<Round>(work_.device));
+  rounds_.push_back(std::move(ended_.back()));
+  ended_.pop_back();
+  Round& r = round();
+  r.list = &list;
+  while (r.moments.size() < list.size()) r.moments.push_back(std::make_unique<Moment>(work_.device));
+  r.begin.record(*queue(Lane::compute));
+  r.begin.wait();  // the GPU's times and the CPU's begin together
+  r.began = Clock::now();
 }
 
 double GpuLanes::perform(const Instruction& i, const std::function<double()>& work) {
@@ -32,33 +43,38 @@ double GpuLanes::perform(const Instruction& i, const std::function<double()>& wo
   stream.queue = queue(i.lane)->handle();
   const StreamScope scope(stream);
   const ProfilerRange range(name_of(i));
-  const bool queued = only_queued_(i);
-  wait_for_what_comes_before(i, queued);
-  return perform_timed(i, queued, work);
+  Moment& mine = *round().moments[static_cast<size_t>(&i - round().list->data())];
+  mine.queued = only_queued_(i);
+  mine.ends_later = mine.queued || leaves_on_queue_(i);
+  wait_for_what_comes_before(i, mine);
+  return perform_timed(i, mine, work);
 }
 
-void GpuLanes::wait_for_what_comes_before(const Instruction& i, bool queued) const {
+// A queue comes to its moments in order: of each lane the last one is enough. What leaves its end on the queue goes on beside what was left
+// there before; a Fetch may read from nvme while its memory on the GPU is still in use.
+void GpuLanes::wait_for_what_comes_before(const Instruction& i, const Moment& mine) const {
   const GpuQueue& own = *queue(i.lane);
-  for (const u32 before : i.after) {
-    const Moment& moment = *moments_[before];
-    if (!moment.queued || (*list_)[before].lane == i.lane) continue;
-    if (queued) {
-      own.wait_for(moment.end);
-    } else {
-      moment.end.wait();
-    }
+  std::array<const u32*, kLanes> last{};
+  for (const u32& before : i.after) {
+    const u32*& of_lane = last[static_cast<size_t>((*round().list)[before].lane)];
+    if (!of_lane || *of_lane < before) of_lane = &before;
   }
-  if (!queued) own.wait();
+  const bool waits_on_gpu = mine.queued || (mine.ends_later && i.op == Op::Fetch);
+  if (waits_on_gpu) last[static_cast<size_t>(i.lane)] = nullptr;
+  for (const u32* before : last) {
+    if (!before || !round().moments[*before]->ends_later) continue;
+    const GpuEvent& end = round().moments[*before]->end;
+    waits_on_gpu ? own.wait_for(end) : end.wait();
+  }
+  if (!mine.ends_later) own.wait();
 }
 
-double GpuLanes::perform_timed(const Instruction& i, bool queued, const std::function<double()>& work) {
+double GpuLanes::perform_timed(const Instruction& i, Moment& mine, const std::function<double()>& work) {
   const GpuQueue& own = *queue(i.lane);
-  Moment& mine = *moments_[static_cast<size_t>(&i - list_->data())];
-  mine.queued = queued;
-  mine.begin_us = std::chrono::duration<double, std::micro>(Clock::now() - began_).count();
-  if (queued) mine.begin.record(own);
+  mine.begin_us = std::chrono::duration<double, std::micro>(Clock::now() - round().began).count();
+  if (mine.queued) mine.begin.record(own);
   const double result = work();
-  if (queued) {
+  if (mine.ends_later) {
     mine.end.record(own);
   } else {
     own.wait();
@@ -66,13 +82,20 @@ double GpuLanes::perform_timed(const Instruction& i, bool queued, const std::fun
   return result;
 }
 
-void GpuLanes::end(std::vector<Timing>& timings) {
+void GpuLanes::wait() {
   for (const auto& queue : queues_) queue->wait();
+}
+
+void GpuLanes::end(std::vector<Timing>& timings) {
+  wait();
+  const Round& r = *rounds_.front();
   for (size_t n = 0; n < timings.size(); ++n) {
-    const Moment& moment = *moments_[n];
-    timings[n].start_us = moment.queued ? moment.begin.seconds_since(begin_) * 1e6 : moment.begin_us;
-    if (moment.queued) timings[n].end_us = moment.end.seconds_since(begin_) * 1e6;
+    const Moment& moment = *r.moments[n];
+    timings[n].start_us = moment.queued ? moment.begin.seconds_since(r.begin) * 1e6 : moment.begin_us;
+    if (moment.ends_later) timings[n].end_us = moment.end.seconds_since(r.begin) * 1e6;
   }
+  ended_.push_back(std::move(rounds_.front()));
+  rounds_.pop_front();
 }
 
 }  // namespace spillway::parallel

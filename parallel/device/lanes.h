@@ -16,9 +16,11 @@ class Lanes {
 
   /// Of a list that nothing of has run.
   virtual void begin(const List& list) = 0;
-  /// Once what it comes after has been begun, on its lane's thread. Returns what `work` does.
+  /// Of the list begun last: once what it comes after has been begun, on its lane's thread. Returns what `work` does.
   virtual double perform(const Instruction& i, const std::function<double()>& work) = 0;
-  /// When all have been begun: waits for them, and says when they ran.
+  /// When all have been begun: waits for them. Another list may begin then.
+  virtual void wait() = 0;
+  /// wait(), and says when the instructions of the first list that has not been ended ran.
   virtual void end(std::vector<Timing>& timings) = 0;
   /// What a lane's work is put on; null on a CPU.
   virtual const GpuQueue* queue(Lane lane) const = 0;
@@ -29,6 +31,7 @@ class CpuLanes final : public Lanes {
  public:
   void begin(const List&) override {}
   double perform(const Instruction&, const std::function<double()>& work) override { return work(); }
+  void wait() override {}
   void end(std::vector<Timing>&) override {}
   const GpuQueue* queue(Lane) const override { return nullptr; }
 };

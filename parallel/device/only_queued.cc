@@ -18,6 +18,16 @@ bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper)
     case Op::AddTied:
     case Op::Reduce:
       return true;
+    case Op::Gather:
+    case Op::Exchange:
+      return plan.gpu_to_gpu;
+    case Op::SendActivation:
+    case Op::SendGradient:
+    case Op::SendTied:
+    case Op::ReceiveActivation:
+    case Op::ReceiveGradient:
+    case Op::ReceiveTied:
+      return plan.gpu_to_gpu && i.what != What::weights;
     case Op::Fetch:
     case Op::Evict:
       return copied_by_gpu(i, plan.placement);
@@ -26,6 +36,11 @@ bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper)
     default:
       return false;
   }
+}
+
+bool leaves_on_queue(const Instruction& i, const Plan& plan, const Stepper& stepper) {
+  if (only_queued(i, plan, stepper)) return false;
+  return i.op == Op::Load || (i.op == Op::Step && stepper.writes_gpu(i.group)) || (i.op == Op::Fetch && i.what != What::activations);
 }
 
 }  // namespace spillway::parallel

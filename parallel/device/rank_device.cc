@@ -17,7 +17,9 @@ RankDevice cpu_device(const Plan& plan, ModelState& state, Arena& activations, c
 
 RankDevice gpu_device(const Plan& plan, ModelState& state, const Stepper& stepper, Arena& activations, const Resources& resources) {
   const Stream work{.device = Device::cuda(resources.gpu), .threads = resources.threads, .memory = resources.device};
-  auto lanes = std::make_unique<GpuLanes>(work, [&plan, &stepper](const Instruction& i) { return only_queued(i, plan, stepper); });
+  auto lanes = std::make_unique<GpuLanes>(
+      work, [&plan, &stepper](const Instruction& i) { return only_queued(i, plan, stepper); },
+      [&plan, &stepper](const Instruction& i) { return leaves_on_queue(i, plan, stepper); });
   const auto on_queue = [&](Lane lane) {
     Stream stream = work;
     stream.queue = lanes->queue(lane)->handle();
@@ -30,7 +32,7 @@ RankDevice gpu_device(const Plan& plan, ModelState& state, const Stepper& steppe
   streams.inputs = on_queue(Lane::data);
   streams.made = {.threads = resources.threads, .memory = &MemoryPool::heap()};
   streams.step = streams.step_beside = on_queue(Lane::optimizer);
-  auto sums = make_gpu_sums(plan, *lanes, *resources.device);
+  auto sums = make_gpu_sums(plan, *lanes, *resources.device, *resources.host);
   auto copies = make_gpu_copies(plan, state, *lanes, *resources.host);
   return {streams, std::move(copies), std::move(sums), std::move(lanes)};
 }

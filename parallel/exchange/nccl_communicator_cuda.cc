@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLongestEnd_s = 5;
 constexpr int kSpins = 2000;
+constexpr int kMostBlocks = 16;  // more bring little over NVLink and nothing over PCIe or a network
 
 ErrorCode code_of(ncclResult_t result) {
   switch (result) {
@@ -36,12 +40,19 @@ ErrorCode code_of(ncclResult_t result) {
 
 double seconds_since(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-std::vector<int> others_of(const NcclCommunicator::Place& place) {
-  std::vector<int> ranks;
-  for (int r = 0; r < place.ranks; ++r) {
-    if (r != place.rank) ranks.push_back(r);
+// NCCL's blocks wait on multiprocessors for other ranks: those of all communicators fit beside each other and leave most to computing.
+int most_blocks(Device gpu) {
+  int processors = 0;
+  cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu.index), "cudaDeviceGetAttribute");
+  return std::clamp(processors / 2 / kNcclAtOnce, 1, kMostBlocks);
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
   }
-  return ranks;
 }
 
 // Most of what is waited for takes microseconds.
@@ -60,11 +71,12 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
   use_device(place_.gpu);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = most_blocks(place_.gpu);
   try {
     check(nccl().init(&comm_, place_.ranks, id, place_.rank, &config), "ncclCommInitRankConfig");
     poll("meeting", others, [&] { return is_done("ncclCommInitRankConfig"); });
   } catch (...) {
-    give_up();
+    give_up(text_of(std::current_exception()));
     if (aborting_.joinable()) aborting_.join();
     throw;
   }
@@ -86,43 +98,60 @@ void NcclCommunicator::end() noexcept {
     for (int turn = 0; !done && seconds_since(since) < std::min(kLongestEnd_s, place_.timeout_s); done = is_done("ncclCommFinalize"))
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
-    give_up();
+    give_up("the others did not come to its end");
   } catch (...) {  // nobody needs it any more
-    give_up();
+    give_up(text_of(std::current_exception()));
   }
 }
 
-void NcclCommunicator::give_up() noexcept {
+// Two threads: one that may never come back, which nobody waits for, and one that sees whether it does.
+void NcclCommunicator::give_up(const std::string& why) noexcept {
+  const std::lock_guard lock(calling_);
   ncclComm_t comm = std::exchange(comm_, nullptr);
   if (!comm) return;
   const auto let_go = [comm, gpu = place_.gpu.index] {
     static_cast<void>(cudaSetDevice(gpu));
     static_cast<void>(nccl().abort(comm));
   };
+  bool left = false;
   try {
-    aborting_ = std::thread(let_go);
+    auto ended = std::make_shared<std::promise<void>>();
+    std::thread([let_go, ended] {
+      let_go();
+      ended->set_value();
+    }).detach();
+    left = true;
+    aborting_ = std::thread([why, end = ended->get_future(), place = place_] {
+      if (end.wait_for(std::chrono::duration<double>(place.abort_s)) == std::future_status::ready || !place.stuck) return;
+      place.stuck(fmt::format("[nccl] expected NCCL to give up {} within {}, got no answer: {} hangs in what they began, given up for: {}",
+                              place.members, format_duration(place.abort_s), to_string(place.gpu), why));
+    });
   } catch (...) {  // no thread is to be had
-    let_go();
+    if (!left) let_go();
   }
 }
 
-void NcclCommunicator::connect(bool one_way, const Event& others) {
+void NcclCommunicator::connect(const Links& links, const Event& others) {
   constexpr i64 kEach = 64 * kKiB;
   const i64 bytes = 2 * ranks() * kEach;
   use_device(place_.gpu);
   MemoryPool pool("device", bytes, "", gpu_memory(place_.gpu.index, bytes));
   const Allocation memory = pool.allocate(bytes, "first connections");
   const GpuQueue queue(place_.gpu);
+  std::byte *out = memory.data(), *in = out + ranks() * kEach;
   group(
       [&](ncclComm_t comm) {
-        for (int r = 0; r < ranks(); ++r) {
-          if (r == rank()) continue;
-          std::byte *out = memory.data() + r * kEach, *in = out + ranks() * kEach;
-          if (!one_way || rank() == 0) check(nccl().send(out, kEach, ncclUint8, r, comm, queue.handle()), "ncclSend");
-          if (!one_way || rank() == 1) check(nccl().receive(in, kEach, ncclUint8, r, comm, queue.handle()), "ncclRecv");
-        }
+        for (const int r : links.to) check(nccl().send(out + r * kEach, kEach, ncclUint8, r, comm, queue.handle()), "ncclSend");
+        for (const int r : links.from) check(nccl().receive(in + r * kEach, kEach, ncclUint8, r, comm, queue.handle()), "ncclRecv");
       },
       others);
+  if (links.gather) {
+    group(
+        [&](ncclComm_t comm) {
+          check(nccl().all_gather(in + rank() * kEach, in, kEach, ncclUint8, comm, queue.handle()), "ncclAllGather");
+        },
+        others);
+  }
   wait(queue, "the first connections", others);
 }
 
@@ -134,7 +163,21 @@ void NcclCommunicator::check(ncclResult_t result, const char* call) const {
                           static_cast<int>(result), said && *said ? fmt::format(": {}", said) : ""));
 }
 
+std::vector<int> NcclCommunicator::others_of_us() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < place_.ranks; ++r) {
+    if (r != place_.rank) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+void NcclCommunicator::require_use() const {
+  if (!comm_) throw Error(ErrorCode::peer, fmt::format("[nccl] {} are of no use to each other since one of them failed", place_.members));
+}
+
 bool NcclCommunicator::is_done(const char* call) const {
+  const std::lock_guard lock(calling_);
+  require_use();
   ncclResult_t state = ncclSuccess;
   check(nccl().async_error(comm_, &state), "ncclCommGetAsyncError");
   check(state, call);
@@ -142,35 +185,38 @@ bool NcclCommunicator::is_done(const char* call) const {
 }
 
 template <class Done>
-void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) {
+void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) const {
   const auto since = Clock::now();
   for (int turn = 0;; ++turn) {
     if (others.ready()) others.wait();  // before the driver is asked, which may have to wait for what never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
       throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for all of ranks {}", what, place_.members, place_.rank,
-                                               format_duration(waited_s), fmt::join(others_of(place_), ", ")));
+                                               format_duration(waited_s), fmt::join(others_of_us(), ", ")));
     }
     rest(turn);
   }
 }
 
 void NcclCommunicator::group(const std::function<void(ncclComm_t)>& calls, const Event& others) {
-  if (!comm_) throw Error(ErrorCode::peer, fmt::format("[nccl] {} are of no use to each other since one of them failed", place_.members));
   try {
-    check(nccl().group_start(), "ncclGroupStart");
-    std::exception_ptr failed;
-    try {
-      calls(comm_);
-    } catch (...) {
-      failed = std::current_exception();
+    {
+      const std::lock_guard lock(calling_);
+      require_use();
+      check(nccl().group_start(), "ncclGroupStart");
+      std::exception_ptr failed;
+      try {
+        calls(comm_);
+      } catch (...) {
+        failed = std::current_exception();
+      }
+      const ncclResult_t ended = nccl().group_end();
+      if (failed) std::rethrow_exception(failed);
+      check(ended, "ncclGroupEnd");
     }
-    const ncclResult_t ended = nccl().group_end();
-    if (failed) std::rethrow_exception(failed);
-    check(ended, "ncclGroupEnd");
     poll("the start of an exchange", others, [&] { return is_done("ncclGroupEnd"); });
   } catch (...) {
-    give_up();
+    give_up(text_of(std::current_exception()));
     throw;
   }
 }
@@ -185,7 +231,7 @@ void NcclCommunicator::wait(const GpuQueue& queue, const std::string& what, cons
       return true;
     });
   } catch (...) {
-    give_up();
+    give_up(text_of(std::current_exception()));
     throw;
   }
 }

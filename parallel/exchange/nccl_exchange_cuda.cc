@@ -1,7 +1,7 @@
 #include "parallel/exchange/nccl_exchange.h"
 
 #include "base/error.h"
-#include "parallel/exchange/nccl_communicator_cuda.h"
+#include "parallel/exchange/nccl_watch_cuda.h"
 
 #ifdef SPILLWAY_HAS_NCCL
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ namespace spillway::parallel {
 namespace {
 
 // Of messages by which pipeline ranks meet: each of a channel, from its sender or to it. What has no bytes needs no buffer.
-enum Tag : int { kSenderCame = 64, kReceiverCame, kSenderDone, kReceiverDone, kId };
+enum Tag : int { kSenderDone = 64, kReceiverDone, kId };
 
 // From one pipeline rank to another.
 struct Direction {
@@ -66,37 +66,39 @@ std::span<std::byte> bytes_of(T& value) {
 }
 
 // Each rank's parts of all, all to all of them: their own places.
-void gather_in_place(NcclCommunicator& ranks, CUstream_st* stream, std::byte* all, const Parts& bytes, const Event& others) {
+void gather_in_place(NcclCommunicator& ranks, CUstream_st* stream, std::byte* all, const Parts& bytes) {
   const auto me = static_cast<size_t>(ranks.rank());
   const auto count = [&](int r) { return static_cast<size_t>(bytes[static_cast<size_t>(r) + 1] - bytes[static_cast<size_t>(r)]); };
   bool equal = true;
   for (int r = 1; r < ranks.ranks(); ++r) equal &= count(r) == count(0);
   if (bytes.back() == 0) return;
-  ranks.group(
-      [&](ncclComm_t comm) {
-        if (equal) return ranks.check(nccl().all_gather(all + bytes[me], all, count(0), ncclUint8, comm, stream), "ncclAllGather");
-        for (int r = 0; r < ranks.ranks(); ++r) {
-          if (r == ranks.rank()) continue;
-          if (count(ranks.rank()) > 0)
-            ranks.check(nccl().send(all + bytes[me], count(ranks.rank()), ncclUint8, r, comm, stream), "ncclSend");
-          if (count(r) > 0)
-            ranks.check(nccl().receive(all + bytes[static_cast<size_t>(r)], count(r), ncclUint8, r, comm, stream), "ncclRecv");
-        }
-      },
-      others);
+  ranks.group([&](ncclComm_t comm) {
+    if (equal) return ranks.check(nccl().all_gather(all + bytes[me], all, count(0), ncclUint8, comm, stream), "ncclAllGather");
+    for (int r = 0; r < ranks.ranks(); ++r) {
+      if (r == ranks.rank()) continue;
+      if (count(ranks.rank()) > 0) ranks.check(nccl().send(all + bytes[me], count(ranks.rank()), ncclUint8, r, comm, stream), "ncclSend");
+      if (count(r) > 0) ranks.check(nccl().receive(all + bytes[static_cast<size_t>(r)], count(r), ncclUint8, r, comm, stream), "ncclRecv");
+    }
+  });
 }
 
 class NcclExchange final : public RankExchange {
  public:
-  NcclExchange(const Plan& plan, const NcclOptions& options) : gpu_(Device::cuda(options.gpu)) {
+  NcclExchange(const Plan& plan, const NcclOptions& options)
+      : gpu_(Device::cuda(options.gpu)), watch_(gpu_, [=](const std::string& why) {
+          for (Communicator* ranks : {options.data_ranks, options.pipeline_ranks}) {
+            if (ranks) ranks->abort(why);
+          }
+        }) {
     if (plan.scheduling.sharding.ranks > 1) meet_data_ranks(plan, options);
     if (plan.scheduling.pipeline.ranks > 1) meet_pipeline_ranks(plan, options);
   }
 
   // NCCL may be ended in order only by all, and one after the other in an order that all share.
   ~NcclExchange() override {
-    if (data_ && !all_come(*data_meetings_)) data_->give_up();
-    if (messages_ && !all_come(*messages_->ranks)) {
+    const bool well = watch_.stop() && std::uncaught_exceptions() == 0;
+    if (data_ && !(well && all_come(*data_meetings_))) data_->give_up(kUnwinding);
+    if (messages_ && !(well && all_come(*messages_->ranks))) {
       for (auto& [direction, channel] : channels_) channel->give_up();
     }
     data_.reset();
@@ -105,43 +107,46 @@ class NcclExchange final : public RankExchange {
 
   void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override {
     const auto me = static_cast<size_t>(data_->rank());
-    const bool in_place = lies_on_gpu(all);
-    meet_and_run(*queue, "gathering", [&](const Event& others) {
-      if (!in_place) return gather_to_host(*queue, mine, all, dealt, others);
+    watch_.queue(data_line_, *queue, "gathering", [&] {
+      if (!lies_on_gpu(all)) return gather_to_host(*queue, mine, all, dealt);
       std::byte* own = all + dealt.tiles[me] * dealt.tile_bytes;
       if (own != mine.data()) queue->copy(own, mine.data(), std::ssize(mine));
-      gather_on_gpu(*queue, all, dealt, others);
+      gather_on_gpu(*queue, all, dealt);
     });
   }
 
   void sum_part(const GpuQueue* queue, std::byte* all, DType dtype, const Dealt& dealt) override {
-    meet_and_run(*queue, "summing", [&](const Event& others) { sum_parts(*queue, all, dtype, dealt, others); });
+    watch_.queue(data_line_, *queue, "summing", [&] { sum_parts(*queue, all, dtype, dealt); });
   }
 
   void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) override {
     const Sharding even{.ranks = data_->ranks()};
     Dealt dealt{{0}, kTileElems * size_of(dtype)};
     for (int r = 0; r < even.ranks; ++r) dealt.tiles.push_back(even.part(std::ssize(all) / dealt.tile_bytes, r).end);
-    meet_and_run(*queue, "summing", [&](const Event& others) {
-      sum_parts(*queue, all.data(), dtype, dealt, others);
-      gather_on_gpu(*queue, all.data(), dealt, others);
+    watch_.queue(data_line_, *queue, "summing", [&] {
+      sum_parts(*queue, all.data(), dtype, dealt);
+      gather_on_gpu(*queue, all.data(), dealt);
     });
   }
 
   void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int) override {
-    Channel& channel = *channels_.at({pipeline_rank_, to});
-    channel.exchange(*queue, "a message",
-                     [&](ncclComm_t comm) { return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue->handle()); });
+    channels_.at({pipeline_rank_, to})->exchange(*queue, [&](ncclComm_t comm) {
+      return nccl().send(bytes.data(), bytes.size(), ncclUint8, 1, comm, queue->handle());
+    });
   }
 
   void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int) override {
-    Channel& channel = *channels_.at({from, pipeline_rank_});
-    channel.exchange(*queue, "a message",
-                     [&](ncclComm_t comm) { return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue->handle()); });
+    channels_.at({from, pipeline_rank_})->exchange(*queue, [&](ncclComm_t comm) {
+      return nccl().receive(bytes.data(), bytes.size(), ncclUint8, 0, comm, queue->handle());
+    });
   }
 
+  void settle() override { watch_.settle(); }
+
  private:
-  // The pipeline ranks' end, which two lanes call.
+  static constexpr const char* kUnwinding = "this rank ends without the others";
+
+  // The pipeline ranks' end, which all channels have in common.
   struct Meetings {
     explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
@@ -152,36 +157,22 @@ class NcclExchange final : public RankExchange {
   // Two pipeline ranks: the sender is NCCL's rank 0. One lane uses an end.
   class Channel {
    public:
-    Channel(SharedEnd& meetings, Direction direction, int me, const NcclOptions& options)
-        : meetings_(meetings),
-          sends_(me == direction.from),
-          peer_(sends_ ? direction.to : direction.from),
-          gpu_(Device::cuda(options.gpu)) {
+    Channel(SharedEnd& meetings, NcclWatch& watch, Direction direction, int me, const NcclOptions& options)
+        : meetings_(meetings), watch_(watch), sends_(me == direction.from), peer_(sends_ ? direction.to : direction.from) {
       const ncclUniqueId id = agreed_id();
-      const Event others = came_further();
-      nccl_.emplace(id, place(direction, options), others);
-      nccl_->connect(true, others);
-      done();
+      const Event peer = peer_done();
+      nccl_.emplace(id, place_of(options, sends_ ? 0 : 1, 2, fmt::format("pipeline ranks {} and {}", direction.from, direction.to)), peer);
+      nccl_->connect(sends_ ? NcclCommunicator::Links{{1}, {}} : NcclCommunicator::Links{{}, {0}}, peer);
+      tell_peer();
+      line_ = watch.add({&*nccl_, options.timeout_s, [this] { return peer_done(); }, [this] { tell_peer(); }});
     }
 
     template <class Call>
-    void exchange(const GpuQueue& queue, const std::string& what, Call&& call) {
-      use_device(gpu_);
-      came().wait();
-      const Event others = came_further();
-      nccl_->group([&](ncclComm_t comm) { nccl_->check(call(comm), sends_ ? "ncclSend" : "ncclRecv"); }, others);
-      nccl_->wait(queue, what, others);
-      done();
+    void exchange(const GpuQueue& queue, Call&& call) {
+      watch_.queue(line_, queue, "a message",
+                   [&] { nccl_->group([&](ncclComm_t comm) { nccl_->check(call(comm), sends_ ? "ncclSend" : "ncclRecv"); }); });
     }
-    /// Both ends have come here.
-    Event came() {
-      return Event::all({meetings_.send({}, peer_, sends_ ? kSenderCame : kReceiverCame),
-                         meetings_.receive({}, peer_, sends_ ? kReceiverCame : kSenderCame)});
-    }
-    /// The peer is done; until then this fails when it cannot go on.
-    Event came_further() { return meetings_.receive({}, peer_, sends_ ? kReceiverDone : kSenderDone); }
-    void give_up() { nccl_->give_up(); }
-    void done() { static_cast<void>(meetings_.send({}, peer_, sends_ ? kSenderDone : kReceiverDone)); }
+    void give_up() { nccl_->give_up(kUnwinding); }
 
    private:
     // The sender's, on both.
@@ -191,20 +182,23 @@ class NcclExchange final : public RankExchange {
       (sends_ ? meetings_.send(bytes_of(id), peer_, kId) : meetings_.receive(bytes_of(id), peer_, kId)).wait();
       return id;
     }
-    NcclCommunicator::Place place(Direction direction, const NcclOptions& options) const {
-      return {sends_ ? 0 : 1, 2, gpu_, options.timeout_s, fmt::format("pipeline ranks {} and {}", direction.from, direction.to)};
-    }
+    Event peer_done() { return meetings_.receive({}, peer_, sends_ ? kReceiverDone : kSenderDone); }
+    void tell_peer() { static_cast<void>(meetings_.send({}, peer_, sends_ ? kSenderDone : kReceiverDone)); }
 
     SharedEnd& meetings_;
+    NcclWatch& watch_;
     const bool sends_;
     const int peer_;
-    const Device gpu_;
     std::optional<NcclCommunicator> nccl_;
+    size_t line_ = 0;
   };
+
+  static NcclCommunicator::Place place_of(const NcclOptions& options, int rank, int ranks, const std::string& members) {
+    return {rank, ranks, Device::cuda(options.gpu), options.timeout_s, members, options.abort_s, options.stuck};
+  }
 
   // Who unwinds for an error does not wait for others, and does not make them wait.
   static bool all_come(Communicator& ranks) noexcept {
-    if (std::uncaught_exceptions() > 0) return false;
     try {
       ranks.barrier().wait();
       return true;
@@ -223,18 +217,17 @@ class NcclExchange final : public RankExchange {
     if (data_meetings_->rank() == 0) id = make_nccl_id();
     data_meetings_->broadcast(bytes_of(id), 0).wait();
     const Event others = neighbour_done();
-    data_.emplace(
-        id, NcclCommunicator::Place{data_meetings_->rank(), data_meetings_->size(), gpu_, options.timeout_s, "the data-parallel ranks"},
-        others);
-    data_->connect(false, others);
+    data_.emplace(id, place_of(options, data_meetings_->rank(), data_meetings_->size(), "the data-parallel ranks"), others);
+    data_->connect(data_->all_links(), others);
     tell_neighbour();
+    data_line_ = watch_.add({&*data_, options.timeout_s, [this] { return neighbour_done(); }, [this] { tell_neighbour(); }});
   }
 
   void meet_pipeline_ranks(const Plan& plan, const NcclOptions& options) {
     pipeline_rank_ = plan.scheduling.pipeline.rank;
     messages_.emplace(options.pipeline_ranks->split(0));
     for (const Direction& direction : directions_of(plan))
-      channels_[direction] = std::make_unique<Channel>(messages_->end, direction, pipeline_rank_, options);
+      channels_[direction] = std::make_unique<Channel>(messages_->end, watch_, direction, pipeline_rank_, options);
   }
 
   Event neighbour_done() {
@@ -243,26 +236,11 @@ class NcclExchange final : public RankExchange {
   }
   void tell_neighbour() { static_cast<void>(data_meetings_->send({}, (data_meetings_->rank() + 1) % data_meetings_->size(), kDone)); }
 
-  template <class Body>
-  void meet_and_run(const GpuQueue& queue, const std::string& what, Body&& body) {
-    use_device(gpu_);
-    data_meetings_->barrier().wait();
-    const Event others = neighbour_done();
-    try {
-      body(others);
-      data_->wait(queue, what, others);
-    } catch (...) {  // also of what is not NCCL's: what it has on the queue would wait for others for ever
-      data_->give_up();
-      throw;
-    }
-    tell_neighbour();
+  void gather_on_gpu(const GpuQueue& queue, std::byte* all, const Dealt& dealt) {
+    gather_in_place(*data_, queue.handle(), all, dealt.parts(dealt.tile_bytes));
   }
 
-  void gather_on_gpu(const GpuQueue& queue, std::byte* all, const Dealt& dealt, const Event& others) {
-    gather_in_place(*data_, queue.handle(), all, dealt.parts(dealt.tile_bytes), others);
-  }
-
-  void gather_to_host(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt, const Event& others) {
+  void gather_to_host(const GpuQueue& queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) {
     const auto me = static_cast<size_t>(data_->rank());
     const DealtPieces pieces(dealt, buffer_.bytes());
     for (i64 p = 0; p < pieces.count(); ++p) {
@@ -270,7 +248,7 @@ class NcclExchange final : public RankExchange {
       const TileRange own = pieces.of_rank(data_->rank(), p);
       queue.copy(buffer_.data() + parts[me], mine.data() + (own.begin - dealt.tiles[me]) * dealt.tile_bytes,
                  own.count() * dealt.tile_bytes);
-      gather_in_place(*data_, queue.handle(), buffer_.data(), parts, others);
+      gather_in_place(*data_, queue.handle(), buffer_.data(), parts);
       for (int r = 0; r < dealt.ranks(); ++r) {
         const TileRange tiles = pieces.of_rank(r, p);
         queue.copy(all + tiles.begin * dealt.tile_bytes, buffer_.data() + parts[static_cast<size_t>(r)], tiles.count() * dealt.tile_bytes);
@@ -279,7 +257,7 @@ class NcclExchange final : public RankExchange {
   }
 
   // Of each other rank the next tiles of this rank's part, each to its place in the buffer; then they are summed.
-  void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt, const Event& others) {
+  void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);
     const int me = data_->rank();
@@ -288,24 +266,24 @@ class NcclExchange final : public RankExchange {
     const auto bytes = [&](TileRange tiles) { return static_cast<size_t>(tiles.count() * dealt.tile_bytes); };
     for (i64 p = 0; p < pieces.count(); ++p) {
       const TileRange own = pieces.of_rank(me, p);
-      data_->group(
-          [&](ncclComm_t comm) {
-            for (int r = 0; r < dealt.ranks(); ++r) {
-              const TileRange its = pieces.of_rank(r, p);
-              if (r == me) continue;
-              if (its.count() > 0)
-                data_->check(nccl().send(all + its.begin * dealt.tile_bytes, bytes(its), ncclUint8, r, comm, queue.handle()), "ncclSend");
-              if (own.count() > 0)
-                data_->check(nccl().receive(buffer_.data() + r * stride, bytes(own), ncclUint8, r, comm, queue.handle()), "ncclRecv");
-            }
-          },
-          others);
+      data_->group([&](ncclComm_t comm) {
+        for (int r = 0; r < dealt.ranks(); ++r) {
+          const TileRange its = pieces.of_rank(r, p);
+          if (r == me) continue;
+          if (its.count() > 0)
+            data_->check(nccl().send(all + its.begin * dealt.tile_bytes, bytes(its), ncclUint8, r, comm, queue.handle()), "ncclSend");
+          if (own.count() > 0)
+            data_->check(nccl().receive(buffer_.data() + r * stride, bytes(own), ncclUint8, r, comm, queue.handle()), "ncclRecv");
+        }
+      });
       ordered_sum_on_gpu(all + own.begin * dealt.tile_bytes, buffer_.data(), stride, me, dealt.ranks(), dtype,
                          static_cast<i64>(bytes(own)));
     }
   }
 
   const Device gpu_;
+  NcclWatch watch_;
+  size_t data_line_ = 0;
   std::unique_ptr<Communicator> data_meetings_;
   Allocation buffer_;
   std::optional<NcclCommunicator> data_;

@@ -49,13 +49,16 @@ NcclTrial exchange_once(const ncclUniqueId& id, const NcclCommunicator::Place& p
     if (host[static_cast<size_t>(i)] != byte_of(i / kEachBytes, i % kEachBytes))
       return {fmt::format("[nccl] expected the bytes that rank {} sent, got others", i / kEachBytes)};
   }
-  ranks.connect(false, Event());
-  return {"", std::max<i64>(0, free_before - free_bytes())};
+  const i64 free_between = free_bytes();
+  const int next = (place.rank + 1) % place.ranks, previous = (place.rank + place.ranks - 1) % place.ranks;
+  if (place.ranks > 1) ranks.connect({{next}, {previous}}, Event());
+  const i64 pairs = next == previous ? 1 : 2;
+  return {"", std::max<i64>(0, free_before - free_between), ceil_div(std::max<i64>(0, free_between - free_bytes()), pairs)};
 }
 
 }  // namespace
 
-NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s) {
+NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s, const NcclStuck& stuck) {
   struct Told {
     ncclUniqueId id{};
     char why_not[256]{};
@@ -68,7 +71,7 @@ NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s) {
   ranks.broadcast(std::as_writable_bytes(std::span(&told, 1)), 0).wait();
   if (told.why_not[0]) return {told.why_not};
   try {
-    return exchange_once(told.id, {ranks.rank(), ranks.size(), Device::cuda(gpu), timeout_s, "all ranks"});
+    return exchange_once(told.id, {ranks.rank(), ranks.size(), Device::cuda(gpu), timeout_s, "all ranks", kNcclAbort_s, stuck});
   } catch (const Error& error) {
     return {error.what()};
   }
@@ -79,7 +82,7 @@ NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s) {
 #else
 namespace spillway::parallel {
 
-NcclTrial try_nccl(Communicator&, int, double) { return {nccl_problem()}; }
+NcclTrial try_nccl(Communicator&, int, double, const std::function<void(const std::string&)>&) { return {nccl_problem()}; }
 
 }  // namespace spillway::parallel
 #endif

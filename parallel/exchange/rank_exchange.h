@@ -1,8 +1,9 @@
 // How what lies on a rank's device meets other ranks: from host memory, where it lies on a CPU (cpu_exchange.h); off a GPU through host
 // memory (host_exchange.h), or from GPU to GPU (nccl_exchange.h). The same bits whichever it is. Each call is made by all ranks that it
-// concerns, on the same lane of each. A GPU's puts its work on that lane's queue, and what it has put there when it returns needs no other
-// rank any more; a CPU's is done when it returns. One thread at a time makes the calls of a lane. Errors: Error(peer) where a rank does not
-// come, as Communicator has it; Error(io) of the GPU.
+// concerns, on the same lane of each. A GPU's puts its work on that lane's queue, where from GPU to GPU it waits for the other ranks; a
+// CPU's is done when it returns. One thread at a time makes the calls of a lane. Errors: Error(peer) where a rank does not come, as
+// Communicator has it; Error(io) of the GPU. What a queue waits for ends after an error, too, with any bytes: nothing that came of a list
+// is to be used before settle().
 #pragma once
 #include <algorithm>
 
@@ -70,6 +71,9 @@ class RankExchange {
   /// Between pipeline ranks; lies on the device. Those of one pair of ranks are received in the order in which they are sent.
   virtual void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int tag) = 0;
+
+  /// When the queues are empty: rethrows the error of what was on them.
+  virtual void settle() {}
 };
 
 }  // namespace spillway::parallel

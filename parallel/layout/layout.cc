@@ -10,8 +10,8 @@ namespace {
 
 void add_segment(Group& group, const nn::Parameter& p, bool decay_all) {
   const i64 begin = round_up(group.elems, kSegmentAlignElems);
-  group.segments.push_back({p.id, begin, p.elems(), decay_all || p.shape.rank() >= 2});
-  group.elems = begin + p.elems();
+  group.segments.push_back({p.id, begin, p.stored_elems(), decay_all || p.shape.rank() >= 2});
+  group.elems = begin + p.stored_elems();
 }
 
 void cut_into_buckets(Layout& layout, Group& group, i64 max_elems) {

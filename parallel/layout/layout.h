@@ -23,7 +23,7 @@ constexpr i64 kSegmentAlignElems = 64;
 /// One parameter inside its group.
 struct Segment {
   u32 parameter = 0;
-  i64 begin = 0, elems = 0;  // in the group's flat layout
+  i64 begin = 0, elems = 0;  // in the group's flat layout; of what is not plain, words of its units
   bool decay = false;        // weight decay applies
 };
 

@@ -23,6 +23,12 @@ struct ActivationPolicy {
 struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
   std::vector<ActivationPolicy> activations;
+  bool keeps_logits = false;  // the last block's, all of a micro-batch from its forward to its backward, where they do not spill
+
+  /// All that a Step of the group reads and writes lies on the device. `given`: its gradient comes in a slot, which lies there too.
+  bool steps_on_device(u16 group, bool given) const {
+    return parameters[group] == Tier::device && optimizer[group] == Tier::device && (given || gradients[group] == Tier::device);
+  }
 
   static Placement uniform(const Layout& layout, Tier parameters, Tier gradients, Tier optimizer, ActivationPolicy activations = {}) {
     Placement p;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "device/arena.h"
+#include "nn/key_value_cache.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
 #include "parallel/program/computing_order.h"
@@ -19,7 +21,7 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-constexpr i64 kBounceBytes = 4 * kMiB;
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of them hold enough for several drives
 constexpr i64 kPassBytes = 4 * kMiB;
 constexpr i64 kExchangeBytes = 32 * kMiB;  // some MiB a rank: long beside the start of an exchange
 constexpr i64 kQueueBuffers = 4;           // one filled, two waiting, one written
@@ -28,6 +30,44 @@ constexpr i64 kQueueBuffers = 4;           // one filled, two waiting, one writt
 struct Request : PlanRequest {
   std::vector<BlockOutput> outputs;
 };
+
+constexpr i64 kPassStep = 16;  // positions between two lengths of passes with a cache
+
+struct DryRun {
+  i64 activation_bytes = 0, cache_bytes = 0;
+};
+
+// Runs a pass at the end of a cache on the meta device.
+DryRun dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
+  Arena inputs, activations, kept;
+  const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
+  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions);
+  cache.seek(r.cache_positions - new_positions);
+  const Stream input_stream = stream(inputs), compute = stream(activations);
+  std::vector<MicroBatch> batches;
+  {
+    const StreamScope scope(input_stream);
+    batches.push_back(nn::empty_batch(*r.model, r.micro_batch_size, new_positions));
+    batches.back().packed = true;
+    batches.back().key_positions_BT = empty({r.micro_batch_size, r.cache_positions}, DType::int32, "positions of keys");
+  }
+  const StreamScope scope(compute);
+  BlockRunner runner(*r.model, r.outputs);
+  runner.begin(batches, nn::Mode::generate, {}, 1, 0, &cache);
+  for (const Instruction& i : list) {
+    if (i.op == Op::Forward) runner.forward(i);
+  }
+  return {activations.peak_bytes(), round_up(kept.peak_bytes(), kPage)};
+}
+
+DryRun dry_runs_with_cache(const Request& r, const List& list) {
+  DryRun most;
+  for (const i64 length : pass_lengths(r.sequence_length)) {
+    const DryRun one = dry_run_with_cache(r, list, length);
+    most = {std::max(most.activation_bytes, one.activation_bytes), one.cache_bytes};
+  }
+  return {round_up(most.activation_bytes, kPage), most.cache_bytes};
+}
 
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
@@ -125,20 +165,18 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
 }
 
-// Whatever decides which bytes of the store mean what.
+// Whatever decides which bytes of what persists in the store mean what. Not gradients and activations, which lie behind it: a restart may
+// find them faster elsewhere.
 u64 layout_hash(const Plan& plan) {
   const optim::StateFormat& f = plan.scheduling.format;
   const Sharding& sharding = plan.scheduling.sharding;
-  std::string text = fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments),
-                                 static_cast<int>(f.gradient));
+  std::string text =
+      fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments), plan.training);
   if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
   if (plan.scheduling.pipeline.ranks > 1) text += fmt::format(" pipeline {}/{}", plan.layout.rank, plan.scheduling.pipeline.ranks);
   for (const Group& g : plan.layout.groups) {
-    i64 resting = 0;
-    for (u8 use = 0; g.held() && use < g.uses.size(); ++use) resting += plan.gradient_rests(g, use);
-    text += fmt::format("|{} {} {} {} {}", g.elems, resting, static_cast<int>(plan.placement.parameters[g.id]),
-                        static_cast<int>(plan.placement.gradients[g.id]), static_cast<int>(plan.placement.optimizer[g.id]));
-    text += fmt::format(" {} {}", static_cast<int>(plan.resting_gradient({g.id, 0})), g.frozen);
+    text += fmt::format("|{} {} {} {}", g.elems, static_cast<int>(plan.placement.parameters[g.id]),
+                        static_cast<int>(plan.placement.optimizer[g.id]), g.frozen);
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;
@@ -149,17 +187,25 @@ void size_store(Plan& plan, const PlanRequest& r) {
   if (plan.total[nvme] == 0) return;
   for (const u32 weight : r.stripe_weights) plan.store.paths.push_back({{}, weight});
   plan.store.data_bytes = plan.total[nvme];
+  i64 persistent_bytes = 0;
+  const auto add = [&](Tier tier, i64 tiles, i64 tile_bytes) {
+    if (tier != Tier::nvme) return;
+    plan.store.persistent_tiles += tiles;
+    persistent_bytes += tiles * tile_bytes;
+  };
+  const optim::StateFormat& format = plan.scheduling.format;
   for (const Group& g : plan.layout.groups) {
-    for (const auto* tiers : {&plan.placement.parameters, &plan.placement.optimizer}) {
-      if ((tiers == &plan.placement.parameters || plan.has_state(g)) && (*tiers)[g.id] == Tier::nvme)
-        plan.store.persistent_tiles += (tiers == &plan.placement.parameters ? plan.held_weights(g) : plan.stepped(g)).count();
-    }
+    const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
+    add(weights, plan.held_weights(g).count(), format.weight_tile_bytes() * plan.weight_slots(g));
+    if (plan.has_state(g)) add(state, plan.stepped(g).count(), format.state_tile_bytes() * plan.slots(state));
   }
+  plan.store.passing_bytes = plan.store.data_bytes - persistent_bytes;
   plan.store.layout_hash = layout_hash(plan);
   add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
 }
 
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
+  if (r.cache_positions > 0) return dry_runs_with_cache(r, forward).activation_bytes;
   i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, dry_run(r, train, nn::Mode::train));
   // Samples of text; and the logits that are right or wrong about images.
@@ -182,27 +228,45 @@ void size_passes(Plan& plan) {
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
-// What only a GPU needs: the device's memory for the sums of squares of all tiles and for losses, and the host's for what passes between it
-// and nvme.
+// The sums of squares of all tiles: in host memory, where those that other ranks tell come too, each after the loss of its rank; and on a
+// GPU as it makes them, with the losses of micro-batches, and once more where all of these come to the host.
+void size_norm(Plan& plan) {
+  constexpr i64 kEach = sizeof(double);
+  plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
+  const i64 data_ranks = plan.scheduling.sharding.ranks, sums = plan.tile_sums;
+  const i64 told = data_ranks > 1 || plan.scheduling.pipeline.ranks > 1 ? data_ranks + sums : 0;
+  if (plan.training) plan.norm_bytes = round_up((sums + told) * kEach, kPage);
+  if (plan.on_gpu()) plan.sums_bytes = round_up((sums + plan.scheduling.micro_batches) * kEach, kPage);
+  add_row(plan, "norm", {plan.sums_bytes, plan.norm_bytes + plan.sums_bytes, 0});
+}
+
+// What only a GPU needs: the host's memory for what passes between it and nvme.
 void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
-  plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
-  plan.sums_bytes = round_up((plan.tile_sums + plan.scheduling.micro_batches) * static_cast<i64>(sizeof(double)), kPage);
-  add_row(plan, "norm", {plan.sums_bytes, 0, 0});
   size_passes(plan);
-  if (!plan.uses(Tier::nvme)) return;
-  plan.bounce_bytes = kBounceBytes;
-  add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounce_bytes, 0});
+  const auto on_nvme = [&](const std::vector<Tier>& tiers) { return std::ranges::find(tiers, Tier::nvme) != tiers.end(); };
+  if (!on_nvme(plan.placement.parameters) && !(plan.training && on_nvme(plan.placement.gradients))) return;
+  plan.bounce_bytes = kBounceBytes, plan.bounces = kBounces;
+  add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounces * plan.bounce_bytes, 0});
 }
 
 void size_activations(Plan& plan, const Request& r) {
-  plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
+  if (r.cache_positions > 0) {
+    const DryRun passes = dry_runs_with_cache(r, plan.forward.head);
+    plan.activation_slab_bytes = passes.activation_bytes;
+    plan.cache_bytes = passes.cache_bytes;
+  } else {
+    plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
+  }
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   Arena memory;
   const Stream stream{Device::meta(r.device), nullptr, &memory};
   const StreamScope scope(stream);
+  if (r.training && r.layout.has_last_block())
+    plan.logits_bytes = r.model->blocks.back()->logits_again_bytes(r.micro_batch_size * r.sequence_length);
   MicroBatch batch = nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length);
   for (const Tensor* t : batch.tensors()) plan.input_bytes += t->defined() ? batches * round_up(t->bytes(), kPage) : 0;
+  if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
 // As many blocks' gradients stay in their slots for their Steps as there is memory for anyway, whatever the overlap. Deferred Steps hold up
@@ -299,6 +363,20 @@ std::vector<Lane> Plan::passing_lanes() const {
   return lanes;
 }
 
+Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
+  const bool given = step.in.bytes > 0;
+  if (!on_gpu() || steps_on_gpu(step.group, given)) return {};
+  const optim::StateFormat& format = scheduling.format;
+  const auto on_device = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
+    return tiers[step.group] == Tier::device ? step.tiles.count() * tile_bytes : 0;
+  };
+  const i64 gradient_tile_bytes = kTileElems * size_of(resting_gradient({step.group, 0}));
+  const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
+            state = on_device(placement.optimizer, format.state_tile_bytes()),
+            gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
+  return {weights + state, gradient + (format.update_reads_weight() ? weights : 0) + state};
+}
+
 TierBytes Plan::moved_per_step() const {
   TierBytes sum = moved_bytes(train.head);
   return sum += moved_bytes(train.commit);
@@ -319,6 +397,13 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   return bytes;
 }
 
+std::vector<i64> pass_lengths(i64 longest) {
+  std::vector<i64> lengths{1};
+  for (i64 length = kPassStep; length < longest; length += kPassStep) lengths.push_back(length);
+  if (longest > 1) lengths.push_back(longest);
+  return lengths;
+}
+
 i64 activation_slab_bytes(const PlanRequest& request) {
   const Request r = resolved(request);
   const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
@@ -326,9 +411,13 @@ i64 activation_slab_bytes(const PlanRequest& request) {
 }
 
 Plan make_plan(const PlanRequest& request) {
+  require(request.cache_positions == 0 || (!request.training && request.cache_positions >= request.sequence_length),
+          "[plan] expected a cache without training, of at least the positions of a pass");
   require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda), "[plan] a GPU has copy engines, a CPU has none");
   require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
           "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
+  require(!request.training || request.model->router_loss_experts == 0 || request.scheduling.pipeline.ranks == 1,
+          "[plan] expected one pipeline stage: a router loss is of the experts of all layers together");
   Request r = resolved(request);
   if (r.training) choose_staying_blocks(r);
   Plan plan;
@@ -343,6 +432,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.gpu_to_gpu = r.gpu_to_gpu && plan.on_gpu() && (r.scheduling.sharding.ranks > 1 || r.scheduling.pipeline.ranks > 1);
   plan.micro_batch_size = r.micro_batch_size;
   plan.sequence_length = r.sequence_length;
+  plan.cache_positions = r.cache_positions;
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
   check(plan.forward, r.layout, r.placement, r.scheduling);
   if (r.training) {
@@ -355,8 +445,10 @@ Plan make_plan(const PlanRequest& request) {
   add_resident_rows(plan);
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
+  add_row(plan, "key/value cache", {plan.cache_bytes, 0, 0});
   add_spilled_rows(plan);
-  add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, 0, 0});
+  add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
+  size_norm(plan);
   size_gpu(plan);
   size_chunks(plan);
   size_staging(plan, r);

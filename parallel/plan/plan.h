@@ -20,6 +20,8 @@ struct PlanRequest {
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
+  i64 cache_positions = 0;                         // above 0, without training: of the key/value cache that text is generated with, whose
+                                                   // passes have at most sequence_length new positions (pass_lengths)
   bool training = true;                            // false: weights only
   Device::Kind device = Device::Kind::cpu;         // what computes
   nn::Mode without_training = nn::Mode::generate;  // or evaluate: what runs then
@@ -43,14 +45,18 @@ struct Plan {
   Residency residency;  // what these three come to
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
-  i64 micro_batch_size = 1, sequence_length = 1;
+  i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
   std::vector<BlockOutput> outputs;  // by block, where any goes to another pipeline rank
   std::vector<i64> live;             // by block, when training: micro-batches whose activations it may keep at once
   Program train, forward;
   std::optional<Program> train_when_clipping;  // adaptive overlap: instead of `train` while clipping bites often
+  i64 logits_bytes = 0;  // of a micro-batch, when training: that the last block keeps or makes again; 0: never made again
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 tile_sums = 0;                                  // on a GPU: as many, and a loss a micro-batch, in sums_bytes
-  i64 sums_bytes = 0, bounce_bytes = 0;               // likewise; of each of the two buffers between it and nvme
+  i64 cache_bytes = 0;                                // of keys and values
+  i64 tile_sums = 0;                                  // of squares: of all tiles of the model
+  i64 norm_bytes = 0;                                 // in host memory, when training: they, and what all ranks tell each other of them
+  i64 sums_bytes = 0;                                 // with a GPU, on either side: they, and a loss a micro-batch
+  i64 bounce_bytes = 0, bounces = 0;                  // likewise: buffers of either way between it and nvme
   bool gpu_to_gpu = false;                            // as requested, where there is a GPU and other ranks
   i64 pass_bytes = 0;                                 // of each lane's two buffers in host memory between the GPU and other ranks
   i64 exchange_bytes = 0;                             // or of the GPU's one, where GPUs talk to each other
@@ -78,6 +84,14 @@ struct Plan {
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
+  /// A Step of the group is the GPU's own work; else the CPU's threads update, and what lies on a GPU goes to them and back. `given`: its
+  /// gradient comes in a slot. Who runs Steps and who prices them ask here.
+  bool steps_on_gpu(u16 group, bool given) const { return on_gpu() && placement.steps_on_device(group, given); }
+  /// Bytes that a Step of the CPU's threads takes from a GPU's memory and brings there.
+  struct LinkBytes {
+    i64 to_gpu = 0, from_gpu = 0;
+  };
+  LinkBytes step_link_bytes(const Instruction& step) const;
   /// What the CPU reads or writes of this tier goes through the staging ring.
   bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
   /// Lanes on which what lies on a GPU goes to other ranks or comes from them through host memory.
@@ -93,6 +107,10 @@ std::vector<i64> spillable_bytes(const PlanRequest& request);
 
 /// Bytes of the slab that activations and workspaces take under the request's policies and order. From dry runs.
 i64 activation_slab_bytes(const PlanRequest& request);
+
+/// New positions that passes with a cache may have when the longest has `longest`, ascending: one, some between, and the longest. Others
+/// have not been sized.
+std::vector<i64> pass_lengths(i64 longest);
 
 /// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
 Plan make_plan(const PlanRequest& request);

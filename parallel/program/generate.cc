@@ -60,6 +60,7 @@ class Generator {
     Instruction i{.op = c.op, .block = c.block, .micro_batch = c.micro_batch};
     i.first = c.micro_batch == 0 || head_.scheduling.sums_each();
     i.recompute = c.op != Op::BackwardWeight && activations_.policy(c.block).recompute;
+    i.keep_logits = activations_.keeps_logits(c.block);
     if (position == 0 && training_) i.after.push_back(0);
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
       i.weights.push_back(head_.reads_weights(c) ? weights_.slot(g.group, i.after) : Slot());

@@ -1,5 +1,7 @@
 // Which instructions of a list need other ranks, and whom. Values.
 #pragma once
+#include <array>
+
 #include "parallel/program/program.h"
 
 namespace spillway::parallel {
@@ -30,6 +32,9 @@ inline Meeting meeting_of(Op op) {
       return Meeting::none;
   }
 }
+
+/// On which ranks' devices meet: a rank is in one exchange a lane at a time, and those of several lanes must be able to run side by side.
+inline constexpr std::array kExchangeLanes = {Lane::data, Lane::send, Lane::receive};
 
 inline bool sends(Op op) { return op == Op::SendActivation || op == Op::SendGradient || op == Op::SendTied; }
 inline bool receives(Op op) { return meeting_of(op) == Meeting::message && !sends(op); }

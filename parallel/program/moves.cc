@@ -103,6 +103,8 @@ Slot WeightMoves::slot(u16 group, std::vector<u32>& after) const {
 }
 
 void GradientMoves::fetch_due(i64 position) {
+  position_ = position;
+  free_left(position);
   order_.for_due(position, [&](const Compute& c) {
     if (!makes_weight_gradients(c.op) || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
@@ -249,13 +251,27 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// The accumulator's slot is free after this instruction.
+// The accumulator's slot is free after this instruction. What leaves beside a GPU's computing has the next block's time for it: the one
+// after that takes its slot.
 u32 GradientMoves::left(Key key, u32 instruction) {
-  slab_.give_up(slots_.at(key), instruction);
+  const Scheduling& scheduling = list_.scheduling;
+  if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {
+    leaving_.push_back({slots_.at(key), instruction, position_});
+  } else {
+    slab_.give_up(slots_.at(key), instruction);
+  }
   slots_.erase(key);
   fetched_.erase(key);
   evicted_[key] = instruction;
   return instruction;
+}
+
+void GradientMoves::free_left(i64 position) {
+  std::erase_if(leaving_, [&](const Leaving& l) {
+    if (l.position + 1 >= position) return false;
+    slab_.give_up(l.slot, l.instruction);
+    return true;
+  });
 }
 
 Slot GradientMoves::staying(u16 group) const {
@@ -273,6 +289,12 @@ ActivationPolicy ActivationMoves::policy(u16 block) const {
   const bool at_once = block + 1u == list_.layout.blocks.size() && order_.live(block) == 1;
   const bool kept = training_ && block >= list_.layout.first_trained_block;
   return kept && !at_once ? list_.placement.activations[block] : ActivationPolicy{};
+}
+
+bool ActivationMoves::keeps_logits(u16 block) const {
+  const ActivationPolicy kept = policy(block);
+  const bool last = block + 1u == list_.layout.blocks.size();
+  return training_ && last && list_.placement.keeps_logits && (kept.recompute || kept.tier == Tier::device);
 }
 
 Slot ActivationMoves::slot(const Compute& c, std::vector<u32>& after) {

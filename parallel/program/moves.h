@@ -72,6 +72,7 @@ class GradientMoves {
   u32 reduce(u16 group, u32 backward);
   u32 evict(Key key, u32 after, TileRange tiles);
   u32 left(Key key, u32 instruction);
+  void free_left(i64 position);
   void receive_tied_uses(const Group& group);
   void add_tied_uses(const Group& group);
 
@@ -82,6 +83,13 @@ class GradientMoves {
   std::map<Key, Slot> before_;  // where the sum over the micro-batches before lies, when each is summed over the ranks
   std::map<Key, u32> fetched_, evicted_;
   std::map<Key, u32> summed_;  // the instruction after which it is, over the micro-batches and the ranks
+  struct Leaving {
+    Slot slot;
+    u32 instruction = 0;
+    i64 position = 0;
+  };
+  std::vector<Leaving> leaving_;  // beside a GPU's computing, not given up yet
+  i64 position_ = 0;              // in the computing order
 };
 
 /// What blocks keep between forward and backward outside the device.
@@ -94,6 +102,8 @@ class ActivationMoves {
   /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is. Blocks without a backward
   /// keep nothing.
   ActivationPolicy policy(u16 block) const;
+  /// Of the last block, as its placement has it; but logits that would go to another tier and back are made again sooner.
+  bool keeps_logits(u16 block) const;
   /// Where a Forward puts, or a backward finds, what the block keeps; none when that stays on the device, as what a BackwardWeight needs
   /// does.
   Slot slot(const Compute& c, std::vector<u32>& after);

@@ -77,10 +77,11 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
-  u16 peer = kNone;        // pipeline rank a message goes to or comes from
-  TileRange tiles;         // of the group: what is moved, reduced or stepped
-  bool first = false;      // Backward, BackwardWeight: stores the gradient instead of adding to it
-  bool recompute = false;  // Forward keeps only its input; Backward or BackwardInput runs it again
+  u16 peer = kNone;          // pipeline rank a message goes to or comes from
+  TileRange tiles;           // of the group: what is moved, reduced or stepped
+  bool first = false;        // Backward, BackwardWeight: stores the gradient instead of adding to it
+  bool recompute = false;    // Forward keeps only its input; Backward or BackwardInput runs it again
+  bool keep_logits = false;  // of what computes the last block: all of them are there from forward to backward (nn::Context)
   /// Step: `in` is where the group's gradient lies, none when it rests in its tier. Forward, Backward, BackwardInput: `in` is where the
   /// block's input or its output's gradient has come to from another rank, `out` where what goes to another one is put; none where it stays
   /// on the rank.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "parallel/program/meetings.h"
 #include "parallel/proof/check.h"
@@ -15,6 +17,16 @@ std::string name_of(const Instruction& i) {
   if (i.micro_batch != kNone) text += fmt::format(" micro-batch {}", i.micro_batch);
   if (i.peer != kNone) text += fmt::format(" {} rank {}", sends(i.op) ? "to" : "from", i.peer);
   return text;
+}
+
+// What ranks' devices exchange is on the lanes that are made for it, of which all may wait at once: what is on another one would wait for
+// a place that they have.
+void refuse_other_lanes(const List& list) {
+  for (const Instruction& i : list) {
+    const bool exchanges = i.op == Op::Gather || i.op == Op::Exchange || (meeting_of(i.op) == Meeting::message && i.what != What::weights);
+    if (exchanges && std::ranges::count(kExchangeLanes, i.lane) == 0)
+      throw Error(ErrorCode::bug, fmt::format("[check] {} is on the {} lane, where no exchange may be", name_of(i), to_string(i.lane)));
+  }
 }
 
 // Every instruction ends when it begins.
@@ -82,7 +94,10 @@ void check_together(std::span<const Program* const> world, const Mesh& mesh) {
   require(std::ssize(world) == mesh.size(), "[check] a Program for each rank of the mesh");
   for (const auto list : {&Program::head, &Program::first_head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred}) {
     std::vector<const List*> lists;
-    for (const Program* program : world) lists.push_back(&(program->*list));
+    for (const Program* program : world) {
+      refuse_other_lanes(program->*list);
+      lists.push_back(&(program->*list));
+    }
     Together(lists, mesh).run();
   }
 }

@@ -41,7 +41,9 @@ class Simulator {
     bool computes() const { return works() && left.cpu_s > 0 && !(left.in_turn && wants_disk()); }
     bool reads() const { return works() && left.read_s > 0; }
     bool writes() const { return works() && left.write_s > 0; }
-    bool over() const { return left.cpu_s <= 0 && !wants_disk(); }
+    bool copies_in() const { return works() && left.to_gpu_s > 0; }
+    bool copies_out() const { return works() && left.from_gpu_s > 0; }
+    bool over() const { return left.cpu_s <= 0 && !wants_disk() && left.to_gpu_s <= 0 && left.from_gpu_s <= 0; }
   };
   struct Rank {
     std::vector<Timing> timings;
@@ -49,7 +51,7 @@ class Simulator {
   };
   /// What a second of time is worth to those who share.
   struct Speeds {
-    double cpu = 1, read = 1, write = 1;
+    double cpu = 1, read = 1, write = 1, copy_in = 1, copy_out = 1;
   };
 
   // True while anything runs.
@@ -74,14 +76,17 @@ class Simulator {
   }
 
   Speeds speeds(const Rank& r) const {
-    double cores = 0, readers = 0, writers = 0;
+    double cores = 0, readers = 0, writers = 0, in = 0, out = 0;
     for (const Active& a : r.active) {
       if (a.computes()) cores += a.left.cores;
       readers += a.reads();
       writers += a.writes();
+      in += a.copies_in();
+      out += a.copies_out();
     }
     const double each_way = readers > 0 && writers > 0 ? machine_.duplex / 2 : 1;
-    return {cores > machine_.cores ? machine_.cores / cores : 1, each_way / std::max(1.0, readers), each_way / std::max(1.0, writers)};
+    return {cores > machine_.cores ? machine_.cores / cores : 1, each_way / std::max(1.0, readers), each_way / std::max(1.0, writers),
+            1 / std::max(1.0, in), 1 / std::max(1.0, out)};
   }
 
   // To the next moment at which some work ends.
@@ -113,17 +118,21 @@ class Simulator {
     if (a.computes()) step_s = std::min(step_s, a.left.cpu_s / speed.cpu);
     if (a.reads()) step_s = std::min(step_s, a.left.read_s / speed.read);
     if (a.writes()) step_s = std::min(step_s, a.left.write_s / speed.write);
+    if (a.copies_in()) step_s = std::min(step_s, a.left.to_gpu_s / speed.copy_in);
+    if (a.copies_out()) step_s = std::min(step_s, a.left.from_gpu_s / speed.copy_out);
     return step_s;
   }
 
   static void pass(Rank& r, Active& a, double step_s, const Speeds& speed) {
     if (a.computes()) {
       a.left.cpu_s = spent(a.left.cpu_s, step_s * speed.cpu);
-    } else {
+    } else if (a.wants_disk()) {
       r.timings[a.instruction].disk_us += step_s * 1e6;
     }
     a.left.read_s = spent(a.left.read_s, step_s * speed.read);
     a.left.write_s = spent(a.left.write_s, step_s * speed.write);
+    a.left.to_gpu_s = spent(a.left.to_gpu_s, step_s * speed.copy_in);
+    a.left.from_gpu_s = spent(a.left.from_gpu_s, step_s * speed.copy_out);
     a.waits = a.over();
   }
 

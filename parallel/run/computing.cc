@@ -1,5 +1,6 @@
 #include "parallel/run/computing.h"
 
+#include "base/error.h"
 #include "kernels/accumulate.h"
 
 namespace spillway::parallel {
@@ -14,7 +15,12 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
 }  // namespace
 
 Computing::Computing(const nn::Sequential& model, Workplace& work, StepUnderWay& step)
-    : work_(work), step_(step), runner_(model, work.plan.outputs), accumulator_(work.plan.layout, work.format().gradient) {}
+    : work_(work), step_(step), runner_(model, work.plan.outputs), accumulator_(work.plan.layout, work.format().gradient) {
+  if (work.plan.cache_positions == 0) return;
+  Stream stream = work.streams().compute;
+  stream.memory = &work.memory.cache();
+  cache_.emplace(stream, work.plan.micro_batch_size, work.plan.cache_positions);
+}
 
 void Computing::load() {
   StepBatch& batch = step_.batch;
@@ -23,7 +29,7 @@ void Computing::load() {
     batch = (*step_.load_batch)();
   }
   const StreamScope scope(work_.streams().inputs);
-  for (MicroBatch& m : batch.micro_batches) work_.device.copies->take_in(m);
+  work_.device.copies->take_in(batch.micro_batches);
   if (work_.ranks.has_data())
     work_.ranks.data().all_reduce(std::as_writable_bytes(std::span(&batch.counted_targets, 1)), DType::int64, Reduction::sum).wait();
   const double factor = 1.0 / static_cast<double>(batch.counted_targets);
@@ -63,13 +69,25 @@ void Computing::add_gradients(const Instruction& i) {
   if (i.tiles.count() > 0) kernels::accumulate(view(i.out, 0), view(i.in, i.use));
 }
 
-void Computing::begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position) {
+void Computing::take_in(const MicroBatch& batch) {
   forward_batch_ = {batch};
   {
     const StreamScope scope(work_.streams().inputs);
-    work_.device.copies->take_in(forward_batch_.front());
+    work_.device.copies->take_in(forward_batch_);
   }
+  if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();  // the list that comes does not know of it
+}
+
+void Computing::begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position) {
+  take_in(batch);
   runner_.begin(forward_batch_, mode, {}, 1, position);
+}
+
+void Computing::begin_with_cache(const MicroBatch& batch, i64 begin) {
+  require(cache_.has_value(), "[rank] the plan has no key/value cache");
+  cache_->seek(begin);
+  take_in(batch);
+  runner_.begin(forward_batch_, nn::Mode::generate, {}, 1, batch.tokens_BT.size(1) - 1, &*cache_);
 }
 
 double Computing::take_loss() {
@@ -88,7 +106,7 @@ Tensor Computing::take_output() {
   return out;
 }
 
-double Computing::loss_sum() const {
+double Computing::loss_sum() {
   const StreamScope scope(work_.streams().compute);
   return work_.device.sums->loss_sum(runner_);
 }

@@ -1,6 +1,5 @@
 #include "parallel/run/dispatcher.h"
 
-#include "parallel/run/executor.h"
 #include "parallel/state/stopwatch.h"
 
 namespace spillway::parallel {
@@ -9,8 +8,9 @@ std::vector<Timing> Dispatcher::run(const List& list) {
   Lanes& lanes = *work_.device.lanes;
   lanes.begin(list);
   const auto perform = [&](const Instruction& i) { return lanes.perform(i, [&] { return carry_out(i); }); };
-  std::vector<Timing> timings = execute(list, perform, [&](const std::exception_ptr& e) { work_.ranks.give_up(e); });
-  lanes.end(timings);
+  std::vector<Timing> timings = executor_.run(list, perform, [&](const std::exception_ptr& e) { work_.ranks.give_up(e); });
+  lanes.wait();
+  work_.ranks.exchange().settle();
   return timings;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "parallel/run/computing.h"
 #include "parallel/run/data_meetings.h"
+#include "parallel/run/executor.h"
 #include "parallel/run/moves.h"
 #include "parallel/run/numbers.h"
 #include "parallel/run/pipeline_messages.h"
@@ -27,8 +28,10 @@ class Dispatcher {
  public:
   Dispatcher(Workplace& work, RankParts& parts) : work_(work), parts_(parts) {}
 
-  /// Every instruction of a list, as execute() has it. An error makes the other ranks fail too.
+  /// Every instruction of a list, as Executor has it. An error makes the other ranks fail too. The times are the CPU's.
   std::vector<Timing> run(const List& list);
+  /// Of the first run() that has not been ended: makes what it returned the device's times.
+  void end(std::vector<Timing>& timings) { work_.device.lanes->end(timings); }
 
  private:
   double carry_out(const Instruction& i);
@@ -37,6 +40,7 @@ class Dispatcher {
 
   Workplace& work_;
   RankParts& parts_;
+  Executor executor_;
 };
 
 }  // namespace spillway::parallel

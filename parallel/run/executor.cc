@@ -18,22 +18,7 @@ class Run {
     for (u32 i = 0; i < list.size(); ++i) lanes_[static_cast<size_t>(list[i].lane)].push_back(i);
   }
 
-  std::vector<Timing> all() {
-    std::vector<std::thread> threads;
-    for (size_t l = 1; l < kLanes; ++l) {
-      if (!lanes_[l].empty()) threads.emplace_back([this, l] { lane(l); });
-    }
-    lane(0);
-    for (std::thread& t : threads) t.join();
-    if (error_) std::rethrow_exception(error_);
-    return std::move(timings_);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
-
+  bool uses(size_t lane) const { return !lanes_[lane].empty(); }
   void lane(size_t l) {
     for (u32 i : lanes_[l]) {
       if (!ready(i)) return;
@@ -47,6 +32,16 @@ class Run {
       finished(i);
     }
   }
+  /// When all lanes have ended.
+  std::vector<Timing> timings() {
+    if (error_) std::rethrow_exception(error_);
+    return std::move(timings_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
 
   // Waits for what comes before; false when another lane has failed.
   bool ready(u32 i) {
@@ -87,9 +82,61 @@ class Run {
 
 }  // namespace
 
-std::vector<Timing> execute(const List& list, const std::function<double(const Instruction&)>& perform,
-                            const std::function<void(const std::exception_ptr&)>& failed) {
-  return Run(list, perform, failed).all();
+// Does one piece of work after another, when it is given one.
+class Executor::LaneThread {
+ public:
+  LaneThread() : thread_([this] { run(); }) {}
+  ~LaneThread() {
+    give([this] { ends_ = true; });
+    thread_.join();
+  }
+  void give(std::function<void()> work) {
+    {
+      std::lock_guard lock(mutex_);
+      work_ = std::move(work);
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !work_; });
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!ends_) {
+      changed_.wait(lock, [&] { return work_ != nullptr; });
+      lock.unlock();
+      work_();
+      lock.lock();
+      work_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> work_;  // null: none to do
+  bool ends_ = false;           // its own
+  std::thread thread_;
+};
+
+Executor::Executor() = default;
+Executor::~Executor() = default;
+
+std::vector<Timing> Executor::run(const List& list, const std::function<double(const Instruction&)>& perform,
+                                  const std::function<void(const std::exception_ptr&)>& failed) {
+  Run run(list, perform, failed);
+  for (size_t l = 1; l < kLanes; ++l) {
+    if (!run.uses(l)) continue;
+    if (!threads_[l]) threads_[l] = std::make_unique<LaneThread>();
+    threads_[l]->give([&run, l] { run.lane(l); });
+  }
+  run.lane(0);
+  for (const auto& thread : threads_) {
+    if (thread) thread->wait();
+  }
+  return run.timings();
 }
 
 }  // namespace spillway::parallel

@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/comm/collective.h"
+
 namespace spillway::parallel {
 
 Numbers::Numbers(Workplace& work) : work_(work) {
-  for (const i64 tiles : work.plan.layout.model_tiles) square_sums_.emplace_back(static_cast<size_t>(tiles));
+  if (!work.plan.training) return;
+  told_ = work.memory.norm();
+  std::ranges::fill(told_, 0);
+  for (const i64 tiles : work.plan.layout.model_tiles) {
+    square_sums_.push_back(told_.first(static_cast<size_t>(tiles)));
+    told_ = told_.subspan(static_cast<size_t>(tiles));
+  }
 }
 
 void Numbers::reduce(const Instruction& i) {
@@ -16,7 +24,7 @@ void Numbers::reduce(const Instruction& i) {
   const bool leaves = i.in.bytes > 0 && !work_.plan.residency[i.group].gradients.beside;
   std::byte* base = work_.memory.gradient(i.in, use, i.tiles);
   std::byte* home = leaves ? work_.memory.gradient({}, use, i.tiles) : nullptr;
-  const auto sums = std::span(square_sums_[i.group]).subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
+  const auto sums = square_sums_[i.group].subspan(static_cast<size_t>(i.tiles.begin), static_cast<size_t>(i.tiles.count()));
   work_.device.sums->reduce(i, {base, home, work_.plan.resting_gradient(use), sums});
   work_.count_host(i);
 }
@@ -28,25 +36,34 @@ void Numbers::agree(double loss_sum) {
   if (work_.ranks.has_pipeline()) agree_with_pipeline_ranks();
 }
 
+std::span<double> Numbers::part(const Parts& parts, int rank) const {
+  constexpr i64 kEach = sizeof(double);
+  return told_.subspan(static_cast<size_t>(parts[static_cast<size_t>(rank)] / kEach), static_cast<size_t>(part_of(parts, rank) / kEach));
+}
+
+std::span<std::byte> Numbers::all(const Parts& parts) const {
+  return std::as_writable_bytes(told_).first(static_cast<size_t>(parts.back()));
+}
+
 void Numbers::agree_with_data_ranks() {
   const auto for_own = [&](int rank, auto&& body) {
     for (const Group& g : work_.plan.layout.groups) {
       if (work_.plan.has_state(g) && work_.sharding().splits_state())
-        body(std::span(square_sums_[g.id]), work_.sharding().part(whole(g).count(), rank));
+        body(square_sums_[g.id], work_.sharding().part(whole(g).count(), rank));
     }
   };
   Parts parts{0};
-  std::vector<double> all, mine{loss_sum_};
   for (int r = 0; r < work_.sharding().ranks; ++r) {
     i64 count = 1;
     for_own(r, [&](std::span<double>, TileRange tiles) { count += tiles.count(); });
     parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
   }
+  auto next = part(parts, work_.sharding().rank).begin();
+  *next++ = loss_sum_;
   for_own(work_.sharding().rank,
-          [&](std::span<double> sums, TileRange t) { mine.insert(mine.end(), sums.begin() + t.begin, sums.begin() + t.end); });
-  all.resize(static_cast<size_t>(parts.back()) / sizeof(double));
-  work_.ranks.data().all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
-  auto next = all.begin();
+          [&](std::span<double> sums, TileRange t) { next = std::copy(sums.begin() + t.begin, sums.begin() + t.end, next); });
+  work_.ranks.data().all_gather(std::as_bytes(part(parts, work_.sharding().rank)), all(parts), parts).wait();
+  next = told_.begin();
   loss_sum_ = 0;
   for (int r = 0; r < work_.sharding().ranks; ++r) {
     loss_sum_ += *next++;
@@ -72,10 +89,10 @@ void Numbers::agree_with_pipeline_ranks() {
     for (const auto& span : spans) count += std::ssize(span);
     parts.push_back(parts.back() + count * static_cast<i64>(sizeof(double)));
   }
-  std::vector<double> all(static_cast<size_t>(parts.back()) / sizeof(double)), mine;
-  for (const auto& span : of_rank[layout.rank]) mine.insert(mine.end(), span.begin(), span.end());
-  work_.ranks.pipeline().all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), parts).wait();
-  auto next = all.begin();
+  auto next = part(parts, layout.rank).begin();
+  for (const auto& span : of_rank[layout.rank]) next = std::ranges::copy(span, next).out;
+  work_.ranks.pipeline().all_gather(std::as_bytes(part(parts, layout.rank)), all(parts), parts).wait();
+  next = told_.begin();
   for (const auto& spans : of_rank) {
     for (const auto& span : spans) {
       std::copy_n(next, span.size(), span.begin());
@@ -94,6 +111,7 @@ StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, do
   result.loss = loss_sum_ / static_cast<double>(step.batch.counted_targets);
   result.grad_norm = std::sqrt(squares) / settings.loss_scale;
   result.loss_scale = settings.loss_scale;
+  result.counted_targets = step.batch.counted_targets;
   result.skipped = !std::isfinite(result.grad_norm);
   factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
   result.clipped = !result.skipped && factor < 1;

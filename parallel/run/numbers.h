@@ -18,12 +18,16 @@ class Numbers {
   StepResult judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const;
 
  private:
+  // Of what all ranks tell each other: a rank's, everybody's.
+  std::span<double> part(const Parts& parts, int rank) const;
+  std::span<std::byte> all(const Parts& parts) const;
   void agree_with_data_ranks();
   void agree_with_pipeline_ranks();
 
   Workplace& work_;
-  std::vector<std::vector<double>> square_sums_;  // by group, tile; of all ranks once they have agreed
-  double loss_sum_ = 0;                           // likewise
+  std::vector<std::span<double>> square_sums_;  // when training, by group, tile; of all ranks once they have agreed
+  std::span<double> told_;                      // what all ranks tell each other
+  double loss_sum_ = 0;                         // of all ranks likewise
 };
 
 }  // namespace spillway::parallel

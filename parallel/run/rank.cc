@@ -39,7 +39,8 @@ void Rank::settle() {
   if (!deferred_) return;
   begin_deferred();
   const Program& deferring = plan_.train_when_clipping ? *plan_.train_when_clipping : plan_.train;
-  run_list(deferring.deferred);
+  std::vector<Timing> timings = run_list(deferring.deferred);
+  dispatcher_.end(timings);
   if (snapshot_) snapshot_->step_ended();
 }
 
@@ -93,10 +94,13 @@ StepResult Rank::judge_step() {
   return result;
 }
 
+// The GPU goes on with the tail before anybody asks it when it ran the head.
 void Rank::run_tail(const StepResult& result) {
   tail_ = result.skipped ? &program_->skip : result.redo ? &program_->redo : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();
   tail_timings_ = run_list(*tail_);
+  dispatcher_.end(head_timings_);
+  dispatcher_.end(tail_timings_);
   if (snapshot_) snapshot_->step_ended();
 }
 
@@ -110,21 +114,34 @@ StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const 
   return result;
 }
 
-void Rank::run_forward(const MicroBatch& batch, nn::Mode mode, i64 position) {
-  settle();
-  parts_.computing.begin_without_training(batch, mode, position);
-  run_list(plan_.forward.head);
+void Rank::run_forward() {
+  std::vector<Timing> timings = run_list(plan_.forward.head);
+  dispatcher_.end(timings);
 }
 
 double Rank::evaluate(const MicroBatch& batch) {
-  run_forward(batch, nn::Mode::evaluate, 0);
+  settle();
+  parts_.computing.begin_without_training(batch, nn::Mode::evaluate, 0);
+  run_forward();
   double loss_sum = parts_.computing.take_loss();
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(&loss_sum, 1)));
   return loss_sum;
 }
 
 std::vector<double> Rank::logits(const MicroBatch& batch, i64 position) {
-  run_forward(batch, nn::Mode::generate, position);
+  settle();
+  parts_.computing.begin_without_training(batch, nn::Mode::generate, position);
+  run_forward();
+  return take_logits();
+}
+
+std::vector<double> Rank::next_logits(const MicroBatch& batch, i64 begin) {
+  parts_.computing.begin_with_cache(batch, begin);
+  run_forward();
+  return take_logits();
+}
+
+std::vector<double> Rank::take_logits() {
   const Tensor out = parts_.computing.take_output();
   i64 count = out.defined() ? out.elems() : 0;
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(&count, 1)));

@@ -38,6 +38,9 @@ class Rank {
   double evaluate(const MicroBatch& batch);
   /// Logits of one position, row by row [B, V], widened to fp64. Likewise.
   std::vector<double> logits(const MicroBatch& batch, i64 position);
+  /// The same of the batch's last position, under a plan with a key/value cache, which holds the positions before `begin` of calls before
+  /// and takes in the batch's: rows as the plan has them, and as many positions as one of its pass_lengths.
+  std::vector<double> next_logits(const MicroBatch& batch, i64 begin);
 
   /// Memory in force that the CPU writes, for making micro-batches outside train_step: the device's, or beside a GPU the host's.
   const Stream& input_stream() const { return work_.streams().made; }
@@ -65,7 +68,8 @@ class Rank {
   StepResult judge_step();
   void run_tail(const StepResult& result);
   void begin_deferred();
-  void run_forward(const MicroBatch& batch, nn::Mode mode, i64 position);
+  void run_forward();
+  std::vector<double> take_logits();
 
   const nn::Sequential& model_;
   const Plan& plan_;

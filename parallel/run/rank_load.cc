@@ -23,6 +23,7 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s) return;
     const nn::Parameter& p = *model.parameters[s->parameter];
+    if (!p.is_plain()) return;
     const auto piece = [&](optim::StatePart which) {
       return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin));
     };
@@ -34,6 +35,12 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
   std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format.state_tile_bytes()));
   const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::m), part(optim::StatePart::v)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
+  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (!s || model.parameters[s->parameter]->is_plain()) return;
+    const i64 word = size_of(format.weight);
+    nn::quantized_values(*model.parameters[s->parameter], source, (begin - s->begin) * word,
+                         {weight + (begin - from) * word, static_cast<size_t>((end - begin) * word)});
+  });
 }
 
 }  // namespace

@@ -16,14 +16,18 @@ class RankMemory {
   std::byte* gradient(const Slot& slot, GroupUse use, TileRange tiles) const;
   /// All of it.
   std::byte* gradient(const Slot& slot, GroupUse use) const;
+  /// For Numbers alone.
+  std::span<double> norm() const { return {reinterpret_cast<double*>(norm_.data()), static_cast<size_t>(norm_.bytes()) / sizeof(double)}; }
   /// What blocks keep and work with.
   Arena& activations() { return activations_; }
+  /// Of keys and values.
+  Arena& cache() { return cache_; }
 
  private:
   const Plan& plan_;
   ModelState& state_;
-  const Allocation moving_, spill_, activation_slab_;
-  Arena activations_;
+  const Allocation moving_, spill_, activation_slab_, cache_slab_, norm_;
+  Arena activations_, cache_;
 };
 
 }  // namespace spillway::parallel

@@ -13,7 +13,8 @@ struct StepResult {
   double loss = 0;       // mean over all counted targets, before the update
   double grad_norm = 0;  // before clipping, of the unscaled gradients
   double loss_scale = 1;
-  bool skipped = false;  // the norm was not finite: no update
+  i64 counted_targets = 0;  // of all ranks
+  bool skipped = false;     // the norm was not finite: no update
   bool clipped = false;
   bool redo = false;  // the speculation was in vain
 };

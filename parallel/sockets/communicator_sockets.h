@@ -18,6 +18,8 @@ struct SocketOptions {
   double timeout_s = 60;
   /// For all to come together; 0: the time-out.
   double meeting_s = 0;
+  /// For the first word of who listens at the place: then another try is made, for the place may have become another one's.
+  double first_answer_s = 10;
   /// Ranks r with equal r / this count as a node: to try the way between nodes on one machine. 0: nodes as they are.
   int ranks_per_node = 0;
 };

@@ -64,38 +64,58 @@ std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, 
   }
 }
 
+Reception::Reception(std::vector<Descriptor> listeners, size_t most, size_t most_a_second) : most_(most), most_a_second_(most_a_second) {
+  for (Descriptor& one : listeners) doors_.push_back({std::move(one)});
+}
+
+// False: there is nobody who could.
+bool Reception::give_way() {
+  auto one = std::ranges::find_if(coming_, [](const Coming& c) { return c.memo.empty(); });
+  if (one == coming_.end()) one = std::ranges::find_if(coming_, [](const Coming& c) { return c.until != kAwaited; });
+  if (one == coming_.end()) return false;
+  note_stranger(one->socket, "says nothing");
+  coming_.erase(one);
+  return true;
+}
+
 void Reception::take_in(Descriptor socket, std::string memo) {
-  if (coming_.size() >= most_) {
-    note_stranger(coming_.front().socket, "says nothing");
-    coming_.pop_front();
-  }
-  coming_.push_back({std::move(socket), "", std::move(memo), deadline_in(kPatience_s)});
+  if (coming_.size() >= most_) give_way();
+  coming_.push_back({std::move(socket), std::move(memo), deadline_in(kPatience_s)});
 }
 
 void Reception::come_again(Descriptor socket, std::string memo) { take_in(std::move(socket), std::move(memo)); }
 
-// No more than may wait: what they said is read before the next come.
+void Reception::await(Descriptor socket, std::string memo) { coming_.push_back({std::move(socket), std::move(memo), kAwaited}); }
+
 void Reception::accept_all() {
-  size_t accepted = 0;
-  for (const Descriptor& listener : listeners_) {
-    while (accepted < most_ / 2) {
-      Descriptor socket = accept_from(listener);
-      if (!socket) break;
-      ++accepted;
-      if (is_of_this_user(socket)) {
-        take_in(std::move(socket), "");
-      } else {
-        note_stranger(socket, "belongs to another user");
-      }
+  if (milliseconds_until(next_second_) == 0) {
+    next_second_ = deadline_in(1);
+    for (Door& door : doors_) door.let_in = 0;
+  }
+  for (Door& door : doors_) accept_some(door);
+}
+
+// No more than may wait: what they said is read before the next come. Where there is no descriptor for another, one gives way.
+void Reception::accept_some(Door& door) {
+  const size_t share = std::max<size_t>(most_ / 2 / doors_.size(), 1);
+  for (size_t accepted = 0; accepted < share && door.let_in < most_a_second_;) {
+    Descriptor socket = accept_from(door.listener);
+    if (!socket) {
+      if (errno != EMFILE && errno != ENFILE) return;
+      if (!give_way()) door.let_in = most_a_second_;
+      continue;
     }
+    ++accepted, ++door.let_in;
+    is_of_this_user(socket) ? take_in(std::move(socket), "") : note_stranger(socket, "belongs to another user");
   }
 }
 
 void Reception::drop_late() {
-  while (!coming_.empty() && milliseconds_until(coming_.front().until) == 0) {
-    note_stranger(coming_.front().socket, "says nothing");
-    coming_.pop_front();
-  }
+  std::erase_if(coming_, [&, now = std::chrono::steady_clock::now()](const Coming& one) {
+    if (one.until > now) return false;
+    note_stranger(one.socket, "says nothing");
+    return true;
+  });
 }
 
 // Never more than belongs to the frame: what follows it is somebody else's to read.
@@ -121,22 +141,40 @@ std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   }
 }
 
+std::optional<Reception::Visitor> Reception::read_all() {
+  for (auto one = coming_.begin(); one != coming_.end();) {
+    bool over = false;
+    const bool awaited = one->until == kAwaited;
+    std::optional<Visitor> visitor = read(*one, over);
+    if (over && awaited && !visitor) visitor = Visitor{{}, {}, std::move(one->memo)};
+    one = over ? coming_.erase(one) : std::next(one);
+    if (visitor) return visitor;
+  }
+  return std::nullopt;
+}
+
+// Until there is something to do, but not at doors that let nobody in before the next second.
+void Reception::wait(Deadline deadline) const {
+  std::vector<pollfd> all;
+  for (const Door& door : doors_) {
+    const bool lets_in = door.let_in < most_a_second_;
+    if (lets_in) all.push_back({door.listener.get(), POLLIN, 0});
+    if (!lets_in) deadline = std::min(deadline, next_second_);
+  }
+  for (const Coming& one : coming_) {
+    all.push_back({one.socket.get(), POLLIN, 0});
+    deadline = std::min(deadline, one.until);
+  }
+  poll(all.data(), all.size(), milliseconds_until(deadline));
+}
+
 std::optional<Reception::Visitor> Reception::next(Deadline deadline) {
   for (;;) {
     accept_all();
     drop_late();
-    for (auto one = coming_.begin(); one != coming_.end();) {
-      bool over = false;
-      std::optional<Visitor> visitor = read(*one, over);
-      one = over ? coming_.erase(one) : std::next(one);
-      if (visitor) return visitor;
-    }
+    if (auto visitor = read_all()) return visitor;
     if (milliseconds_until(deadline) == 0) return std::nullopt;
-    const int left_ms = milliseconds_until(coming_.empty() ? deadline : std::min(deadline, coming_.front().until));
-    std::vector<pollfd> all;
-    for (const Descriptor& listener : listeners_) all.push_back({listener.get(), POLLIN, 0});
-    for (const Coming& one : coming_) all.push_back({one.socket.get(), POLLIN, 0});
-    poll(all.data(), all.size(), left_ms);
+    wait(deadline);
   }
 }
 
@@ -146,6 +184,9 @@ void Reception::note_stranger(const Descriptor& socket, const std::string& what)
   strangers_ += "; " + (who.empty() ? "a process of this node" : who) + " connected, which " + what;
 }
 
-std::string Reception::strangers() const { return strangers_; }
+std::string Reception::strangers() const {
+  const int more = strangers_count_ - kNamedStrangers;
+  return strangers_ + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
+}
 
 }  // namespace spillway::parallel

@@ -17,9 +17,8 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr const char* kProtocol = "2";
+constexpr const char* kProtocol = "3";
 constexpr double kVerdict_s = 5;  // what the others give rank 0 beyond its own time-out
-constexpr auto kShortestPause = std::chrono::milliseconds(5), kLongestPause = std::chrono::milliseconds(500);  // between two tries
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -121,7 +120,8 @@ class Host {
 
   void greet(Reception::Visitor visitor) {
     const Words& words = visitor.words;
-    if (words.size() != 3 || words[0] != kHello) return reception_.note_stranger(visitor.socket, "is no rank");
+    if (words.size() != 3 || words[0] != kHello || (words[1] == kProtocol && !are_random_bits(words[2])))
+      return reception_.note_stranger(visitor.socket, "is no rank");
     if (words[1] != kProtocol) return reception_.note_stranger(visitor.socket, "is of another version of the program");
     const Handshake both{secret_, words[2], random_bits()};
     if (!send_words(visitor.socket, both.with_proof(kHost, {both.of_host}), deadline_in(kAnswer_s))) return;
@@ -196,15 +196,12 @@ class Guest {
   };
   Told go() {
     const Deadline deadline = deadline_in(options_.meeting_s + kVerdict_s), last_try = deadline_in(options_.meeting_s);
-    std::chrono::milliseconds pause = kShortestPause;
-    for (;;) {
+    for (Pauses pauses;;) {
       if (auto told = try_once(deadline)) return std::move(*told);
-      const std::chrono::milliseconds left(milliseconds_until(last_try));
-      if (left.count() == 0)
+      if (milliseconds_until(last_try) == 0)
         throw Error(ErrorCode::peer,
                     fmt::format("[rendezvous] expected rank 0 at {}, got none {}: {}", place_.text(), in_time(options_), why_));
-      std::this_thread::sleep_for(std::min(pause, left));
-      pause = std::min(pause * 3 / 2, kLongestPause);
+      std::this_thread::sleep_until(std::min(pauses.next(), last_try));
     }
   }
 
@@ -213,8 +210,8 @@ class Guest {
     const MeetingPlace::Reached reached = place_.reach(options_.token, deadline, why_);
     if (!reached.socket) return std::nullopt;
     const std::string where = SocketAddress::of_other_end(reached.socket).text();
-    const auto heard = [&](u32 most) {
-      auto words = receive_words(reached.socket, deadline, why_, most);
+    const auto heard = [&](u32 most, Deadline until) {
+      auto words = receive_words(reached.socket, until, why_, most);
       if (!words) why_ = fmt::format("who listens at {} {}", where, why_);
       return words;
     };
@@ -225,16 +222,16 @@ class Guest {
     const Secret secret(reached.token);
     Handshake both{secret, random_bits(), ""};
     if (!send_words(reached.socket, {kHello, kProtocol, both.of_guest}, deadline)) return std::nullopt;
-    auto host = heard(kMostGreetingBytes);
+    auto host = heard(kMostGreetingBytes, std::min(deadline, deadline_in(options_.first_answer_s)));
     if (!host) return std::nullopt;
     if (host->size() == 2) both.of_host = host->front();
-    if (host->size() != 2 || !both.proved(kHost, *host)) {
+    if (!are_random_bits(both.of_host) || !both.proved(kHost, *host)) {
       why_ = fmt::format("another run meets at {}", where);
       send_words(reached.socket, {kElsewhere}, deadline_in(1));
       return std::nullopt;
     }
     if (!send_words(reached.socket, both.with_proof(kGuest, me_.to_words()), deadline)) return std::nullopt;
-    auto answer = heard(kMostWordsBytes);
+    auto answer = heard(kMostWordsBytes, deadline);
     if (!answer) return std::nullopt;
     const auto proved = both.proved(kAnswer, std::move(*answer));
     if (proved && proved->size() == 3 && proved->front() == "refused") throw Error(code_of((*proved)[1]), (*proved)[2]);

@@ -9,8 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -18,6 +17,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kOneAddress_s = 2;  // of several, some of which may lead nowhere
+constexpr size_t kMostFileBytes = 64 << 10;
 
 [[noreturn]] void wrong(const std::string& text) {
   throw Error(ErrorCode::usage,
@@ -29,6 +29,36 @@ constexpr double kOneAddress_s = 2;  // of several, some of which may lead nowhe
               fmt::format("[rendezvous] expected rank 0 to open {}, got \"{}\": does another program or run hold it? give "
                           "another --rendezvous (or MASTER_PORT)",
                           text, why));
+}
+
+bool write_all(const Descriptor& file, std::string_view rest) {
+  while (!rest.empty()) {
+    const ssize_t written = write(file.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) return false;
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// Empty, and `why` says so, where it is not this user's alone. What is looked at is what is read, whatever the name leads to meanwhile.
+std::string read_own_file(const std::string& path, std::string& why) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat about {};
+  if (!file || fstat(file.get(), &about) != 0) {
+    why = errno == ENOENT ? "the file is not there" : std::string("the file cannot be opened: ") + std::strerror(errno);
+    return "";
+  }
+  if (!S_ISREG(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077) != 0) {
+    why = "it is no file, belongs to another user, or others may read it";
+    return "";
+  }
+  std::string text(kMostFileBytes, '\0');
+  const ssize_t got = read(file.get(), text.data(), text.size());
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  if (text.empty()) why = "the file is empty";
+  return text;
 }
 
 }  // namespace
@@ -79,21 +109,34 @@ std::vector<Descriptor> MeetingPlace::open(const std::string& token) {
   listeners.push_back(try_listen(kind_ == Kind::near ? SocketAddress::abstract(name_) : SocketAddress::any(AF_INET, 0), error));
   if (!listeners.front()) cannot_open(text_, std::strerror(error));
   if (kind_ == Kind::near) return listeners;
-  // Readable by its owner alone, and all there or not at all.
-  const std::string beside = fmt::format("{}.{}", name_, getpid());
-  unlink(beside.c_str());  // of a dead process that bore our number
   std::string lines = token + "\n";
   for (const SocketAddress& address : SocketAddress::of_this_host(SocketAddress::of_this_end(listeners.front()).port()))
     lines += fmt::format("{} {}\n", address.host(), address.port());
-  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const bool written = file && write(file.get(), lines.data(), lines.size()) == std::ssize(lines) && fsync(file.get()) == 0;
-  if (!written || rename(beside.c_str(), name_.c_str()) != 0) cannot_open(text_, std::strerror(errno));
-  is_open_ = true;
+  tell(lines);
   return listeners;
 }
 
+// Readable by its owner alone, and all there or not at all.
+void MeetingPlace::tell(const std::string& lines) {
+  const std::string beside = fmt::format("{}.{}", name_, getpid());
+  unlink(beside.c_str());  // of a dead process that bore our number
+  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  struct stat about {};
+  if (file && write_all(file, lines) && fsync(file.get()) == 0 && fstat(file.get(), &about) == 0 &&
+      rename(beside.c_str(), name_.c_str()) == 0) {
+    told_ = {about.st_dev, about.st_ino};
+    return;
+  }
+  const int error = errno;
+  if (file) unlink(beside.c_str());
+  cannot_open(text_, std::strerror(error));
+}
+
+// Another run may have put its own there since.
 void MeetingPlace::close() {
-  if (std::exchange(is_open_, false)) unlink(name_.c_str());
+  struct stat about {};
+  const auto told = std::exchange(told_, std::nullopt);
+  if (told && lstat(name_.c_str(), &about) == 0 && *told == std::pair(about.st_dev, about.st_ino)) unlink(name_.c_str());
 }
 
 MeetingPlace::Reached MeetingPlace::reach(const std::string& token, Deadline deadline, std::string& why) const {
@@ -107,18 +150,10 @@ MeetingPlace::Reached MeetingPlace::reach(const std::string& token, Deadline dea
 }
 
 MeetingPlace::Reached MeetingPlace::reach_by_file(Deadline deadline, std::string& why) const {
-  struct stat about {};
-  if (stat(name_.c_str(), &about) == 0 && (about.st_uid != geteuid() || (about.st_mode & 077) != 0)) {
-    why = "the file belongs to another user, or others may read it";
-    return {};
-  }
-  std::ifstream file(name_);
+  std::istringstream file(read_own_file(name_, why));
   std::string token, host;
   int port = 0;
-  if (!file || !std::getline(file, token)) {
-    why = "the file is not there";
-    return {};
-  }
+  if (!std::getline(file, token)) return {};
   why = "the file names no address";
   while (file >> host >> port) {
     for (const SocketAddress& address : SocketAddress::resolve(host, port)) {

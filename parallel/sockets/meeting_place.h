@@ -1,7 +1,11 @@
 // Where ranks that are processes find each other: rank 0 is there, the others come. unix:NAME on one node, tcp:HOST:PORT, or file:PATH,
 // which all nodes see and into which rank 0 writes where it listens. Not thread-safe.
 #pragma once
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/sockets/socket.h"
@@ -37,12 +41,13 @@ class MeetingPlace {
   enum class Kind { near, tcp, file };
   Reached reach_by_file(Deadline deadline, std::string& why) const;
   std::vector<Descriptor> listen_at_host() const;
+  void tell(const std::string& lines);
 
   std::string text_;
   Kind kind_;
   std::string name_;  // of the socket, the host, the file
   int port_ = 0;
-  bool is_open_ = false;
+  std::optional<std::pair<dev_t, ino_t>> told_;  // the file that is there, as long as it is
 };
 
 }  // namespace spillway::parallel

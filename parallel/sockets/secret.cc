@@ -7,6 +7,8 @@
 namespace spillway::parallel {
 namespace {
 
+constexpr size_t kRandomBytes = 16;
+
 void make_ready() {
   static const bool ready = sodium_init() >= 0;
   require(ready, "[rendezvous] libsodium does not start");
@@ -25,9 +27,13 @@ const unsigned char* bytes_of(const std::string& text) { return reinterpret_cast
 
 std::string random_bits() {
   make_ready();
-  unsigned char bits[16];
+  unsigned char bits[kRandomBytes];
   randombytes_buf(bits, sizeof bits);
   return hex(bits, sizeof bits);
+}
+
+bool are_random_bits(const std::string& text) {
+  return text.size() == 2 * kRandomBytes && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 Secret::Secret(const std::string& token) : key_(crypto_auth_KEYBYTES, '\0') {

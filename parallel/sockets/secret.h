@@ -8,6 +8,8 @@ namespace spillway::parallel {
 
 /// 128 random bits as 32 hexadecimal digits.
 std::string random_bits();
+/// It has the form of some.
+bool are_random_bits(const std::string& text);
 
 class Secret {
  public:

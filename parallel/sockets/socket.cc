@@ -75,6 +75,11 @@ int milliseconds_until(Deadline deadline) {
   return static_cast<int>(std::clamp<i64>(left, 0, 1'000'000'000));
 }
 
+Deadline Pauses::next() {
+  constexpr double kLongest_s = 0.5;
+  return deadline_in(std::exchange(pause_s_, std::min(pause_s_ * 1.5, kLongest_s)));
+}
+
 Descriptor::~Descriptor() {
   if (fd_ >= 0) close(fd_);
 }
@@ -197,7 +202,8 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     set_for_speed(made.get(), address.family());
     return made;
   }
-  why = std::strerror(error);
+  // Of a Unix socket whose queue is full.
+  why = error == EAGAIN ? "who listens there lets nobody in, or many others wait to be let in" : std::strerror(error);
   return {};
 }
 

@@ -22,6 +22,15 @@ int milliseconds_until(Deadline deadline);
 /// Of a call on a socket that does not block: try again later.
 bool will_pass(int error);
 
+/// When to try again: after 5 ms, then ever later, up to half a second.
+class Pauses {
+ public:
+  Deadline next();
+
+ private:
+  double pause_s_ = 0.005;
+};
+
 class Descriptor {
  public:
   Descriptor() = default;

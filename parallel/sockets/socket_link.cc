@@ -201,7 +201,7 @@ bool SocketLink::begin(const SocketFrame& frame) {
     end(std::string("expected ") + what + " from it, got something else");
     return false;
   };
-  if (!frame.is_whole()) return refuse("the header of a frame");
+  if (!frame.is_whole() || frame.kind > SocketFrame::Kind::goodbye) return refuse("the header of a frame");
   if (frame.kind == SocketFrame::Kind::letter) {
     if (frame.bytes > kLongestLetterBytes) return refuse("a letter of at most 64 MiB");
     letter_.resize(static_cast<size_t>(frame.bytes));

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
 
 namespace spillway::parallel {
 namespace {
 
-// Everyone connects to those before it and is connected to by those after it. Nobody waits for an answer before all is said.
+constexpr double kOneTry_s = 2;
+constexpr const char *kLink = "link", *kLinked = "linked";
+
+// Everyone connects to those before it and is connected to by those after it, which it answers. All goes side by side: whoever waits to be
+// let in lets in at its own door meanwhile, and tries again where a crowd of strangers was in the way.
 class Mesh {
  public:
   Mesh(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception, i64 memory_bytes)
@@ -20,60 +26,95 @@ class Mesh {
         memory_bytes_(memory_bytes) {
     require(std::ssize(all_) == options.size, "[rendezvous] a roster of another number of ranks");
     neighbours_.resize(all_.size());
+    ways_.resize(me());
     neighbours_[me()].memory = SharedMemory::make(memory_bytes_);
   }
 
   std::vector<Neighbour> link() {
-    for (int r = 0; r < options_.rank; ++r) connect_to(r);
-    for (int left = options_.size - 1 - options_.rank; left > 0;) {
-      auto visitor = reception_.next(deadline_);
-      if (!visitor) fail(unlinked(), reception_.strangers());
-      left -= take_in(std::move(*visitor));
-    }
-    for (int r = 0; r < options_.rank; ++r) {
-      if (is_near(r)) take_memory(r);
+    for (std::vector<int> ranks = unlinked(); !ranks.empty(); ranks = unlinked()) {
+      auto visitor = reception_.next(connect_those_due());
+      if (visitor) {
+        visitor->memo.empty() ? take_in(std::move(*visitor)) : take_answer(std::move(*visitor));
+      } else if (milliseconds_until(deadline_) == 0) {
+        fail(ranks, way_to(ranks.front()) + reception_.strangers());
+      }
     }
     return std::move(neighbours_);
   }
 
  private:
+  // To a rank before this one.
+  struct Way {
+    bool is_asked = false;  // and has not answered
+    Deadline next_try{};
+    Pauses pauses;
+    std::string why = "it does not answer";
+  };
+
   size_t me() const { return static_cast<size_t>(options_.rank); }
   // Of this meeting alone, from one rank to another.
-  Words said_of_link(int from, int to) const { return {"link", roster_.session, std::to_string(from), std::to_string(to)}; }
-  std::string proof_of_link(int from, int to) const { return secret_.proof_of(said_of_link(from, to)); }
+  Words said(const char* what, int from, int to) const { return {what, roster_.session, std::to_string(from), std::to_string(to)}; }
+  std::string proof_of(const char* what, int from, int to) const { return secret_.proof_of(said(what, from, to)); }
   bool is_near(int rank) const { return all_[static_cast<size_t>(rank)].node == all_[me()].node; }
 
-  void connect_to(int rank) {
+  // Until when there is nothing to try again.
+  Deadline connect_those_due() {
+    Deadline next = deadline_;
+    for (int r = 0; r < options_.rank; ++r) {
+      Way& way = ways_[static_cast<size_t>(r)];
+      if (way.is_asked || neighbours_[static_cast<size_t>(r)].socket) continue;
+      if (milliseconds_until(way.next_try) == 0) connect_to(r, way);
+      if (!way.is_asked) next = std::min(next, way.next_try);
+    }
+    return next;
+  }
+
+  void connect_to(int rank, Way& way) {
     const Attendee& other = all_[static_cast<size_t>(rank)];
-    std::string why = "no such host";
-    Descriptor socket;
     const auto addresses =
         is_near(rank) ? std::vector{SocketAddress::abstract(other.near_name)} : SocketAddress::resolve(other.far_host, other.far_port);
-    for (size_t k = 0; k < addresses.size() && !socket; ++k) socket = try_connect(addresses[k], deadline_, why);
-    if (!socket || !is_of_this_user(socket) ||
-        !send_words(socket, {"link", std::to_string(options_.rank), proof_of_link(options_.rank, rank)}, deadline_))
-      fail({rank}, fmt::format(" (host {}, {}: {})", other.host, addresses.empty() ? other.far_host : addresses.front().text(), why));
-    neighbours_[static_cast<size_t>(rank)].socket = std::move(socket);
-    if (is_near(rank)) give_memory(rank);
+    if (addresses.empty()) way.why = "no such host";
+    Descriptor socket;
+    for (size_t k = 0; k < addresses.size() && !socket; ++k)
+      socket = try_connect(addresses[k], std::min(deadline_, deadline_in(kOneTry_s)), way.why);
+    if (socket && !is_of_this_user(socket)) way.why = "another user's process listens there", socket = {};
+    if (socket && !greet(socket, rank)) way.why = "it closed the connection", socket = {};
+    way.next_try = way.pauses.next();
+    way.is_asked = static_cast<bool>(socket);
+    if (socket) reception_.await(std::move(socket), std::to_string(rank));
+  }
+  bool greet(const Descriptor& socket, int rank) const {
+    return send_words(socket, {kLink, std::to_string(options_.rank), proof_of(kLink, options_.rank, rank)}, deadline_) &&
+           (!is_near(rank) || give_memory(socket));
   }
 
-  // How many of those awaited this is.
-  int take_in(Reception::Visitor visitor) {
+  void take_answer(Reception::Visitor visitor) {
+    const int rank = to_number(visitor.memo);
+    Way& way = ways_[static_cast<size_t>(rank)];
+    way.is_asked = false;
     const Words& words = visitor.words;
-    const int rank = words.size() == 3 && words[0] == "link" ? to_number(words[1]) : -1;
-    if (rank <= options_.rank || rank >= options_.size || neighbours_[static_cast<size_t>(rank)].socket ||
-        !secret_.proves(words[2], said_of_link(rank, options_.rank))) {
-      reception_.note_stranger(visitor.socket, "is no rank of this run");
-      return 0;
+    if (words.size() != 2 || words[0] != kLinked || !secret_.proves(words[1], said(kLinked, rank, options_.rank))) {
+      way.why = words.empty() ? "it closed the connection" : "who listens there is no rank of this run";
+      return;
     }
     neighbours_[static_cast<size_t>(rank)].socket = std::move(visitor.socket);
-    if (is_near(rank)) give_memory(rank), take_memory(rank);
-    return 1;
+    if (is_near(rank)) take_memory(rank);
   }
 
-  void give_memory(int rank) {
-    if (!send_descriptor(neighbours_[static_cast<size_t>(rank)].socket, neighbours_[me()].memory.descriptor(), deadline_)) fail({rank}, "");
+  void take_in(Reception::Visitor visitor) {
+    const Words& words = visitor.words;
+    const int rank = words.size() == 3 && words[0] == kLink ? to_number(words[1]) : -1;
+    if (rank <= options_.rank || rank >= options_.size || neighbours_[static_cast<size_t>(rank)].socket ||
+        !secret_.proves(words[2], said(kLink, rank, options_.rank)))
+      return reception_.note_stranger(visitor.socket, "is no rank of this run");
+    neighbours_[static_cast<size_t>(rank)].socket = std::move(visitor.socket);
+    const Descriptor& socket = neighbours_[static_cast<size_t>(rank)].socket;
+    if (is_near(rank)) take_memory(rank);
+    if (!send_words(socket, {kLinked, proof_of(kLinked, options_.rank, rank)}, deadline_) || (is_near(rank) && !give_memory(socket)))
+      fail({rank}, "");
   }
+
+  bool give_memory(const Descriptor& socket) const { return send_descriptor(socket, neighbours_[me()].memory.descriptor(), deadline_); }
   void take_memory(int rank) {
     Neighbour& neighbour = neighbours_[static_cast<size_t>(rank)];
     Descriptor file = receive_descriptor(neighbour.socket, deadline_);
@@ -83,10 +124,16 @@ class Mesh {
 
   std::vector<int> unlinked() const {
     std::vector<int> ranks;
-    for (int r = options_.rank + 1; r < options_.size; ++r) {
-      if (!neighbours_[static_cast<size_t>(r)].socket) ranks.push_back(r);
+    for (int r = 0; r < options_.size; ++r) {
+      if (r != options_.rank && !neighbours_[static_cast<size_t>(r)].socket) ranks.push_back(r);
     }
     return ranks;
+  }
+  std::string way_to(int rank) const {
+    if (rank > options_.rank) return "";
+    const Attendee& other = all_[static_cast<size_t>(rank)];
+    const std::string door = is_near(rank) ? other.near_name : fmt::format("{}:{}", other.far_host, other.far_port);
+    return fmt::format(" (host {}, {}: {})", other.host, door, ways_[static_cast<size_t>(rank)].why);
   }
   [[noreturn]] void fail(const std::vector<int>& ranks, const std::string& more) const {
     throw Error(ErrorCode::peer, fmt::format("[rendezvous] expected a connection between rank {} and {} {}, got none{}", options_.rank,
@@ -101,6 +148,7 @@ class Mesh {
   const i64 memory_bytes_;
   const Deadline deadline_ = deadline_in(options_.meeting_s);
   std::vector<Neighbour> neighbours_;
+  std::vector<Way> ways_;  // by rank
 };
 
 }  // namespace

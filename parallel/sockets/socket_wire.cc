@@ -24,18 +24,18 @@ void check(int status, const char* call) {
   if (status < 0) throw Error(ErrorCode::io, fmt::format("[sockets] expected {} to succeed, got \"{}\"", call, std::strerror(errno)));
 }
 
-// A socket to every other rank, and the memory of those of this node.
+// A socket to every other rank, and the memory of those of this node; while they meet also those who come to two doors.
 void make_room_for_descriptors(int ranks) {
-  constexpr rlim_t kOthers = 256;
-  const rlim_t wanted = 2 * static_cast<rlim_t>(ranks) + kOthers;
+  const auto n = static_cast<rlim_t>(ranks);
+  const rlim_t least = 2 * n + 256, wanted = 5 * n + 512;
   rlimit limit{};
   check(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
   if (limit.rlim_cur >= wanted) return;
-  if (limit.rlim_max < wanted)
+  if (limit.rlim_max < least)
     throw Error(ErrorCode::refused, fmt::format("[sockets] expected room for {} open files with {} ranks, got a hard limit of {}: raise it "
                                                 "(ulimit -Hn), or start the ranks by mpirun",
-                                                wanted, ranks, limit.rlim_max));
-  limit.rlim_cur = wanted;
+                                                least, ranks, limit.rlim_max));
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
   check(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
 }
 

@@ -41,23 +41,19 @@ std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
 }  // namespace
 
 ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(plan), resources_(resources) {
-  if (plan.on_gpu()) queue_.emplace(Device::cuda(resources.gpu));
+  if (plan.on_gpu()) queues_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
-  for (const Group& g : plan.layout.groups) {
+  for (const Group& g : plan.layout.groups) {  // what a restart finds, before what may be otherwise then
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
                             plan.weight_slots(g), true));
-    for (u8 u = 0; plan.has_gradient(g) && u < g.uses.size(); ++u) {
-      if (!plan.gradient_rests(g, u)) continue;
-      gradients_[{g.id, u}] = make(plan.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u),
-                                   plan.held_gradients(g), kTileElems * size_of(plan.resting_gradient({g.id, u})), 1, false);
-    }
     if (!plan.has_state(g)) continue;
     optimizer_.back() =
         make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), format.state_tile_bytes(), plan.slots(state), true);
   }
+  make_gradients();
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
     staging_.emplace(*resources.host, static_cast<int>(plan.staging_buffers), plan.staging_buffer_bytes, "staging ring");
@@ -71,6 +67,7 @@ void ModelState::open_store() {
   description.run_id = resources_.run_id;
   description.durability = resources_.durability;
   description.newest_generation = resources_.newest_generation;
+  description.anew = resources_.new_store;
   store_.emplace(offload::NvmeStore::open_or_create(*resources_.engine, traffic_, description));
   if (!store_->last_commit()) return;
   if (!plan_.recoverable()) return store_->invalidate();
@@ -90,6 +87,16 @@ void ModelState::forget_recovered() {
   generation_ = 0;
 }
 
+void ModelState::make_gradients() {
+  for (const Group& g : plan_.layout.groups) {
+    for (u8 u = 0; plan_.has_gradient(g) && u < g.uses.size(); ++u) {
+      if (!plan_.gradient_rests(g, u)) continue;
+      gradients_[{g.id, u}] = make(plan_.placement.gradients[g.id], fmt::format("gradients of group {} use {}", g.id, u),
+                                   plan_.held_gradients(g), kTileElems * size_of(plan_.resting_gradient({g.id, u})), 1, false);
+    }
+  }
+}
+
 void ModelState::make_activations() {
   const Scheduling& scheduling = plan_.scheduling;
   for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
@@ -104,7 +111,7 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& wh
   if (tiles.count() == 0) tier = Tier::host;  // of a rank that holds none of it there may be no store
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
-  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queue());
+  return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queues());
 }
 
 // All of it is asked for at once; what has come is checked while the rest is under way.
@@ -148,8 +155,8 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
     if (e.code() != ErrorCode::io) throw;
     first = e.what();
   }
+  blob.read(range, generation, bytes, offload::Priority::urgent).wait();  // bytes that do not come are not known to be spoilt
   try {
-    blob.read(range, generation, bytes, offload::Priority::urgent).wait();
     blob.verify(range, generation, bytes);
   } catch (...) {
     std::lock_guard lock(store_mutex_);

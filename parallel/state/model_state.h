@@ -31,6 +31,7 @@ struct Resources {
   Communicator* data_ranks = nullptr;      // among the data-parallel ranks; null: there is one
   Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
   u64 newest_generation = ~u64{0};         // to be recovered from nvme
+  bool new_store = false;                  // nothing is: what is there is set aside
   int gpu = 0;                             // whose memory `device` is, where a GPU computes
   Tf32 tf32;                               // likewise
   RankExchange* gpu_exchange = nullptr;    // likewise: over which GPUs talk to each other, where the plan has them do so
@@ -67,7 +68,7 @@ class ModelState {
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
   /// Of what was read into `bytes`. What is not as it was written is read once more, into the same place, before it counts as spoilt; a
-  /// restart then goes on from the checkpoint if it was of what was committed, which nothing else touches.
+  /// restart then goes on from the checkpoint if it was of what was committed, which nothing else touches: an I/O error does not either.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
   /// Of verify() since the last call: what was right only when read again, and how often; empty mostly.
   std::string take_rereads();
@@ -85,8 +86,8 @@ class ModelState {
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   void fill(u16 group, const Fill& body);
 
-  /// Of copies between the GPU's memory and the host's; null where the CPU computes.
-  const GpuQueue* queue() const { return queue_ ? &*queue_ : nullptr; }
+  /// Null where the CPU computes.
+  const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
   /// Size of the store's files; 0 when nothing lies on nvme.
@@ -95,6 +96,7 @@ class ModelState {
  private:
   struct Piece;
   void open_store();
+  void make_gradients();
   void make_activations();
   std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
   std::vector<TileRange> chunks(u16 group) const;
@@ -103,7 +105,7 @@ class ModelState {
 
   const Plan& plan_;
   const Resources resources_;
-  std::optional<GpuQueue> queue_;
+  std::optional<offload::GpuCopyQueues> queues_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
   std::mutex store_mutex_;  // of commit, invalidate and rereads

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "parallel/comm/pending.h"
+
 namespace spillway::parallel {
 
 SnapshotPieces::SnapshotPieces(const Plan& plan, ModelState& state) : plan_(plan), state_(state), generation_(state.generation()) {
@@ -59,17 +61,20 @@ std::span<const std::byte> SnapshotPieces::state(size_t number) const {
 
 void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
   const Piece& piece = pieces_[number];
-  read(state_.weights(piece.group), piece.range, weights);
-  if (!frozen(piece.group)) read(state_.optimizer(piece.group), piece.range, state);
-}
-
-void SnapshotPieces::read(offload::Blob& blob, TileRange range, Bytes into) {
-  if (!blob.is_staged()) {
-    std::memcpy(into.data(), blob.view(range, generation_).data(), into.size());
-    return;
+  std::vector<std::pair<offload::Blob*, Bytes>> parts{{&state_.weights(piece.group), weights}};
+  if (!frozen(piece.group)) parts.emplace_back(&state_.optimizer(piece.group), state);
+  Pending moving;
+  for (const auto& [blob, into] : parts) {
+    if (blob->is_staged()) {
+      moving.add(blob->read(piece.range, generation_, into));
+    } else {
+      std::memcpy(into.data(), blob->view(piece.range, generation_).data(), into.size());
+    }
   }
-  blob.read(range, generation_, into).wait();
-  state_.verify(blob, range, generation_, into);
+  moving.wait();
+  for (const auto& [blob, into] : parts) {
+    if (blob->is_staged()) state_.verify(*blob, piece.range, generation_, into);
+  }
 }
 
 }  // namespace spillway::parallel

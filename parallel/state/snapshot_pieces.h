@@ -46,7 +46,6 @@ class SnapshotPieces {
   size_t bytes(size_t number, const offload::Blob& blob) const {
     return static_cast<size_t>(pieces_[number].range.count() * blob.tile_bytes());
   }
-  void read(offload::Blob& blob, TileRange range, Bytes into);
 
   const Plan& plan_;
   ModelState& state_;

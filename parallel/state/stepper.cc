@@ -21,7 +21,7 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
     return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
   };
   const Scalars both{scalars(u.adamw.weight_decay), scalars(0)};
-  if (stays_on_gpu(bucket, !gradient.empty())) {
+  if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
     step_on_gpu(bucket, tiles, both, u, from, gradient);
     return 0;
   }
@@ -61,10 +61,11 @@ Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<st
   const i64 first = plan_.stepped(plan_.layout.groups[bucket.group]).begin;
   auto bytes = gradient.subspan(static_cast<size_t>((chunk.range.begin - first) * tile_bytes),
                                 static_cast<size_t>(chunk.range.count() * tile_bytes));
-  if (state_.queue()) {
+  if (state_.queues()) {
+    const GpuQueue& queue = state_.queues()->to_host;
     const auto staged = staging(chunk, std::ssize(bytes), used_bytes);
-    state_.queue()->copy(staged.data(), bytes.data(), std::ssize(bytes));
-    state_.queue()->wait();
+    queue.copy(staged.data(), bytes.data(), std::ssize(bytes));
+    chunk.reads.add(queue.moment());
     bytes = staged;
   }
   return {nullptr, tile_bytes, bytes, bytes, false, true, false};
@@ -98,11 +99,6 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   const auto span = staging(chunk, bytes, used_bytes);
   if (read) chunk.reads.add(blob.read(chunk.range, chunk.from, span));
   return {&blob, blob.tile_bytes(), span, span, true, read, written};
-}
-
-bool Stepper::stays_on_gpu(const Bucket& bucket, bool given) const {
-  return state_.queue() && state_.weights(bucket.group).on_gpu() && state_.optimizer(bucket.group).on_gpu() &&
-         (given || state_.gradients(bucket.group, 0).on_gpu());
 }
 
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& u, u64 from,

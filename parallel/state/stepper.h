@@ -31,7 +31,9 @@ class Stepper {
   /// did not leave memory; empty: from its blob. Returns the microseconds it waited for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
   /// A step of this bucket is put on the queue of the stream in force altogether. `given`: its gradient is handed in.
-  bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && stays_on_gpu(bucket, given); }
+  bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
+  /// A step of this group's buckets ends with copies on the state's queue to the GPU, unless all of it is only queued.
+  bool writes_gpu(u16 group) const { return state_.weights(group).on_gpu() || state_.optimizer(group).on_gpu(); }
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.
@@ -56,7 +58,6 @@ class Stepper {
     Operand weights, gradients, state;
     Pending reads;  // after the lease: settled before it goes back
   };
-  bool stays_on_gpu(const Bucket& bucket, bool given) const;
   size_t read_ahead() const;
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars);
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);

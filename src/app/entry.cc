@@ -13,14 +13,17 @@
 #include "app/node/calibration.h"
 #include "app/node/cores.h"
 #include "app/node/failure.h"
+#include "app/node/pager.h"
 #include "app/node/signals.h"
 #include "app/node/version.h"
+#include "app/ranks/device_choice.h"
 #include "app/ranks/gpu_meeting.h"
 #include "app/ranks/join.h"
 #include "app/ranks/rank_report.h"
 #include "app/ranks/rank_threads.h"
 #include "app/ranks/supervise.h"
 #include "base/error.h"
+#include "device/gpu_places.h"
 
 namespace spillway::app {
 namespace {
@@ -41,22 +44,29 @@ struct Dispatch {
     if (starts_ranks && given.communicator != "local") return start_ranks(ranks, timeout_s);
     if (std::is_same_v<Config, TrainConfig>) install_stop_handlers();
     if (starts_ranks) {
+      const std::vector<std::string> gpus = gpus_for(given, ranks);
       return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
-        bind_to_share(given.bind, own_launcher(rank, ranks));
+        bind_to_share(given.bind, own_launcher(rank, ranks), host, gpus);
         return body(given, console, Peers(std::move(end)));
       });
     }
-    bind_to_share(given.bind, launcher);  // before it starts other threads
     keep_nccl_from_hanging(given, launcher, console);
+    bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before it starts other threads
     return body(given, console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
   }
 
   int operator()(const TrainConfig& config) const {
-    if (config.rehearse && detect_launcher(host).name.empty()) return run_rehearsal(config, console);
-    return on_ranks(config, run_train);
+    if (!config.rehearse) return on_ranks(config, run_train);
+    if (const Launcher launcher = detect_launcher(host); launcher.ranks > 1) {
+      throw Error(ErrorCode::usage, "[--rehearse] expected to start the ranks itself (--ranks N), got one of " +
+                                        std::to_string(launcher.ranks) + " that " + launcher.name +
+                                        " started: rehearse on one node, without it");
+    }
+    return run_rehearsal(config, console);
   }
   int operator()(const PlanConfig& config) const { return run_plan(config, console); }
   int operator()(const GenerateConfig& config) const { return on_ranks(config, run_generate); }
+  int operator()(const ChatConfig& config) const { return on_ranks(config, run_chat); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
@@ -72,16 +82,30 @@ struct Dispatch {
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 
  private:
+  // Where the GPUs of so many ranks of this node are, as far as --bind asks.
+  static std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
+    if (config.device == "cpu" || config.bind == "none" || (local_ranks == 1 && config.bind != "numa")) return {};
+    std::vector<std::string> all = gpu_places();
+    const std::optional<int> one = config.device ? asked_gpu(*config.device) : std::nullopt;
+    return one && *one < std::ssize(all) ? std::vector{all[static_cast<size_t>(*one)]} : all;
+  }
+
   int start_ranks(int ranks, double timeout_s) const {
     return supervise({.ranks = ranks, .args = words, .timeout_s = timeout_s}, console, host);
   }
 };
 
-int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host) {
+// On a terminal a screen at a time.
+void show_help(const Streams& streams, const std::string& text) {
+  if (!streams.out_terminal || !show_in_pager(text)) streams.out << text << std::flush;
+}
+
+// `json`: set where the configuration says so.
+int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host, bool& json) {
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
   if (all || flags.contains("help")) {
-    streams.out << command_help(command, all) << std::flush;
+    show_help(streams, command_help(command, all));
     return 0;
   }
   GivenMap given = flags;
@@ -91,14 +115,14 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  check_settings(settings, host);
-  Console console(streams.out, streams.err, streams.terminal, streams.colour);
+  Console console(streams.out, streams.err, streams.terminal, streams.colour, streams.out_terminal);
   std::visit(
       [&](const CommonConfig& common) {
         console.set_quiet(common.quiet);
-        console.set_json(common.json);
+        console.set_json(json = common.json);
       },
       settings);
+  check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
   words.insert(words.end(), args.begin(), args.end());
   return std::visit(Dispatch{console, host, words}, settings);
@@ -111,9 +135,9 @@ const CommandInfo& find_command(const std::string& name) {
   throw Error(ErrorCode::usage, unknown_command(name));
 }
 
-int run_any(std::span<const std::string> args, const Streams& streams, const Host& host) {
+int run_any(std::span<const std::string> args, const Streams& streams, const Host& host, bool& json) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || (args[0] == "help" && args.size() == 1)) {
-    streams.out << program_help() << std::flush;
+    show_help(streams, program_help());
     return 0;
   }
   if (args[0] == "--version" || args[0] == "version") {
@@ -127,8 +151,8 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << page() << std::flush;
     return 0;
   }
-  if (args[0] == "help") return run_command(find_command(args[1]).command, {"--help"}, streams, host);
-  return run_command(find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host);
+  if (args[0] == "help") return run_command(find_command(args[1]).command, {"--help"}, streams, host, json);
+  return run_command(find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host, json);
 }
 
 // What --json gives instead of a result.
@@ -144,9 +168,12 @@ std::string speaker(std::span<const std::string> args) {
 }  // namespace
 
 int run(std::span<const std::string> args, const Streams& streams, const Host& host) {
-  const auto say = [&](const std::string& message) { streams.err << speaker(args) << ": " << message << "\n" << std::flush; };
+  const auto say = [&](const std::string& message) {
+    Console(streams.out, streams.err, streams.terminal).log(speaker(args) + ": " + message);
+  };
+  bool json = std::ranges::find(args, "--json") != args.end();
   try {
-    const int status = run_any(args, streams, host);
+    const int status = run_any(args, streams, host, json);
     if (streams.out.flush()) return status;
     say("[stdout] the results could not be written: is the disk full, or the reader gone?");
     return static_cast<int>(ErrorCode::io);
@@ -154,7 +181,7 @@ int run(std::span<const std::string> args, const Streams& streams, const Host& h
     const Failure failure = failure_of(std::current_exception());
     if (!report_failure(failure)) {
       say(failure.text);
-      if (std::ranges::find(args, "--json") != args.end()) streams.out << error_json(failure) << std::flush;
+      if (json) streams.out << error_json(failure) << std::flush;
     }
     return static_cast<int>(failure.code);
   }

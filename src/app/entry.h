@@ -9,11 +9,11 @@
 
 namespace spillway::app {
 
-/// `terminal`: `err` is a terminal. `colour`: `out` is one.
+/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours.
 struct Streams {
   std::ostream& out;
   std::ostream& err;
-  bool terminal = false, colour = false;
+  bool terminal = false, colour = false, out_terminal = false;
 };
 
 /// `args` without the program's own name.

@@ -29,6 +29,6 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk, not a death
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) args.emplace_back(argv[i]);
-  const bool colour = is_terminal(STDOUT_FILENO) && wants_colour();
-  return spillway::app::run(args, {std::cout, std::cerr, is_terminal(STDERR_FILENO), colour});
+  const bool out_terminal = is_terminal(STDOUT_FILENO);
+  return spillway::app::run(args, {std::cout, std::cerr, is_terminal(STDERR_FILENO), out_terminal && wants_colour(), out_terminal});
 }

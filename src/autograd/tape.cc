@@ -52,6 +52,14 @@ Tensor Backward::target(int input) {
   return addends_.back().second;
 }
 
+// A parameter's stays in the sink's memory.
+Tensor Backward::take_others(int input) {
+  const i32 id = wanted(input);
+  require(id >= 0, "[backward] an input that needs no gradient has none from others");
+  Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
+  return slot.parameter >= 0 ? Tensor() : std::exchange(slot.gradient, Tensor());
+}
+
 void Backward::pass(int input, Tensor gradient) {
   const i32 id = wanted(input);
   require(id >= 0, "[backward] a gradient was passed to an input that needs none");

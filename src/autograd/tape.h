@@ -72,6 +72,9 @@ class Backward {
   /// Where to write the gradient of input `input`, whole; contiguous, its shape; of its type, of a parameter wide_dtype of it. Only if
   /// needs(input).
   Tensor target(int input);
+  /// For an op that adds while it computes: the gradient that input `input` has from others, undefined if none or if it must be left. The
+  /// op then writes the sum of both to target(), which is another tensor. Only if needs(input), before target().
+  Tensor take_others(int input);
   /// Instead of target(): hands over a tensor that already is the gradient (it may be gradient() itself or a view of it). One of bf16 is
   /// widened for a parameter.
   void pass(int input, Tensor gradient);

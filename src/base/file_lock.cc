@@ -4,15 +4,19 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -53,10 +57,10 @@ struct Holder {
   static Holder self() {
     return {host_name(), start_ticks(::getpid()), environment("SLURM_JOB_ID"), environment("SLURM_RESTART_COUNT"), ::getpid()};
   }
-  static std::optional<Holder> of(const fs::path& file) {
-    std::ifstream in(file);
+  static std::optional<Holder> of(const std::string& text) {
+    std::istringstream in(text);
     Holder h;
-    if (!(in >> h.host >> h.pid >> h.ticks >> h.job >> h.life)) return {};
+    if (!text.ends_with('\n') || !(in >> h.host >> h.pid >> h.ticks >> h.job >> h.life) || h.pid <= 0) return {};
     return h;
   }
   std::string text() const { return fmt::format("{} {} {} {} {}\n", host, pid, ticks.empty() ? "-" : ticks, job, life); }
@@ -67,34 +71,83 @@ struct Holder {
   }
 };
 
-std::string contents(const fs::path& file) {
-  std::ifstream in(file);
-  return {(std::istreambuf_iterator<char>(in)), {}};
+constexpr std::time_t kNobodyS = 60;  // a file that names nobody is being written for no longer
+
+// The file beside, at one moment.
+struct Beside {
+  std::string text;
+  std::optional<Holder> holder;
+  bool there = false, alive = false;
+
+  explicit Beside(const fs::path& file) {
+    struct stat info {};
+    std::ifstream in(file);
+    const bool readable = in.is_open();
+    text.assign((std::istreambuf_iterator<char>(in)), {});
+    there = ::stat(file.c_str(), &info) == 0;
+    holder = Holder::of(text);
+    const bool fresh = std::time(nullptr) - info.st_mtime < kNobodyS;
+    alive = there && (!readable || in.bad() || (holder ? holder->is_alive() : fresh));
+  }
+};
+
+fs::path own_name(const fs::path& file) { return fmt::format("{}.{}.{}", file.string(), host_name(), ::getpid()); }
+
+[[noreturn]] void cannot_write(const fs::path& file, int error) {
+  throw Error(ErrorCode::io, fmt::format("[lock] cannot write {}: {}", file.string(), in_words(error)));
 }
 
-// False: another one was quicker, or its holder is alive.
-bool make(const fs::path& file) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (descriptor < 0 && errno == EEXIST) return false;
+void write_own(const fs::path& own) {
+  ::unlink(own.c_str());  // a dead process had this number; what it left may be a second name of the file beside
+  const int descriptor = ::open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (descriptor < 0) cannot_write(own, errno);
   const std::string text = Holder::self().text();
-  const bool whole = descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool whole = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (whole) return true;
-  if (descriptor >= 0) ::unlink(file.c_str());
-  throw Error(ErrorCode::io, fmt::format("[lock] cannot write {}: {}", file.string(), in_words(error)));
+  ::close(descriptor);
+  if (whole) return;
+  ::unlink(own.c_str());
+  cannot_write(own, error);
+}
+
+// False: another one was quicker. NFS may have made a link whose answer is an error.
+bool make(const fs::path& file) {
+  const fs::path own = own_name(file);
+  write_own(own);
+  struct stat info {};
+  const int error = ::link(own.c_str(), file.c_str()) == 0 ? 0 : errno;
+  const bool made = error == 0 || (::stat(own.c_str(), &info) == 0 && info.st_nlink == 2);
+  ::unlink(own.c_str());
+  if (!made && error != EEXIST) cannot_write(file, error);
+  return made;
+}
+
+// Under their own names, beside the file beside.
+void remove_left_by_dead(const fs::path& file) {
+  const std::string begin = fmt::format("{}.{}.", file.filename().string(), host_name());
+  std::vector<fs::path> left;
+  std::error_code ignored;
+  for (fs::directory_iterator at(file.parent_path(), ignored); !ignored && at != fs::directory_iterator(); at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    const long pid = name.starts_with(begin) ? std::atol(name.c_str() + begin.size()) : 0;
+    if (pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) left.push_back(at->path());
+  }
+  for (const fs::path& each : left) ::unlink(each.c_str());
 }
 
 // A dead holder's file goes by a rename, so that of two who see it one gets it; what was no longer the same is put back.
 void remove_dead(const fs::path& file, const std::string& text) {
-  const fs::path own = fmt::format("{}.{}.{}", file.string(), host_name(), ::getpid());
+  const fs::path own = own_name(file);
+  ::unlink(own.c_str());
   if (::rename(file.c_str(), own.c_str()) != 0) return;
-  if (contents(own) != text) {
+  if (Beside(own).text != text) {
     if (::link(own.c_str(), file.c_str()) != 0 && errno != EEXIST)
       throw Error(ErrorCode::io, fmt::format("[lock] cannot put {} back: {}", file.string(), in_words(errno)));
   }
   ::unlink(own.c_str());
 }
+
+fs::path beside(const fs::path& file) { return file.string() + ".holder"; }
 
 }  // namespace
 
@@ -103,18 +156,23 @@ std::optional<FileLock> FileLock::take(int descriptor, const fs::path& file, Kin
   if (::flock(descriptor, (kind == Kind::look ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
   lock.why_not_ = in_words(errno);
-  const fs::path holder = file.string() + ".holder";
+  const fs::path holder = beside(file);
   for (int tries = 0; tries < 3; ++tries) {
-    const std::string text = contents(holder);
-    const std::optional<Holder> other = Holder::of(holder);
-    if (other && other->is_alive()) return std::nullopt;
+    const Beside other(holder);
+    if (other.alive) return std::nullopt;
     if (kind == Kind::look) return lock;
-    if (!text.empty()) remove_dead(holder, text);
+    if (other.there) remove_dead(holder, other.text);
     if (!make(holder)) continue;
     lock.holder_ = holder;
+    remove_left_by_dead(holder);
     return lock;
   }
   return std::nullopt;
+}
+
+std::string FileLock::holder(const fs::path& file) {
+  const Beside now(beside(file));
+  return now.alive && now.holder ? fmt::format("host={} pid={}", now.holder->host, now.holder->pid) : "";
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : holder_(std::exchange(other.holder_, {})), why_not_(std::move(other.why_not_)) {}

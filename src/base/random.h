@@ -15,19 +15,28 @@ struct RandomKey {
   bool operator==(const RandomKey&) const = default;
 };
 
+/// What is mixed in by each round: two words. Whoever draws much with one key keeps them.
+struct PhiloxRounds {
+  std::array<u32, 20> words;
+  constexpr explicit PhiloxRounds(RandomKey key = {}) : words() {
+    u32 k0 = static_cast<u32>(key.value), k1 = static_cast<u32>(key.value >> 32);
+    for (size_t round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) words[2 * round] = k0, words[2 * round + 1] = k1;
+  }
+};
+
 /// Four 32-bit words for one 128-bit counter {high, low}. Here, because GPUs draw too.
-constexpr std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter_low) {
+constexpr std::array<u32, 4> philox(const PhiloxRounds& rounds, u64 counter_high, u64 counter_low) {
   auto low = [](u64 x) { return static_cast<u32>(x); };
   auto high = [](u64 x) { return static_cast<u32>(x >> 32); };
   std::array<u32, 4> x{low(counter_low), high(counter_low), low(counter_high), high(counter_high)};
-  u32 k0 = low(key.value), k1 = high(key.value);
-  for (int round = 0; round < 10; ++round) {
+  for (size_t round = 0; round < 10; ++round) {
     const u64 p0 = u64{0xD2511F53u} * x[0], p1 = u64{0xCD9E8D57u} * x[2];
-    x = {high(p1) ^ x[1] ^ k0, low(p1), high(p0) ^ x[3] ^ k1, low(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    x = {high(p1) ^ x[1] ^ rounds.words[2 * round], low(p1), high(p0) ^ x[3] ^ rounds.words[2 * round + 1], low(p0)};
   }
   return x;
+}
+constexpr std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter_low) {
+  return philox(PhiloxRounds(key), counter_high, counter_low);
 }
 
 /// Uniform in [0, 1) with 53 bits, element `i` of stream `high`.

@@ -2,13 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <optional>
 #include <string>
 #include <system_error>
 
@@ -53,18 +50,13 @@ void sync_tree(const fs::path& folder) {
   sync_path(folder);
 }
 
-// The process that a partial folder's name tells of.
-std::optional<pid_t> writer_of(const fs::path& path) {
+bool is_partial(const fs::path& path) {
   const std::string name = path.filename().string();
   const size_t mark = name.rfind(kMark);
-  if (mark == name.npos || mark == 0) return std::nullopt;
-  pid_t pid = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, failure] = std::from_chars(name.data() + mark + kMark.size(), end, pid);
-  return failure == std::errc() && rest == end && pid > 0 ? std::optional(pid) : std::nullopt;
+  if (mark == name.npos || mark == 0) return false;
+  const std::string digits = name.substr(mark + kMark.size());
+  return !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
 }
-
-bool is_dead(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 
 }  // namespace
 
@@ -113,8 +105,7 @@ std::vector<fs::path> AtomicFolder::remove_stale(const fs::path& parent) {
   std::vector<fs::path> stale;
   std::error_code error;
   for (auto entry = fs::directory_iterator(parent, error); !error && entry != fs::end(entry); entry.increment(error)) {
-    const auto pid = writer_of(entry->path());
-    if (pid && entry->is_directory() && !entry->is_symlink() && is_dead(*pid)) stale.push_back(entry->path());
+    if (is_partial(entry->path()) && entry->is_directory() && !entry->is_symlink()) stale.push_back(entry->path());
   }
   if (error && error != std::errc::no_such_file_or_directory) throw_io("list the folder", parent, error.value());
   for (const fs::path& path : stale) {

@@ -28,8 +28,8 @@ class AtomicFolder {
   /// After it returns the folder is at its final place and survives a power loss.
   void commit();
 
-  /// Removes the partial folders in `parent` whose process on this machine is dead, and says which. Call it where no other machine can be
-  /// writing there (the run folder's lock is held).
+  /// Removes the partial folders in `parent`, and says which. Call it where nobody can be writing there (the run folder's lock is held): a
+  /// process number in a name says nothing, containers give the same ones again.
   static std::vector<std::filesystem::path> remove_stale(const std::filesystem::path& parent);
 
  private:

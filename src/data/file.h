@@ -25,6 +25,8 @@ class File {
   ~File();
 
   const std::filesystem::path& path() const { return path_; }
+  /// For locks.
+  int descriptor() const { return fd_; }
   /// When it was opened, or as last resized.
   i64 size_bytes() const { return size_bytes_; }
 

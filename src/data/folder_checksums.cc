@@ -116,7 +116,8 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const std::string text = whole_text(manifest, kManifestLimitBytes);
   const size_t place = own_place(text);
   if (place == text.npos) {
-    if (text.find(fmt::format("\"{}\"", kKey)) == text.npos) return {};  // no checkpoint of ours, or one from before there were any
+    const bool ours = text.find(fmt::format("\"{}\"", kKey)) != text.npos && text.find("\"block_bytes\"") != text.npos;
+    if (!ours) return {};  // no checkpoint of ours, or one from before there were any
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))

@@ -33,6 +33,13 @@ void check_options(const LoaderOptions& o) {
   }
 }
 
+void check_weights(const std::vector<double>& weights, size_t sources) {
+  require(weights.empty() || weights.size() == sources, "[loader] expected as many weights as sources");
+  for (const double w : weights) {
+    if (!(w > 0 && std::isfinite(w))) throw Error(ErrorCode::usage, fmt::format("[loader] expected weights above 0, got {}", w));
+  }
+}
+
 template <class Ranges>
 i64 total(const Ranges& ranges) {
   i64 windows = 0;
@@ -56,6 +63,17 @@ Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& opti
   const bool only_validation = options_.validation_fraction == 1;
   if (total(only_validation ? held_out_ : training_) == 0)
     throw Error(ErrorCode::usage, "[loader] " + samples_->too_few(only_validation ? "validation" : "training"));
+  check_weights(options_.weights, counts.size());
+  if (options_.weights.empty() || only_validation) return;
+  if (training_.size() < counts.size()) {
+    size_t none = 0;
+    while (none < training_.size() && training_[none].source == none) ++none;
+    throw Error(ErrorCode::usage,
+                fmt::format("[loader] expected a training window of each source that has a weight, got none of source {}: "
+                            "leave it out, give more of it, or a shorter --sequence-length",
+                            none + 1));
+  }
+  mixture_.emplace(options_.weights);
 }
 
 i64 Loader::windows() const { return total(training_); }
@@ -63,12 +81,34 @@ i64 Loader::validation_windows() const { return total(held_out_); }
 i64 Loader::windows_per_step() const { return options_.micro_batches * options_.ranks * options_.micro_batch_size; }
 i64 Loader::validation_micro_batches() const { return ceil_div(validation_windows(), options_.ranks * options_.micro_batch_size); }
 
-// The window at place `at` of the run: epochs follow each other, each in its own order.
-i64 Loader::window_at(i64 at) const {
-  const i64 epoch = at / windows(), place = at % windows();
+std::vector<Loader::Part> Loader::parts(i64 rows) const {
+  std::vector<Part> parts;
+  for (size_t s = 0; mixture_ && s < training_.size(); ++s) parts.push_back({mixture_->rows_of(s, rows), training_[s].windows});
+  return parts;
+}
+
+// Of windows numbered through.
+Loader::Window Loader::numbered(const std::vector<Range>& ranges, i64 window) {
+  auto range = ranges.begin();
+  for (; window >= range->windows; ++range) window -= range->windows;
+  return {range->source, range->first_window + window};
+}
+
+// Of so many windows the one at place `at`: epochs follow each other, each in its own order.
+i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
+  const i64 epoch = at / windows, place = at % windows;
   if (!options_.shuffled) return place;
-  const RandomKey key = RandomKey{options_.seed}.derive("data order", static_cast<u64>(epoch));
-  return static_cast<i64>(permute(key, static_cast<u64>(windows()), static_cast<u64>(place)));
+  key = key.derive("data order", static_cast<u64>(epoch));
+  return static_cast<i64>(permute(key, static_cast<u64>(windows), static_cast<u64>(place)));
+}
+
+// The window at place `at` of the run.
+Loader::Window Loader::window_at(i64 at) const {
+  const RandomKey key{options_.seed};
+  if (!mixture_) return numbered(training_, in_order(key, windows(), at));
+  const auto [source, row] = mixture_->at(at);
+  const Range& range = training_[source];
+  return {source, range.first_window + in_order(key.derive("source of a mixture", source), range.windows, row)};
 }
 
 StepBatch Loader::step(i64 cursor) const {
@@ -76,7 +116,7 @@ StepBatch Loader::step(i64 cursor) const {
   StepBatch batch{.cursor = cursor};
   for (i64 k = 0; k < options_.micro_batches; ++k) {
     const i64 first = cursor + (k * options_.ranks + options_.rank) * options_.micro_batch_size;
-    batch.micro_batches.push_back(make_micro_batch(first, training_, [&](i64 row) { return window_at(first + row); }));
+    batch.micro_batches.push_back(make_micro_batch(first, [&](i64 row) { return window_at(first + row); }));
     batch.counted_targets += batch.micro_batches.back().counted_targets;
   }
   return batch;
@@ -85,28 +125,32 @@ StepBatch Loader::step(i64 cursor) const {
 MicroBatch Loader::validation(i64 i) const {
   require(i >= 0 && i < validation_micro_batches(), "[loader] there is no such validation micro-batch");
   const i64 first = (i * options_.ranks + options_.rank) * options_.micro_batch_size;
-  return make_micro_batch(first, held_out_, [&](i64 row) { return first + row < validation_windows() ? first + row : kNoWindow; });
+  return make_micro_batch(first, [&](i64 row) -> std::optional<Window> {
+    if (first + row >= validation_windows()) return std::nullopt;
+    return numbered(held_out_, first + row);
+  });
 }
 
-MicroBatch Loader::make_micro_batch(i64 first_sample, const std::vector<Range>& ranges,
-                                    const std::function<i64(i64)>& window_of_row) const {
+MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::optional<Window>(i64)>& window_of_row) const {
   const i64 rows = options_.micro_batch_size;
   MicroBatch batch = samples_->batch(rows);
   batch.first_sample = first_sample;
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
   for (i64 row = 0; row < rows; ++row) {
-    const i64 window = window_of_row(row);
-    if (window != kNoWindow) batch.counted_targets += samples_->targets();
-    if (batch.targets_BT.raw()) fill_row(window, ranges, batch, row);  // the meta device: sizes only
+    const std::optional<Window> window = window_of_row(row);
+    if (batch.targets_BT.raw()) {
+      batch.counted_targets += fill_row(window, batch, row);
+    } else if (window) {  // the meta device: sizes only
+      batch.counted_targets += samples_->targets();
+    }
   }
   return batch;
 }
 
-void Loader::fill_row(i64 window, const std::vector<Range>& ranges, MicroBatch& batch, i64 row) const {
-  if (window == kNoWindow) return samples_->leave_out(batch, row);
-  auto range = ranges.begin();
-  for (; window >= range->windows; ++range) window -= range->windows;
-  samples_->read(range->source, range->first_window + window, batch, row);
+i64 Loader::fill_row(const std::optional<Window>& window, MicroBatch& batch, i64 row) const {
+  if (window) return samples_->read(window->source, window->sample, batch, row);
+  samples_->leave_out(batch, row);
+  return 0;
 }
 
 }  // namespace spillway::data

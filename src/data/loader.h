@@ -2,14 +2,16 @@
 // too. Several sources are numbered through, each split into training windows (first) and validation windows (the last
 // `validation_fraction` of each source). The cursor q counts windows consumed: row b of micro-batch k of
 // data-parallel rank r of R is window q + (k·R + r)·B + b through the order, which wraps at the end. `shuffled`: a seeded permutation per
-// epoch (base/random.h), a batch may straddle epochs.
+// epoch (base/random.h), a batch may straddle epochs. Of a mixture (mixture.h) each source has epochs and permutations of its own.
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "data/mixture.h"
 #include "data/samples.h"
 #include "data/token_source.h"
 
@@ -21,18 +23,25 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   bool shuffled = true;
   u64 seed = 1337;
+  std::vector<double> weights;     // of each source, above 0: a mixture; none: all windows of all sources, an epoch at a time
   double validation_fraction = 0;  // at least one window of each source that has two; 1: every window is held out (validation data)
 };
 
 class Loader {
  public:
-  /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help.
+  /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help; a
+  /// weight that is not above 0 and finite; a source of a mixture without a training window.
   Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options);
   Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options);
-  i64 windows() const;  // training windows (an epoch)
+  i64 windows() const;  // training windows (an epoch; of a mixture, as many as its sources have together)
   i64 validation_windows() const;
   /// Windows one optimizer step consumes over all ranks: K · R · B.
   i64 windows_per_step() const;
+  /// Of a mixture, each source's part of the first `rows` rows, and its training windows.
+  struct Part {
+    i64 rows, windows;
+  };
+  std::vector<Part> parts(i64 rows) const;
   /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
   StepBatch step(i64 cursor) const;
   /// Validation micro-batch `i` of validation_micro_batches() of this rank: row b is held-out window (i·R + r)·B + b; rows after the last
@@ -45,12 +54,18 @@ class Loader {
     size_t source;
     i64 first_window, windows;
   };
-  static constexpr i64 kNoWindow = -1;
-  i64 window_at(i64 at) const;
-  MicroBatch make_micro_batch(i64 first_sample, const std::vector<Range>& ranges, const std::function<i64(i64 row)>& window_of_row) const;
-  void fill_row(i64 window, const std::vector<Range>& ranges, MicroBatch& batch, i64 row) const;
+  struct Window {
+    size_t source;
+    i64 sample;
+  };
+  static Window numbered(const std::vector<Range>& ranges, i64 window);
+  i64 in_order(RandomKey key, i64 windows, i64 at) const;
+  Window window_at(i64 at) const;
+  MicroBatch make_micro_batch(i64 first_sample, const std::function<std::optional<Window>(i64 row)>& window_of_row) const;
+  i64 fill_row(const std::optional<Window>& window, MicroBatch& batch, i64 row) const;
   std::unique_ptr<const Samples> samples_;
   LoaderOptions options_;
+  std::optional<Mixture> mixture_;
   std::vector<Range> training_, held_out_;
 };
 

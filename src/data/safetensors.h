@@ -40,6 +40,8 @@ class SafetensorsReader {
   std::string describe(i64 begin, i64 end) const;
   /// Bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
   void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
+  /// Elements [begin, begin + out.size()) of a floating tensor, widened to fp64. Thread-safe.
+  void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
  private:
   struct State;

@@ -17,35 +17,59 @@ std::span<i32> row_of(const Tensor& x_BT, i64 row) {
   return x_BT.span<i32>().subspan(static_cast<size_t>(row) * T, T);
 }
 
-class TokenWindows final : public Samples {
+void count_up(std::span<i32> positions_T) {
+  i32 at = 0;
+  for (i32& position : positions_T) position = at++;
+}
+
+class TokenWindows final : public TextRows {
  public:
-  TokenWindows(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 T) : sources_(sources), T_(T) {}
+  TokenWindows(const TokenSource& source, i64 T) : source_(source), T_(T) {}
+  i64 rows() const override { return std::max<i64>(source_.tokens() - 1, 0) / T_; }
+  i64 tokens() const override { return source_.tokens(); }
+  bool packed() const override { return false; }
+
+  i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
+    source_.read(row * T_, tokens_T);
+    std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
+    source_.read(row * T_ + T_, targets_T.last(1));
+    count_up(positions_T);
+    return T_;
+  }
+
+ private:
+  const TokenSource& source_;
+  const i64 T_;
+};
+
+class Texts final : public Samples {
+ public:
+  Texts(std::vector<std::unique_ptr<TextRows>> sources, i64 T)
+      : sources_(std::move(sources)), T_(T), packed_(std::ranges::any_of(sources_, [](const auto& s) { return s->packed(); })) {}
 
   std::vector<i64> counts() const override {
     std::vector<i64> counts;
-    for (const auto& source : sources_) counts.push_back(std::max<i64>(source->tokens() - 1, 0) / T_);
+    for (const auto& source : sources_) counts.push_back(source->rows());
     return counts;
   }
   i64 targets() const override { return T_; }
 
   MicroBatch batch(i64 rows) const override {
-    return {.tokens_BT = empty({rows, T_}, DType::int32, "tokens"),
-            .targets_BT = empty({rows, T_}, DType::int32, "targets"),
-            .positions_BT = empty({rows, T_}, DType::int32, "positions")};
+    MicroBatch batch{.tokens_BT = empty({rows, T_}, DType::int32, "tokens"),
+                     .targets_BT = empty({rows, T_}, DType::int32, "targets"),
+                     .positions_BT = empty({rows, T_}, DType::int32, "positions")};
+    batch.packed = packed_;
+    return batch;
   }
 
-  void read(size_t source, i64 window, MicroBatch& batch, i64 row) const override {
-    const std::span<i32> tokens_T = row_of(batch.tokens_BT, row), targets_T = row_of(batch.targets_BT, row);
-    sources_[source]->read(window * T_, tokens_T);
-    std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
-    sources_[source]->read(window * T_ + T_, targets_T.last(1));
-    count_positions(batch, row);
+  i64 read(size_t source, i64 sample, MicroBatch& batch, i64 row) const override {
+    return sources_[source]->read(sample, row_of(batch.tokens_BT, row), row_of(batch.targets_BT, row), row_of(batch.positions_BT, row));
   }
 
   void leave_out(MicroBatch& batch, i64 row) const override {
     std::ranges::fill(row_of(batch.tokens_BT, row), 0);
     std::ranges::fill(row_of(batch.targets_BT, row), kIgnoredTarget);
-    count_positions(batch, row);
+    count_up(row_of(batch.positions_BT, row));
   }
 
   std::string too_few(const std::string& kind) const override {
@@ -58,13 +82,9 @@ class TokenWindows final : public Samples {
   }
 
  private:
-  static void count_positions(MicroBatch& batch, i64 row) {
-    i32 at = 0;
-    for (i32& position : row_of(batch.positions_BT, row)) position = at++;
-  }
-
-  const std::vector<std::unique_ptr<TokenSource>>& sources_;
+  const std::vector<std::unique_ptr<TextRows>> sources_;
   const i64 T_;
+  const bool packed_;
 };
 
 std::array<float, 256> pixel_values() {
@@ -94,10 +114,11 @@ class Images final : public Samples {
     return batch;
   }
 
-  void read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
+  i64 read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
     std::vector<u8> pixels(static_cast<size_t>(sources_[source]->shape_CHW().elems()));
     batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = sources_[source]->read(image, pixels);
     put(pixels, batch, row);
+    return 1;
   }
 
   void leave_out(MicroBatch& batch, i64 row) const override {
@@ -137,8 +158,18 @@ class Images final : public Samples {
 
 }  // namespace
 
+std::unique_ptr<Samples> rows_of(std::vector<std::unique_ptr<TextRows>> sources, i64 sequence_length) {
+  return std::make_unique<Texts>(std::move(sources), sequence_length);
+}
+
+std::unique_ptr<TextRows> windows_of(const TokenSource& source, i64 sequence_length) {
+  return std::make_unique<TokenWindows>(source, sequence_length);
+}
+
 std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length) {
-  return std::make_unique<TokenWindows>(sources, sequence_length);
+  std::vector<std::unique_ptr<TextRows>> rows;
+  for (const auto& source : sources) rows.push_back(windows_of(*source, sequence_length));
+  return rows_of(std::move(rows), sequence_length);
 }
 
 std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype) {

@@ -1,6 +1,7 @@
 // What a loader deals out: numbered samples of one kind, windows of token sources or images of image sources. Thread-safe.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,18 +18,34 @@ class Samples {
 
   /// Of each source.
   virtual std::vector<i64> counts() const = 0;
-  /// Of one sample.
+  /// Of one sample, at most.
   virtual i64 targets() const = 0;
   /// Room for so many, from the stream in force.
   virtual MicroBatch batch(i64 rows) const = 0;
-  /// One of a source's into a row of a batch that lies in host memory.
-  virtual void read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
+  /// One of a source's into a row of a batch that lies in host memory. Returns how many of its targets count.
+  virtual i64 read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
   /// A row without a sample, whose targets are ignored.
   virtual void leave_out(MicroBatch& batch, i64 row) const = 0;
   /// For the error that there is not one: what there is, what one needs, and the cure. `kind`: "training".
   virtual std::string too_few(const std::string& kind) const = 0;
 };
 
+/// Text cut into rows of T tokens. Thread-safe.
+class TextRows {
+ public:
+  virtual ~TextRows() = default;
+  virtual i64 rows() const = 0;
+  /// All of it, for messages.
+  virtual i64 tokens() const = 0;
+  /// Whether positions begin anew within rows.
+  virtual bool packed() const = 0;
+  /// Fills T of each; returns how many targets count.
+  virtual i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
+};
+std::unique_ptr<Samples> rows_of(std::vector<std::unique_ptr<TextRows>> sources, i64 sequence_length);
+
+/// The windows of one source.
+std::unique_ptr<TextRows> windows_of(const TokenSource& source, i64 sequence_length);
 /// Window w of a source is tokens [w·T, w·T + T), with targets shifted by one; what does not fill (T + 1 tokens) is dropped. The sources
 /// must outlive them.
 std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length);

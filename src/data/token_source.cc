@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "data/token_format.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/byte_tokenizer.h"
 
 namespace spillway::data {
 namespace {

@@ -19,6 +19,7 @@ struct GpuFacts {
   i64 free_bytes = 0;
   int compute_capability = 0;  // major * 10 + minor: 90 for Hopper
   std::string problem;         // empty: this build can run here
+  std::string unique;          // the driver's UUID in hexadecimal: of slices of one GPU (MIG), in one place, each has its own
 };
 
 struct GpuReport {

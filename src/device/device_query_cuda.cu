@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <thread>
+
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
 
@@ -50,6 +52,9 @@ GpuFacts facts_of(int index, bool opened) {
     gpu.name = properties.name;
     gpu.bus =
         std::to_string(properties.pciDomainID) + ":" + std::to_string(properties.pciBusID) + ":" + std::to_string(properties.pciDeviceID);
+    for (const char byte : properties.uuid.bytes) {
+      for (const int half : {byte >> 4 & 15, byte & 15}) gpu.unique += "0123456789abcdef"[half];
+    }
     gpu.total_bytes = static_cast<i64>(properties.totalGlobalMem);
     gpu.compute_capability = properties.major * 10 + properties.minor;
     if (opened) status = open(index);
@@ -72,11 +77,12 @@ GpuReport query_gpus(std::optional<int> one) {
     return {{}, problem_of_count(status)};
   }
   if (count == 0) return {{}, problem_of_count(cudaErrorNoDevice)};
-  int current = 0;
-  const bool restore = cudaGetDevice(&current) == cudaSuccess;
+  // On a thread of its own, which makes GPUs current as it likes. To make the caller's current again would open it: since CUDA 12
+  // cudaSetDevice makes a context, half a GiB of a GPU that another rank may have for itself.
   GpuReport report;
-  for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));
-  if (restore) static_cast<void>(cudaSetDevice(current));
+  std::thread([&] {
+    for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));
+  }).join();
   return report;
 }
 

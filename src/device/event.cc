@@ -10,7 +10,9 @@ struct Event::State {
   std::condition_variable changed;
   bool ready = false;
   std::exception_ptr error;
-  std::vector<Event> parts;  // fixed from the start: read without the mutex
+  // Fixed from the start: read without the mutex.
+  std::vector<Event> parts;
+  std::shared_ptr<const Awaited> awaited;
 };
 
 Event::Event() : state_(std::make_shared<State>()) {}
@@ -18,6 +20,12 @@ Event::Event() : state_(std::make_shared<State>()) {}
 Event Event::done() {
   Event event;
   event.state_->ready = true;
+  return event;
+}
+
+Event Event::of(std::shared_ptr<const Awaited> awaited) {
+  Event event = done();
+  event.state_->awaited = std::move(awaited);
   return event;
 }
 
@@ -43,6 +51,7 @@ bool Event::ready() const {
   for (const Event& part : state_->parts) {
     if (!part.ready()) return false;
   }
+  if (state_->awaited) return state_->awaited->ready();
   std::lock_guard lock(state_->mutex);
   return state_->ready;
 }
@@ -57,6 +66,7 @@ void Event::wait() const {
     }
   }
   if (first) std::rethrow_exception(first);
+  if (state_->awaited) return state_->awaited->wait();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->ready; });
   if (state_->error) std::rethrow_exception(state_->error);

@@ -13,6 +13,16 @@ class Event {
   Event();
   /// An event that has already happened.
   static Event done();
+  /// What something else knows of, a GPU's driver for one: asked whenever the event is.
+  class Awaited {
+   public:
+    virtual ~Awaited() = default;
+    virtual bool ready() const = 0;
+    /// As Event::wait().
+    virtual void wait() const = 0;
+  };
+  /// Neither set() nor fail() it.
+  static Event of(std::shared_ptr<const Awaited> awaited);
   /// Ready when all parts are; wait() then rethrows the first failed part's error, in the order given. Neither set() nor fail() it.
   static Event all(std::vector<Event> parts);
 

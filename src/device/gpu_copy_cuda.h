@@ -18,7 +18,11 @@ inline i64 rest_of_piece(const std::byte* at) {
   return kLockedPieceBytes - static_cast<i64>(reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kLockedPieceBytes));
 }
 
-/// Put on the queue, of the calling thread's GPU. Error(io).
+/// Put on the queue, of the calling thread's GPU. Error(io). Counted in gpu_waits() where it is not page-locked.
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
+
+/// Until all that is on the queue is done; counted in gpu_waits() unless it is. Error(io).
+void wait_for_gpu_queue(CUstream_st* queue);
+void count_gpu_wait();
 
 }  // namespace spillway

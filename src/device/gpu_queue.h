@@ -2,7 +2,10 @@
 // the driver are Error(io), also those of work put on the queue before. Thread-safe: whoever puts work on it at the same time does so in
 // some order.
 #pragma once
+#include <memory>
+
 #include "device/device.h"
+#include "device/event.h"
 
 struct CUstream_st;  // cudaStream_t's
 struct CUevent_st;   // cudaEvent_t's
@@ -11,10 +14,13 @@ namespace spillway {
 
 class GpuEvent;
 
+/// Blocks of urgent work take multiprocessors that come free before those of other queues.
+enum class Urgency { plain, urgent };
+
 class GpuQueue {
  public:
   /// Error(usage) in a build without CUDA.
-  explicit GpuQueue(Device gpu);
+  explicit GpuQueue(Device gpu, Urgency urgency = Urgency::plain);
   ~GpuQueue();
   GpuQueue(const GpuQueue&) = delete;
   GpuQueue& operator=(const GpuQueue&) = delete;
@@ -26,10 +32,17 @@ class GpuQueue {
   void copy(std::byte* to, const std::byte* from, i64 bytes) const;
   /// What is put on it from now on begins when that has happened.
   void wait_for(const GpuEvent& event) const;
+  /// What is put on it from now on begins when all that is on `other` now is done.
+  void follow(const GpuQueue& other) const;
+  /// When all that is on it now is done. The queue outlives whoever asks.
+  Event moment() const;
 
  private:
+  class Moment;
+  struct Idle;
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
+  std::shared_ptr<Idle> idle_;  // events that no moment needs any more
 };
 
 /// A moment on a queue: when all that is on it at record() is done. Recorded again it is another moment; whoever waits for the one before
@@ -42,6 +55,7 @@ class GpuEvent {
   GpuEvent& operator=(const GpuEvent&) = delete;
 
   void record(const GpuQueue& queue) const;
+  bool ready() const;
   /// The calling thread, until it has happened.
   void wait() const;
   /// Both have happened.
@@ -51,6 +65,10 @@ class GpuEvent {
  private:
   CUevent_st* handle_ = nullptr;
 };
+
+/// How often threads of this process stood still for a GPU: waited for a queue or an event that work stood before, or copied host memory
+/// that is not page-locked, which the driver does not do beside them.
+i64 gpu_waits();
 
 /// Makes the GPU the calling thread's; nothing for a CPU.
 void use_device(Device device);

@@ -1,5 +1,8 @@
 #include "device/gpu_queue.h"
 
+#include <mutex>
+#include <vector>
+
 #include "device/cuda_handle.h"
 #include "device/gpu_copy_cuda.h"
 
@@ -9,9 +12,56 @@ void use_device(Device device) {
   if (device.is_cuda()) cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
 }
 
-GpuQueue::GpuQueue(Device gpu) : gpu_(gpu) {
+struct GpuQueue::Idle {
+  std::unique_ptr<GpuEvent> take(Device gpu) {
+    const std::lock_guard lock(mutex);
+    if (events.empty()) return std::make_unique<GpuEvent>(gpu);
+    std::unique_ptr<GpuEvent> event = std::move(events.back());
+    events.pop_back();
+    return event;
+  }
+  void give_back(std::unique_ptr<GpuEvent> event) {
+    const std::lock_guard lock(mutex);
+    events.push_back(std::move(event));
+  }
+  std::mutex mutex;
+  std::vector<std::unique_ptr<GpuEvent>> events;
+};
+
+class GpuQueue::Moment final : public Event::Awaited {
+ public:
+  explicit Moment(const GpuQueue& queue) : gpu_(queue.gpu_), queue_(queue.handle_), idle_(queue.idle_), event_(idle_->take(gpu_)) {
+    event_->record(queue);
+  }
+  ~Moment() override { idle_->give_back(std::move(event_)); }
+
+  const GpuEvent& event() const { return *event_; }
+  bool ready() const override { return event_->ready(); }
+  // What stood before it may have failed, which the queue knows.
+  void wait() const override {
+    use_device(gpu_);
+    event_->wait();
+    const cudaError_t status = cudaStreamQuery(queue_);
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+    } else {
+      cuda_check(status, "cudaStreamQuery");
+    }
+  }
+
+ private:
+  const Device gpu_;
+  CUstream_st* const queue_;
+  const std::shared_ptr<Idle> idle_;
+  std::unique_ptr<GpuEvent> event_;
+};
+
+GpuQueue::GpuQueue(Device gpu, Urgency urgency) : gpu_(gpu), idle_(std::make_shared<Idle>()) {
   use_device(gpu);
-  cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  int least = 0, greatest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  const int priority = urgency == Urgency::urgent ? greatest : least;
+  cuda_check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority), "cudaStreamCreateWithPriority");
 }
 
 GpuQueue::~GpuQueue() {
@@ -19,7 +69,7 @@ GpuQueue::~GpuQueue() {
   static_cast<void>(cudaStreamDestroy(handle_));
 }
 
-void GpuQueue::wait() const { cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize"); }
+void GpuQueue::wait() const { wait_for_gpu_queue(handle_); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
   use_device(gpu_);  // a thread that was never given one would wake another GPU
@@ -27,6 +77,16 @@ void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
 }
 
 void GpuQueue::wait_for(const GpuEvent& event) const { cuda_check(cudaStreamWaitEvent(handle_, event.handle(), 0), "cudaStreamWaitEvent"); }
+
+void GpuQueue::follow(const GpuQueue& other) const {
+  const Moment moment(other);
+  wait_for(moment.event());
+}
+
+Event GpuQueue::moment() const {
+  use_device(gpu_);
+  return Event::of(std::make_shared<const Moment>(*this));
+}
 
 GpuEvent::GpuEvent(Device gpu) {
   use_device(gpu);
@@ -37,7 +97,21 @@ GpuEvent::~GpuEvent() { static_cast<void>(cudaEventDestroy(handle_)); }
 
 void GpuEvent::record(const GpuQueue& queue) const { cuda_check(cudaEventRecord(handle_, queue.handle()), "cudaEventRecord"); }
 
-void GpuEvent::wait() const { cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize"); }
+bool GpuEvent::ready() const {
+  const cudaError_t status = cudaEventQuery(handle_);
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // that it is not ready is no error
+    return false;
+  }
+  cuda_check(status, "cudaEventQuery");
+  return true;
+}
+
+void GpuEvent::wait() const {
+  if (ready()) return;
+  count_gpu_wait();
+  cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+}
 
 double GpuEvent::seconds_since(const GpuEvent& earlier) const {
   float milliseconds = 0;

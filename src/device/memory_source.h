@@ -1,7 +1,10 @@
 // Where a MemoryPool's memory comes from: the system, the system with pages that GPUs copy from and to without a detour, or a GPU.
 // Thread-safety: the pool's.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/types.h"
 
@@ -18,9 +21,22 @@ class MemorySource {
 /// Zero pages, 2 MiB-aligned with transparent huge pages from 2 MiB on.
 std::unique_ptr<MemorySource> system_memory();
 
-/// The same, page-locked for GPUs a piece at a time (gpu_copy_cuda.h). Where the system refuses (memlock), the rest stays pageable: copies
-/// are slower, the numbers the same. A build without CUDA locks nothing.
-std::unique_ptr<MemorySource> pinned_memory();
+struct Pinning {
+  int gpu = 0;  // whose context locks it, for all GPUs
+  // On which memory is touched first, so that it lies near them: those near the GPU. Empty: any.
+  std::vector<int> cores;
+  // Told of memory that could not be locked, on the thread that asked for it. May be none.
+  std::function<void(i64 bytes, const std::string& why)> refused;
+  // Told how much of what was asked for at once is done, half of each byte when it is there and half when it is locked: from several
+  // threads in any order, and at the end, refused or not, all of it by the thread that asked. May be none.
+  std::function<void(i64 done, i64 bytes)> progress;
+};
+
+/// The same, page-locked for GPUs a piece at a time (gpu_copy_cuda.h), on several threads: hundreds of GiB take long. Where the system or
+/// the driver refuses any piece (ulimit -l, memory), all that was asked for at once stays pageable: the numbers are the same, but copies
+/// go by way of the driver's own buffers, at half the rate where the CPU is slow, and whoever starts one waits for it. A build without CUDA
+/// locks nothing.
+std::unique_ptr<MemorySource> pinned_memory(Pinning pinning = {});
 
 /// One reservation of a GPU's memory, made at once, so that nobody else's growth and no fragmentation of the driver's can end a run later.
 /// Not zero. Error(refused) when the GPU has less free; Error(usage) in a build without CUDA.

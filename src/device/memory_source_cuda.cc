@@ -1,43 +1,14 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "base/units.h"
 #include "device/arena.h"
 #include "device/cuda_handle.h"
-#include "device/gpu_copy_cuda.h"
 #include "device/memory_source.h"
 
 namespace spillway {
 namespace {
-
-class PinnedMemory final : public MemorySource {
- public:
-  std::byte* take(i64 bytes) override {
-    std::byte* at = pages_->take(bytes);
-    i64& locked = locked_[at];
-    while (at && locked < bytes) {
-      const i64 piece = std::min(rest_of_piece(at + locked), bytes - locked);
-      if (cudaHostRegister(at + locked, static_cast<size_t>(piece), cudaHostRegisterPortable) != cudaSuccess) {
-        static_cast<void>(cudaGetLastError());
-        break;
-      }
-      locked += piece;
-    }
-    return at;
-  }
-  void give_back(std::byte* at, i64 bytes) noexcept override {
-    const auto locked = locked_.find(at);
-    for (i64 done = 0; done < locked->second; done += rest_of_piece(at + done)) static_cast<void>(cudaHostUnregister(at + done));
-    locked_.erase(locked);
-    pages_->give_back(at, bytes);
-  }
-
- private:
-  const std::unique_ptr<MemorySource> pages_ = system_memory();
-  std::map<std::byte*, i64> locked_;  // bytes from the beginning
-};
 
 class GpuMemory final : public MemorySource {
  public:
@@ -85,7 +56,6 @@ class GpuMemory final : public MemorySource {
 
 }  // namespace
 
-std::unique_ptr<MemorySource> pinned_memory() { return std::make_unique<PinnedMemory>(); }
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes) { return std::make_unique<GpuMemory>(gpu, bytes); }
 
 }  // namespace spillway

@@ -3,7 +3,7 @@
 
 namespace spillway {
 
-std::unique_ptr<MemorySource> pinned_memory() { return system_memory(); }
+std::unique_ptr<MemorySource> pinned_memory(Pinning) { return system_memory(); }
 
 std::unique_ptr<MemorySource> gpu_memory(int, i64) {
   throw Error(ErrorCode::usage, "[device memory] expected a build with CUDA, got one without: configure where nvcc is found");

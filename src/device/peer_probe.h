@@ -10,6 +10,8 @@ struct PeerReport {
   int gpus = 0;
   int reached = 0;      // of the ordered pairs of them: those between which the driver allows copies and the bytes came
   std::string problem;  // what went wrong between which two, or without GPUs that the driver hangs; empty: nothing did
+  // Between all that are linked (by NVLink: the GPUs know each other's atomics, as none do over PCIe) the bytes came; there is such a pair.
+  bool links_work = false;
 };
 
 /// Forks: before this process has used a GPU, and with no other thread that holds a lock. A copy hangs that takes longer than the

@@ -21,7 +21,7 @@ constexpr size_t kBytes = size_t{1} << 20;
 
 // What the prober tells: of a pair first that its copy begins, then how it ended.
 struct Told {
-  enum class What { gpus, begins, no_access, reached, lost, failed } what;
+  enum class What { gpus, begins, no_access, reached, lost, failed, links_end } what;
   int from, to;  // of `gpus` the first is their number
 };
 
@@ -35,14 +35,24 @@ class Prober {
     if (cudaGetDeviceCount(&gpus) != cudaSuccess) return;
     for (int gpu = 0; gpu < gpus && gpus > 1; ++gpu) static_cast<void>(cudaSetDevice(gpu) == cudaSuccess && cudaFree(nullptr));
     tell({Told::What::gpus, gpus, 0});
-    for (int from = 0; from < gpus; ++from) {
-      for (int to = 0; to < gpus; ++to) {
-        if (from != to) tell({probe(from, to), from, to});
-      }
-    }
+    if (gpus > 1) probe_all(gpus, true);
+    tell({Told::What::links_end, 0, 0});
+    if (gpus > 1) probe_all(gpus, false);
   }
 
  private:
+  // Those that are linked first: what hangs between others says nothing of them.
+  void probe_all(int gpus, bool links) const {
+    for (int from = 0; from < gpus; ++from) {
+      for (int to = 0; to < gpus; ++to) {
+        if (from != to && linked(from, to) == links) tell({probe(from, to), from, to});
+      }
+    }
+  }
+  static bool linked(int from, int to) {
+    int atomics = 0;
+    return cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to) == cudaSuccess && atomics != 0;
+  }
   void tell(const Told& told) const { static_cast<void>(!::write(pipe_, &told, sizeof told)); }
 
   Told::What probe(int from, int to) const {
@@ -110,6 +120,7 @@ PeerReport report_of(int pipe, double timeout_s, double start_s) {
     copying = told.what == Told::What::begins;
     if (told.what == Told::What::gpus) report.gpus = told.from;
     if (told.what == Told::What::reached) ++report.reached;
+    if (told.what == Told::What::links_end) report.links_work = report.reached > 0 && report.problem.empty();
     if (told.what == Told::What::lost && report.problem.empty()) report.problem = "copies lose their bytes " + between();
   }
   if (!gone && copying) report.problem = "copies hang " + between();

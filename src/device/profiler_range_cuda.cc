@@ -5,7 +5,11 @@
 
 namespace spillway {
 
-ProfilerRange::ProfilerRange(const std::string& name) { nvtxRangePushA(name.c_str()); }
+// NVTX starts itself at the first call, by its own means, which two threads may not do at once.
+ProfilerRange::ProfilerRange(const std::string& name) {
+  [[maybe_unused]] static const bool started = (nvtxInitialize(nullptr), true);
+  nvtxRangePushA(name.c_str());
+}
 ProfilerRange::~ProfilerRange() { nvtxRangePop(); }
 
 }  // namespace spillway

@@ -16,7 +16,7 @@ void put_transfer(std::byte* to, const std::byte* from, i64 bytes) {
 
 void transfer(std::byte* to, const std::byte* from, i64 bytes) {
   put_transfer(to, from, bytes);
-  if (Stream::current().device.is_cuda()) cuda_check(cudaStreamSynchronize(Stream::current().queue), "cudaStreamSynchronize");
+  if (Stream::current().device.is_cuda()) wait_for_gpu_queue(Stream::current().queue);
 }
 
 void fill_zeros(std::byte* at, i64 bytes) {

@@ -9,12 +9,12 @@ namespace {
 
 constexpr i64 kGrain = 1 << 16;
 
-template <class T>
-void widen_all(const Tensor& from, const Tensor& to) {
-  const T* x = from.data<T>();
-  float* y = to.data<float>();
+template <class From, class To>
+void convert(const Tensor& from, const Tensor& to) {
+  const From* x = from.data<From>();
+  To* y = to.data<To>();
   Stream::current().for_ranges(to.elems(), kGrain, [=](i64 begin, i64 end) {
-    for (i64 i = begin; i < end; ++i) y[i] = widen(x[i]);
+    for (i64 i = begin; i < end; ++i) y[i] = narrow<To>(widen(x[i]));
   });
 }
 
@@ -43,11 +43,22 @@ void copy(const Tensor& from, const Tensor& to) {
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::copy(from, to);
   }
-  if (from.dtype() != to.dtype()) return from.dtype() == DType::f16 ? widen_all<Float16>(from, to) : widen_all<BFloat16>(from, to);
+  if (from.dtype() != to.dtype())
+    return from.dtype() == DType::f16 ? convert<Float16, float>(from, to) : convert<BFloat16, float>(from, to);
   const std::byte* source = from.raw();
   std::byte* target = to.raw();
   Stream::current().for_ranges(to.bytes(), kGrain * 4,
                                [=](i64 begin, i64 end) { std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin)); });
+}
+
+void rounded_copy(const Tensor& from, const Tensor& to) {
+  require(from.shape() == to.shape() && from.is_contiguous() && to.is_contiguous() && from.dtype() == DType::f32 && is_half(to.dtype()),
+          "[rounded_copy] expected contiguous views of one shape, of f32 and of bf16 or f16");
+  if (to.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (to.device().is_cuda()) return cuda::rounded_copy(from, to);
+  }
+  to.dtype() == DType::f16 ? convert<float, Float16>(from, to) : convert<float, BFloat16>(from, to);
 }
 
 void accumulate(const Tensor& to, const Tensor& from) { add(to, from, to); }

@@ -30,4 +30,9 @@ void copy(const Tensor& from, const Tensor& to) {
              "copy");
 }
 
+void rounded_copy(const Tensor& from, const Tensor& to) {
+  for_dtypes("rounded_copy", to.dtype(), from.dtype(),
+             [&]<class Out, class T>(Out, T) { map_on_gpu("rounded_copy", to.elems(), Same(), to.data<Out>(), from.data<T>()); });
+}
+
 }  // namespace spillway::kernels::cuda

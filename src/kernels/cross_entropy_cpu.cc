@@ -29,10 +29,13 @@ struct ExpMinus {
 };
 template <class T>
 struct ScaledExpMinus {
-  T shift, factor;
+  T shift, factor, slope;  // slope: 1 / cap, 0 without
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));
+    const V share = hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));
+    if (slope == 0) return share;
+    const V capped = hn::Mul(x, hn::Set(d, slope));
+    return hn::Mul(share, hn::NegMulAdd(capped, capped, hn::Set(d, 1)));
   }
 };
 
@@ -44,37 +47,41 @@ HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
-// dx may be of a narrower type in the place of x: nothing is written before it is read, and the element of the target is read first.
+// dx may be of a narrower type in the place of x: nothing is written before it is read, and the element of the target is read first. A
+// target below 0 is not among these.
 template <class S, class Out>
-HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Out* dx) {
-  const ScaledExpMinus<Wide<S>> share{largest, factor / sum};
-  Wide<S> own;
-  map(x + target, &own, 1, share);
+HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Wide<S> slope, Out* dx) {
+  const ScaledExpMinus<Wide<S>> share{largest, factor / sum, slope};
+  Wide<S> own{}, once = factor;
+  if (target >= 0) {
+    map(x + target, &own, 1, share);
+    if (slope != 0) once *= 1 - widen(x[target]) * slope * (widen(x[target]) * slope);
+  }
   map(x, dx, n, share);
-  dx[target] = narrow<Out>(own - factor);
+  if (target >= 0) dx[target] = narrow<Out>(own - once);
 }
 
 void row_statistics_f32(const float* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_bf16(const BFloat16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_f16(const Float16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
 void row_statistics_f64(const double* x, i64 n, double* statistics) { row_statistics(x, n, statistics); }
-void gradient_row_f32(const float* x, i64 n, i64 target, float largest, float factor, float sum, float* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_f32(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, float* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
-void gradient_row_f64(const double* x, i64 n, i64 target, double largest, double factor, double sum, double* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_f64(const double* x, i64 n, i64 target, double largest, double factor, double sum, double slope, double* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
-void gradient_row_bf16(const BFloat16* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_bf16(const BFloat16* x, i64 n, i64 target, float largest, float factor, float sum, float slope, BFloat16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
-void gradient_row_f16(const Float16* x, i64 n, i64 target, float largest, float factor, float sum, Float16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_f16(const Float16* x, i64 n, i64 target, float largest, float factor, float sum, float slope, Float16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
-void gradient_row_f32_bf16(const float* x, i64 n, i64 target, float largest, float factor, float sum, BFloat16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_f32_bf16(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, BFloat16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
-void gradient_row_f32_f16(const float* x, i64 n, i64 target, float largest, float factor, float sum, Float16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, dx);
+void gradient_row_f32_f16(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, Float16* dx) {
+  gradient_row(x, n, target, largest, factor, sum, slope, dx);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -93,8 +100,9 @@ HWY_EXPORT(gradient_row_f32_f16);
 // Rows of one task: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
-void check(const Tensor& logits, const Tensor& targets) {
-  require(logits.rank() == 2 && logits.is_contiguous(), "[cross_entropy] expected contiguous logits of shape [N, V]");
+void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
+  require(logits.rank() == 2 && (logits.size(1) == 1 || logits.stride(1) == 1) && 0 <= first && first + logits.size(1) <= vocabulary,
+          "[cross_entropy] expected contiguous rows of logits of shape [N, V], or of a part of their columns");
   if (targets.elems() != logits.size(0) || !targets.is_contiguous() || targets.dtype() != DType::int32) {
     throw Error(ErrorCode::bug, "[cross_entropy] expected one int32 target a row of " + to_string(logits.shape()) + ", got " +
                                     to_string(targets.shape()) + " of " + std::string(to_string(targets.dtype())));
@@ -107,25 +115,57 @@ void check_target(i32 target, i64 row, i64 columns) {
                                    " is not below the vocabulary size " + std::to_string(columns) + ": wrong tokenizer or model?");
 }
 
+// `sum` of exp(x - largest), now of exp(x - top).
+template <class W>
+W moved_to(W top, W largest, W sum) {
+  if (largest == top) return sum;
+  return largest == -std::numeric_limits<W>::infinity() ? W(0) : sum * std::exp(largest - top);
+}
+
+template <class W>
+void join(const W* part, W* statistics) {
+  const W top = std::max(part[0], statistics[0]);
+  statistics[1] = moved_to(top, statistics[0], statistics[1]) + moved_to(top, part[0], part[1]);
+  statistics[0] = top;
+}
+
+// Of a GPU's pieces: more columns make fewer sums of the input's gradient, which are read and written once a piece.
+constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
+
 }  // namespace
 
-void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {
-  check(logits, targets);
+LogitsCut logits_cut(i64 rows, i64 vocabulary, DType wide, i64 piece_bytes) {
+  if (!Stream::current().device.works_as_cuda()) return {std::clamp<i64>(piece_bytes / (vocabulary * size_of(wide)), 1, rows), vocabulary};
+  if (vocabulary < kAligned) return {rows, vocabulary};
+  const i64 most = vocabulary / kAligned * kAligned, fit = std::max(kFewestColumns, piece_bytes / (rows * size_of(wide)));
+  return {rows, fit >= most ? most : fit / kTile * kTile};
+}
+
+i64 logits_pitch(i64 columns) { return Stream::current().device.works_as_cuda() ? round_up(columns, kAligned) : columns; }
+
+void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
+                        const Tensor& loss) {
+  check(logits, first, vocabulary, targets);
   if (logits.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (logits.device().is_cuda()) return cuda::cross_entropy(logits, targets, statistics, loss);
+    if (logits.device().is_cuda()) return cuda::cross_entropy_part(logits, first, vocabulary, targets, statistics, loss);
   }
   for_dtype("cross_entropy", logits.dtype(), [&]<class T>(T) {
-    const i64 columns = logits.size(1);
+    const i64 columns = logits.size(1), pitch = logits.stride(0);
     const T* x = logits.data<T>();
     const i32* target = targets.data<i32>();
     using W = Wide<T>;
     W *kept = statistics.data<W>(), *losses = loss.data<W>();
     Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
       for (i64 row = begin; row < end; ++row) {
-        check_target(target[row], row, columns);
-        SPILLWAY_DISPATCH_TYPE(T, row_statistics, x + row * columns, columns, kept + 2 * row);
-        losses[row] = target[row] < 0 ? W(0) : std::log(kept[2 * row + 1]) - (widen(x[row * columns + target[row]]) - kept[2 * row]);
+        check_target(target[row], row, vocabulary);
+        W part[2];
+        SPILLWAY_DISPATCH_TYPE(T, row_statistics, x + row * pitch, columns, first == 0 ? kept + 2 * row : part);
+        if (first > 0) join(part, kept + 2 * row);
+        const i64 own = target[row] - first;
+        if (0 <= own && own < columns) losses[row] = widen(x[row * pitch + own]);
+        if (first + columns < vocabulary) continue;
+        losses[row] = target[row] < 0 ? W(0) : std::log(kept[2 * row + 1]) - (losses[row] - kept[2 * row]);
       }
     });
   });
@@ -134,51 +174,56 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& st
 namespace {
 
 template <class T, class Out>
-void gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
+void gradient(const Tensor& logits, i64 first, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits,
+              double cap) {
   using W = Wide<T>;
-  const i64 columns = logits.size(1), stride = dlogits.stride(0);
+  const i64 columns = logits.size(1), pitch = logits.stride(0), stride = dlogits.stride(0), width = dlogits.size(1);
   const T* all = logits.data<T>();
   const W* kept = statistics.data<W>();
   const i32* target = targets.data<i32>();
   Out* to = dlogits.data<Out>();
-  const W f = static_cast<W>(factor);
+  const W f = static_cast<W>(factor), slope = cap > 0 ? static_cast<W>(1 / cap) : W(0);
   Stream::current().for_ranges(logits.size(0), grain(columns), [=](i64 begin, i64 end) {
     for (i64 row = begin; row < end; ++row) {
-      const T* x = all + row * columns;
+      const T* x = all + row * pitch;
       Out* out = to + row * stride;
       if (target[row] < 0) {
-        std::fill(out, out + columns, Out{});
+        std::fill(out, out + width, Out{});
         continue;
       }
+      const i64 in_part = target[row] - first, own = in_part < columns ? in_part : -1;
       const W largest = kept[2 * row], sum = kept[2 * row + 1];
       if constexpr (std::is_same_v<T, Out>) {
-        SPILLWAY_DISPATCH_TYPE(T, gradient_row, x, columns, target[row], largest, f, sum, out);
+        SPILLWAY_DISPATCH_TYPE(T, gradient_row, x, columns, own, largest, f, sum, slope, out);
       } else if constexpr (std::is_same_v<Out, BFloat16>) {
-        HWY_DYNAMIC_DISPATCH(gradient_row_f32_bf16)(x, columns, target[row], largest, f, sum, out);
+        HWY_DYNAMIC_DISPATCH(gradient_row_f32_bf16)(x, columns, own, largest, f, sum, slope, out);
       } else {
-        HWY_DYNAMIC_DISPATCH(gradient_row_f32_f16)(x, columns, target[row], largest, f, sum, out);
+        HWY_DYNAMIC_DISPATCH(gradient_row_f32_f16)(x, columns, own, largest, f, sum, slope, out);
       }
+      std::fill(out + columns, out + width, Out{});
     }
   });
 }
 
 }  // namespace
 
-void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
-  check(logits, targets);
-  require(dlogits.shape() == logits.shape() && (logits.size(1) == 1 || dlogits.stride(1) == 1),
-          "[cross_entropy] expected a gradient of the logits' shape, its rows contiguous");
+void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
+                                 double factor, const Tensor& dlogits, double cap) {
+  check(logits, first, vocabulary, targets);
+  require(dlogits.rank() == 2 && dlogits.size(0) == logits.size(0) && dlogits.size(1) >= logits.size(1) &&
+              (dlogits.size(1) == 1 || dlogits.stride(1) == 1),
+          "[cross_entropy] expected a gradient of as many rows as the logits have and no fewer columns, its rows contiguous");
   if (logits.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (logits.device().is_cuda()) return cuda::cross_entropy_gradient(logits, targets, statistics, factor, dlogits);
+    if (logits.device().is_cuda())
+      return cuda::cross_entropy_part_gradient(logits, first, vocabulary, targets, statistics, factor, dlogits, cap);
   }
-  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
-    return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
-  }
-  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16) {
-    return gradient<float, Float16>(logits, targets, statistics, factor, dlogits);
-  }
-  for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class T>(T) { gradient<T, T>(logits, targets, statistics, factor, dlogits); });
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16)
+    return gradient<float, BFloat16>(logits, first, targets, statistics, factor, dlogits, cap);
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16)
+    return gradient<float, Float16>(logits, first, targets, statistics, factor, dlogits, cap);
+  for_dtype("cross_entropy_gradient", logits.dtype(),
+            [&]<class T>(T) { gradient<T, T>(logits, first, targets, statistics, factor, dlogits, cap); });
 }
 
 void sum_in_order(const Tensor& x, double factor, const Tensor& total) {

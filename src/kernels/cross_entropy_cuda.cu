@@ -46,37 +46,63 @@ __device__ Running<Wide<S>> row_statistics(const S* x, i64 columns, bool aligned
   return {largest, Rows::fold(sum, Plus())};
 }
 
+// The columns [first, first + columns) of rows of `vocabulary`, `pitch` apart.
+template <class S>
+struct Part {
+  const S* x;
+  i64 rows, columns, pitch, first, vocabulary;
+};
+
+template <class S>
+Part<S> part_of(const Tensor& logits, i64 first, i64 vocabulary) {
+  return {logits.data<S>(), logits.size(0), logits.size(1), logits.stride(0), first, vocabulary};
+}
+
 template <class S>
 struct Losses {
-  const S* x;
+  Part<S> part;
   const i32* targets;
   Wide<S>*statistics, *losses;
-  i64 rows, columns;
   bool aligned;
 };
+
+// `sum` of exp(x - largest), now of exp(x - top).
+template <class T>
+__device__ T moved_to(T top, const Running<T>& r) {
+  if (r.largest == top) return r.sum;
+  return Running<T>::is_lowest(r.largest) ? T(0) : r.sum * std::exp(r.largest - top);
+}
 
 template <class Rows, class S>
 __global__ void losses_of_rows(Losses<S> r) {
   using T = Wide<S>;
-  for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) {
-    const S* x = r.x + row * r.columns;
-    const Running<T> all = row_statistics<Rows>(x, r.columns, r.aligned);
+  const Part<S>& part = r.part;
+  for (i64 row = Rows::first(); row < part.rows; row += Rows::step()) {
+    const S* x = part.x + row * part.pitch;
+    Running<T> all = row_statistics<Rows>(x, part.columns, r.aligned);
     if (Rows::rank() != 0) continue;
+    if (part.first > 0) {
+      const Running<T> before{r.statistics[2 * row], r.statistics[2 * row + 1]};
+      const T top = Larger()(before.largest, all.largest);
+      all = {top, moved_to(top, before) + moved_to(top, all)};
+    }
     r.statistics[2 * row] = all.largest, r.statistics[2 * row + 1] = all.sum;
-    const i32 target = r.targets[row];
+    const i64 target = r.targets[row], own = target - part.first;
+    if (0 <= own && own < part.columns) r.losses[row] = widen(x[own]);
+    if (part.first + part.columns < part.vocabulary) continue;
     const T none = target < 0 ? T(0) : std::numeric_limits<T>::quiet_NaN();
-    r.losses[row] = 0 <= target && target < r.columns ? std::log(all.sum) - (widen(x[target]) - all.largest) : none;
+    r.losses[row] = 0 <= target && target < part.vocabulary ? std::log(all.sum) - (r.losses[row] - all.largest) : none;
   }
 }
 
 template <class S, class Out>
 struct Gradients {
-  const S* x;
+  Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor;
+  Wide<S> factor, slope;  // slope: 1 / cap, 0 without
   Out* dx;
-  i64 rows, columns, stride;  // of dx
+  i64 width, stride;  // of dx
   bool aligned;
 };
 
@@ -86,35 +112,45 @@ __global__ void gradients_of_rows(Gradients<S, Out> r) {
   using T = Wide<S>;
   constexpr int kCount = kPackOf<S>;
   constexpr i64 kStep = i64{Rows::kThreads} * kCount;
-  for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) {
-    const S* x = r.x + row * r.columns;
+  const Part<S>& part = r.part;
+  for (i64 row = Rows::first(); row < part.rows; row += Rows::step()) {
+    const S* x = part.x + row * part.pitch;
     Out* dx = r.dx + row * r.stride;
-    const i64 target = r.targets[row];
+    const i64 target = r.targets[row], in_part = target - part.first, own = in_part < part.columns ? in_part : -1;
     const T largest = r.statistics[2 * row];
     // No target of this vocabulary: a loss that is none has a gradient that is none.
-    const T factor = target < r.columns ? r.factor : std::numeric_limits<T>::quiet_NaN(), share = factor / r.statistics[2 * row + 1];
-    for (i64 begin = 0; begin < r.columns; begin += kStep) {
-      const i64 c = begin + Rows::rank() * kCount, left = r.columns - c;
-      auto value = load_pack<kCount>(x + c, left, r.aligned);
+    const T factor = target < part.vocabulary ? r.factor : std::numeric_limits<T>::quiet_NaN(), share = factor / r.statistics[2 * row + 1];
+    for (i64 begin = 0; begin < r.width; begin += kStep) {
+      const i64 c = begin + Rows::rank() * kCount;
+      auto value = load_pack<kCount>(x + c, part.columns - c, r.aligned);
       for (int i = 0; i < kCount; ++i) {
-        value.at[i] = target < 0 ? T(0) : std::exp(value.at[i] - largest) * share;
-        if (c + i == target) value.at[i] -= factor;
+        const T capped = value.at[i] * r.slope;
+        value.at[i] = target < 0 || c + i >= part.columns ? T(0) : std::exp(value.at[i] - largest) * share;
+        if (c + i == own) value.at[i] -= factor;
+        if (r.slope != 0) value.at[i] *= std::fma(-capped, capped, T(1));
       }
       if constexpr (sizeof(Out) < sizeof(S)) Rows::wait();
-      store_pack(value, dx + c, left, r.aligned);
+      store_pack(value, dx + c, r.width - c, r.aligned);
     }
   }
 }
 
 template <class S, class Out>
-void gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
+void gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics, double factor,
+              const Tensor& dlogits, double cap) {
   using T = Wide<S>;
   constexpr int kCount = kPackOf<S>;
-  Gradients<S, Out> r{logits.data<S>(),       targets.data<i32>(), statistics.data<T>(),
-                      static_cast<T>(factor), dlogits.data<Out>(), logits.size(0),
-                      logits.size(1),         dlogits.stride(0),   false};
-  r.aligned = rows_aligned<kCount>(r.x, r.columns) && rows_aligned<kCount>(r.dx, r.stride);
-  for_rows<kThreads>(r.rows, r.columns, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
+  Gradients<S, Out> r{part_of<S>(logits, first, vocabulary),
+                      targets.data<i32>(),
+                      statistics.data<T>(),
+                      static_cast<T>(factor),
+                      cap > 0 ? static_cast<T>(1 / cap) : T(0),
+                      dlogits.data<Out>(),
+                      dlogits.size(1),
+                      dlogits.stride(0),
+                      false};
+  r.aligned = rows_aligned<kCount>(r.part.x, r.part.pitch) && rows_aligned<kCount>(r.dx, r.stride);
+  for_rows<kThreads>(r.part.rows, r.width, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
     launch("cross_entropy_gradient", gradients_of_rows<Rows, S, Out>, blocks, threads, r);
   });
 }
@@ -138,27 +174,28 @@ __global__ void add_in_order(const S* x, i64 n, double factor, double* total) {
 
 }  // namespace
 
-void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {
+void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
+                        const Tensor& loss) {
   if (logits.elems() == 0) return;
   for_dtype("cross_entropy", logits.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
-    Losses<S> r{logits.data<S>(), targets.data<i32>(), statistics.data<T>(), loss.data<T>(), logits.size(0), logits.size(1), false};
-    r.aligned = rows_aligned<kPackOf<S>>(r.x, r.columns);
-    for_rows<kThreads>(r.rows, r.columns, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
+    Losses<S> r{part_of<S>(logits, first, vocabulary), targets.data<i32>(), statistics.data<T>(), loss.data<T>(), false};
+    r.aligned = rows_aligned<kPackOf<S>>(r.part.x, r.part.pitch);
+    for_rows<kThreads>(r.part.rows, r.part.columns, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
       launch("cross_entropy", losses_of_rows<Rows, S>, blocks, threads, r);
     });
   });
 }
 
-void cross_entropy_gradient(const Tensor& logits, const Tensor& targets, const Tensor& statistics, double factor, const Tensor& dlogits) {
+void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
+                                 double factor, const Tensor& dlogits, double cap) {
   if (logits.elems() == 0) return;
-  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16) {
-    return gradient<float, BFloat16>(logits, targets, statistics, factor, dlogits);
-  }
-  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16) {
-    return gradient<float, Float16>(logits, targets, statistics, factor, dlogits);
-  }
-  for_dtype("cross_entropy_gradient", logits.dtype(), [&]<class S>(S) { gradient<S, S>(logits, targets, statistics, factor, dlogits); });
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16)
+    return gradient<float, BFloat16>(logits, first, vocabulary, targets, statistics, factor, dlogits, cap);
+  if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16)
+    return gradient<float, Float16>(logits, first, vocabulary, targets, statistics, factor, dlogits, cap);
+  for_dtype("cross_entropy_gradient", logits.dtype(),
+            [&]<class S>(S) { gradient<S, S>(logits, first, vocabulary, targets, statistics, factor, dlogits, cap); });
 }
 
 void sum_in_order(const Tensor& x, double factor, const Tensor& total) {

@@ -20,16 +20,22 @@ void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor
 /// y = x * factor, the factor rounded to the type computed in; y may be x.
 void scale(const Tensor& x, double factor, const Tensor& y);
 
-/// y = silu(gate) * up, and its gradients; an undefined gradient is not wanted.
-void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y);
-void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
+/// y = cap * tanh(x / cap), cap > 0 (Gemma 2's soft cap, arXiv:2408.00118); y may be x.
+void softcap(const Tensor& x, double cap, const Tensor& y);
+
+/// What a gated linear unit does with its gate (Shazeer, arXiv:2002.05202).
+enum class Glu { silu, gelu_tanh };
+/// y = activation(gate) * up, and its gradients; an undefined gradient is not wanted.
+void glu(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& y);
+void glu_gradient(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
 
 namespace cuda {
 decltype(kernels::unary) unary;
 decltype(kernels::unary_gradient) unary_gradient;
 decltype(kernels::scale) scale;
-decltype(kernels::swiglu) swiglu;
-decltype(kernels::swiglu_gradient) swiglu_gradient;
+decltype(kernels::softcap) softcap;
+decltype(kernels::glu) glu;
+decltype(kernels::glu_gradient) glu_gradient;
 }  // namespace cuda
 
 }  // namespace spillway::kernels

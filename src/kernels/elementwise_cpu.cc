@@ -77,6 +77,21 @@ struct SwiGlu {
     return hn::Mul(hn::Mul(gate, sigmoid(d, gate)), up);
   }
 };
+struct GeGlu {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V gate, V up) const {
+    return hn::Mul(GeluTanh()(d, gate), up);
+  }
+};
+template <class T>
+struct Softcap {
+  T cap;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V c = hn::Set(d, cap);
+    return hn::Mul(c, tanh(d, hn::Div(x, c)));
+  }
+};
 
 // Loops without a transcendental function in them: the compiler makes vectors of them. f(x) in Wide<T>.
 template <class T, class F>
@@ -166,13 +181,18 @@ HWY_ATTR void gradient_range(Unary op, const T* kept, const T* dy, T* dx, i64 n)
 }
 
 template <class T>
-HWY_ATTR void swiglu_range(const T* gate, const T* up, T* y, i64 n) {
-  map(gate, up, y, n, SwiGlu());
+HWY_ATTR void softcap_range(const T* x, T* y, i64 n, double cap) {
+  map(x, y, n, Softcap<Wide<T>>{static_cast<Wide<T>>(cap)});
 }
 
-// dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
 template <class T>
-HWY_ATTR void swiglu_gradient_range(const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
+HWY_ATTR void glu_range(Glu activation, const T* gate, const T* up, T* y, i64 n) {
+  activation == Glu::silu ? map(gate, up, y, n, SwiGlu()) : map(gate, up, y, n, GeGlu());
+}
+
+// dup = dy f(gate), dgate = dy up f'(gate); either may be null.
+template <class T>
+HWY_ATTR void glu_gradient_range(Glu activation, const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
   using W = Wide<T>;
   const hn::ScalableTag<W> d;
   constexpr i64 lanes = lanes_of<T>();
@@ -182,9 +202,9 @@ HWY_ATTR void swiglu_gradient_range(const T* gate, const T* up, const T* dy, T* 
     const auto g = whole ? load(d, gate + i) : load_rest(d, gate + i, used, W(0));
     const auto u = whole ? load(d, up + i) : load_rest(d, up + i, used, W(0));
     const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, W(0));
-    const auto one = hn::Set(d, 1), s = sigmoid(d, g);
-    const auto to_up = hn::Mul(gradient, hn::Mul(g, s));
-    const auto to_gate = hn::Mul(hn::Mul(gradient, u), hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one)));
+    const bool silu = activation == Glu::silu;
+    const auto to_up = hn::Mul(gradient, silu ? Silu()(d, g) : GeluTanh()(d, g));
+    const auto to_gate = silu ? SiluGradient()(d, g, hn::Mul(gradient, u)) : GeluTanhGradient()(d, g, hn::Mul(gradient, u));
     if (dgate) whole ? store(d, to_gate, dgate + i) : store_rest(d, to_gate, dgate + i, used);
     if (dup) whole ? store(d, to_up, dup + i) : store_rest(d, to_up, dup + i, used);
   }
@@ -198,21 +218,25 @@ void gradient_f32(Unary op, const float* kept, const float* dy, float* dx, i64 n
 void gradient_bf16(Unary op, const BFloat16* kept, const BFloat16* dy, BFloat16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void gradient_f16(Unary op, const Float16* kept, const Float16* dy, Float16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
 void gradient_f64(Unary op, const double* kept, const double* dy, double* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
-void swiglu_f32(const float* gate, const float* up, float* y, i64 n) { swiglu_range(gate, up, y, n); }
-void swiglu_bf16(const BFloat16* gate, const BFloat16* up, BFloat16* y, i64 n) { swiglu_range(gate, up, y, n); }
-void swiglu_f16(const Float16* gate, const Float16* up, Float16* y, i64 n) { swiglu_range(gate, up, y, n); }
-void swiglu_f64(const double* gate, const double* up, double* y, i64 n) { swiglu_range(gate, up, y, n); }
-void swiglu_gradient_f32(const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
-  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+void softcap_f32(const float* x, float* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
+void softcap_bf16(const BFloat16* x, BFloat16* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
+void softcap_f16(const Float16* x, Float16* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
+void softcap_f64(const double* x, double* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
+void glu_f32(Glu f, const float* gate, const float* up, float* y, i64 n) { glu_range(f, gate, up, y, n); }
+void glu_bf16(Glu f, const BFloat16* gate, const BFloat16* up, BFloat16* y, i64 n) { glu_range(f, gate, up, y, n); }
+void glu_f16(Glu f, const Float16* gate, const Float16* up, Float16* y, i64 n) { glu_range(f, gate, up, y, n); }
+void glu_f64(Glu f, const double* gate, const double* up, double* y, i64 n) { glu_range(f, gate, up, y, n); }
+void glu_gradient_f32(Glu f, const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
+  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
 }
-void swiglu_gradient_bf16(const BFloat16* gate, const BFloat16* up, const BFloat16* dy, BFloat16* dgate, BFloat16* dup, i64 n) {
-  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+void glu_gradient_bf16(Glu f, const BFloat16* gate, const BFloat16* up, const BFloat16* dy, BFloat16* dgate, BFloat16* dup, i64 n) {
+  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
 }
-void swiglu_gradient_f16(const Float16* gate, const Float16* up, const Float16* dy, Float16* dgate, Float16* dup, i64 n) {
-  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+void glu_gradient_f16(Glu f, const Float16* gate, const Float16* up, const Float16* dy, Float16* dgate, Float16* dup, i64 n) {
+  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
 }
-void swiglu_gradient_f64(const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
-  swiglu_gradient_range(gate, up, dy, dgate, dup, n);
+void glu_gradient_f64(Glu f, const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
+  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -225,8 +249,9 @@ namespace {
 
 SPILLWAY_EXPORT_TYPES(unary);
 SPILLWAY_EXPORT_TYPES(gradient);
-SPILLWAY_EXPORT_TYPES(swiglu);
-SPILLWAY_EXPORT_TYPES(swiglu_gradient);
+SPILLWAY_EXPORT_TYPES(softcap);
+SPILLWAY_EXPORT_TYPES(glu);
+SPILLWAY_EXPORT_TYPES(glu_gradient);
 
 // Elements of one task.
 constexpr i64 kGrain = 1 << 14;
@@ -293,32 +318,47 @@ void scale(const Tensor& x, double factor, const Tensor& y) {
   });
 }
 
-void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
-  check("swiglu", {gate, up, y});
+void softcap(const Tensor& x, double cap, const Tensor& y) {
+  check("softcap", {x, y});
+  require(cap > 0, "[softcap] expected a cap above 0");
   if (y.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::swiglu(gate, up, y);
+    if (y.device().is_cuda()) return cuda::softcap(x, cap, y);
   }
-  for_dtype("swiglu", y.dtype(), [&]<class T>(T) {
-    const T *g = gate.data<T>(), *u = up.data<T>();
+  for_dtype("softcap", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
     T* to = y.data<T>();
     Stream::current().for_ranges(
-        y.elems(), kGrain, [=](i64 begin, i64 end) { SPILLWAY_DISPATCH_TYPE(T, swiglu, g + begin, u + begin, to + begin, end - begin); });
+        x.elems(), kGrain, [=](i64 begin, i64 end) { SPILLWAY_DISPATCH_TYPE(T, softcap, from + begin, to + begin, end - begin, cap); });
   });
 }
 
-void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
-  check("swiglu_gradient", {gate, up, dy, dgate, dup});
+void glu(Glu f, const Tensor& gate, const Tensor& up, const Tensor& y) {
+  check("glu", {gate, up, y});
+  if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::glu(f, gate, up, y);
+  }
+  for_dtype("glu", y.dtype(), [&]<class T>(T) {
+    const T *g = gate.data<T>(), *u = up.data<T>();
+    T* to = y.data<T>();
+    Stream::current().for_ranges(
+        y.elems(), kGrain, [=](i64 begin, i64 end) { SPILLWAY_DISPATCH_TYPE(T, glu, f, g + begin, u + begin, to + begin, end - begin); });
+  });
+}
+
+void glu_gradient(Glu f, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
+  check("glu_gradient", {gate, up, dy, dgate, dup});
   if (dy.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (dy.device().is_cuda()) return cuda::swiglu_gradient(gate, up, dy, dgate, dup);
+    if (dy.device().is_cuda()) return cuda::glu_gradient(f, gate, up, dy, dgate, dup);
   }
-  for_dtype("swiglu_gradient", dy.dtype(), [&]<class T>(T) {
+  for_dtype("glu_gradient", dy.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
     T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);
     Stream::current().for_ranges(dy.elems(), kGrain, [=](i64 begin, i64 end) {
       T *to_gate = dg ? dg + begin : nullptr, *to_up = du ? du + begin : nullptr;
-      SPILLWAY_DISPATCH_TYPE(T, swiglu_gradient, g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
+      SPILLWAY_DISPATCH_TYPE(T, glu_gradient, f, g + begin, u + begin, from + begin, to_gate, to_up, end - begin);
     });
   });
 }

@@ -73,16 +73,36 @@ struct Factor {
   __device__ T operator()(T x) const { return x * factor; }
 };
 
-struct SwiGlu {
-  template <class T>
-  __device__ T operator()(T gate, T up) const {
-    return gate * sigmoid(gate) * up;
-  }
+template <class T>
+struct Softcap {
+  T cap;
+  __device__ T operator()(T x) const { return cap * std::tanh(x / cap); }
 };
 
-// dup = dy silu(gate), dgate = dy up silu'(gate); either may be null.
-template <int kCount, class T>
-__global__ void swiglu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
+template <Unary kActivation>
+struct Gated {
+  template <class T>
+  __device__ T operator()(T gate, T up) const {
+    return value(gate) * up;
+  }
+  template <class T>
+  __device__ static T value(T gate) {
+    return Value<kActivation>()(gate);
+  }
+  template <class T>
+  __device__ static T gradient(T gate, T dy) {
+    return Gradient<kActivation>()(gate, dy);
+  }
+};
+template <class F>
+void for_activation(Glu activation, F f) {
+  if (activation == Glu::silu) return f(Gated<Unary::silu>());
+  f(Gated<Unary::gelu_tanh>());
+}
+
+// dup = dy f(gate), dgate = dy up f'(gate); either may be null.
+template <class Activation, int kCount, class T>
+__global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
   using Packed = Pack<T, kCount>;
   const i64 step = i64{gridDim.x} * blockDim.x;
   for (i64 p = i64{blockIdx.x} * blockDim.x + threadIdx.x; p < packs; p += step) {
@@ -92,7 +112,7 @@ __global__ void swiglu_gradients(i64 packs, const T* gate, const T* up, const T*
       Packed result;
       for (int i = 0; i < kCount; ++i) {
         const Wide<T> g = widen(gates.at[i]);
-        result.at[i] = narrow<T>(widen(gradients.at[i]) * (g * sigmoid(g)));
+        result.at[i] = narrow<T>(widen(gradients.at[i]) * Activation::value(g));
       }
       store_pack(result, dup + at);
     }
@@ -100,7 +120,7 @@ __global__ void swiglu_gradients(i64 packs, const T* gate, const T* up, const T*
       Packed result;
       for (int i = 0; i < kCount; ++i) {
         const Wide<T> g = widen(gates.at[i]);
-        result.at[i] = narrow<T>(widen(gradients.at[i]) * widen(ups.at[i]) * silu_slope(g, sigmoid(g)));
+        result.at[i] = narrow<T>(Activation::gradient(g, widen(gradients.at[i]) * widen(ups.at[i])));
       }
       store_pack(result, dgate + at);
     }
@@ -158,24 +178,33 @@ void scale(const Tensor& x, double factor, const Tensor& y) {
             [&]<class T>(T) { map_on_gpu("scale", y.elems(), Factor<Wide<T>>{static_cast<Wide<T>>(factor)}, y.data<T>(), x.data<T>()); });
 }
 
-void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) {
-  for_dtype("swiglu", y.dtype(), [&]<class T>(T) { map_on_gpu("swiglu", y.elems(), SwiGlu(), y.data<T>(), gate.data<T>(), up.data<T>()); });
+void softcap(const Tensor& x, double cap, const Tensor& y) {
+  for_dtype("softcap", y.dtype(),
+            [&]<class T>(T) { map_on_gpu("softcap", y.elems(), Softcap<Wide<T>>{static_cast<Wide<T>>(cap)}, y.data<T>(), x.data<T>()); });
 }
 
-void swiglu_gradient(const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
+void glu(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
+  for_activation(activation, [&](auto gated) {
+    for_dtype("glu", y.dtype(), [&]<class T>(T) { map_on_gpu("glu", y.elems(), gated, y.data<T>(), gate.data<T>(), up.data<T>()); });
+  });
+}
+
+void glu_gradient(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
   const i64 n = dy.elems();
   if (n == 0) return;
-  for_dtype("swiglu_gradient", dy.dtype(), [&]<class T>(T) {
-    constexpr int kCount = 16 / sizeof(T);
-    const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
-    T *dg = dgate.defined() ? dgate.data<T>() : nullptr, *du = dup.defined() ? dup.data<T>() : nullptr;
-    const auto aligned = [](const auto*... at) { return (is_aligned(at, 16) && ...); };
-    const i64 packs = aligned(g, u, from, dg, du) ? n / kCount : 0, done = packs * kCount;
-    if (packs > 0)
-      launch("swiglu_gradient", swiglu_gradients<kCount, T>, blocks_for(packs), dim3(kBlockThreads), packs, g, u, from, dg, du);
-    if (done == n) return;
-    launch("swiglu_gradient", swiglu_gradients<1, T>, blocks_for(n - done), dim3(kBlockThreads), n - done, g + done, u + done, from + done,
-           dg ? dg + done : nullptr, du ? du + done : nullptr);
+  for_activation(activation, [&]<class Activation>(Activation) {
+    for_dtype("glu_gradient", dy.dtype(), [&]<class T>(T) {
+      constexpr int kCount = 16 / sizeof(T);
+      const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
+      T *dg = dgate.defined() ? dgate.data<T>() : nullptr, *du = dup.defined() ? dup.data<T>() : nullptr;
+      const auto aligned = [](const auto*... at) { return (is_aligned(at, 16) && ...); };
+      const i64 packs = aligned(g, u, from, dg, du) ? n / kCount : 0, done = packs * kCount;
+      if (packs > 0)
+        launch("glu_gradient", glu_gradients<Activation, kCount, T>, blocks_for(packs), dim3(kBlockThreads), packs, g, u, from, dg, du);
+      if (done == n) return;
+      launch("glu_gradient", glu_gradients<Activation, 1, T>, blocks_for(n - done), dim3(kBlockThreads), n - done, g + done, u + done,
+             from + done, dg ? dg + done : nullptr, du ? du + done : nullptr);
+    });
   });
 }
 

@@ -27,6 +27,14 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
+/// x, as the compiler may not know it: what is computed of it after a loop does not wait in registers from before.
+__device__ inline int again(int x) {
+#ifndef __CUDA_EMULATED__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 /// 16 bytes to shared memory, zeros where they are not there; both ends multiples of 16. Done after wait_for_copies, for this thread.
 __device__ inline void copy_word(u32 to, const void* from, bool there) {
 #ifdef __CUDA_EMULATED__
@@ -131,7 +139,7 @@ __device__ u32 pack_halves(float first, float second) {
 /// 2^x within 2 ulp; 0 where that is not a normal number.
 __device__ inline float exp2_fast(float x) {
 #ifdef __CUDA_EMULATED__
-  return std::exp2(x);
+  return emulated_cuda::ex2_approx(x);
 #else
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

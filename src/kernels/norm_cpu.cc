@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/accumulate.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
 #include "kernels/vector_math_inl.h"
@@ -24,7 +25,7 @@ struct NormRows {
   T* y;
   Wide<T>* statistics;
   i64 rows, columns;
-  Wide<T> eps;
+  Wide<T> eps, gain_offset;
 };
 template <class T>
 struct NormGradientRows {
@@ -34,6 +35,7 @@ struct NormGradientRows {
   Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole
   i64 rows, columns;
   bool centred;
+  Wide<T> gain_offset;
 };
 #endif
 }  // namespace spillway::kernels
@@ -42,17 +44,17 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
-// y[i] = (x[i] - mean) * scale * gamma[i] (+ beta[i])
+// y[i] = (x[i] - mean) * scale * (gamma[i] + offset) (+ beta[i])
 template <class S, class T = Wide<S>>
 HWY_ATTR void normalise(const NormRows<S>& r, const S* x, T mean, T factor, S* y) {
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
-  const auto m = hn::Set(d, mean), f = hn::Set(d, factor);
+  const auto m = hn::Set(d, mean), f = hn::Set(d, factor), offset = hn::Set(d, r.gain_offset);
   for (i64 i = 0; i < r.columns; i += lanes) {
     const i64 used = std::min(lanes, r.columns - i);
     const bool whole = used == lanes;
     const auto value = whole ? load(d, x + i) : load_rest(d, x + i, used, T(0));
-    const auto gain = whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0));
+    const auto gain = hn::Add(whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)), offset);
     auto out = hn::Mul(hn::Mul(hn::Sub(value, m), f), gain);
     if (r.beta) out = hn::Add(out, whole ? load(d, r.beta + i) : load_rest(d, r.beta + i, used, T(0)));
     whole ? store(d, out, y + i) : store_rest(d, out, y + i, used);
@@ -91,7 +93,8 @@ HWY_ATTR void norm_rows(const NormRows<S>& r) {
   }
 }
 
-// With h = (x - mean) * factor and g = dy * gamma: dx = factor * (g - mean(g) - h * mean(g h)); without centring mean(g) is left out.
+// With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)); without centring mean(g) is left
+// out.
 template <class S>
 HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
   using T = Wide<S>;
@@ -99,7 +102,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
   constexpr i64 lanes = lanes_of<T>();
   const S *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
   S* dx = r.dx ? r.dx + row * r.columns : nullptr;
-  const auto mean = hn::Set(d, r.statistics[2 * row]), factor = hn::Set(d, r.statistics[2 * row + 1]);
+  const auto mean = hn::Set(d, r.statistics[2 * row]), factor = hn::Set(d, r.statistics[2 * row + 1]), offset = hn::Set(d, r.gain_offset);
   auto sum_g = hn::Zero(d), sum_gh = hn::Zero(d);
   for (i64 i = 0; i < r.columns; i += lanes) {
     const i64 used = std::min(lanes, r.columns - i);
@@ -107,7 +110,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
     const auto h = hn::Mul(hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
     const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
     if (dx) {
-      const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+      const auto g = hn::Mul(gradient, hn::Add(whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)), offset));
       sum_g = hn::Add(sum_g, g);
       sum_gh = hn::MulAdd(g, h, sum_gh);
     }
@@ -123,7 +126,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
     const bool whole = used == lanes;
     const auto h = hn::Mul(hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, T(0)), mean), factor);
     const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
-    const auto g = hn::Mul(gradient, whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)));
+    const auto g = hn::Mul(gradient, hn::Add(whole ? load(d, r.gamma + i) : load_rest(d, r.gamma + i, used, T(0)), offset));
     const auto out = hn::Mul(factor, hn::NegMulAdd(h, mean_gh, hn::Sub(g, mean_g)));
     whole ? store(d, out, dx + i) : store_rest(d, out, dx + i, used);
   }
@@ -185,17 +188,18 @@ T* data_or_null(const Tensor& t) {
 
 }  // namespace
 
-void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics) {
+void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics,
+          double gain_offset) {
   check(x, gamma, y);
   if (x.device().is_meta() || x.elems() == 0) return;
   if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::norm(x, gamma, beta, eps, y, statistics);
+    if (x.device().is_cuda()) return cuda::norm(x, gamma, beta, eps, y, statistics, gain_offset);
   }
   for_dtype("norm", x.dtype(), [&]<class T>(T) {
     const i64 columns = x.size(-1);
     using W = Wide<T>;
-    const NormRows<T> all{x.data<T>(), gamma.data<T>(), data_or_null<T>(beta), y.data<T>(), statistics.data<W>(),
-                          rows_of(x),  columns,         static_cast<W>(eps)};
+    const NormRows<T> all{x.data<T>(), gamma.data<T>(),     data_or_null<T>(beta),      y.data<T>(), statistics.data<W>(), rows_of(x),
+                          columns,     static_cast<W>(eps), static_cast<W>(gain_offset)};
     Stream::current().for_ranges(all.rows, norm_chunk_rows(all.rows), [&](i64 begin, i64 end) {
       NormRows<T> some = all;
       some.x += begin * columns;
@@ -211,16 +215,18 @@ i64 norm_gradient_workspace_bytes(i64 rows, i64 columns, DType dtype) {
   return 2 * norm_chunks(rows) * norm_sums_stride(columns) * size_of(wide_dtype(dtype));
 }
 
-void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
-                   const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace) {
+void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& others,
+                   const Tensor& dx, const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace, double gain_offset) {
   check(x, gamma, dy);
+  if (others.defined()) check(others, gamma, dx);
   const i64 rows = rows_of(x), columns = x.size(-1), step = norm_chunk_rows(rows), chunks = norm_chunks(rows),
             stride = norm_sums_stride(columns);
   require(rows > 0, "[norm] expected at least one row");
   require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()), "[norm] the workspace is too small");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::norm_gradient(x, gamma, statistics, dy, centred, dx, dgamma, dbeta, workspace);
+    if (x.device().is_cuda())
+      return cuda::norm_gradient(x, gamma, statistics, dy, centred, others, dx, dgamma, dbeta, workspace, gain_offset);
   }
   for_dtype("norm_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
@@ -234,7 +240,8 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
                                   dbeta.defined() ? beta_sums : nullptr,
                                   rows,
                                   columns,
-                                  centred};
+                                  centred,
+                                  static_cast<W>(gain_offset)};
     const Stream& stream = Stream::current();
     stream.run(chunks, [&](i64 chunk, int) {
       NormGradientRows<T> some = all;
@@ -251,6 +258,7 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
     if (dgamma.defined()) add_chunks(gamma_sums, chunks, columns, stride, dgamma);
     if (dbeta.defined()) add_chunks(beta_sums, chunks, columns, stride, dbeta);
   });
+  if (others.defined()) add(others, dx, dx);
 }
 
 }  // namespace spillway::kernels

@@ -25,7 +25,7 @@ struct Forward {
   S* y;
   Wide<S>* statistics;
   i64 rows, columns;
-  Wide<S> eps;
+  Wide<S> eps, gain_offset;
   bool aligned;
 };
 
@@ -51,7 +51,7 @@ __device__ void norm_row(const Forward<S>& r, i64 row) {
   for_packs<Rows, S>(r.columns, [&](i64 c, i64 left) {
     auto value = load_pack<kCount>(x + c, left, r.aligned);
     const auto gain = load_pack<kCount>(r.gamma + c, left, r.aligned);
-    for (int i = 0; i < kCount; ++i) value.at[i] = (value.at[i] - mean) * factor * gain.at[i];
+    for (int i = 0; i < kCount; ++i) value.at[i] = (value.at[i] - mean) * factor * (gain.at[i] + r.gain_offset);
     if (r.beta) {
       const auto bias = load_pack<kCount>(r.beta + c, left, r.aligned);
       for (int i = 0; i < kCount; ++i) value.at[i] += bias.at[i];
@@ -68,15 +68,16 @@ __global__ void norm_rows(Forward<S> r) {
 
 template <class S>
 struct Gradient {
-  const S *x, *gamma, *dy;
+  const S *x, *gamma, *dy, *others;
   const Wide<S>* statistics;
   S* dx;
   Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows
   i64 rows, columns, step, stride;
   bool centred, aligned;
+  Wide<S> gain_offset;
 };
 
-// As on the CPU: with h = (x - mean) * factor and g = dy * gamma: dx = factor * (g - mean(g) - h * mean(g h)).
+// As on the CPU: with h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)).
 template <class Rows, class S>
 __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   using T = Wide<S>;
@@ -89,7 +90,7 @@ __device__ void gradient_row(const Gradient<S>& r, i64 row) {
     for_packs<Rows, S>(r.columns, [&](i64 c, i64 left) {
       auto h = load_pack<kCount>(x + c, left, r.aligned), g = load_pack<kCount>(dy + c, left, r.aligned);
       const auto gain = load_pack<kCount>(r.gamma + c, left, r.aligned);
-      for (int i = 0; i < kCount; ++i) h.at[i] = (h.at[i] - mean) * factor, g.at[i] *= gain.at[i];
+      for (int i = 0; i < kCount; ++i) h.at[i] = (h.at[i] - mean) * factor, g.at[i] *= gain.at[i] + r.gain_offset;
       f(c, left, h, g);
     });
   };
@@ -101,6 +102,10 @@ __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   const T mean_gh = Rows::fold(sum_gh, Plus()) / static_cast<T>(r.columns);
   for_terms([&](i64 c, i64 left, const auto& h, auto& g) {
     for (int i = 0; i < kCount; ++i) g.at[i] = factor * std::fma(-h.at[i], mean_gh, g.at[i] - mean_g);
+    if (r.others) {
+      const auto other = load_pack<kCount>(r.others + row * r.columns + c, left, r.aligned);
+      for (int i = 0; i < kCount; ++i) g.at[i] += other.at[i];
+    }
     store_pack(g, dx + c, left, r.aligned);
   });
 }
@@ -110,15 +115,18 @@ __global__ void gradient_rows(Gradient<S> r) {
   for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) gradient_row<Rows>(r, row);
 }
 
-// Sums over a chunk's rows: a block takes kColumns columns, its line y the rows y, y + kLines, ..., and the lines are added in order.
-constexpr int kLines = 8, kEach = 2, kColumns = kWarpThreads * kEach;
+// Sums over a chunk's rows: a block takes a pack of columns a lane, its line y the rows y, y + kLines, ..., and the lines are added in
+// order.
+constexpr int kLines = 8;
 
 template <class S>
 __global__ void chunk_sums(Gradient<S> r) {
   using T = Wide<S>;
+  constexpr int kEach = kPackOf<S>, kColumns = kWarpThreads * kEach;
   __shared__ T gamma_lines[kLines][kColumns], beta_lines[kLines][kColumns];
   const i64 begin = blockIdx.y * r.step, end = min(begin + r.step, r.rows);
-  const i64 at = threadIdx.x * kEach, c = i64{blockIdx.x} * kColumns + at, left = r.columns - c;
+  const int at = static_cast<int>(threadIdx.x) * kEach;
+  const i64 c = i64{blockIdx.x} * kColumns + at, left = r.columns - c;
   T gamma_sum[kEach] = {}, beta_sum[kEach] = {};
   for (i64 row = begin + threadIdx.y; row < end; row += kLines) {
     const T mean = r.statistics[2 * row], factor = r.statistics[2 * row + 1];
@@ -131,23 +139,37 @@ __global__ void chunk_sums(Gradient<S> r) {
   }
   for (int i = 0; i < kEach; ++i) gamma_lines[threadIdx.y][at + i] = gamma_sum[i], beta_lines[threadIdx.y][at + i] = beta_sum[i];
   __syncthreads();
-  if (threadIdx.y > 0) return;
-  for (int i = 0; i < kEach && i < left; ++i) {
-    for (int line = 1; line < kLines; ++line) gamma_sum[i] += gamma_lines[line][at + i], beta_sum[i] += beta_lines[line][at + i];
-    const i64 to = blockIdx.y * r.stride + c + i;
-    if (r.gamma_sums) r.gamma_sums[to] = gamma_sum[i];
-    if (r.beta_sums) r.beta_sums[to] = beta_sum[i];
+  const int thread = static_cast<int>(threadIdx.y * kWarpThreads + threadIdx.x);
+  for (int i = thread; i < kColumns && i64{blockIdx.x} * kColumns + i < r.columns; i += kLines * kWarpThreads) {
+    T gamma = gamma_lines[0][i], beta = beta_lines[0][i];
+    for (int line = 1; line < kLines; ++line) gamma += gamma_lines[line][i], beta += beta_lines[line][i];
+    const i64 to = blockIdx.y * r.stride + i64{blockIdx.x} * kColumns + i;
+    if (r.gamma_sums) r.gamma_sums[to] = gamma;
+    if (r.beta_sums) r.beta_sums[to] = beta;
   }
 }
 
+// Of the gradients that are wanted, one or two: blockIdx.y of them.
 template <class T>
-__global__ void add_chunks(const T* sums, i64 chunks, i64 columns, i64 stride, T* to) {
-  const i64 step = i64{gridDim.x} * blockDim.x;
-  for (i64 c = i64{blockIdx.x} * blockDim.x + threadIdx.x; c < columns; c += step) {
-    T sum = sums[c];
-    for (i64 chunk = 1; chunk < chunks; ++chunk) sum += sums[chunk * stride + c];
-    to[c] = sum;
-  }
+struct ChunkSums {
+  const T* sums[2];
+  T* to[2];
+  i64 chunks, columns, stride;
+};
+
+// A lane takes a column, line y the chunks y, y + kLines, ..., and the lines are added in order.
+template <class T>
+__global__ void add_chunks(ChunkSums<T> r) {
+  __shared__ T lines[kLines][kWarpThreads];
+  const T* const sums = r.sums[blockIdx.y];
+  const i64 c = i64{blockIdx.x} * kWarpThreads + threadIdx.x;
+  T sum = 0;
+  for (i64 chunk = threadIdx.y; chunk < r.chunks && c < r.columns; chunk += kLines) sum += sums[chunk * r.stride + c];
+  lines[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || c >= r.columns) return;
+  for (int line = 1; line < kLines; ++line) sum += lines[line][threadIdx.x];
+  r.to[blockIdx.y][c] = sum;
 }
 
 template <class T>
@@ -157,12 +179,21 @@ T* data_or_null(const Tensor& t) {
 
 }  // namespace
 
-void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics) {
+void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics,
+          double gain_offset) {
   for_dtype("norm", x.dtype(), [&]<class S>(S) {
     constexpr int kCount = kPackOf<S>;
     const i64 columns = x.size(-1), rows = x.elems() / columns;
-    Forward<S> r{x.data<S>(), gamma.data<S>(), data_or_null<S>(beta),     y.data<S>(), statistics.data<Wide<S>>(),
-                 rows,        columns,         static_cast<Wide<S>>(eps), false};
+    Forward<S> r{x.data<S>(),
+                 gamma.data<S>(),
+                 data_or_null<S>(beta),
+                 y.data<S>(),
+                 statistics.data<Wide<S>>(),
+                 rows,
+                 columns,
+                 static_cast<Wide<S>>(eps),
+                 static_cast<Wide<S>>(gain_offset),
+                 false};
     r.aligned = rows_aligned<kCount>(r.x, columns) && rows_aligned<kCount>(r.gamma, columns) && rows_aligned<kCount>(r.beta, columns) &&
                 rows_aligned<kCount>(r.y, columns);
     for_rows<kBlockThreads>(rows, columns, kWarpColumns,
@@ -170,8 +201,8 @@ void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, 
   });
 }
 
-void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& dx,
-                   const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace) {
+void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool centred, const Tensor& others,
+                   const Tensor& dx, const Tensor& dgamma, const Tensor& dbeta, const Tensor& workspace, double gain_offset) {
   for_dtype("norm_gradient", x.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
     constexpr int kCount = kPackOf<S>;
@@ -180,6 +211,7 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
     Gradient<S> r{x.data<S>(),
                   dx.defined() ? gamma.data<S>() : nullptr,
                   dy.data<S>(),
+                  data_or_null<S>(others),
                   statistics.data<T>(),
                   data_or_null<S>(dx),
                   dgamma.defined() ? gamma_sums : nullptr,
@@ -189,23 +221,25 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
                   norm_chunk_rows(rows),
                   stride,
                   centred,
-                  false};
+                  false,
+                  static_cast<T>(gain_offset)};
     if (dx.defined()) {
       r.aligned = rows_aligned<kCount>(r.x, columns) && rows_aligned<kCount>(r.gamma, columns) && rows_aligned<kCount>(r.dy, columns) &&
-                  rows_aligned<kCount>(r.dx, columns);
+                  rows_aligned<kCount>(r.others, columns) && rows_aligned<kCount>(r.dx, columns);
       for_rows<kBlockThreads>(rows, columns, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
         launch("norm_gradient", gradient_rows<Rows, S>, blocks, threads, r);
       });
     }
     if (!dgamma.defined() && !dbeta.defined()) return;
-    r.aligned = rows_aligned<kEach>(r.x, columns) && rows_aligned<kEach>(r.dy, columns);
-    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kColumns)), static_cast<unsigned>(chunks));
-    launch("norm_gradient", chunk_sums<S>, tiles, dim3(kWarpThreads, kLines), r);
-    const auto add = [&](const T* sums, const Tensor& to) {
-      launch("norm_gradient", add_chunks<T>, blocks_for(columns), dim3(kBlockThreads), sums, chunks, columns, stride, to.data<T>());
-    };
-    if (dgamma.defined()) add(gamma_sums, dgamma);
-    if (dbeta.defined()) add(beta_sums, dbeta);
+    r.aligned = rows_aligned<kCount>(r.x, columns) && rows_aligned<kCount>(r.dy, columns);
+    const dim3 threads(kWarpThreads, kLines);
+    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kWarpThreads * kCount)), static_cast<unsigned>(chunks));
+    launch("norm_gradient", chunk_sums<S>, tiles, threads, r);
+    ChunkSums<T> sums{{}, {}, chunks, columns, stride};
+    unsigned wanted = 0;
+    if (dgamma.defined()) sums.sums[wanted] = gamma_sums, sums.to[wanted++] = dgamma.data<T>();
+    if (dbeta.defined()) sums.sums[wanted] = beta_sums, sums.to[wanted++] = dbeta.data<T>();
+    launch("norm_gradient", add_chunks<T>, dim3(static_cast<unsigned>(ceil_div(columns, kWarpThreads)), wanted), threads, sums);
   });
 }
 

@@ -57,37 +57,68 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const T* from, i64 rows, i6
   }
 }
 
-// A block sums `width` columns (a power of two) of one [n, inner] matrix: its threads are kThreads / width rows of them, whose sums fold
-// pairwise.
+// What is added to this many running sums waits in registers: a block's loads on the way to it are what hides memory's latency, since a
+// bias has few blocks.
+constexpr int kAhead = 8;
+
+// Pack p of a row of `inner`, what is beyond it zero.
+template <int kCount, class T>
+__device__ Pack<T, kCount> pack_of_row(const T* row, i64 p, i64 inner, bool aligned) {
+  if (aligned) return load_pack<kCount>(row + p * kCount);
+  Pack<T, kCount> pack{};
+  for (int i = 0; i < kCount && p * kCount + i < inner; ++i) pack.at[i] = row[p * kCount + i];
+  return pack;
+}
+
+// A block sums `width` packs of columns (a power of two, at most a warp's) of one [n, inner] matrix: thread t takes pack t % width of the
+// rows t / width, t / width + kThreads / width, ..., whether or not they can be loaded in packs. The threads' sums fold pairwise within a
+// warp and one after the other over the warps.
 template <int kThreads, class T, class Out>
-__global__ void __launch_bounds__(kThreads) sum_columns(const T* from, i64 outer, i64 n, i64 inner, int width, double factor, Out* to) {
-  __shared__ double sums[kThreads];
+__global__ void __launch_bounds__(kThreads)
+    sum_columns(const T* from, i64 outer, i64 n, i64 inner, int width, double factor, bool aligned, Out* to) {
+  constexpr int kCount = 16 / sizeof(T), kWarps = kThreads / kWarp;
+  __shared__ double of_warp[kWarps][kWarp * kCount];
   const int thread = static_cast<int>(threadIdx.x), x = thread % width, y = thread / width, side = kThreads / width;
-  const i64 tiles = ceil_div(inner, width);
+  const i64 packs = ceil_div(inner, kCount), tiles = ceil_div(packs, width);
   for (i64 task = blockIdx.x; task < outer * tiles; task += gridDim.x) {
-    const i64 o = task / tiles, column = task % tiles * width + x;
-    double sum = 0;
-    if (column < inner) {
-      const T* const first = from + o * n * inner + column;
-      for (i64 row = y; row < n; row += side) sum += static_cast<double>(widen(first[row * inner]));
+    const i64 o = task / tiles, first_pack = task % tiles * width, p = first_pack + x;
+    const T* const matrix = from + o * n * inner;
+    double sums[kCount] = {};
+    const auto add = [&](const Pack<T, kCount>& pack) {
+      for (int i = 0; i < kCount; ++i) sums[i] += static_cast<double>(widen(pack.at[i]));
+    };
+    if (p < packs) {
+      i64 row = y;
+      for (; row + (kAhead - 1) * side < n; row += kAhead * side) {
+        Pack<T, kCount> ahead[kAhead];
+        for (int i = 0; i < kAhead; ++i) ahead[i] = pack_of_row<kCount>(matrix + (row + i * side) * inner, p, inner, aligned);
+        for (int i = 0; i < kAhead; ++i) add(ahead[i]);
+      }
+      for (; row < n; row += side) add(pack_of_row<kCount>(matrix + row * inner, p, inner, aligned));
     }
-    sums[thread] = sum;
+    for (int half = kWarp / 2; half >= width; half /= 2) {
+      for (int i = 0; i < kCount; ++i) sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], half);
+    }
+    if (thread % kWarp < width) {
+      for (int i = 0; i < kCount; ++i) of_warp[thread / kWarp][x * kCount + i] = sums[i];
+    }
     __syncthreads();
-    for (int half = side / 2; half > 0; half /= 2) {
-      if (y < half) sums[thread] += sums[thread + half * width];
-      __syncthreads();
+    for (int c = thread; c < width * kCount; c += kThreads) {
+      double sum = of_warp[0][c];
+      for (int warp = 1; warp < kWarps; ++warp) sum += of_warp[warp][c];
+      const i64 column = first_pack * kCount + c;
+      if (column < inner) to[o * inner + column] = narrow<Out>(static_cast<Wide<Out>>(sum * factor));
     }
-    if (y == 0 && column < inner) to[o * inner + column] = narrow<Out>(static_cast<Wide<Out>>(sums[thread] * factor));
-    __syncthreads();  // until the first ones have read their sums
+    __syncthreads();  // until all have read of_warp
   }
 }
 
-// Columns of a block: a warp's, or fewer (but no less than the 32 bytes that memory gives at a time) while the matrices are too few columns
-// for the multiprocessors.
-int width_of(i64 outer, i64 inner, i64 element_bytes) {
+// Packs of a row that a block takes: a warp's, or fewer (but no less than the 32 bytes that memory gives at a time) while the matrices are
+// too few columns for the multiprocessors.
+int width_of(i64 outer, i64 packs) {
   constexpr i64 kManyBlocks = 128;
-  int width = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(inner, kWarp))));
-  while (width * element_bytes > 32 && outer * ceil_div(inner, width) < kManyBlocks) width /= 2;
+  int width = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(packs, kWarp))));
+  while (width > 2 && outer * ceil_div(packs, width) < kManyBlocks) width /= 2;
   return width;
 }
 
@@ -126,11 +157,14 @@ void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, co
       if (n <= 1 << 14) return sum(sum_rows<256, kCount, T, Out>, 256);
       return sum(sum_rows<1024, kCount, T, Out>, 1024);
     }
-    const int width = width_of(outer, inner, sizeof(T));
+    constexpr int kCount = 16 / sizeof(T);
+    const bool aligned = is_aligned(x, 16) && inner % kCount == 0;
+    const i64 packs = ceil_div(inner, kCount);
+    const int width = width_of(outer, packs);
     const auto sum = [&](auto kernel, unsigned threads) {
-      launch("sum", kernel, blocks_for_tasks(outer * ceil_div(inner, width)), dim3(threads), x, outer, n, inner, width, factor, y);
+      launch("sum", kernel, blocks_for_tasks(outer * ceil_div(packs, width)), dim3(threads), x, outer, n, inner, width, factor, aligned, y);
     };
-    n <= 1 << 8 ? sum(sum_columns<256, T, Out>, 256) : sum(sum_columns<1024, T, Out>, 1024);
+    n <= 1 << 8 ? sum(sum_columns<256, T, Out>, 256) : sum(sum_columns<512, T, Out>, 512);
   });
 }
 

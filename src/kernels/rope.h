@@ -1,4 +1,5 @@
-// Rotary position embedding, rotate-half: pairs (i, i + D/2) of x[B, T, H, D], contiguous, f32, f64, bf16 or f16. D/2 at most 512.
+// Rotary position embedding, rotate-half, of x[B, T, H, D], contiguous, f32, f64, bf16 or f16: pairs (i, i + P) for P frequencies, at most
+// D/2 and 512; the elements of a head from 2 P on stay as they are.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -24,20 +24,21 @@ void turn_of(i32 position, std::span<const double> frequencies, T scaling, bool 
 }
 
 template <class T>
-void turn_head(const Turn<Wide<T>>& turn, i64 pairs, const T* x, T* y) {
+void turn_head(const Turn<Wide<T>>& turn, i64 pairs, i64 width, const T* x, T* y) {
   for (i64 i = 0; i < pairs; ++i) {
     const Wide<T> first = widen(x[i]), second = widen(x[i + pairs]);
     y[i] = narrow<T>(first * turn.cosine[i] - second * turn.sine[i]);
     y[i + pairs] = narrow<T>(second * turn.cosine[i] + first * turn.sine[i]);
   }
+  if (y != x) std::copy(x + 2 * pairs, x + width, y + 2 * pairs);
 }
 
 }  // namespace
 
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> frequencies, double scaling, bool back, const Tensor& y) {
   require(x.rank() == 4 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[rope] expected contiguous x[B, T, H, D]");
-  const i64 pairs = static_cast<i64>(frequencies.size()), heads = x.size(2);
-  require(pairs <= kMaxRopePairs && x.size(3) == 2 * pairs, "[rope] expected D/2 inverse frequencies, at most 512");
+  const i64 pairs = static_cast<i64>(frequencies.size()), heads = x.size(2), width = x.size(3);
+  require(pairs <= kMaxRopePairs && width >= 2 * pairs, "[rope] expected at most D/2 inverse frequencies and 512");
   require(positions.dtype() == DType::int32 && positions.is_contiguous() && positions.elems() == x.size(0) * x.size(1),
           "[rope] expected one int32 position for each of [B, T]");
   if (y.device().is_meta()) return;
@@ -48,15 +49,15 @@ void rope(const Tensor& x, const Tensor& positions, std::span<const double> freq
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const i32* position = positions.data<i32>();
-    Stream::current().for_ranges(positions.elems(), std::max<i64>(1, (1 << 13) / (heads * pairs)), [=](i64 begin, i64 end) {
+    Stream::current().for_ranges(positions.elems(), std::max<i64>(1, 2 * (1 << 13) / (heads * width)), [=](i64 begin, i64 end) {
       Turn<Wide<T>> turn;
       for (i64 row = begin; row < end; ++row) {
         if (row == begin || position[row] != position[row - 1]) {
           turn_of(position[row], frequencies, static_cast<Wide<T>>(scaling), back, turn);
         }
         for (i64 h = 0; h < heads; ++h) {
-          const i64 at = (row * heads + h) * 2 * pairs;
-          turn_head(turn, pairs, from + at, to + at);
+          const i64 at = (row * heads + h) * width;
+          turn_head(turn, pairs, width, from + at, to + at);
         }
       }
     });

@@ -13,11 +13,11 @@ struct Frequencies {
 
 // A block turns all heads of one position at a time, by cosines and sines computed once.
 template <int kCount, class T>
-__global__ void turn_heads(i64 rows, i64 heads, int pairs, const i32* position, Frequencies<Wide<T>> frequency, Wide<T> scaling, bool back,
-                           const T* x, T* y) {
+__global__ void turn_heads(i64 rows, i64 heads, int width, int pairs, const i32* position, Frequencies<Wide<T>> frequency, Wide<T> scaling,
+                           bool back, const T* x, T* y) {
   using W = Wide<T>;
   __shared__ W cosine[kMaxRopePairs], sine[kMaxRopePairs];
-  const int packs = pairs / kCount;
+  const int packs = pairs / kCount, others = (width - 2 * pairs) / kCount;
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
     for (int i = static_cast<int>(threadIdx.x); i < pairs; i += static_cast<int>(blockDim.x)) {
       const W angle = static_cast<W>(position[row]) * frequency.of[i];
@@ -27,7 +27,7 @@ __global__ void turn_heads(i64 rows, i64 heads, int pairs, const i32* position, 
     __syncthreads();
     for (i64 p = threadIdx.x; p < heads * packs; p += blockDim.x) {
       const int first = static_cast<int>(p % packs) * kCount;
-      const i64 at = (row * heads + p / packs) * 2 * pairs + first;
+      const i64 at = (row * heads + p / packs) * width + first;
       auto a = load_pack<kCount>(x + at), b = load_pack<kCount>(x + at + pairs);
       for (int i = 0; i < kCount; ++i) {
         const W u = widen(a.at[i]), v = widen(b.at[i]), c = cosine[first + i], s = sine[first + i];
@@ -36,6 +36,10 @@ __global__ void turn_heads(i64 rows, i64 heads, int pairs, const i32* position, 
       }
       store_pack(a, y + at);
       store_pack(b, y + at + pairs);
+    }
+    for (i64 p = threadIdx.x; p < heads * others; p += blockDim.x) {
+      const i64 at = (row * heads + p / others) * width + 2 * pairs + p % others * kCount;
+      store_pack(load_pack<kCount>(x + at), y + at);
     }
     __syncthreads();
   }
@@ -54,9 +58,10 @@ void rope(const Tensor& x, const Tensor& positions, std::span<const double> freq
     T* to = y.data<T>();
     const i64 rows = positions.elems();
     const int pairs = static_cast<int>(frequencies.size());
-    const bool packs = pairs % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
-    launch("rope", packs ? turn_heads<kCount, T> : turn_heads<1, T>, blocks_for_tasks(rows), dim3(kBlockThreads), rows, x.size(2), pairs,
-           positions.data<i32>(), frequency, static_cast<W>(scaling), back, from, to);
+    const int width = static_cast<int>(x.size(3));
+    const bool packs = pairs % kCount == 0 && width % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
+    launch("rope", packs ? turn_heads<kCount, T> : turn_heads<1, T>, blocks_for_tasks(rows), dim3(kBlockThreads), rows, x.size(2), width,
+           pairs, positions.data<i32>(), frequency, static_cast<W>(scaling), back, from, to);
   });
 }
 

@@ -3,10 +3,25 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/line_column.h"
 
 namespace spillway::models {
 
 using nlohmann::json;
+
+json parse_object(std::string_view text, const std::string& file, const char* what) {
+  json root;
+  try {
+    root = json::parse(text);
+  } catch (const json::parse_error& error) {
+    throw Error(ErrorCode::data, fmt::format("[{}] {}: expected JSON, which goes wrong in {}: is it cut short?", what, file,
+                                             line_and_column(text, error.byte)));
+  } catch (const json::out_of_range&) {
+    throw Error(ErrorCode::data, fmt::format("[{}] {}: expected numbers of at most 1.8e308, got a larger one", what, file));
+  }
+  if (!root.is_object()) throw Error(ErrorCode::data, fmt::format("[{}] {}: expected a JSON object, got {}", what, file, root.type_name()));
+  return root;
+}
 
 const json* ConfigObject::find(const char* key) const {
   const auto entry = object_.find(key);

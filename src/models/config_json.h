@@ -1,13 +1,17 @@
 // Reads one JSON object of an untrusted configuration, key by key; every complaint names the file, the key, what was expected and what is
-// there. For config.cc alone.
+// there. For config*.cc and lora_config.cc.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/types.h"
 
 namespace spillway::models {
+
+/// The object that the text of `file` is. Error(data), after `what` in brackets: no JSON, with line and column, or no object.
+nlohmann::json parse_object(std::string_view text, const std::string& file, const char* what);
 
 class ConfigObject {
  public:

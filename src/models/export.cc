@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "data/file.h"
+#include "models/lora.h"
 #include "models/model.h"
-#include "models/weights.h"
 
 namespace spillway::models {
 namespace {
@@ -44,7 +44,7 @@ void write_shard(const std::filesystem::path& path, const std::vector<std::pair<
   std::vector<data::TensorInfo> tensors;
   for (const auto& [p, dtype] : members) {
     data::TensorInfo info;
-    info.name = p->name;
+    info.name = is_adapter(*p) ? peft_name(*p) : p->name;
     info.dtype = dtype;
     info.shape = p->shape;
     tensors.push_back(info);
@@ -69,14 +69,22 @@ void write_shard(const std::filesystem::path& path, const std::vector<std::pair<
 }  // namespace
 
 ExportResult export_folder(const ModelConfig& config, const std::filesystem::path& from, const std::filesystem::path& to,
-                           const std::optional<std::string>& dtype, i64 max_shard_bytes) {
-  const nn::Sequential model = build(config, DType::f32);
-  const FolderWeights source(model, from);
+                           const std::optional<std::string>& dtype, i64 max_shard_bytes,
+                           const std::optional<std::filesystem::path>& adapter) {
+  ModelConfig plain = config;
+  plain.lora.reset();
+  const nn::Sequential model = build(plain, DType::f32), adapted = adapter ? build(config, DType::f32) : nn::Sequential();
+  const FolderWeights base(model, from);
+  std::unique_ptr<WeightSource> source = std::make_unique<FolderWeights>(model, from);
+  if (adapter) {
+    auto both = std::make_unique<AdaptedWeights>(std::move(source), std::make_unique<AdapterFolder>(adapted, *adapter));
+    source = std::make_unique<MergedWeights>(config, adapted, std::move(both));
+  }
   std::vector<std::vector<std::pair<const nn::Parameter*, DType>>> shards(1);
   DType last = DType::f32;
   i64 filled = 0, total = 0;
   for (const auto& p : model.parameters) {
-    last = dtype ? wanted_dtype(*dtype) : source.stored_dtype(*p);
+    last = dtype ? wanted_dtype(*dtype) : base.stored_dtype(*p);
     const i64 bytes = p->elems() * size_of(last);
     if (filled > 0 && filled + bytes > max_shard_bytes) {
       shards.emplace_back();
@@ -90,12 +98,25 @@ ExportResult export_folder(const ModelConfig& config, const std::filesystem::pat
   for (size_t s = 0; s < shards.size(); ++s) {
     const std::string name =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
-    write_shard(to / name, shards[s], source);
+    write_shard(to / name, shards[s], *source);
     for (const auto& [p, t] : shards[s]) index["weight_map"][p->name] = name;
   }
   if (shards.size() > 1) data::write_text(to / "model.safetensors.index.json", index.dump(2) + "\n");
-  data::write_text(to / "config.json", to_json(config, last));
+  data::write_text(to / "config.json", to_json(plain, last));
   return {static_cast<i64>(model.parameters.size()), static_cast<i64>(shards.size())};
+}
+
+ExportResult export_adapter(const ModelConfig& config, const std::filesystem::path& adapter, const std::string& base,
+                            const std::filesystem::path& to, const std::optional<std::string>& dtype) {
+  const nn::Sequential model = build(config, DType::f32);
+  const AdapterFolder source(model, adapter);
+  std::vector<std::pair<const nn::Parameter*, DType>> members;
+  for (const auto& p : model.parameters) {
+    if (is_adapter(*p)) members.emplace_back(p.get(), dtype ? wanted_dtype(*dtype) : source.stored_dtype(*p));
+  }
+  write_shard(to / kAdapterName, members, source);
+  data::write_text(to / kAdapterConfigName, adapter_json(config, adapted_modules(model), base));
+  return {static_cast<i64>(members.size()), 1};
 }
 
 }  // namespace spillway::models

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "models/head.h"
+#include "models/lora.h"
+#include "nn/key_value_cache.h"
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 
@@ -16,7 +18,7 @@ using nn::Variable;
 // Conv1D: [in, out]. Projections onto the residual stream start smaller, by the number of additions to it.
 nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, DType dtype, bool onto_residual = false) {
   const double std = onto_residual ? c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.initializer_range;
-  return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std}};
+  return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std, false, lora_of(c, name), c.base_weights}};
 }
 
 class Gpt2Embedding final : public nn::Module {
@@ -49,19 +51,25 @@ class Gpt2Attention {
         qkv_(projection(c, name + ".c_attn", c.width, 3 * c.width, dtype)),
         out_(projection(c, name + ".c_proj", c.width, c.width, dtype, true)),
         probability_dropout_(name + ".attn_dropout", c.attention_dropout),
-        residual_dropout_(name + ".resid_dropout", c.residual_dropout) {
+        residual_dropout_(name + ".resid_dropout", c.residual_dropout),
+        library_(c.attention) {
     if (c.scale_attention) scale_ /= std::sqrt(static_cast<double>(c.head_dim));
     if (c.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
   }
 
-  Variable operator()(const Variable& x_BTC, const Context& context) const {
+  // residual + the mixed x.
+  Variable operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
     ops::AttentionOptions options;
     options.scale = scale_;
     options.dropout = probability_dropout_.share(context);
     options.key = probability_dropout_.key(context);
     options.first_sample = context.batch->first_sample;
-    const Variable mixed = ops::attention_packed(qkv_(x_BTC, context), heads_, options);
-    return residual_dropout_(out_(mixed, context), context);
+    options.library = library_;
+    options.positions_BT = nn::mask_positions(context);
+    const Variable qkv = qkv_(x_BTC, context);
+    const Variable mixed = context.cache ? with_cache(qkv, context, options) : ops::attention_packed(qkv, heads_, options);
+    if (residual_dropout_.share(context) == 0) return out_(mixed, context, residual_BTC);
+    return ops::add(residual_BTC, residual_dropout_(out_(mixed, context), context));
   }
 
   void list(nn::ParameterList& parameters) const {
@@ -70,10 +78,19 @@ class Gpt2Attention {
   }
 
  private:
+  Variable with_cache(const Variable& qkv, const Context& context, const ops::AttentionOptions& options) const {
+    const Shape& s = qkv.shape();
+    const Variable all = ops::reshape(qkv, {s[0], s[1], 3 * heads_, s[2] / (3 * heads_)});
+    const auto third = [&](i64 n) { return ops::slice(all, 2, n * heads_, (n + 1) * heads_); };
+    const auto [k, v] = nn::with_cached(context, third(1), third(2));
+    return ops::reshape(ops::attention(third(0), k, v, options), {s[0], s[1], s[2] / 3});
+  }
+
   i64 heads_;
   double scale_ = 1;
   nn::Linear qkv_, out_;
   nn::Dropout probability_dropout_, residual_dropout_;
+  kernels::AttentionLibrary library_;
 };
 
 class Gpt2Mlp {
@@ -84,8 +101,9 @@ class Gpt2Mlp {
         down_(projection(c, name + ".c_proj", c.mlp_width, c.width, dtype, true)),
         dropout_(name + ".dropout", c.residual_dropout) {}
 
-  Variable operator()(const Variable& x_BTC, const Context& context) const {
-    return dropout_(down_(activate(up_(x_BTC, context)), context), context);
+  Variable operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
+    if (dropout_.share(context) == 0) return mlp(x_BTC, context, residual_BTC);
+    return ops::add(residual_BTC, dropout_(mlp(x_BTC, context, {}), context));
   }
 
   void list(nn::ParameterList& parameters) const {
@@ -94,6 +112,11 @@ class Gpt2Mlp {
   }
 
  private:
+  Variable mlp(const Variable& x, const Context& context, const Variable& residual) const {
+    const bool within = activation_ == Activation::gelu_tanh && !up_.has_lora() && !down_.has_lora() && up_.is_plain();
+    if (within) return ops::gelu_mlp(x, up_.weights(context), down_.weights(context), residual);
+    return down_(activate(up_(x, context)), context, residual);
+  }
   Variable activate(const Variable& x) const {
     switch (activation_) {
       case Activation::gelu_tanh:
@@ -120,8 +143,8 @@ class Gpt2Block final : public nn::Module {
         mlp_(c, name + ".mlp", dtype) {}
 
   Variable forward(const Variable& x_BTC, const Context& context) const override {
-    const Variable attended = ops::add(attention_(norm1_(x_BTC, context), context), x_BTC);
-    return ops::add(attended, mlp_(norm2_(attended, context), context));
+    const Variable attended_BTC = attention_(x_BTC, norm1_(x_BTC, context), context);
+    return mlp_(attended_BTC, norm2_(attended_BTC, context), context);
   }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(norm1_, attention_, norm2_, mlp_); }

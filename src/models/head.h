@@ -1,7 +1,11 @@
 // The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is the
 // head's own (use 0) or the token embedding (use 1). Legend: B = rows, T = positions, C = width, V = vocabulary.
 #pragma once
+#include <limits>
+#include <optional>
+
 #include "base/error.h"
+#include "models/router_loss.h"
 #include "nn/layers.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
@@ -12,12 +16,19 @@ namespace spillway::models {
 template <class Norm>
 class LanguageModelHead final : public nn::Module {
  public:
-  LanguageModelHead(Norm norm, nn::ParameterUse weight) : norm_(std::move(norm)), weight_(std::move(weight)) {}
+  LanguageModelHead(Norm norm, nn::ParameterUse weight, const ops::LogitsMemory& memory = {}, double softcap = 0,
+                    std::optional<RouterLoss> router_loss = {})
+      : norm_(std::move(norm)), weight_(std::move(weight)), memory_(memory), softcap_(softcap), router_loss_(router_loss) {}
 
   nn::Variable forward(const nn::Variable& x_BTC, const nn::Context& context) const override {
     const nn::Variable w = context.use(*weight_.parameter, weight_.use);
-    if (context.mode == nn::Mode::generate) return ops::logits(norm_(last(x_BTC, context), context).value, w.value);
-    return ops::linear_cross_entropy(norm_(x_BTC, context), w, context.batch->targets_BT, context.loss_factor);
+    if (context.mode == nn::Mode::generate) return ops::logits(norm_(last(x_BTC, context), context).value, w.value, softcap_);
+    ops::LogitsMemory memory = memory_;
+    if (context.keep_logits) memory.kept_bytes = std::numeric_limits<i64>::max();
+    nn::Variable loss =
+        ops::linear_cross_entropy(norm_(x_BTC, context), w, context.batch->targets_BT, context.loss_factor, memory, softcap_);
+    if (router_loss_) router_loss_->add_to(loss.value, context);
+    return loss;
   }
 
   std::vector<nn::ParameterUse> parameters() const override {
@@ -25,6 +36,10 @@ class LanguageModelHead final : public nn::Module {
     norm_.list(list);
     list.push_back(weight_);
     return list;
+  }
+  i64 logits_again_bytes(i64 rows) const override {
+    const nn::Parameter& w = *weight_.parameter;
+    return ops::logits_again_bytes(rows, w.shape[0], w.dtype, memory_);
   }
 
  private:
@@ -37,6 +52,9 @@ class LanguageModelHead final : public nn::Module {
 
   Norm norm_;
   nn::ParameterUse weight_;
+  ops::LogitsMemory memory_;
+  double softcap_;  // 0: none
+  std::optional<RouterLoss> router_loss_;
 };
 
 /// The tied embedding in its second use, or a weight of its own.

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "models/cifar_net.h"
+#include "models/decoder.h"
 #include "models/gpt2.h"
-#include "models/llama.h"
 
 namespace spillway::models {
 
@@ -14,12 +14,11 @@ nn::Sequential build(const ModelConfig& config, DType dtype) {
   switch (config.family) {
     case Family::gpt2:
       return build_gpt2(config, dtype);
-    case Family::llama:
-      return build_llama(config, dtype);
     case Family::cifar_net:
       return build_cifar_net(dtype);
+    default:
+      return build_decoder(config, dtype);
   }
-  throw Error(ErrorCode::bug, "[models] a family without a builder");
 }
 
 }  // namespace spillway::models

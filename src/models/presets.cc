@@ -5,16 +5,27 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/edit_distance.h"
 #include "base/error.h"
+#include "models/presets_decoders.h"
 
 namespace spillway::models {
 namespace {
 
-constexpr std::array<std::string_view, 10> kBuilt{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m",  "gpt2-1.5b",
-                                                  "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b", "cifar-net"};
-constexpr std::array<std::string_view, 4> kNotBuilt{"qwen3-0.6b", "resnet20", "resnet18", "resnet50"};
+constexpr std::array<std::string_view, 10> kOwn{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m",  "gpt2-1.5b",
+                                                "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b", "cifar-net"};
+constexpr std::array<std::string_view, 3> kNotBuilt{"resnet20", "resnet18", "resnet50"};
+
+const std::vector<std::string_view>& built() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all(kOwn.begin(), kOwn.end());
+    all.insert(all.end(), decoder_preset_names().begin(), decoder_preset_names().end());
+    return all;
+  }();
+  return names;
+}
 
 // Radford et al. 2019; the published vocabulary ends with <|endoftext|>, which begins and ends a text.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
@@ -84,18 +95,18 @@ bool among(std::span<const std::string_view> names, std::string_view name) { ret
 
 [[noreturn]] void refuse(std::string_view name) {
   if (among(kNotBuilt, name)) {
-    throw Error(ErrorCode::usage, fmt::format("[preset] `{}` is not built yet; expected one of {}", name, fmt::join(kBuilt, ", ")));
+    throw Error(ErrorCode::usage, fmt::format("[preset] `{}` is not built yet; expected one of {}", name, fmt::join(built(), ", ")));
   }
-  const auto nearest = *std::ranges::min_element(kBuilt, {}, [&](std::string_view known) { return edit_distance(known, name); });
+  const auto nearest = *std::ranges::min_element(built(), {}, [&](std::string_view known) { return edit_distance(known, name); });
   throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? A model folder of that name is `./{}`",
-                                            fmt::join(kBuilt, ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
+                                            fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
 }
 
 }  // namespace
 
-bool is_preset(std::string_view name) { return among(kBuilt, name) || among(kNotBuilt, name); }
+bool is_preset(std::string_view name) { return among(built(), name) || among(kNotBuilt, name); }
 
-std::span<const std::string_view> preset_names() { return kBuilt; }
+std::span<const std::string_view> preset_names() { return built(); }
 
 ModelConfig preset(std::string_view name) {
   if (name == "gpt2-tiny") return gpt2(4, 128, 4, 256, 256);
@@ -108,6 +119,7 @@ ModelConfig preset(std::string_view name) {
   if (name == "llama3-8b") return llama3(32, 4096, 32, 14336, 8);
   if (name == "llama3-70b") return llama3(80, 8192, 64, 28672, 8);
   if (name == "cifar-net") return cifar_net();
+  if (const auto decoder = decoder_preset(name)) return *decoder;
   refuse(name.substr(0, 60));
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/lora.h"
 
 namespace spillway::models {
 namespace {
@@ -43,8 +44,15 @@ void require_range(const nn::Parameter& parameter, i64 begin, std::span<double> 
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= parameter.elems(), "[weights] the range leaves the parameter");
 }
 
+void fill_units(const nn::Parameter& parameter, const WeightSource& source) {
+  const Tensor units = parameter.value();
+  const auto read = [&](const nn::Parameter& p, i64 begin, std::span<double> out) { source.read(p, begin, out); };
+  nn::quantized_values(parameter, read, 0, {units.raw(), static_cast<size_t>(units.bytes())});
+}
+
 template <class T>
 void fill_as(const nn::Parameter& parameter, const WeightSource& source) {
+  if (!parameter.is_plain()) return fill_units(parameter, source);
   std::array<double, 4096> piece;
   const std::span<T> values = parameter.value().span<T>();
   for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
@@ -69,6 +77,7 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
   for (const auto& parameter : model.parameters) {
     const std::string& name = parameter->name;
     tied = tied && name != "lm_head.weight";
+    if (is_adapter(*parameter)) continue;
     const std::string found = left_over.contains(name) || !has_bare_form(name) ? name : bare(name);
     if (left_over.erase(found) == 0) {
       missing.push_back(name);

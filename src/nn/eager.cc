@@ -7,7 +7,7 @@ namespace spillway::nn {
 
 EagerParameters::EagerParameters(const Sequential& model) : model_(model) {
   for (const auto& parameter : model.parameters) require(!parameter->storage->resident(), "[eager] a parameter already has memory");
-  for (const auto& parameter : model.parameters) memory_.push_back(zeros(parameter->shape, parameter->dtype, "weights"));
+  for (const auto& parameter : model.parameters) memory_.push_back(zeros(parameter->value().shape(), parameter->dtype, "weights"));
   for (const auto& parameter : model.parameters) parameter->storage->fill(memory_[parameter->id].raw());
 }
 
@@ -54,7 +54,9 @@ void EagerParameters::done(u32 parameter, u8 use) {
 
 Variable run(const Sequential& model, const Context& context) {
   Variable x;
-  for (const auto& block : model.blocks) x = block->forward(x, context);
+  Context here = context;
+  if (model.router_loss_experts > 0 && context.mode == Mode::train) here.router_load_2E = zeros({2, model.router_loss_experts}, DType::f64);
+  for (here.block = 0; here.block < model.blocks.size(); ++here.block) x = model.blocks[here.block]->forward(x, here);
   return x;
 }
 

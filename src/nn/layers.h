@@ -17,7 +17,28 @@ ParameterList listed(const Layers&... layers) {
   return parameters;
 }
 
-/// y[..., O] = x[..., I] w (+ b).
+/// What is added to a layer of products by two thin ones (Hu et al., arXiv:2106.09685): scale * dropped(x) A^T B^T with A[rank, I], drawn
+/// as PyTorch draws a layer's weight, and B[O, rank], zero at first.
+struct Lora {
+  i64 rank = 0;  // 0: nothing
+  double scale = 1, dropout = 0;
+};
+
+/// Drops a share of x[B, ...] in Mode::train; x itself otherwise. `name` tells its mask from those of other places.
+class Dropout {
+ public:
+  Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
+  Variable operator()(const Variable& x, const Context& context) const;
+  /// The share in force: 0 but in Mode::train.
+  double share(const Context& context) const { return context.mode == Mode::train ? share_ : 0; }
+  RandomKey key(const Context& context) const { return context.random.derive("dropout").derive(name_); }
+
+ private:
+  std::string name_;
+  double share_;
+};
+
+/// y[..., O] = (residual +) x[..., I] w (+ b), and what `lora` adds.
 class Linear {
  public:
   struct Options {
@@ -25,14 +46,22 @@ class Linear {
     ops::WeightLayout layout = ops::WeightLayout::out_in;
     double std = 0.02;     // of the initial weights
     bool uniform = false;  // instead: weight and bias as PyTorch draws them by default (uniform_by_inputs)
+    Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
+    kernels::WeightFormat format = kernels::WeightFormat::plain;  // of the weight
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
-  Variable operator()(const Variable& x, const Context& context) const;
+  Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
   void list(ParameterList& parameters) const;
+  /// Of the product alone.
+  ops::LinearWeights weights(const Context& context) const;
+  bool has_lora() const { return a_ != nullptr; }
+  bool is_plain() const { return weight_->is_plain(); }
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_;  // bias_ null: none
+  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null: none
   ops::WeightLayout layout_;
+  double lora_scale_;
+  Dropout lora_dropout_;
 };
 
 /// ids -> rows of weight[V, C]. Its weight may be shared with a head, whose use is then 1.
@@ -59,30 +88,16 @@ class LayerNorm {
   double eps_;
 };
 
-/// Over the last axis, with gain.
+/// Over the last axis, with gain: the weight plus `gain_offset`, which starts at 1.
 class RmsNorm {
  public:
-  RmsNorm(const std::string& name, i64 channels, DType dtype, double eps);
+  RmsNorm(const std::string& name, i64 channels, DType dtype, double eps, double gain_offset = 0);
   Variable operator()(const Variable& x, const Context& context) const;
   void list(ParameterList& parameters) const;
 
  private:
   std::shared_ptr<Parameter> weight_;
-  double eps_;
-};
-
-/// Drops a share of x[B, ...] in Mode::train; x itself otherwise. `name` tells its mask from those of other places.
-class Dropout {
- public:
-  Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
-  Variable operator()(const Variable& x, const Context& context) const;
-  /// The share in force: 0 but in Mode::train.
-  double share(const Context& context) const { return context.mode == Mode::train ? share_ : 0; }
-  RandomKey key(const Context& context) const { return context.random.derive("dropout").derive(name_); }
-
- private:
-  std::string name_;
-  double share_;
+  double eps_, gain_offset_;
 };
 
 }  // namespace spillway::nn

@@ -1,6 +1,8 @@
 #include "nn/module.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 
@@ -11,13 +13,13 @@ namespace {
   throw Error(ErrorCode::bug, "[sequential] parameter " + parameter.name + ": " + what);
 }
 
+using Names = std::unordered_map<std::string_view, const Parameter*>;
+
 // Either a parameter of the model itself, or a new one whose name is free.
-bool is_known(const Sequential& model, const std::shared_ptr<Parameter>& parameter) {
-  for (const auto& known : model.parameters) {
-    if (known == parameter) return true;
-    if (known->name == parameter->name) refuse(*parameter, "expected a name of its own, got that of another parameter");
-  }
-  return false;
+bool is_known(const Names& names, const Parameter& parameter) {
+  const auto found = names.find(parameter.name);
+  if (found != names.end() && found->second != &parameter) refuse(parameter, "expected a name of its own, got that of another parameter");
+  return found != names.end();
 }
 
 int listed(const std::vector<ParameterUse>& list, const Parameter* parameter) {
@@ -35,11 +37,13 @@ void Sequential::push(std::unique_ptr<Module> block) {
   require(block != nullptr, "[sequential] expected a block, got a null pointer");
   const std::vector<ParameterUse> uses_here = block->parameters();
   std::vector<std::shared_ptr<Parameter>> fresh;
+  Names names;
+  for (const auto& parameter : parameters) names.emplace(parameter->name, parameter.get());
   for (const ParameterUse& entry : uses_here) {
     require(entry.parameter != nullptr, "[sequential] expected a parameter, got a null pointer");
     const Parameter& parameter = *entry.parameter;
     if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected once in its block, got it twice");
-    const bool known = is_known(*this, entry.parameter);
+    const bool known = is_known(names, parameter);
     const int expected = known ? uses(parameter.id) : 0;
     if (entry.use != expected) {
       refuse(parameter, "expected use " + std::to_string(expected) + " (uses count up in block order), got " + std::to_string(entry.use));

@@ -18,6 +18,8 @@ enum class Mode {
   generate,  // dropout off; the last block returns logits [B, V] (wide_dtype) of the position Context::logits_position
 };
 
+class KeyValueCache;
+
 /// What a block's forward may read besides its input.
 struct Context {
   Mode mode = Mode::train;
@@ -27,7 +29,11 @@ struct Context {
   double loss_factor =
       1;  // loss scale / counted targets of the step: multiplies the loss's gradient, not its value; rounded once to the model's type
   i64 logits_position = 0;
-  bool recomputing = false;  // this forward repeats one of this micro-batch for its backward: running statistics stay as they are
+  KeyValueCache* cache = nullptr;  // Mode::generate: the batch goes on from what lies there; null: rows begin with it
+  u16 block = 0;                   // its number, for the cache
+  bool keep_logits = false;        // all of them, from a head's forward to its backward, however many; else as ops::LogitsMemory has it
+  Tensor router_load_2E;           // Mode::train, of a model with a router loss: of this micro-batch, to be added to (ops::RouterLoad)
+  bool recomputing = false;        // this forward repeats one of this micro-batch for its backward: running statistics stay as they are
 
   /// The parameter as a variable: a leaf of the tape, or a constant when it is frozen or there is no tape. `use` numbers the blocks that
   /// share a parameter.
@@ -52,13 +58,17 @@ class Module {
   /// False where the gradients of the parameters alone (a backward's second part) need none: a product's is made of its input and of its
   /// output's gradient.
   virtual bool weight_gradients_read_parameters() const { return backward_reads_parameters(); }
+  /// Bytes of the logits that its forward makes of so many rows (tokens) and its backward, each part of one in two, makes again unless
+  /// Context::keep_logits; 0: of none. On the device of the stream in force.
+  virtual i64 logits_again_bytes(i64 rows) const { return static_cast<void>(rows), 0; }
 };
 
 /// Blocks in order, and all parameters by id (in order of first use).
 struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  Shape image_CHW;  // what the first block reads of a sample, in the first parameter's type; of rank 0: a row of tokens
+  i64 router_loss_experts = 0;  // above 0: so many experts of each layer that has some are evened out by a loss
+  Shape image_CHW;              // what the first block reads of a sample, in the first parameter's type; of rank 0: a row of tokens
 
   /// Adds a block; parameters not seen before get the next ids. Throws Error(bug), the model unchanged, when a parameter's uses are not
   /// 0, 1, 2 … in block order (one use a block) or when two parameters bear one name.

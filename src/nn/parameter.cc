@@ -1,7 +1,9 @@
 #include "nn/parameter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 
@@ -9,13 +11,16 @@ namespace spillway::nn {
 
 Initializer uniform_by_inputs(i64 inputs) { return {Initializer::Kind::uniform, 1 / std::sqrt(3.0 * static_cast<double>(inputs))}; }
 
-std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init) {
+std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init,
+                                          kernels::WeightFormat format) {
   auto parameter = std::make_shared<Parameter>();
   parameter->name = std::move(name);
   parameter->shape = shape;
   parameter->dtype = dtype;
   parameter->init = init;
-  parameter->storage = Storage::vacant(Stream::current().device, shape.elems() * size_of(dtype));
+  parameter->format = format;
+  parameter->frozen = !parameter->is_plain();
+  parameter->storage = Storage::vacant(Stream::current().device, parameter->stored_elems() * size_of(dtype));
   return parameter;
 }
 
@@ -44,6 +49,24 @@ void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<d
     for (double& value : out) value = width * (uniform(key, 0, element++) - 0.5);
   } else {
     for (double& value : out) value = parameter.init.std * normal(key, 0, element++);
+  }
+}
+
+void quantized_values(const Parameter& parameter, const ParameterValues& values, i64 begin, std::span<std::byte> out) {
+  using kernels::kUnitValues;
+  const i64 each = kernels::unit_bytes(parameter.format), end = begin + static_cast<i64>(out.size());
+  require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype), "[quantized values] the range leaves the parameter");
+  std::array<double, kUnitValues> wide;
+  std::array<float, kUnitValues> narrowed;
+  std::vector<std::byte> unit(static_cast<size_t>(each));
+  for (i64 at = begin; at < end;) {
+    const i64 first = at / each * kUnitValues, skipped = at % each, wanted = std::min(each - skipped, end - at);
+    const auto count = static_cast<size_t>(std::min(kUnitValues, parameter.elems() - first));
+    values(parameter, first, std::span(wide).first(count));
+    std::ranges::transform(std::span(wide).first(count), narrowed.begin(), [](double x) { return static_cast<float>(x); });
+    kernels::quantize(parameter.format, std::span(narrowed).first(count), unit.data());
+    std::copy_n(unit.begin() + skipped, wanted, out.begin() + (at - begin));
+    at += wanted;
   }
 }
 

@@ -1,11 +1,12 @@
 // A named weight. Its Storage's identity is fixed; whether its bytes are there is the business of whoever runs the block (or of
 // nn/eager.h for the plain eager way). `id` is its index in the model.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "base/random.h"
-#include "tensor/tensor.h"
+#include "kernels/quantized/quantized.h"
 
 namespace spillway::nn {
 
@@ -20,21 +21,33 @@ struct Parameter {
   DType dtype = DType::f32;
   Initializer init;
   u32 id = 0;
-  bool frozen = false;               // gets no gradient and no optimizer state
-  i64 positions = 1;                 // products it enters for each position of the loss: a convolution's one an output pixel
+  bool frozen = false;                                          // gets no gradient and no optimizer state
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // what is not plain is never trained
+  double positions = 1;              // products it enters for each position of the loss: a convolution's one an output pixel
   std::shared_ptr<Storage> storage;  // vacant; whole parameter, contiguous
 
-  Tensor value() const { return Tensor(storage, 0, shape, dtype); }
+  /// Of one that is not plain: its units, as words of `dtype`.
+  Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }
   i64 elems() const { return shape.elems(); }
+  /// Elements of `dtype` that it takes.
+  i64 stored_elems() const { return is_plain() ? elems() : kernels::quantized_bytes(format, elems()) / size_of(dtype); }
+  bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 
 /// PyTorch's default of linear and convolution layers, weight and bias: uniform within 1/sqrt(inputs of one output) of zero.
 Initializer uniform_by_inputs(i64 inputs);
 
-/// With a vacant storage on the device of the stream in force; its id comes from Sequential::push.
-std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init);
+/// With a vacant storage on the device of the stream in force; its id comes from Sequential::push. Frozen unless it is plain.
+std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init,
+                                          kernels::WeightFormat format = kernels::WeightFormat::plain);
 
 /// Initial values of elements [begin, begin + out.size()) in fp64, drawn on the host: a function of (seed, name, element index) alone.
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out);
+
+/// Elements [begin, begin + out.size()) of a parameter, in fp64.
+using ParameterValues = std::function<void(const Parameter&, i64 begin, std::span<double> out)>;
+
+/// Bytes [begin, begin + out.size()) of what one that is not plain takes, made of its values.
+void quantized_values(const Parameter& parameter, const ParameterValues& values, i64 begin, std::span<std::byte> out);
 
 }  // namespace spillway::nn

@@ -9,13 +9,23 @@ namespace {
 
 using autograd::Backward;
 using autograd::Recorder;
+using autograd::SavedTensor;
 
-kernels::AttentionMask mask_of(const AttentionOptions& o) { return {o.scale, o.causal, o.dropout, o.key, o.first_sample}; }
+kernels::AttentionMask mask_of(const AttentionOptions& o) {
+  return {o.scale, o.causal, o.dropout, o.key, o.first_sample, o.library, o.softcap, o.window, o.positions_BT};
+}
 
 Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, wide_dtype(q.dtype()), "attention log-sum-exp"); }
 
 void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, const Tensor& out, const Tensor& lse) {
-  kernels::attention(q, k, v, mask_of(options), out, lse, workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype())));
+  kernels::attention(q, k, v, mask_of(options), out, lse,
+                     workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), options.library)));
+}
+
+// What a backward is asked for, with what was kept for it.
+AttentionOptions restored(Backward& b, AttentionOptions options, SavedTensor positions) {
+  if (options.positions_BT.defined()) options.positions_BT = b.saved(positions);
+  return options;
 }
 
 Tensor target_or_scratch(Backward& b, int input, const Shape& shape) {
@@ -41,11 +51,12 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
   forward(q.value, k.value, v.value, options, out, lse);
   Recorder r({q, k, v});
   const auto kept_q = r.save(q), kept_k = r.save(k), kept_v = r.save(v), kept_out = r.save(out), kept_lse = r.save(lse);
+  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(options.positions_BT) : SavedTensor();
   return r.output(out, [=, q_shape = q.shape(), kv_shape = k.shape()](Backward& b) {
     const Tensor dq = target_or_scratch(b, 0, q_shape), dk = target_or_scratch(b, 1, kv_shape), dv = target_or_scratch(b, 2, kv_shape);
-    const i64 bytes = kernels::attention_gradient_workspace_bytes(q_shape, kv_shape, dq.dtype());
+    const i64 bytes = kernels::attention_gradient_workspace_bytes(q_shape, kv_shape, dq.dtype(), options.library);
     kernels::attention_gradient(b.saved(kept_q), b.saved(kept_k), b.saved(kept_v), b.saved(kept_out), b.saved(kept_lse), b.gradient(),
-                                mask_of(options), dq, dk, dv, workspace(bytes));
+                                mask_of(restored(b, options, kept_positions)), dq, dk, dv, workspace(bytes));
   });
 }
 
@@ -59,12 +70,13 @@ Variable attention_packed(const Variable& qkv, i64 heads, const AttentionOptions
   forward(in.q, in.k, in.v, options, out.reshape(in.q.shape()), lse);
   Recorder r({qkv});
   const auto kept_qkv = r.save(qkv), kept_out = r.save(out), kept_lse = r.save(lse);
+  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(options.positions_BT) : SavedTensor();
   return r.output(out, [=](Backward& b) {
     const Thirds x(b.saved(kept_qkv), heads), dx(b.target(0), heads);
     const Shape& shape = x.q.shape();
     kernels::attention_gradient(x.q, x.k, x.v, b.saved(kept_out).reshape(shape), b.saved(kept_lse), b.gradient().reshape(shape),
-                                mask_of(options), dx.q, dx.k, dx.v,
-                                workspace(kernels::attention_gradient_workspace_bytes(shape, shape, dx.q.dtype())));
+                                mask_of(restored(b, options, kept_positions)), dx.q, dx.k, dx.v,
+                                workspace(kernels::attention_gradient_workspace_bytes(shape, shape, dx.q.dtype(), options.library)));
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include "autograd/tape.h"
 #include "base/random.h"
+#include "kernels/attention/attention.h"
 
 namespace spillway::ops {
 
@@ -15,6 +16,10 @@ struct AttentionOptions {
   double dropout = 0;    // share of probabilities dropped, in [0, 1)
   RandomKey key;         // of the dropout mask
   i64 first_sample = 0;  // number of row 0 over the whole run: the mask does not depend on how rows are cut into micro-batches
+  kernels::AttentionLibrary library = kernels::AttentionLibrary::own;  // on a GPU
+  double softcap = 0;   // above 0: scores are softcap * tanh(scale * q k / softcap) (Gemma 2, arXiv:2408.00118)
+  i64 window = 0;       // above 0: position t sees positions > t - window (Beltagy et al., arXiv:2004.05150); causal alone
+  Tensor positions_BT;  // of each key in its document (packed rows), int32; undefined: a row is one document; causal alone
 };
 
 /// q[B,T,H,D], k[B,T,Hkv,D], v[B,T,Hkv,D] -> [B,T,H,D]; query head h uses key/value head h / (H / Hkv). k and v may have more positions

@@ -1,9 +1,12 @@
 #include "ops/loss.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
+#include "kernels/accumulate.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "ops/rows.h"
 #include "ops/workspace.h"
@@ -54,89 +57,154 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets) {
 
 namespace {
 
-// The fused head. Rows are cut into chunks of `chunk` rows; a chunk's logits live in `logits`, in wide_dtype of x.
-struct Head {
-  Tensor x, w, targets;
-  i64 rows, chunk;
+// A part of the logits, kept in rows of `pitch` elements from the element `at` of the buffer on.
+struct Piece {
+  i64 row, rows, column, columns, pitch, at;
+};
 
-  Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, i64 chunk_bytes)
-      : x(as_rows(hidden)), w(weight), targets(as_row(wanted)), rows(x.size(0)) {
-    chunk = std::clamp<i64>(chunk_bytes / (w.size(0) * size_of(wide_dtype(w.dtype()))), 1, rows);
-  }
-  bool whole() const { return chunk == rows; }
-  Tensor logits_buffer() const { return empty({chunk, w.size(0)}, wide_dtype(x.dtype()), "logits"); }
-  // Where the gradient of a chunk's logits goes: in their place, each narrow row at the start of its wide row.
-  Tensor gradients_in(const Tensor& logits) const {
-    if (logits.dtype() == x.dtype()) return logits;
-    const i64 per_element = size_of(logits.dtype()) / size_of(x.dtype());
-    return logits.reinterpret({logits.size(0), per_element * logits.size(1)}, x.dtype()).slice(1, 0, logits.size(1));
-  }
+// Row by row, the logits in their pieces one after the other.
+struct Cut {
+  std::vector<Piece> pieces;
+  i64 all = 0, largest = 0;  // elements
+  bool kept = false;         // between forward and backward
 
-  void logits(i64 begin, i64 end, const Tensor& out) const {
-    const i64 bytes = kernels::matmul_workspace_bytes(end - begin, w.size(0), w.size(1), x.dtype(), out.dtype());
-    kernels::matmul(x.slice(0, begin, end), w.transpose(0, 1), {}, out, workspace(bytes));
-  }
-  // From a chunk's dlogits; undefined gradients are not wanted. dw is stored by the first chunk and added to by the others.
-  void gradients(i64 begin, i64 end, const Tensor& dlogits, const Tensor& dx, const Tensor& dw) const {
-    const i64 n = end - begin;
-    if (dx.defined()) {
-      const i64 bytes = kernels::matmul_workspace_bytes(n, w.size(1), w.size(0), x.dtype());
-      kernels::matmul(dlogits, w, {}, dx.slice(0, begin, end), workspace(bytes));
+  Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
+    const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);
+    for (i64 row = 0; row < rows; row += cut.rows) {
+      for (i64 column = 0; column < vocabulary; column += cut.columns) {
+        Piece p{row, std::min(cut.rows, rows - row), column, std::min(cut.columns, vocabulary - column), 0, all};
+        p.pitch = kernels::logits_pitch(p.columns);
+        all += p.rows * p.pitch, largest = std::max(largest, p.rows * p.pitch);
+        pieces.push_back(p);
+      }
     }
-    if (dw.defined()) {
-      const i64 bytes = kernels::matmul_workspace_bytes(w.size(0), w.size(1), n, x.dtype(), dw.dtype());
-      kernels::matmul(dlogits.transpose(0, 1), x.slice(0, begin, end), {}, dw, workspace(bytes),
-                      begin == 0 ? kernels::Store::replace : kernels::Store::add);
-    }
+    kept = pieces.size() == 1 || all * size_of(wide) <= memory.kept_bytes;
   }
 };
 
-// Writes statistics and adds up the losses; leaves the last chunk's logits in `logits`.
-void head_losses(const Head& head, const Tensor& logits, const Tensor& statistics, const Tensor& total) {
+// The fused head. Its logits are in wide_dtype of x and come in pieces, all there at once or one at a time.
+struct Head {
+  Tensor x, w, targets;
+  i64 rows, vocabulary;
+  double cap;  // of the logits; 0: none
+  std::vector<Piece> pieces;
+  bool kept;  // all there at once
+  i64 buffer_elems = 0;
+
+  Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, const LogitsMemory& memory, double softcap)
+      : x(as_rows(hidden)), w(weight), targets(as_row(wanted)), rows(x.size(0)), vocabulary(w.size(0)), cap(softcap) {
+    Cut cut(rows, vocabulary, wide(), memory);
+    pieces = std::move(cut.pieces);
+    kept = cut.kept;
+    buffer_elems = kept ? cut.all : cut.largest;
+    if (kept) return;
+    for (Piece& p : pieces) p.at = 0;
+  }
+  DType wide() const { return wide_dtype(x.dtype()); }
+  Tensor logits_buffer() const { return empty({buffer_elems}, wide(), "logits"); }
+  static Tensor memory_of(const Piece& p, const Tensor& buffer) {
+    return buffer.slice(0, p.at, p.at + p.rows * p.pitch).reshape({p.rows, p.pitch});
+  }
+  static Tensor logits_in(const Piece& p, const Tensor& buffer) { return memory_of(p, buffer).slice(1, 0, p.columns); }
+  // Where the gradient of a piece's logits goes: in their place, each narrow row at the start of its wide row, with what pads it.
+  Tensor gradients_in(const Piece& p, const Tensor& buffer) const {
+    const Tensor memory = memory_of(p, buffer);
+    if (memory.dtype() == x.dtype()) return memory;
+    const i64 per_element = size_of(memory.dtype()) / size_of(x.dtype());
+    return memory.reinterpret({p.rows, per_element * p.pitch}, x.dtype()).slice(1, 0, p.pitch);
+  }
+
+  Tensor x_of(const Piece& p) const { return x.slice(0, p.row, p.row + p.rows); }
+  Tensor targets_of(const Piece& p) const { return targets.slice(0, p.row, p.row + p.rows); }
+  Tensor w_of(const Piece& p) const { return w.slice(0, p.column, p.column + p.columns); }
+  // With the rows of zeros that the columns which pad the piece would have.
+  Tensor padded_w(const Piece& p) const {
+    if (p.pitch == p.columns) return w_of(p);
+    const Tensor padded = zeros({p.pitch, w.size(1)}, w.dtype(), "logits' weight");
+    kernels::copy(w_of(p), padded.slice(0, 0, p.columns));
+    return padded;
+  }
+
+  void multiply(const Piece& p, const Tensor& buffer) const {
+    const Tensor out = memory_of(p, buffer);
+    const i64 bytes = kernels::matmul_workspace_bytes(p.rows, p.pitch, w.size(1), x.dtype(), out.dtype());
+    kernels::matmul(x_of(p), padded_w(p).transpose(0, 1), {}, out, workspace(bytes));
+    if (cap > 0) kernels::softcap(out, cap, out);
+  }
+  // sum (+)= dlogits w, over the pieces of the same rows.
+  void add_input_gradient(const Piece& p, const Tensor& dlogits, const Tensor& sum) const {
+    const i64 bytes = kernels::matmul_workspace_bytes(p.rows, w.size(1), p.pitch, x.dtype(), sum.dtype());
+    kernels::matmul(dlogits, padded_w(p), {}, sum, workspace(bytes), p.column == 0 ? kernels::Store::replace : kernels::Store::add);
+  }
+  // dw (+)= dlogits^T x, over the pieces of the same columns.
+  void add_weight_gradient(const Piece& p, const Tensor& dlogits, const Tensor& dw) const {
+    const Tensor to = dw.slice(0, p.column, p.column + p.columns);
+    const bool padded = p.pitch > p.columns;
+    const Tensor sum = padded ? empty({p.pitch, w.size(1)}, dw.dtype(), "logits' weight gradient") : to;
+    const i64 bytes = kernels::matmul_workspace_bytes(p.pitch, w.size(1), p.rows, x.dtype(), dw.dtype());
+    kernels::matmul(dlogits.transpose(0, 1), x_of(p), {}, sum, workspace(bytes),
+                    p.row == 0 || padded ? kernels::Store::replace : kernels::Store::add);
+    if (padded) p.row == 0 ? kernels::copy(sum.slice(0, 0, p.columns), to) : kernels::accumulate(to, sum.slice(0, 0, p.columns));
+  }
+};
+
+// Writes statistics and adds up the losses; leaves in `buffer` what it has room for.
+void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistics, const Tensor& total) {
   const Tensor losses = empty({head.rows}, statistics.dtype(), "token losses");
-  for (i64 begin = 0; begin < head.rows; begin += head.chunk) {
-    const i64 end = std::min(head.rows, begin + head.chunk);
-    const Tensor some = logits.slice(0, 0, end - begin);
-    head.logits(begin, end, some);
-    kernels::cross_entropy(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), losses.slice(0, begin, end));
+  for (const Piece& p : head.pieces) {
+    head.multiply(p, buffer);
+    kernels::cross_entropy_part(Head::logits_in(p, buffer), p.column, head.vocabulary, head.targets_of(p),
+                                statistics.slice(0, p.row, p.row + p.rows), losses.slice(0, p.row, p.row + p.rows));
   }
   kernels::sum_in_order(losses, 1, total);
 }
 
-// `converted`: the whole logits in `logits` are their gradient already.
-void head_gradients(const Head& head, const Tensor& logits, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
+// `converted`: what `buffer` keeps is the logits' gradient already. Undefined gradients are not wanted.
+void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
-  for (i64 begin = 0; begin < head.rows; begin += head.chunk) {
-    const i64 end = std::min(head.rows, begin + head.chunk);
-    const Tensor some = logits.slice(0, 0, end - begin);
-    if (!head.whole()) head.logits(begin, end, some);
-    const Tensor dlogits = head.gradients_in(some);
-    if (!converted)
-      kernels::cross_entropy_gradient(some, head.targets.slice(0, begin, end), statistics.slice(0, begin, end), factor, dlogits);
-    head.gradients(begin, end, dlogits, dx, dw);
+  // The input's gradient is rounded once, whatever its pieces.
+  const bool sums_apart = dx.defined() && head.pieces[0].columns < head.vocabulary && dx.dtype() != head.wide();
+  const Tensor sums = sums_apart ? empty(dx.shape(), head.wide(), "sums of the head's input gradient") : dx;
+  for (const Piece& p : head.pieces) {
+    if (!head.kept) head.multiply(p, buffer);
+    const Tensor dlogits = head.gradients_in(p, buffer);
+    if (!converted) {
+      kernels::cross_entropy_part_gradient(Head::logits_in(p, buffer), p.column, head.vocabulary, head.targets_of(p),
+                                           statistics.slice(0, p.row, p.row + p.rows), factor, dlogits, head.cap);
+    }
+    if (dx.defined()) head.add_input_gradient(p, dlogits, sums.slice(0, p.row, p.row + p.rows));
+    if (dw.defined()) head.add_weight_gradient(p, dlogits, dw);
   }
+  if (sums_apart) kernels::rounded_copy(sums, dx);
 }
 
 }  // namespace
 
-Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets, double gradient_factor, i64 chunk_bytes) {
+i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory& memory) {
+  const DType wide = wide_dtype(dtype);
+  const Cut cut(rows, vocabulary, wide, memory);
+  return cut.kept ? 0 : cut.all * size_of(wide);
+}
+
+Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets, double gradient_factor,
+                              const LogitsMemory& memory, double softcap) {
   check("linear_cross_entropy", x, targets);
   require(w.shape().rank() == 2 && w.shape()[1] == x.shape()[-1] && w.dtype() == x.dtype(),
           "[linear_cross_entropy] expected x[..., C] and w[V, C] of one dtype");
-  const Head head(x.value, w.value, targets, chunk_bytes);
+  const Head head(x.value, w.value, targets, memory, softcap);
   const Tensor total = empty({}, DType::f64, "loss"), statistics = empty({head.rows, 2}, wide_dtype(x.dtype()), "loss statistics");
   Tensor logits = head.logits_buffer();
   head_losses(head, logits, statistics, total);
   Recorder r({x, w});
   const auto kept_x = r.save(x), kept_w = r.save(w), kept_targets = r.save(targets), kept_statistics = r.save(statistics);
-  // Only this op ever sees the whole logits, so backward may turn them into their gradient in place, where a later part finds it. Logits
-  // that were cut are computed again by each part.
-  const SavedTensor kept_logits = head.whole() ? r.save(logits) : SavedTensor();
+  // Only this op ever sees the logits it keeps, so backward may turn them into their gradient in place, where a later part finds it. Logits
+  // that are not kept are computed again by each part.
+  const SavedTensor kept_logits = head.kept ? r.save(logits) : SavedTensor();
   return r.output(total, [=](Backward& b) {
-    const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), chunk_bytes);
+    const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), memory, softcap);
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.needs(1) ? b.target(1) : Tensor();
-    const Tensor buffer = again.whole() ? b.saved(kept_logits) : again.logits_buffer();
-    const bool converted = again.whole() && b.again();
+    const Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
+    const bool converted = again.kept && b.again();
     head_gradients(again, buffer, b.saved(kept_statistics), gradient_factor * b.gradient().item(), converted, dx, dw);
   });
 }

@@ -31,23 +31,27 @@ Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& be
   const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
   return r.output(y, [=](Backward& b) {
     const Tensor rows = b.saved(kept_x);
+    const Tensor others = b.needs(0) ? b.take_others(0) : Tensor();
     const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1), dbeta = target_if(b, 2);
     const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
-    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), true, dx, dgamma, dbeta, workspace(bytes));
+    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), true, others, dx, dgamma, dbeta,
+                           workspace(bytes));
   });
 }
 
-Variable rms_norm(const Variable& x, const Variable& gamma, double eps) {
+Variable rms_norm(const Variable& x, const Variable& gamma, double eps, double gain_offset) {
   check("rms_norm", x, gamma);
   const Tensor y = empty(x.shape(), x.dtype(), "rms norm"), statistics = statistics_for(x);
-  kernels::norm(x.value, gamma.value, {}, eps, y, statistics);
+  kernels::norm(x.value, gamma.value, {}, eps, y, statistics, gain_offset);
   Recorder r({x, gamma});
   const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
   return r.output(y, [=](Backward& b) {
     const Tensor rows = b.saved(kept_x);
+    const Tensor others = b.needs(0) ? b.take_others(0) : Tensor();
     const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1);
     const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
-    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), false, dx, dgamma, {}, workspace(bytes));
+    kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), false, others, dx, dgamma, {},
+                           workspace(bytes), gain_offset);
   });
 }
 

@@ -10,7 +10,8 @@ using autograd::Variable;
 
 /// (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance; x[..., C], gamma[C], beta[C].
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps);
-/// x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, arXiv:1910.07467).
-Variable rms_norm(const Variable& x, const Variable& gamma, double eps);
+/// x / sqrt(mean(x^2) + eps) * (gamma + gain_offset) (Zhang and Sennrich, arXiv:1910.07467; Gemma's gains are around 0, with an offset of
+/// 1).
+Variable rms_norm(const Variable& x, const Variable& gamma, double eps, double gain_offset = 0);
 
 }  // namespace spillway::ops

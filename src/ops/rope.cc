@@ -10,10 +10,10 @@ using autograd::Recorder;
 
 Variable rope(const Variable& x, const Tensor& positions, std::span<const double> inverse_frequencies, double attention_scaling) {
   const bool fits = x.shape().rank() == 4 && positions.elems() == x.shape()[0] * x.shape()[1] &&
-                    x.shape()[3] == 2 * static_cast<i64>(inverse_frequencies.size());
+                    x.shape()[3] >= 2 * static_cast<i64>(inverse_frequencies.size());
   if (!fits) {
-    throw Error(ErrorCode::bug, "[rope] expected x[B, T, H, D], positions[B, T] and D/2 frequencies, got " + to_string(x.shape()) + ", " +
-                                    to_string(positions.shape()) + " and " + std::to_string(inverse_frequencies.size()));
+    throw Error(ErrorCode::bug, "[rope] expected x[B, T, H, D], positions[B, T] and at most D/2 frequencies, got " + to_string(x.shape()) +
+                                    ", " + to_string(positions.shape()) + " and " + std::to_string(inverse_frequencies.size()));
   }
   const Tensor y = empty(x.shape(), x.dtype(), "rope");
   kernels::rope(x.value, positions, inverse_frequencies, attention_scaling, false, y);

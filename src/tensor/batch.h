@@ -16,9 +16,11 @@ struct MicroBatch {
   i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
   i64 counted_targets = 0;                     // targets that are not ignored
   Tensor images_NCHW;                          // of image models, whose targets are [N]; floating, contiguous
+  bool packed = false;                         // rows of several documents, in each of which positions begin at 0
+  Tensor key_positions_BT;                     // of packed rows that go on from a cache: of all keys, i32, contiguous
 
   /// Those that a model does not read are undefined.
-  std::array<Tensor*, 4> tensors() { return {&tokens_BT, &targets_BT, &positions_BT, &images_NCHW}; }
+  std::array<Tensor*, 5> tensors() { return {&tokens_BT, &targets_BT, &positions_BT, &images_NCHW, &key_positions_BT}; }
 };
 
 struct StepBatch {

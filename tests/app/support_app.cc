@@ -15,24 +15,6 @@ Outcome run_app(const std::vector<std::string>& args, const Host& host) {
   return {status, out.str(), err.str()};
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "spillway-app-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-std::string TemporaryFolder::write(const std::string& name, const std::string& text) const {
-  const fs::path file = path_ / name;
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-  return file.string();
-}
-
 FakeHost::FakeHost() {
   file("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree:         1000 kB\nMemAvailable:   12582912 kB\n");
   file("/proc/thread-self/status", "Name:\ttest\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");

@@ -1,12 +1,12 @@
 // What the tests of src/app share: the program in process, scratch folders, and machines made of files.
 #pragma once
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "app/entry.h"
 #include "app/flags/given.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::app {
 
@@ -17,20 +17,7 @@ struct Outcome {
 /// The whole program in process.
 Outcome run_app(const std::vector<std::string>& args, const Host& host = {});
 
-/// A folder of its own, gone with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  /// Writes a file below, with the folders above it; gives its path.
-  std::string write(const std::string& name, const std::string& text) const;
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 /// A machine that is nothing but files and variables.
 class FakeHost {

@@ -77,6 +77,47 @@ TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   EXPECT_EQ(numbers(dy), (Doubles{1, 1})) << "the caller's gradient was written";
 }
 
+// a * b whose gradient of a is added to what a has from others while it is made.
+Variable times_onto(const Variable& a, const Variable& b, int& joined) {
+  const Tensor out = empty(a.shape(), DType::f64);
+  multiply(a.value, b.value, out);
+  Recorder r({a, b});
+  const auto kept_a = r.save(a), kept_b = r.save(b);
+  return r.output(out, [=, &joined](Backward& step) {
+    if (step.needs(0)) {
+      const Tensor others = step.take_others(0), to = step.target(0);
+      multiply(step.gradient(), step.saved(kept_b), to);
+      for (i64 i = 0; others.defined() && i < to.elems(); ++i) to.data<double>()[i] += others.data<double>()[i];
+      joined += others.defined();
+    }
+    if (step.needs(1)) multiply(step.gradient(), step.saved(kept_a), step.target(1));
+  });
+}
+
+TEST(Tape, AnOpMayAddToWhatOthersGave) {
+  for (const bool in_parts : {false, true}) {
+    Sink sink;
+    Tape tape(&sink);
+    int joined = 0;
+    const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20})), w = tape.parameter(values({3, 4}), 0);
+    const Variable more = sum2(times_onto(x, w, joined), times_onto(w, w, joined));
+    const Variable both = sum2(x, y);  // one tensor reaches x and y, first
+    const Variable out = sum2(more, both);
+    const Tensor dy = values({1, 1});
+    if (in_parts) {
+      tape.backward_input(out, dy);
+      tape.backward_weight();
+    } else {
+      tape.backward(out, dy);
+    }
+    EXPECT_EQ(joined, 1) << "x's, not a parameter's, which stays in the sink's memory";
+    EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{4, 5}));
+    EXPECT_EQ(numbers(tape.take_gradient(y)), (Doubles{1, 1}));
+    EXPECT_EQ(numbers(dy), (Doubles{1, 1}));
+    EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(0, 0)]), (Doubles{7, 10}));
+  }
+}
+
 TEST(Tape, TheSameVariableTwiceInOneOp) {
   Tape tape;
   const Variable x = tape.input(values({4}));

@@ -7,10 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "tests/support/forbid.h"
+#include "tests/support/kill_at.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::file_lock_test {
 namespace {
@@ -18,12 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Locks : testing::Test {
-  fs::path folder = fs::temp_directory_path() / fmt::format("spillway-lock-test-{}", ::getpid()), file = folder / "lock";
-  Locks() {
-    fs::create_directory(folder);
-    std::ofstream(file) << "x";
-  }
-  ~Locks() override { fs::remove_all(folder); }
+  const test::TemporaryFolder folder;
+  const fs::path file = folder.write("lock", "x");
 
   // By another process: whether it could take the lock, 0 or 1; with `no_flock` on a filesystem that has none. Dies with what it holds.
   int another_takes(bool no_flock, FileLock::Kind kind = FileLock::Kind::exclusive) const {
@@ -38,6 +39,13 @@ struct Locks : testing::Test {
     return WEXITSTATUS(status);
   }
   void write_holder(const std::string& text) const { std::ofstream(folder / "lock.holder") << text; }
+  void age_holder(std::chrono::seconds age) const { fs::last_write_time(folder / "lock.holder", fs::file_time_type::clock::now() - age); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : fs::directory_iterator(folder.path())) all.push_back(entry.path().filename());
+    std::ranges::sort(all);
+    return all;
+  }
 };
 
 TEST_F(Locks, FlockWhereThereIsOne) {
@@ -88,6 +96,50 @@ TEST_F(Locks, AnotherHostsHolderIsAliveUnlessItIsAnEarlierLifeOfThisJob) {
   EXPECT_EQ(another_takes(true), 2);
   ::unsetenv("SLURM_JOB_ID");
   ::unsetenv("SLURM_RESTART_COUNT");
+}
+
+using KilledLocksRelease = Locks;
+
+TEST_F(KilledLocksRelease, WhoDiesWhileTakingItHoldsNothing) {
+  if (!test::kCanKillAt) GTEST_SKIP() << "x86-64 without sanitizers alone";
+  int deaths = 0;
+  const auto take = [&] {
+    test::forbid(SYS_flock, ENOSYS);
+    FileLock::take(::open(file.c_str(), O_RDWR | O_CLOEXEC), file);
+  };
+  for (test::End end = test::End::killed; end == test::End::killed; ++deaths) {
+    end = test::end_of(deaths + 1, take);
+    ASSERT_NE(end, test::End::failed);
+    EXPECT_EQ(another_takes(true), 2) << "death at call " << deaths + 1;
+    EXPECT_EQ(names(), (std::vector<std::string>{"lock", "lock.holder"})) << "death at call " << deaths + 1;
+  }
+  EXPECT_GE(deaths, 8);
+}
+
+// Earlier programs made it empty and wrote into it then.
+TEST_F(Locks, AFileThatNamesNobodyCountsForAMinute) {
+  for (const char* text : {"", "here 17", "here 17 1000 - -", "host n1, process 3\n"}) {
+    write_holder(text);
+    EXPECT_EQ(another_takes(true), 0) << text;
+    EXPECT_EQ(another_takes(true, FileLock::Kind::look), 0) << text;
+    EXPECT_EQ(FileLock::holder(file), "") << text;
+    age_holder(std::chrono::seconds(50));
+    EXPECT_EQ(another_takes(true), 0) << text;
+    age_holder(std::chrono::seconds(70));
+    EXPECT_EQ(another_takes(true, FileLock::Kind::look), 2) << text;
+    EXPECT_EQ(another_takes(true), 2) << text;
+  }
+}
+
+TEST_F(Locks, TheHolderIsTheOneOfTheFileBeside) {
+  std::ofstream(file) << "host elsewhere, process 3\n";
+  EXPECT_EQ(FileLock::holder(file), "");
+  write_holder("n1 17 1000 - -\n");
+  EXPECT_EQ(FileLock::holder(file), "host=n1 pid=17");
+  EXPECT_EQ(another_takes(true), 0);
+  fs::remove(folder / "lock.holder");
+  ASSERT_EQ(another_takes(true), 2);
+  EXPECT_EQ(FileLock::holder(file), "") << "it is dead";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -241,6 +242,70 @@ TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {
   EXPECT_EQ(step.micro_batches[0].tokens_BT.shape(), (Shape{2, 4}));
   EXPECT_EQ(step.counted_targets, 8);
   EXPECT_GT(arena.peak_bytes(), 0);
+}
+
+// Rows of equal weight from 10 and from 3 windows: each source by itself is walked in epochs, each of them in another order.
+TEST(Loader, AMixtureWalksEachSourceInItsOwnEpochs) {
+  const Sources sources = counting({41, 13});
+  const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 60, .weights = {1, 1}});
+  EXPECT_EQ(loader.windows(), 13);
+  std::vector<std::vector<i32>> of_source(2);
+  for (const i32 first : firsts(loader.step(0))) of_source[static_cast<size_t>(first / 1000)].push_back(first % 1000 / 4);
+  std::set<std::vector<i32>> orders;
+  for (const auto& [source, windows] : {std::pair{0, 10}, {1, 3}}) {
+    const auto& all = of_source[static_cast<size_t>(source)];
+    ASSERT_EQ(all.size(), 30u);
+    for (auto epoch = all.begin(); epoch != all.end(); epoch += windows) {
+      std::vector<i32> order(epoch, epoch + windows);
+      orders.insert(order);
+      std::ranges::sort(order);
+      EXPECT_EQ(order, range(0, windows));
+    }
+  }
+  EXPECT_GE(orders.size(), 6u);
+}
+
+TEST(Loader, AMixtureIsTheSameFromAnyStepOnAndOnAnyRanks) {
+  const Sources sources = counting({41, 13, 90});
+  const auto rows_of = [&](int ranks, i64 first_step) {
+    std::vector<i32> all;
+    for (i64 step = first_step; step < 6; ++step) {
+      for (int r = 0; r < ranks; ++r) {
+        const Loader loader(sources,
+                            {.sequence_length = 4, .micro_batch_size = 4 / ranks, .rank = r, .ranks = ranks, .weights = {0.5, 0.2, 0.3}});
+        for (const i32 first : firsts(loader.step(4 * step))) all.push_back(first);
+      }
+    }
+    return all;
+  };
+  const std::vector<i32> whole = rows_of(1, 0);
+  EXPECT_EQ(rows_of(2, 0), whole);
+  EXPECT_EQ(rows_of(4, 0), whole);
+  EXPECT_EQ(rows_of(2, 3), std::vector(whole.begin() + 12, whole.end()));
+}
+
+TEST(Loader, AMixtureHoldsOutTheEndOfEachSource) {
+  const Sources sources = counting({41, 81});
+  const Loader loader(sources,
+                      {.sequence_length = 4, .micro_batch_size = 100, .shuffled = false, .weights = {3, 1}, .validation_fraction = 0.1});
+  EXPECT_EQ(loader.validation_windows(), 3);
+  i64 second = 0;
+  for (const i32 first : firsts(loader.step(0))) {
+    EXPECT_TRUE(first < 36 || (first >= 1000 && first < 1072)) << first;
+    second += first >= 1000;
+  }
+  EXPECT_EQ(second, 25);
+  EXPECT_EQ(values(loader.validation(0).tokens_BT)[0], 36);
+}
+
+TEST(Loader, AMixtureRefusesWhatItCannotDealOut) {
+  const Sources sources = counting({41, 3});
+  const auto said = [&](const std::vector<double>& weights) {
+    return error_of(ErrorCode::usage, [&] { Loader(sources, {.sequence_length = 4, .weights = weights}); });
+  };
+  EXPECT_THAT(said({1, 1}), HasSubstr("none of source 2"));
+  EXPECT_THAT(said({1, 0}), HasSubstr("weights above 0"));
+  EXPECT_THAT(said({1, std::nan("")}), HasSubstr("weights above 0"));
 }
 
 }  // namespace

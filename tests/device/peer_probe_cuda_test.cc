@@ -49,5 +49,23 @@ TEST_F(PeerProbe, SaysWhereCopiesHangLoseBytesOrAreNotAllowed) {
   EXPECT_EQ(none.gpus, 2);
 }
 
+TEST_F(PeerProbe, WhatHangsBetweenTwoIslandsSaysNothingOfTheLinksInThem) {
+  if (!std::getenv(kGpus)) GTEST_SKIP() << "needs emulated GPUs";
+  ::setenv(kGpus, "4", 1);
+  ::setenv("SPILLWAY_EMULATED_NVLINK", "2", 1);
+  for (const char* peers : {"hang", "lost"}) {
+    ::setenv(kPeers, peers, 1);
+    const PeerReport report = probe_peers(1);
+    EXPECT_NE(report.problem.find("from cuda:0 to cuda:2"), std::string::npos) << report.problem;
+    EXPECT_EQ(report.reached, 4) << "0 and 1, 2 and 3, each way";
+    EXPECT_TRUE(report.links_work);
+  }
+  ::unsetenv("SPILLWAY_EMULATED_NVLINK");
+  const PeerReport none = probe_peers(1);
+  EXPECT_FALSE(none.links_work);
+  ::unsetenv(kPeers);
+  ::setenv(kGpus, "1", 1);
+}
+
 }  // namespace
 }  // namespace spillway::test::peer_probe_cuda_test

@@ -60,7 +60,9 @@ TEST_F(CudaRuntime, HostFunctionsKeepTheOrderOfTheQueue) {
       auto* seen = static_cast<Seen*>(data);
       seen->sent = seen->back + 1;
     }
-  } seen;
+  };
+  const auto pages = pinned_memory();  // what a pageable copy is to read is taken at the call
+  auto& seen = *new (pages->take(kMiB)) Seen;
   cuda_check(cudaMemcpyAsync(on(), &seen.sent, 8, cudaMemcpyHostToDevice, queue()), "there");
   cuda_check(cudaMemcpyAsync(&seen.back, on(), 8, cudaMemcpyDeviceToHost, queue()), "back");
   cuda_check(cudaLaunchHostFunc(queue(), &Seen::follow, &seen), "cudaLaunchHostFunc");
@@ -70,6 +72,7 @@ TEST_F(CudaRuntime, HostFunctionsKeepTheOrderOfTheQueue) {
   EXPECT_EQ(seen.sent, 42);
   EXPECT_EQ(seen.back, 42);
   EXPECT_EQ(cudaLaunchHostFunc(queue(), nullptr, nullptr), cudaErrorInvalidValue);
+  pages->give_back(reinterpret_cast<std::byte*>(&seen), kMiB);
 }
 
 TEST_F(CudaRuntime, KnowsWhosePointerItIs) {

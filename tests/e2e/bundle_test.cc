@@ -50,6 +50,8 @@ const std::string kTraining =
     "--host-memory 100MiB --place-optimizer nvme --seed 5 ";
 
 TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
+  EXPECT_TRUE(mentions(place_.read("root/share/man/man1/spillway.1"), ".TH SPILLWAY 1"));
+  EXPECT_TRUE(mentions(place_.read("root/share/bash-completion/completions/spillway"), "complete -o default -F _spillway spillway"));
   EXPECT_TRUE(inside("--version")) << said();
   EXPECT_TRUE(inside("doctor")) << said();
   EXPECT_TRUE(inside("plan --model gpt2-124m --device-memory 2GiB --host-memory 1GiB")) << said();

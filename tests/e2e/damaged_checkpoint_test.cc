@@ -132,16 +132,40 @@ TEST_F(DamagedCheckpoint, TheStateOnNvmeIsNotGivenUpForIt) {
   const Args placed{"--place-parameters", "nvme", "--place-optimizer", "nvme", "--nvme", "scratch"};
   ASSERT_EQ(at.spillway(to_step(8, "straight", placed)).status, 0);
   const Finished killed = at.spillway_until(
-      to_step(300, "run", placed), [&] { return fs::exists(at / kNewest); }, SIGKILL);
+      to_step(120, "run", placed), [&] { return fs::exists(at / kNewest); }, SIGKILL);
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   ASSERT_FALSE(fs::is_empty(at / "scratch"));
   // As far as metrics go: the checkpoint may be ahead of what nvme holds, or of the same step.
   for (const auto& entry : fs::directory_iterator(at / "run/checkpoints"))
     if (entry.path().filename() != "step-00000002" && fs::exists(entry.path() / "manifest.json"))
       flip(fs::relative(entry.path(), at.path()) / "optimizer.safetensors", 70'000);
-  const Finished f = at.spillway(to_step(300, "run", placed));
+  const Finished f = at.spillway(to_step(120, "run", placed));
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_TRUE(mentions(f.err, "from the state on nvme") || mentions(f.err, "that is whole")) << f.err;
+}
+
+// Whoever reads a checkpoint reads it through its manifest: one that has none is not passed over, nor read unchecked.
+TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
+  ASSERT_EQ(at.spillway(to_step(8, "straight")).status, 0);
+  ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
+  fs::remove(at / kNewest / "manifest.json");
+  expect_says(at.spillway({"inspect", "--verify", "run"}), 4, {std::string(kBefore) + ": whole", std::string(kNewest) + ": damaged"});
+  expect_says(at.spillway({"inspect", "--verify", kNewest}), 4, {"damaged"});
+  expect_says(at.spillway(to_step(8, "run", {"--resume", "must"})), 4, {"manifest.json", "--resume auto"});
+  for (const char* model : {kNewest, "run"})
+    expect_says(at.spillway({"generate", "--model", model, "--prompt", "a", "--max-tokens", "2"}), 4, {"manifest.json is gone"});
+  expect_goes_on(4);
+  for (const char* folder : {kFirst, kBefore, kNewest, "run/checkpoints/step-00000008"}) fs::remove(at / folder / "manifest.json");
+  expect_says(at.spillway(to_step(9, "run")), 4, {"none that is whole"});
+}
+
+// A folder with a file of that name of somebody else's is a model like any other.
+TEST_F(DamagedCheckpoint, AForeignManifestSaysNothingOfAModel) {
+  ASSERT_EQ(at.spillway(to_step(2, "run")).status, 0);
+  ASSERT_EQ(at.spillway({"export", "run", "--out", "exported"}).status, 0);
+  at.write("exported/manifest.json", R"({"checksums": {"model.safetensors": "sha256:00"}, "format": "of another tool"})");
+  const Finished f = at.spillway({"generate", "--model", "exported", "--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "2"});
+  EXPECT_EQ(f.status, 0) << f.err;
 }
 
 TEST_F(DamagedCheckpoint, AHalfPrunedOneGoesAtTheNextStart) {

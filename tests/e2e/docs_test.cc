@@ -69,6 +69,17 @@ TEST(DocsRelease, EveryCommandRuns) {
   EXPECT_GE(run, 15);
 }
 
+// So that none escapes the test above.
+TEST(Docs, BlocksAreCommandsOrOutput) {
+  for (const fs::path& page : pages()) {
+    for (const std::string& line : lines_of(page)) {
+      const size_t fence = line.find("```");
+      if (fence == line.npos || line.find_first_not_of(' ') < fence) continue;
+      EXPECT_TRUE(line == "```sh" || line == "```") << page << ": " << line;
+    }
+  }
+}
+
 TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
   EXPECT_LE(lines_of(kSource / "README.md").size(), 150u);
   for (const fs::path& page : pages()) {

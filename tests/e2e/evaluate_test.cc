@@ -1,10 +1,14 @@
 // spillway evaluate, beside what training said of the same data.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/support_program.h"
+#include "tests/support/fixtures.h"
 
 namespace spillway::test::evaluate_test {
 namespace {
@@ -42,6 +46,82 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
   EXPECT_EQ(text.status, 2);
   EXPECT_TRUE(mentions(text.err, "--tokenizer bytes")) << text.err;
   EXPECT_EQ(place.spillway({"evaluate", "--model", "folder", "--data", "text.txt", "--tokenizer", "bytes"}).status, 0);
+}
+
+// The answers are what transformers finds the likeliest (tests/peers/choices.py).
+TEST(EvaluateChoices, AreTransformersAnywhere) {
+  const Workplace at;
+  const auto scores = [&](const std::string& rows, const Args& more) {
+    Args all{"evaluate", "--model", test::data("choices"), "--tokenizer", "bytes", "--data", test::data("choices/" + rows),
+             "--quiet",  "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished run = at.spillway(all);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.status == 0 ? nlohmann::json::parse(run.out) : nlohmann::json();
+  };
+  const nlohmann::json by_sum = scores("rows.jsonl", {}), by_bytes = scores("rows_by_bytes.jsonl", {});
+  EXPECT_EQ(by_sum["accuracy"], 1);
+  EXPECT_LT(by_sum["accuracy_normalized"], 1) << "planted: the two ways differ";
+  EXPECT_EQ(by_bytes["accuracy_normalized"], 1);
+  EXPECT_LT(by_bytes["accuracy"], 1);
+  EXPECT_EQ(by_sum["rows"], 30);
+  EXPECT_GT(by_sum["cut_prompts"], 0);
+  for (const Args& way : std::vector<Args>{{"--place-parameters", "nvme", "--nvme", "scratch"},
+                                           {"--ranks", "2", "--zero-stage", "3"},
+                                           {"--ranks", "2", "--pipeline-stages", "2"}})
+    EXPECT_EQ(scores("rows.jsonl", way), by_sum) << way[0];
+}
+
+TEST(EvaluateChoices, WithoutNumbersThereIsNoAccuracy) {
+  const Workplace at;
+  std::filesystem::create_directory(at / "diverged");
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(test::data(std::string("choices/") + file), at / "diverged" / file);
+  std::string weights = at.read("diverged/model.safetensors");
+  std::fill(weights.end() - 8, weights.end(), '\xff');  // two numbers, which every position reads
+  at.write("diverged/model.safetensors", weights);
+  const Finished rows =
+      at.spillway({"evaluate", "--model", "diverged", "--data", test::data("choices/rows.jsonl"), "--micro-batch-size", "2"});
+  EXPECT_EQ(rows.status, 2);
+  EXPECT_NE(rows.err.find("each choice is a pass of its own"), std::string::npos) << rows.err;
+  const Finished run =
+      at.spillway({"evaluate", "--model", "diverged", "--tokenizer", "bytes", "--data", test::data("choices/rows.jsonl"), "--quiet"});
+  EXPECT_EQ(run.status, 7) << run.out;
+  EXPECT_NE(run.err.find("rows.jsonl, line 1: expected likelihoods that are numbers"), std::string::npos) << run.err;
+  EXPECT_EQ(run.out, "");
+}
+
+TEST(EvaluateChoices, LinesThatAreNoRowsAreNamed) {
+  Workplace at;
+  const std::string good = R"({"prompt": "a", "choices": ["b", "c"], "answer": "c"})";
+  const auto evaluated = [&](const std::string& line, const Args& more) {
+    at.write("rows.jsonl", good + "\n" + line + "\n");
+    Args all{"evaluate", "--model", test::data("choices"), "--tokenizer", "bytes", "--data", "rows.jsonl", "--quiet"};
+    all.insert(all.end(), more.begin(), more.end());
+    return at.spillway(all);
+  };
+  at.write("damaged.jsonl", "[1\n" + good + "\n");
+  const Finished damaged = at.spillway({"evaluate", "--model", test::data("choices"), "--tokenizer", "bytes", "--data", "damaged.jsonl"});
+  EXPECT_NE(damaged.err.find("line 1: expected {\"prompt\": TEXT, \"choices\""), std::string::npos) << damaged.err;
+  for (const auto& [line, says] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"prompt": "a", "choices": ["b"], "answer": 0})", "a list of two texts or more"},
+           {R"({"prompt": "a", "choices": ["b", 7], "answer": 0})", "each of `choices` to be text, got number"},
+           {R"({"prompt": "a", "choices": ["b", ""], "answer": 0})", "got an empty one"},
+           {R"({"prompt": "a", "choices": ["b", "c"], "answer": 2})", "its number, 0 to 1, got 2"},
+           {R"({"prompt": "a", "choices": ["b", "c"], "answer": -1})", "its number, 0 to 1, got -1"},
+           {R"({"prompt": "a", "choices": ["b", "c"], "answer": "d"})", "got another text"},
+           {R"({"choices": ["b", "c"], "answer": 0})", "expected the key `prompt`"},
+           {R"({"prompt": "", "choices": ["b", "c"], "answer": 0})", "expected a prompt, got none"},
+           {R"({"prompt": "a", "choices": ["b", ")" + std::string(70, 'c') + R"("], "answer": 0})", "choices that fit the 64 positions"},
+           {"[1", "got no JSON object"}}) {
+    const Finished run = evaluated(line, {});
+    EXPECT_EQ(run.status, 4) << line;
+    EXPECT_NE(run.err.find("rows.jsonl, line 2: expected"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(says), std::string::npos) << run.err;
+    const Finished skipped = evaluated(line, {"--skip-bad-lines", "--json"});
+    EXPECT_EQ(skipped.status, 0) << skipped.err;
+    EXPECT_EQ(skipped.status == 0 ? nlohmann::json::parse(skipped.out)["bad_lines"] : nlohmann::json(), 1);
+  }
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ TEST_F(FirstMinutes, AnyBytesGoThrough) {
 }
 
 TEST_F(FirstMinutes, JsonEverywhere) {
+  at.write("wishes.json", R"({"json": true, "model": "gpt2-tiny"})");
   ASSERT_EQ(at.spillway(small_run("run", 2, "64MiB", {})).status, 0);
   EXPECT_EQ(parsed(at.spillway(small_run("run", 2, "64MiB", {"--json"})))["finished"], true);
   EXPECT_EQ(parsed(at.spillway({"export", "run", "--out", "exported", "--json"}))["files"], 1);
@@ -64,6 +65,7 @@ TEST_F(FirstMinutes, JsonEverywhere) {
                        "srun"));
   for (const auto& [args, status] :
        {std::pair(Args{"train", "--json", "--model", "gpt2-tiny"}, 2),
+        {Args{"train", "--config", "wishes.json"}, 2},
         {Args{"evaluate", "--json", "--model", "run", "--data", "none.txt"}, 4},
         {Args{"plan", "--json", "--model", "gpt2-124m", "--device-memory", "1MiB", "--host-memory", "1MiB"}, 3}}) {
     const Finished f = at.spillway(args);

@@ -134,6 +134,16 @@ TEST_F(ProgramOnGpu, NcclWhereItCannotBeIsOneLine) {
   EXPECT_TRUE(mentions(planned.out, "between GPUs  ")) << planned.out;
 }
 
+TEST_F(ProgramOnGpu, SaysHowMuchHostMemoryIsPageLocked) {
+  if (query_gpus().gpus[0].name != "emulated") GTEST_SKIP() << "needs emulated GPUs, whose memory takes long to be locked";
+  ::setenv("SPILLWAY_EMULATED_REGISTER_MS", "1500", 1);  // each of five pieces
+  const Finished f =
+      at.spillway(training("run", 1, {"--place-parameters", "host", "--place-gradients", "host", "--place-optimizer", "host"}));
+  ::unsetenv("SPILLWAY_EMULATED_REGISTER_MS");
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(mentions(f.err, "page-locking host memory, ")) << f.err;
+}
+
 TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   ::setenv("SPILLWAY_EMULATED_GPUS", "2", 1);
   const size_t gpus = query_gpus().gpus.size();

@@ -20,16 +20,6 @@ namespace fs = std::filesystem;
 struct Restart : NvmeRun {
   static constexpr size_t kKilledAfter = 5;
 
-  // `--flag value` in place of the value there is.
-  static Args with(Args args, const std::string& flag, const std::string& value) {
-    const auto at = std::find(args.begin(), args.end(), flag);
-    if (at == args.end()) {
-      args.insert(args.end(), {flag, value});
-    } else {
-      *(at + 1) = value;
-    }
-    return args;
-  }
   // What it said until then.
   std::string kill_after(const Args& args, size_t steps, int signal = SIGKILL) const {
     fs::remove(at / "run/metrics.jsonl");
@@ -79,10 +69,23 @@ TEST_F(Restart, OneOfAnotherLayoutSetsTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = on_nvme("run", "none");
   kill_after(right, kKilledAfter);
-  for (const Args& other : {with(right, "--place-gradients", "host"), with(right, "--durability", "step")}) {
+  for (const Args& other : {with(right, "--durability", "step"), with(right, "--place-optimizer", "host")}) {
     const std::string said = kill_after(other, 1);
     EXPECT_TRUE(mentions(said, "set aside as ") && mentions(said, "new run")) << said;
     EXPECT_TRUE(mentions(at.spillway({"doctor", "--nvme", "scratch"}).out, ".aside-"));
+  }
+  expect_right_one_goes_on(right);
+}
+
+// What means nothing after a restart may lie elsewhere then: a plan by what is measured may choose so without being asked.
+TEST_F(Restart, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  const Args right = with(on_nvme("run", "none"), "--place-activations", "nvme");
+  kill_after(right, kKilledAfter);
+  for (const Args& other : {with(right, "--place-gradients", "host"), with(right, "--place-activations", "host")}) {
+    const std::string said = kill_after(other, kKilledAfter);
+    EXPECT_TRUE(mentions(said, "from the state on nvme")) << said;
+    EXPECT_FALSE(mentions(said, "set aside") || mentions(said, "new run")) << said;
   }
   expect_right_one_goes_on(right);
 }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -17,21 +18,10 @@ namespace spillway::test {
 
 namespace fs = std::filesystem;
 
-Workplace::Workplace() {
-  std::string name = (fs::temp_directory_path() / "spillway-e2e-XXXXXX").string();
-  if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
-  path_ = name;
-}
-
-Workplace::~Workplace() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 pid_t Workplace::start(const std::vector<std::string>& args) const {
   const pid_t pid = ::fork();
   if (pid != 0) return pid_ = pid;
-  if (::chdir(path_.c_str()) != 0) ::_exit(127);
+  if (::chdir(path().c_str()) != 0) ::_exit(127);
   if (!cgroup_.empty()) {
     const int procs = ::open((cgroup_ / "cgroup.procs").c_str(), O_WRONLY);
     if (::write(procs, "0", 1) != 1) ::_exit(126);
@@ -72,10 +62,10 @@ Finished Workplace::spillway_until(const std::vector<std::string>& args, const s
   return wait(pid);
 }
 
-void Workplace::write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+void Workplace::write(const std::string& name, const std::string& text) const { std::ofstream(path() / name) << text; }
 
 std::string Workplace::read(const std::string& name) const {
-  std::ifstream in(path_ / name, std::ios::binary);
+  std::ifstream in(path() / name, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
@@ -113,6 +103,16 @@ Args small_run(const std::string& out, int steps, const std::string& device_memo
       "1",     "--steps",         std::to_string(steps), "--learning-rate", "1e-3",     "--gradient-clipping", "2.5", "--out",
       out,     "--device-memory", device_memory,         "--host-memory",   "64MiB",    "--threads",           "1"};
   args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+Args with(Args args, const std::string& flag, const std::string& value) {
+  const auto at = std::find(args.begin(), args.end(), flag);
+  if (at == args.end()) {
+    args.insert(args.end(), {flag, value});
+  } else {
+    *(at + 1) = value;
+  }
   return args;
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
+
 namespace spillway::test {
 
 struct Finished {
@@ -18,10 +20,8 @@ struct Finished {
 /// A fresh folder to run in, removed at the end.
 class Workplace {
  public:
-  Workplace();
-  ~Workplace();
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
   /// `spillway args…` to its end.
   Finished spillway(const std::vector<std::string>& args) const;
@@ -50,7 +50,8 @@ class Workplace {
  private:
   pid_t start(const std::vector<std::string>& args) const;
   Finished wait(pid_t pid) const;
-  std::filesystem::path path_, cgroup_;
+  TemporaryFolder folder_;
+  std::filesystem::path cgroup_;
   std::vector<std::string> launcher_;
   std::function<void()> prepare_ = [] {};
   mutable pid_t pid_ = -1;
@@ -60,6 +61,9 @@ using Args = std::vector<std::string>;
 
 /// A short training of llama-tiny on text.txt, with budgets and a scratch folder; and what `more` adds.
 Args small_run(const std::string& out, int steps, const std::string& device_memory, const Args& more);
+
+/// `--flag value` in place of the value there is.
+Args with(Args args, const std::string& flag, const std::string& value);
 
 inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -92,6 +93,8 @@ class OnTerminal : public testing::Test {
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
+  // It said so, as it does of one that takes long, or has ended the first.
+  bool in_a_step() const { return shows("step 1 of 100000") || !at.metrics("run").empty(); }
   // Reads until then, or to the end.
   bool read_until(const std::function<bool()>& when, double seconds = 60) {
     const auto until = Clock::now() + std::chrono::duration<double>(seconds);
@@ -103,6 +106,7 @@ class OnTerminal : public testing::Test {
       const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
       if (got <= 0) return when();  // EIO: the other end is closed
       for (ssize_t k = 0; k < got; ++k) screen.take(bytes[k]);
+      if (shows_now("validating after step ")) ++signs_;
     }
     return true;
   }
@@ -123,8 +127,12 @@ class OnTerminal : public testing::Test {
   }
   bool shows(const std::string& what) const { return mentions(screen.text(), what); }
 
+  // On the line that is refreshed.
+  bool shows_now(const std::string& what) const { return mentions(screen.lines().back(), what); }
+
   Workplace at;
   Screen screen;
+  int signs_ = 0;
 
  private:
   pid_t pid_ = -1;
@@ -149,6 +157,9 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
       EXPECT_EQ(line.size(), std::string("  validation loss 5.1234").size()) << line;
     }
   }
+  // One word is longer than a line: what loads the result, behind its indent.
+  const std::string word = "transformers.AutoModelForCausalLM.from_pretrained(\"" + (at / "run/checkpoints/step-00000030").string() + "\")";
+  EXPECT_EQ(screen.wraps(), static_cast<int>((6 + word.size() - 1) / kColumns)) << "lines end between words\n" << screen.text();
   EXPECT_EQ(validations, 3) << screen.text();
   EXPECT_EQ(steps, 3) << "one line, refreshed, that stands where something is said below it\n" << screen.text();
   EXPECT_TRUE(shows("done: step 30, loss "));
@@ -185,13 +196,71 @@ TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
   ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); }, 300)) << screen.text();
-  ASSERT_TRUE(read_until([&] { return shows("predicted"); }, 300));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the first step
+  ASSERT_TRUE(read_until([&] { return in_a_step(); }, 300)) << screen.text();
   press(kCtrlC);
   EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();
   press(kCtrlC);
   EXPECT_EQ(finish(), 130);
-  EXPECT_TRUE(shows("left without saving; the last checkpoint stands")) << screen.text();
+  EXPECT_TRUE(shows("left without saving; nothing was saved yet")) << screen.text();
+}
+
+TEST_F(OnTerminal, ASecondCtrlCOfRanksLeavesWithALine) {
+  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600", "--ranks", "2"});
+  *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
+  start(slow);
+  ASSERT_TRUE(read_until([&] { return in_a_step(); }, 300)) << screen.text();
+  press(kCtrlC);
+  EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();
+  press(kCtrlC);
+  EXPECT_EQ(finish(), 130);
+  EXPECT_TRUE(shows("left without saving")) << screen.text();
+  EXPECT_TRUE(mentions(at.read("run/log.txt"), "left without saving"));
+}
+
+// While it looks at blocks and draws weights.
+TEST_F(OnTerminalRelease, CtrlCBeforeTheFirstStepIsAnsweredToo) {
+  const Args slow = {"train",
+                     "--model",
+                     "gpt2-124m",
+                     "--data",
+                     "text.txt",
+                     "--sequence-length",
+                     "64",
+                     "--steps",
+                     "9",
+                     "--out",
+                     "run",
+                     "--threads",
+                     "1",
+                     "--device-memory",
+                     "3GiB",
+                     "--host-memory",
+                     "1GiB",
+                     "--no-final-checkpoint",
+                     "--checkpoint-every",
+                     "10h"};
+  start(slow);
+  ASSERT_TRUE(read_until([&] { return std::filesystem::exists(at / "run") || shows("new run"); }, 60)) << screen.text();
+  press(kCtrlC);
+  EXPECT_TRUE(read_until([&] { return shows("stopping before the first step"); }, 2)) << screen.text();
+  EXPECT_EQ(finish(), 75);
+  EXPECT_TRUE(shows("stopped by SIGINT before the first step: nothing was trained")) << screen.text();
+  EXPECT_FALSE(std::filesystem::exists(at / "run/metrics.jsonl"));
+}
+
+// What takes longer than five seconds says what it is.
+using SoakOnTerminal = OnTerminal;
+TEST_F(SoakOnTerminal, ValidationGivesASignOfLife) {
+  at.write_text("text.txt", 2'000'000);
+  ASSERT_EQ(run(small_run("run", 3, "64MiB", {"--validation-fraction", "0.9"})), 0) << screen.text();
+  EXPECT_GT(signs_, 0) << screen.text();
+}
+
+TEST_F(OnTerminal, PlansFit) {
+  ASSERT_EQ(run({"plan", "--model", "gpt2-124m", "--data", "text.txt", "--device-memory", "4GiB"}), 0);
+  EXPECT_EQ(screen.wraps(), 0) << screen.text();
+  ASSERT_EQ(run({"plan", "--model", "gpt2-124m", "--data", "text.txt", "--device-memory", "100MiB", "--host-memory", "200MiB"}), 3);
+  EXPECT_EQ(screen.wraps(), 0) << screen.text();
 }
 
 TEST_F(OnTerminal, RanksSayWhatTheUserPressed) {
@@ -203,7 +272,19 @@ TEST_F(OnTerminal, RanksSayWhatTheUserPressed) {
   EXPECT_TRUE(shows("stopping after this step (about "));
 }
 
+TEST_F(OnTerminal, LongHelpGoesThroughAPager) {
+  at.write("pager.sh", "sed 's/^/paged: /'\n");
+  ::setenv("PAGER", ("sh " + (at / "pager.sh").string()).c_str(), 1);
+  EXPECT_EQ(run({"train", "--help"}), 0);
+  EXPECT_TRUE(shows("paged: ")) << screen.text();
+  ::setenv("PAGER", "no-such-pager", 1);
+  EXPECT_EQ(run({"train", "--help"}), 0);
+  EXPECT_TRUE(shows("--data PATH")) << screen.text();
+  ::unsetenv("PAGER");
+}
+
 TEST_F(OnTerminal, HelpFits) {
+  ::setenv("PAGER", "cat", 1);
   for (const Args& args :
        {Args{"--help"}, Args{"train", "--help"}, Args{"train", "--help=all"}, Args{"plan", "--help"}, Args{"help", "bench"}}) {
     EXPECT_EQ(run(args), 0);

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "cublasLt.h"
@@ -18,7 +21,10 @@ struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };
 struct Desc {
-  std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, unused[26];
+  std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, unused[24];
+
+  bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // of gelu and of its gradient
 };
 struct Preference {
   std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // of A, B, C, D
@@ -75,6 +81,17 @@ float tf32(float x) {
   return x;
 }
 
+// The approximation by tanh (Hendrycks and Gimpel, arXiv:1606.08415), which is the library's.
+template <class T>
+T gelu(T x) {
+  return T(0.5) * x * (1 + std::tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
+}
+template <class T>
+T gelu_slope(T x) {
+  const T root = T(0.7978845608028654), t = std::tanh(root * (x + T(0.044715) * x * x * x));
+  return T(0.5) * (1 + t) + T(0.5) * x * (1 - t * t) * root * (1 + T(3 * 0.044715) * x * x);
+}
+
 template <class In, class Out, class Sum, bool kTf32 = false>
 void multiply(const Product& p) {
   const auto* a = static_cast<const In*>(p.a_data);
@@ -100,12 +117,19 @@ void multiply(const Product& p) {
     first = chain(i, j, 0, half);
     return first + chain(i, j, half, p.algo.k);
   };
+  auto* aux = reinterpret_cast<Out*>(p.desc.aux);
   const Running running;
   for (std::uint64_t j = 0; j < p.algo.n; ++j) {
     for (std::uint64_t i = 0; i < p.algo.m; ++i) {
       Sum sum = alpha * whole(i, j);
       if (beta != 0) sum += beta * static_cast<Sum>(wide(c[j * p.c.leading + i]));
-      if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += static_cast<Sum>(wide(bias[i]));
+      if (p.desc.has_bias()) sum += static_cast<Sum>(wide(bias[i]));
+      if (p.desc.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        sum *= gelu_slope(static_cast<Sum>(wide(aux[j * p.desc.aux_leading + i])));
+      } else if (p.desc.has_aux()) {
+        aux[j * p.desc.aux_leading + i] = rounded<Out>(sum);
+        sum = gelu(sum);
+      }
       d[j * p.d.leading + i] = rounded<Out>(sum);
     }
   }
@@ -117,7 +141,7 @@ using Multiply = void (*)(const Product&);
 Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
   const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
   const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
-  if (a.type != b.type) return nullptr;
+  if (a.type != b.type || (desc.has_aux() && d.type != CUDA_R_16BF && d.type != CUDA_R_16F)) return nullptr;
   const bool in_tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && desc.scale == CUDA_R_32F;
   if (in_tf32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float, true>;
   if (in_f64 && a.type == CUDA_R_64F && d.type == CUDA_R_64F) return multiply<double, double, double>;
@@ -131,14 +155,18 @@ Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const La
 
 std::uint64_t inner_of(const Desc& desc, const Layout& a) { return desc.transpose_a ? a.rows : a.columns; }
 
+bool is_aligned(const void* at, std::uint64_t bytes) { return reinterpret_cast<std::uint64_t>(at) % bytes == 0; }
+bool is_aligned(std::uint64_t at, std::uint64_t bytes) { return at % bytes == 0; }
+
 bool fits(const Desc& desc, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   const bool leading = a.leading >= a.rows && b.leading >= b.rows && c.leading >= c.rows && d.leading >= d.rows;
   const bool extents = (desc.transpose_a ? a.columns : a.rows) == d.rows && (desc.transpose_b ? b.rows : b.columns) == d.columns &&
                        inner_of(desc, a) == (desc.transpose_b ? b.columns : b.rows) && c.rows == d.rows && c.columns == d.columns;
-  return leading && extents && c.type == d.type && d.rows > 0 && d.columns > 0 && inner_of(desc, a) > 0;
+  // "Must be divisible by 8 and be no less than the number of rows in the output matrix" (cublasLt.h, of the leading dimension).
+  const bool aux = !desc.has_aux() || (desc.aux_leading % 8 == 0 && desc.aux_leading >= d.rows && is_aligned(desc.aux, 16));
+  return leading && extents && aux && desc.has_aux() == (desc.aux != 0) && c.type == d.type && d.rows > 0 && d.columns > 0 &&
+         inner_of(desc, a) > 0;
 }
-
-bool is_aligned(const void* at, std::uint64_t bytes) { return reinterpret_cast<std::uint64_t>(at) % bytes == 0; }
 
 // "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer
 // alignment" (cublasLt.h, of the bias).
@@ -148,7 +176,7 @@ Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Prefere
   Algo algo{d.rows, d.columns, inner_of(desc, a), CUBLASLT_REDUCTION_SCHEME_NONE, 0, {}};
   const std::uint64_t sums = d.rows * d.columns * (desc.scale == CUDA_R_64F ? 8 : 4);
   const auto may = [&](cublasLtReductionScheme_t scheme) { return (wish.schemes & scheme) != 0; };
-  if (algo.k >= 64) {
+  if (algo.k >= 64 && wish.alignment[0] >= 16 && wish.alignment[1] >= 16) {  // a choice by alignment, as the library's kernels are
     if (may(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) {
       algo.scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     } else if (may(CUBLASLT_REDUCTION_SCHEME_INPLACE)) {
@@ -160,6 +188,30 @@ Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Prefere
   algo.alignment[0] = wish.alignment[0], algo.alignment[1] = wish.alignment[1];
   algo.alignment[2] = std::min({wish.alignment[2], wish.alignment[3], bias_alignment(desc)});
   return algo;
+}
+
+// What SPILLWAY_EMULATED_BLAS says that the library cannot do: bias, epilogue (gelu), workspace, all; some (one question in four, by what
+// is asked).
+bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
+  const char* text = std::getenv("SPILLWAY_EMULATED_BLAS");
+  const std::string_view what = text ? text : "";
+  const bool bias = desc.has_bias(), workspace = wish.workspace_bytes > 0;
+  std::uint64_t hash = 1;
+  for (const std::uint64_t part : {d.rows, d.columns, inner_of(desc, a), a.type, d.type, desc.transpose_a, desc.transpose_b,
+                                   std::uint64_t{bias}, std::uint64_t{workspace}})
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
+  return what == "all" || (what == "bias" && bias) || (what == "epilogue" && desc.has_aux()) || (what == "workspace" && workspace) ||
+         (what == "some" && hash % 4 == 0);
+}
+
+// "product m n k: epilogue, beta, what A, B and D are aligned to, leading dimensions"
+std::string described(const Product& p) {
+  std::string text = "product";
+  const std::uint64_t beta = p.beta != 0;
+  for (const std::uint64_t number : {p.algo.m, p.algo.n, p.algo.k, p.desc.epilogue, beta, p.algo.alignment[0], p.algo.alignment[1],
+                                     p.algo.alignment[2], p.a.leading, p.b.leading, p.d.leading})
+    text += " " + std::to_string(number);
+  return text;
 }
 
 cublasStatus_t blas(cudaError_t status) { return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED; }
@@ -207,8 +259,15 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
   *desc = new cublasLtMatmulDescOpaque_t{};
-  seen(*desc) = {
-      static_cast<std::uint64_t>(compute), static_cast<std::uint64_t>(scale), CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, 0, {}};
+  seen(*desc) = {static_cast<std::uint64_t>(compute),
+                 static_cast<std::uint64_t>(scale),
+                 CUBLAS_OP_N,
+                 CUBLAS_OP_N,
+                 CUBLASLT_EPILOGUE_DEFAULT,
+                 0,
+                 0,
+                 0,
+                 {}};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
@@ -226,6 +285,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return set(seen(desc).epilogue, 4, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(seen(desc).bias, 8, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(seen(desc).aux, 8, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(seen(desc).aux_leading, 8, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -274,6 +337,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (requested < 1 || !fits(seen(desc), seen(a), seen(b), seen(c), seen(d))) return CUBLAS_STATUS_INVALID_VALUE;
   if (!kernel_for(seen(desc), seen(a), seen(b), seen(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (refuses(seen(desc), seen(a), seen(d), seen(preference))) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Algo algo = best_algo(seen(desc), seen(a), seen(d), seen(preference));
   results[0] = {std::bit_cast<cublasLtMatmulAlgo_t>(algo), algo.workspace_bytes, CUBLAS_STATUS_SUCCESS, 1, {}};
   *returned = 1;
@@ -295,12 +359,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const bool aligned = is_aligned(a_data, chosen.alignment[0]) && is_aligned(b_data, chosen.alignment[1]) &&
                        is_aligned(c_data, chosen.alignment[2]) && is_aligned(d_data, chosen.alignment[2]) &&
                        bias_alignment(product.desc) >= chosen.alignment[2] && is_aligned(workspace, 256);
-  const bool biased = product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const bool biased = product.desc.has_bias();
   const bool in_place = c_data != d_data || product.c.leading == product.d.leading;
   if (!same || !aligned || !in_place || biased != (product.desc.bias != 0) || workspace_bytes < chosen.workspace_bytes ||
       !fits(product.desc, product.a, product.b, product.c, product.d))
     return CUBLAS_STATUS_INVALID_VALUE;
   const Multiply multiply = kernel_for(product.desc, product.a, product.b, product.d);
   if (!multiply) return CUBLAS_STATUS_NOT_SUPPORTED;
-  return blas(enqueue(stream, "cublasLtMatmul", [multiply, product] { multiply(product); }));
+  note(described(product));
+  return blas(enqueue(
+      stream, "cublasLtMatmul", [multiply, product] { multiply(product); }, cost_of_product(chosen.m, chosen.n, chosen.k)));
 }

@@ -1,4 +1,5 @@
-// Kernels, thread by thread: each of a block is a fiber that runs until it waits.
+// Kernels, thread by thread: each of a block is a fiber that runs until it waits. The order of blocks, warps and lanes, and when a cp.async
+// lands, are a GPU's own affair: here they are drawn, from SPILLWAY_EMULATED_SEED.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -6,9 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "race_detector.h"
 #include "work.h"
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -24,14 +29,23 @@ namespace {
 constexpr size_t kStackBytes = 128 << 10;
 constexpr int kLanes = 32;
 
+std::minstd_rand& chance() {
+  static const char* const seed = std::getenv("SPILLWAY_EMULATED_SEED");
+  static thread_local std::minstd_rand numbers(seed ? static_cast<unsigned>(std::atoi(seed)) + 1 : 1);
+  return numbers;
+}
+size_t any_below(size_t n) { return chance()() % n; }
+
 // Opened when all that have not ended have come to it.
 struct Barrier {
   int come = 0;
   unsigned opened = 0;  // times
+  Meeting meetings[2];  // of this time and of the next, which some come to before others have left this one
 };
 
 struct Warp {
   Barrier barrier;
+  unsigned lanes = 0;  // that have not ended, a bit each
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
   alignas(16) std::byte published[2][kLanes][kPublishedBytes];
@@ -82,6 +96,7 @@ struct Fiber {
   unsigned until = 0;  // opened so often
   bool ended = false;
   void* fake_stack = nullptr;  // AddressSanitizer's
+  SeenAsThread seen;           // ThreadSanitizer's
   unsigned publications = 0, copy_groups = 0;
   std::vector<Copy> copies;
 
@@ -95,6 +110,8 @@ class Block {
   Block(const cudaLaunchConfig_t& config, const std::function<void()>& thread)
       : thread_(thread), fibers_(config.blockDim.x * config.blockDim.y * config.blockDim.z), shared_(config.dynamicSmemBytes + 1) {
     warps_.resize((fibers_.size() + kLanes - 1) / kLanes);
+    order_.resize(warps_.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
   }
 
   void run() {
@@ -104,11 +121,13 @@ class Block {
     for (Warp& warp : warps_) warp = {};
     for (size_t t = 0; t < fibers_.size(); ++t) start(t);
     std::memset(shared_.data(), 0xff, shared_.size());
+    begin_.come();
     while (alive_ > 0) {
       // Each warp as far as it can: the distance between warps is then the largest that the waits of the block allow.
       bool any = false;
-      for (size_t first = 0; first < fibers_.size(); first += kLanes) {
-        while (sweep(first)) any = true;
+      std::shuffle(order_.begin(), order_.end(), chance());
+      for (const size_t warp : order_) {
+        while (sweep(warp * kLanes)) any = true;
       }
       if (!any && alive_ > 0) {
         std::fprintf(stderr, "emulated CUDA: %d threads of block (%u, %u, %u) wait for each other\n", alive_, blockIdx.x, blockIdx.y,
@@ -116,6 +135,7 @@ class Block {
         std::abort();
       }
     }
+    end_.leave();
     running = nullptr;
   }
 
@@ -130,7 +150,9 @@ class Block {
   // Lets the threads of the warp of thread `first` run until they wait; whether any could.
   bool sweep(size_t first) {
     bool any = false;
-    for (size_t t = first; t < std::min(first + kLanes, fibers_.size()); ++t) {
+    const size_t lanes = std::min<size_t>(kLanes, fibers_.size() - first), turn = any_below(lanes);
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const size_t t = first + (lane + turn) % lanes;
       if (!fibers_[t].runs()) continue;
       any = true;
       go_on(t);
@@ -151,19 +173,23 @@ class Block {
     f.context.uc_link = nullptr;
     makecontext(&f.context, &Block::enter, 0);
     ++warps_[t / kLanes].alive;
+    warps_[t / kLanes].lanes |= 1u << t % kLanes;
   }
 
   static void enter() {
     switched_to(nullptr);
+    running->begin_.leave();
     running->thread_();
+    running->end_.come();
     running->end();
   }
 
   void end() {
     Fiber& f = fibers_[now_];
     f.ended = true;
-    std::memset(warp().given[lane()], 0, sizeof warp().given[0]);
+    for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};  // by hand: no access of the kernel's
     --alive_, --warp().alive;
+    warp().lanes &= ~(1u << lane());
     open_if_all(barrier_, alive_);
     open_if_all(warp().barrier, warp().alive);
     leave(nullptr);
@@ -172,12 +198,16 @@ class Block {
   void wait(Barrier& barrier, const int& members) {
     Fiber& f = fibers_[now_];
     f.until = barrier.opened;
+    Meeting& meeting = barrier.meetings[f.until % 2];
+    meeting.come();
     ++barrier.come;
     open_if_all(barrier, members);
-    if (barrier.opened != f.until) return;
-    f.waits_for = &barrier;
-    leave(&f.fake_stack);
-    f.waits_for = nullptr;
+    if (barrier.opened == f.until) {
+      f.waits_for = &barrier;
+      leave(&f.fake_stack);
+      f.waits_for = nullptr;
+    }
+    meeting.leave();
   }
 
   static void open_if_all(Barrier& barrier, int members) {
@@ -192,6 +222,7 @@ class Block {
     threadIdx = fibers_[t].index;
     void* fake_stack = nullptr;
     switching(&fake_stack, fibers_[t].stack.get(), kStackBytes);
+    fibers_[t].seen.enter();
     swapcontext(&home_, &fibers_[t].context);
     switched_to(fake_stack);
   }
@@ -200,6 +231,7 @@ class Block {
   void leave(void** fake_stack) {
     Fiber& f = fibers_[now_];
     switching(fake_stack, home_stack_, home_stack_bytes_);
+    home_seen_.enter();
     swapcontext(&f.context, &home_);
     switched_to(f.fake_stack);
   }
@@ -221,8 +253,11 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
+  std::vector<size_t> order_;  // of the warps
   std::vector<std::byte> shared_;
   Barrier barrier_;
+  Meeting begin_, end_;  // of the block's threads and who runs it
+  SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;
   ucontext_t home_;
@@ -231,6 +266,16 @@ class Block {
 };
 thread_local Block* Block::running = nullptr;
 
+// Under ThreadSanitizer blocks run on threads of their own, as many as are likely to meet: it then sees what they do to the same memory.
+template <class Work>
+void on_threads(size_t blocks, Work work) {
+  const size_t threads = std::min<size_t>(kRaceDetector ? 4 : 1, blocks);
+  if (threads == 1) return work(size_t{0}, blocks);
+  std::vector<std::thread> all;
+  for (size_t t = 0; t < threads; ++t) all.emplace_back(work, blocks * t / threads, blocks * (t + 1) / threads);
+  for (std::thread& one : all) one.join();
+}
+
 }  // namespace
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
@@ -238,25 +283,41 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
   const bool legal = threads > 0 && threads <= 1024 && config.gridDim.x > 0 && config.gridDim.y > 0 && config.gridDim.z > 0 &&
                      config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.dynamicSmemBytes <= dynamic_shared_bytes(kernel);
   if (!legal) return cudaErrorInvalidValue;
-  return enqueue(config.stream, "cudaLaunchKernelEx", [config, thread = std::move(thread)] {
+  load(kernel);
+  const auto run = [config, thread = std::move(thread)] {
     const Running running;
-    gridDim = config.gridDim, blockDim = config.blockDim;
-    Block block(config, thread);
-    for (unsigned z = 0; z < gridDim.z; ++z) {
-      for (unsigned y = 0; y < gridDim.y; ++y) {
-        for (unsigned x = 0; x < gridDim.x; ++x) {
-          blockIdx = {x, y, z};
-          block.run();
-        }
+    const size_t blocks = size_t{config.gridDim.x} * config.gridDim.y * config.gridDim.z;
+    // All blocks once: a stride that has no factor in common with their number.
+    const size_t first = any_below(blocks);
+    size_t stride = 1 + any_below(blocks);
+    while (std::gcd(stride, blocks) != 1) ++stride;
+    on_threads(blocks, [&](size_t begin, size_t end) {
+      gridDim = config.gridDim, blockDim = config.blockDim;
+      Block block(config, thread);
+      for (size_t i = begin; i < end; ++i) {
+        const size_t at = (first + i * stride) % blocks;
+        blockIdx = {static_cast<unsigned>(at % gridDim.x), static_cast<unsigned>(at / gridDim.x % gridDim.y),
+                    static_cast<unsigned>(at / gridDim.x / gridDim.y)};
+        block.run();
       }
-    }
-  });
+    });
+  };
+  const Cost cost = cost_of_kernel(threads * config.gridDim.x * config.gridDim.y * config.gridDim.z);
+  return enqueue(config.stream, "cudaLaunchKernelEx", run, cost);
 }
 
 std::byte* dynamic_shared() { return Block::running->shared(); }
 void wait_for_block() { Block::running->wait_for_block(); }
 void wait_for_warp() { Block::running->wait_for_warp(); }
 int lane() { return Block::running->lane(); }
+
+void check_mask(unsigned mask) {
+  Block& block = *Block::running;
+  const unsigned lanes = block.warp().lanes;
+  if ((mask >> block.lane() & 1) != 0 && (lanes & ~mask) == 0) return;
+  std::fprintf(stderr, "emulated CUDA: lane %d comes with a mask of %08x where the lanes %08x run\n", block.lane(), mask, lanes);
+  std::abort();
+}
 
 void exchange(const void* mine, void* theirs, size_t bytes, int source) {
   Block& block = *Block::running;
@@ -280,23 +341,30 @@ const std::byte* publish(const void* mine, size_t bytes) {
   return slots[0];
 }
 
+static void land(const Copy& copy) {
+  std::byte* to = Block::running->shared() + copy.to;
+  if (copy.there > 0) std::memcpy(to, copy.from, copy.there);
+  std::memset(to + copy.there, 0, copy.bytes - copy.there);
+}
+
 void cp_async(unsigned to, const void* from, size_t bytes, size_t there) {
   Block& block = *Block::running;
   if (to % bytes != 0 || (there > 0 && reinterpret_cast<std::uintptr_t>(from) % bytes != 0)) {
     std::fprintf(stderr, "emulated CUDA: cp.async of %zu bytes that do not begin at a multiple of it\n", bytes);
     std::abort();
   }
+  // As early as it may, over what others may still read, or as late, before which what is there is no number.
+  const Copy copy{to, from, bytes, there, block.fiber().copy_groups};
+  if (any_below(2) == 0) return land(copy);
   std::memset(block.shared() + to, 0xff, bytes);
-  block.fiber().copies.push_back({to, from, bytes, there, block.fiber().copy_groups});
+  block.fiber().copies.push_back(copy);
 }
 void cp_async_commit() { ++Block::running->fiber().copy_groups; }
 void cp_async_wait(unsigned pending) {
   Fiber& f = Block::running->fiber();
   std::erase_if(f.copies, [&](const Copy& copy) {
     if (copy.group + pending >= f.copy_groups) return false;
-    std::byte* to = Block::running->shared() + copy.to;
-    if (copy.there > 0) std::memcpy(to, copy.from, copy.there);
-    std::memset(to + copy.there, 0, copy.bytes - copy.there);
+    land(copy);
     return true;
   });
 }

@@ -11,7 +11,6 @@
 
 #include "cuda_runtime_api.h"
 
-#define __CUDA_EMULATED__ 1
 #define __global__
 #define __device__
 #define __host__
@@ -63,16 +62,20 @@ void wait_for_warp();
 void exchange(const void* mine, void* theirs, size_t bytes, int source);
 int lane();
 unsigned ballot(bool mine);
+/// Ends the process unless it names the caller and all others of its warp that have not ended.
+void check_mask(unsigned mask);
 
 // PTX ISA 9.0, of a whole warp or a thread; shared memory is named by the distance from dynamic_shared().
-/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, or of f16: c += a b.
+/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, or of f16: c += a b, cut toward zero.
 void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 /// ldmatrix.sync.aligned.m8n8.x4(.trans).shared.b16
 void ldmatrix_x4(unsigned at, bool transposed, unsigned (&to)[4]);
-/// cp.async of `bytes`, of which `there` are read and the rest are zeros. What is there before the wait is NaN.
+/// cp.async of `bytes`, of which `there` are read and the rest are zeros, at once or at the wait; until then what is there is NaN.
 void cp_async(unsigned to, const void* from, size_t bytes, size_t there);
 void cp_async_commit();
 void cp_async_wait(unsigned pending);
+/// ex2.approx.ftz.f32: 2^x, off by up to the two units in the last place that it may be.
+float ex2_approx(float x);
 /// What each lane of the warp publishes, kPublishedBytes apart; stays until the next but one.
 constexpr size_t kPublishedBytes = 32;
 const std::byte* publish(const void* mine, size_t bytes);
@@ -86,28 +89,37 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 }
 
 inline void __syncthreads() { emulated_cuda::wait_for_block(); }
-inline void __syncwarp(unsigned = 0xffffffffu) { emulated_cuda::wait_for_warp(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+  emulated_cuda::check_mask(mask);
+  emulated_cuda::wait_for_warp();
+}
 template <class T>
-T __shfl_sync(unsigned, T value, int source, int width = warpSize) {
+T __shfl_sync(unsigned mask, T value, int source, int width = warpSize) {
+  emulated_cuda::check_mask(mask);
   T got;
   emulated_cuda::exchange(&value, &got, sizeof(T), emulated_cuda::lane() / width * width + source % width);
   return got;
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask, int = warpSize) {
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int = warpSize) {
+  emulated_cuda::check_mask(mask);
   T got;
-  emulated_cuda::exchange(&value, &got, sizeof(T), emulated_cuda::lane() ^ mask);
+  emulated_cuda::exchange(&value, &got, sizeof(T), emulated_cuda::lane() ^ lanes);
   return got;
 }
 template <class T>
-T __shfl_down_sync(unsigned, T value, unsigned delta, int width = warpSize) {
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {
+  emulated_cuda::check_mask(mask);
   const int mine = emulated_cuda::lane(), source = mine + static_cast<int>(delta);
   T got;
   emulated_cuda::exchange(&value, &got, sizeof(T), source / width == mine / width ? source : mine);
   return got;
 }
-inline unsigned __ballot_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0); }
-inline int __any_sync(unsigned, int predicate) { return emulated_cuda::ballot(predicate != 0) != 0; }
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  emulated_cuda::check_mask(mask);
+  return emulated_cuda::ballot(predicate != 0);
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
 inline int atomicAdd(int* to, int more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
 

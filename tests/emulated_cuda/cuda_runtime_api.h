@@ -2,11 +2,16 @@
 // every change. The GPU's memory can be touched only while a kernel or a copy runs, a stream is a thread that works off its queue, so that
 // what is not ordered may really run at once, and kernels are run thread by thread (block.cc). Found instead of CUDA's own headers where
 // the project is configured with SPILLWAY_CUDA=EMULATED. Semantics after the CUDA Runtime API and Programming Guide 13.0; what is not
-// declared here is not used. The number of GPUs is SPILLWAY_EMULATED_GPUS, 0 unless set. SPILLWAY_EMULATED_PEERS says what becomes of
-// copies between two of them: hang, lost (the bytes), none (the driver allows none), else they are made.
+// declared here is not used. The number of GPUs is SPILLWAY_EMULATED_GPUS, 0 unless set; SPILLWAY_EMULATED_TAKEN is the number of
+// one that another process has for itself. SPILLWAY_EMULATED_PEERS says what becomes of copies between two of them: hang, lost (the bytes),
+// none (the driver allows none), else they are made; SPILLWAY_EMULATED_NVLINK, of how many neighbours at a time copies are made all the
+// same. SPILLWAY_EMULATED_SEED: of what a GPU leaves open (block.cc). SPILLWAY_EMULATED_DELAY: microseconds that a piece of work in a
+// stream may be late.
 #pragma once
+#define __CUDA_EMULATED__ 1
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -14,6 +19,7 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidPitchValue = 12,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
@@ -43,7 +49,11 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
   int pciDomainID, pciBusID, pciDeviceID;
+  struct {
+    char bytes[16];
+  } uuid;
 };
+enum cudaDeviceP2PAttr { cudaDevP2PAttrNativeAtomicSupported = 3 };
 enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1, cudaMemoryTypeDevice = 2 };
 struct cudaPointerAttributes {
   cudaMemoryType type;
@@ -70,6 +80,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int from, int to);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
@@ -101,6 +112,9 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
@@ -120,10 +134,34 @@ namespace emulated_cuda {
 
 /// The `nth` call of this function from now on (1: the next) returns `status`; asynchronous work of a stream: the next copy or kernel.
 void fail(const char* function, int nth, cudaError_t status);
-/// Bytes of device memory held; of a GPU all together (default 1 GiB).
+/// Bytes of device memory held, of all GPUs.
 size_t held_bytes();
+/// Copies of host memory that is not registered, each of which waited for its stream.
+size_t blocking_copies();
+/// Whether this process has opened the GPU.
+bool has_context(int gpu);
+/// As a new process finds the GPUs.
+void forget_contexts();
+/// From now on cudaEventElapsedTime() tells when a GPU of these rates would have come to the events (times.h). `threads_per_s`: of all
+/// kernels but cublasLtMatmul, whose is `flops`.
+struct Rates {
+  double copy_bytes_per_s, threads_per_s, flops;
+};
+void use_rates(const Rates& rates);
+void forget_rates();
+/// Of each GPU (default 1 GiB).
 void set_total_bytes(size_t bytes);
+/// Kernels that were loaded while an exchange on a GPU waited for another rank, since all were forgotten: a real driver may wait for the
+/// exchange, and the other rank for this one.
+int late_loads();
+void forget_kernels();
 /// Bytes of host memory that are registered.
 size_t registered_bytes();
+/// GPUs that were current, and the number of threads, when host memory was registered since this was asked last.
+struct Registrations {
+  std::set<int> gpus;
+  size_t threads = 0;
+};
+Registrations registrations();
 
 }  // namespace emulated_cuda

@@ -1,5 +1,6 @@
 #include "nccl.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -14,8 +15,6 @@
 #include "work.h"
 
 namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
 
 // What one rank gives another: both know it until the receiver has it.
 struct Given {
@@ -33,6 +32,8 @@ struct Operation {
   int peer;
 };
 
+constexpr int kCollective = -1;
+
 // Of all ranks of one unique id.
 struct Group {
   std::mutex mutex;  // of all below
@@ -45,14 +46,18 @@ struct Group {
 
 std::mutex registry_mutex;  // of these two
 std::map<int, std::shared_ptr<Group>> registry;
-int next_id = 1, alive = 0;
+int next_id = 1, alive = 0, most_blocks = 0;
+std::condition_variable& abort_changed = *new std::condition_variable;  // of the one below; waited on when the process ends, too
+bool abort_blocks = false;                                              // the registry's mutex
+std::atomic<int> waiting = 0;
 
 }  // namespace
 
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
-  void* buffers = nullptr;                                                  // of the GPU's memory
+  std::vector<void*> memory;                                                // of the GPU
+  std::set<int> pairs;                                                      // that have theirs, kCollective for what has no pair
   bool blocking = true, ready = false, aborted = false, finalized = false;  // the group's mutex; aborted ends what it waits for
   ncclResult_t error = ncclSuccess;
   std::string said;
@@ -85,7 +90,9 @@ std::shared_ptr<Given> give(ncclComm& comm, int to, const void* from, size_t byt
 bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to, size_t bytes, bool collective) {
   Group& group = *comm.group;
   auto& queue = group.given[{from, comm.rank}];
+  ++waiting;
   group.changed.wait(lock, [&] { return comm.aborted || !queue.empty(); });
+  --waiting;
   if (comm.aborted) return false;
   const std::shared_ptr<Given> given = queue.front();
   queue.pop_front();
@@ -122,6 +129,7 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
       if (!take(comm, lock, r, to, op.bytes, true)) return;
     }
   }
+  ++waiting;
   group.changed.wait(lock, [&] {
     if (comm.aborted) return true;
     for (const auto& one : given) {
@@ -129,11 +137,32 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
     }
     return true;
   });
+  --waiting;
+}
+
+// Whether there was any.
+bool take_memory(ncclComm& comm, size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) != cudaSuccess) return false;
+  comm.memory.push_back(memory);
+  return true;
+}
+void free_memory(ncclComm& comm) {
+  for (void* memory : comm.memory) cudaFree(memory);
+  comm.memory.clear();
 }
 
 void begin(ncclComm* comm) {
-  for (auto& [stream, operations] : comm->asked)
-    emulated_cuda::enqueue(stream, "ncclKernel", [comm, all = std::move(operations)] { carry_out(*comm, all); });
+  for (auto& [stream, operations] : comm->asked) {
+    size_t bytes = 0;  // that come in; what goes out goes beside it
+    for (const Operation& op : operations) {
+      if (op.kind == Operation::Kind::receive) bytes += op.bytes;
+      if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);
+    }
+    const emulated_cuda::Cost cost = emulated_cuda::cost_of_copy(emulated_cuda::Engine::between_gpus, bytes);
+    emulated_cuda::enqueue(
+        stream, "ncclKernel", [comm, all = std::move(operations)] { carry_out(*comm, all); }, cost);
+  }
   comm->asked.clear();
 }
 
@@ -165,6 +194,10 @@ ncclResult_t ask(const char* function, ncclComm_t comm, cudaStream_t stream, Ope
     if (busy || comm->aborted || comm->finalized) return ncclInvalidUsage;
     if (operation.peer < 0 || operation.peer >= most) return ncclInvalidArgument;
   }
+  const bool collective = operation.kind == Operation::Kind::all_gather;
+  if (comm->pairs.insert(collective ? kCollective : operation.peer).second &&
+      !take_memory(*comm, collective ? emulated_cuda::kNcclCollectiveBytes : emulated_cuda::kNcclPairBytes))
+    return ncclUnhandledCudaError;
   const std::pair where{comm, stream};
   if (group_asked.empty() || group_asked.back().first != where) group_asked.push_back({where, {}});
   group_asked.back().second.push_back(operation);
@@ -211,12 +244,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (found == registry.end()) return ncclInvalidArgument;
     group = found->second;
     ++alive;
+    most_blocks = config ? config->maxCTAs : INT_MIN;
   }
   auto* made = new ncclComm;
   made->group = group, made->rank = rank, made->blocking = !config || config->blocking != 0;
   int gpu = 0;
   cudaGetDevice(&gpu);
-  cudaMalloc(&made->buffers, kBufferBytes);
+  take_memory(*made, emulated_cuda::kNcclBytes);
   std::unique_lock lock(group->mutex);
   group->ranks = ranks;
   for (const auto& [other, its] : group->gpus) group->twice |= its == gpu;
@@ -242,18 +276,22 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     const std::lock_guard lock(registry_mutex);
     --alive;
   }
-  cudaFree(comm->buffers);
+  free_memory(*comm);
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   {
+    std::unique_lock lock(registry_mutex);
+    abort_changed.wait(lock, [] { return !abort_blocks; });
+  }
+  {
     const std::lock_guard lock(comm->group->mutex);
     comm->aborted = true;
     comm->group->changed.notify_all();
   }
-  cudaFree(comm->buffers);
+  free_memory(*comm);
   const std::lock_guard lock(registry_mutex);
   --alive;
   aborted.emplace_back(comm);
@@ -314,5 +352,15 @@ int nccl_communicators() {
   const std::lock_guard lock(registry_mutex);
   return alive;
 }
+void block_nccl_abort(bool blocks) {
+  const std::lock_guard lock(registry_mutex);
+  abort_blocks = blocks;
+  abort_changed.notify_all();
+}
+int nccl_most_blocks() {
+  const std::lock_guard lock(registry_mutex);
+  return most_blocks;
+}
+int nccl_waiting() { return waiting; }
 
 }  // namespace emulated_cuda

@@ -1,7 +1,8 @@
 // The part of NCCL that this project uses, between emulated GPUs: ranks are threads of one process. Semantics after the NCCL 2.28 user
 // guide, and strict: what a communicator of non-blocking calls was asked is only begun once somebody has looked whether it is done; sends
 // and receives that do not fit are an error of the receiver's, where NCCL itself may hang or overwrite; two ranks on one GPU are refused;
-// a peer that does not come is waited for until the communicator is aborted.
+// a peer that does not come is waited for until the communicator is aborted. Memory of the GPU's goes to a communicator when it is made, to
+// each pair of ranks that talk when they first do, and to the first collective.
 #pragma once
 #include <climits>
 
@@ -29,10 +30,10 @@ typedef enum {
 typedef enum { ncclUint8 = 1 } ncclDataType_t;
 
 typedef struct {
-  int blocking;
+  int blocking, maxCTAs;
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER \
-  { INT_MIN }
+  { INT_MIN, INT_MIN }
 
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
@@ -54,5 +55,13 @@ namespace emulated_cuda {
 
 /// Communicators that are neither destroyed nor aborted.
 int nccl_communicators();
+/// Of the GPU's memory, for a communicator, each pair and the first collective.
+constexpr size_t kNcclBytes = size_t{1} << 20, kNcclPairBytes = size_t{256} << 10, kNcclCollectiveBytes = size_t{512} << 10;
+/// ncclCommAbort does not come back as long as this is so, and ends nothing.
+void block_nccl_abort(bool blocks);
+/// maxCTAs of the last communicator that was made.
+int nccl_most_blocks();
+/// Operations that wait on a queue for another rank.
+int nccl_waiting();
 
 }  // namespace emulated_cuda

@@ -1,11 +1,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "work.h"
@@ -13,7 +16,7 @@
 namespace emulated_cuda {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kContextBytes = size_t{8} << 20;
 
 struct Planted {
   int in = 0;  // calls until it fails
@@ -29,15 +32,23 @@ struct Held {
 struct Machine {
   std::mutex mutex;
   std::map<std::string, Planted> planted;
+  std::map<int, cudaError_t> contexts;  // of opened GPUs, each with the error that ended it
   std::map<void*, Held> held;
   std::map<void*, size_t> registered;
-  std::map<const void*, size_t> shared_bytes;  // dynamic, where a kernel may have more than any
-  size_t held_bytes = 0, registered_bytes = 0, total_bytes = size_t{1} << 30;
+  std::map<std::thread::id, int> registering;                  // the GPU that was current
+  std::map<const void*, size_t> shared_bytes;                  // dynamic, where a kernel may have more than any
+  size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // the latter of each GPU
+  size_t blocking_copies = 0;
   int running = 0;  // kernels and copies: while there are none, nobody may touch the GPUs' memory
 
   // With the mutex held.
   void protect(int rights) {
     for (const auto& [at, piece] : held) ::mprotect(at, piece.bytes, rights);
+  }
+  size_t free_bytes(int gpu) const {
+    size_t used = contexts.contains(gpu) ? kContextBytes : 0;
+    for (const auto& [at, piece] : held) used += piece.gpu == gpu ? piece.bytes : 0;
+    return total_bytes - std::min(used, total_bytes);
   }
 };
 Machine& machine() {
@@ -56,9 +67,22 @@ int shared_bytes() {
   return text ? std::atoi(text) : 227 << 10;
 }
 
+// Another process has it, in exclusive mode.
+bool is_taken(int gpu) {
+  const char* text = std::getenv("SPILLWAY_EMULATED_TAKEN");
+  return text && std::atoi(text) == gpu;
+}
+
 std::string peers() {
   const char* text = std::getenv("SPILLWAY_EMULATED_PEERS");
   return text ? text : "";
+}
+
+// GPUs of one island of so many are linked, and nothing happens to copies between them.
+bool linked(int a, int b) {
+  const char* text = std::getenv("SPILLWAY_EMULATED_NVLINK");
+  const int island = text ? std::atoi(text) : 0;
+  return island > 0 && a / island == b / island;
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -81,17 +105,51 @@ cudaError_t planted(const char* function) {
   return status;
 }
 
+cudaError_t open_context(int gpu) {
+  if (gpu < 0 || gpu >= gpus()) return gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (!m.contexts.contains(gpu) && is_taken(gpu)) return cudaErrorDevicesUnavailable;
+  return m.contexts.try_emplace(gpu, cudaSuccess).first->second;
+}
+cudaError_t open_context() { return open_context(current_device); }
+int current_gpu() { return current_device; }
+void end_context(int gpu, cudaError_t status) {
+  const std::lock_guard lock(machine().mutex);
+  if (cudaError_t& error = machine().contexts[gpu]; error == cudaSuccess) error = status;
+}
+
 void fail(const char* function, int nth, cudaError_t status) {
   const std::lock_guard lock(machine().mutex);
   machine().planted[function] = {nth, status};
 }
 size_t held_bytes() {
   const std::lock_guard lock(machine().mutex);
-  return machine().held_bytes;
+  size_t bytes = 0;
+  for (const auto& [at, piece] : machine().held) bytes += piece.bytes;
+  return bytes;
+}
+size_t blocking_copies() {
+  const std::lock_guard lock(machine().mutex);
+  return machine().blocking_copies;
+}
+bool has_context(int gpu) {
+  const std::lock_guard lock(machine().mutex);
+  return machine().contexts.contains(gpu);
+}
+void forget_contexts() {
+  const std::lock_guard lock(machine().mutex);
+  machine().contexts.clear();
 }
 size_t registered_bytes() {
   const std::lock_guard lock(machine().mutex);
   return machine().registered_bytes;
+}
+Registrations registrations() {
+  const std::lock_guard lock(machine().mutex);
+  Registrations all{{}, machine().registering.size()};
+  for (const auto& [thread, gpu] : std::exchange(machine().registering, {})) all.gpus.insert(gpu);
+  return all;
 }
 void set_total_bytes(size_t bytes) {
   const std::lock_guard lock(machine().mutex);
@@ -133,6 +191,8 @@ const char* cudaGetErrorName(cudaError_t status) {
       return "cudaErrorInvalidPitchValue";
     case cudaErrorInsufficientDriver:
       return "cudaErrorInsufficientDriver";
+    case cudaErrorDevicesUnavailable:
+      return "cudaErrorDevicesUnavailable";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
@@ -170,17 +230,17 @@ cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return device >= 0 && device < gpus() ? cudaSuccess : said(gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice);
-}
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return said(open_context(device)); }
+// Since CUDA 12 it makes the context.
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= gpus()) return said(gpus() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice);
+  if (const cudaError_t status = open_context(device); status != cudaSuccess) return said(status);
   current_device = device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
   *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -193,6 +253,11 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   *can = device != peer && peers() != "none";
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr, int from, int to) {
+  if (from < 0 || from >= gpus() || to < 0 || to >= gpus()) return said(cudaErrorInvalidDevice);
+  *value = linked(from, to);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   int can = 0;
   if (const cudaError_t status = cudaDeviceCanAccessPeer(&can, current_device, peer); status != cudaSuccess) return status;
@@ -200,13 +265,15 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (const cudaError_t status = planted("cudaMemGetInfo"); status != cudaSuccess) return said(status);
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   const std::lock_guard lock(machine().mutex);
   *total = machine().total_bytes;
-  *free = *total - machine().held_bytes;
+  *free = machine().free_bytes(current_device);
   return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   if (const cudaError_t status = planted("cudaFuncGetAttributes"); status != cudaSuccess) return said(status);
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   attributes->maxThreadsPerBlock = 1024;
   return cudaSuccess;
 }
@@ -220,35 +287,45 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int valu
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t status = planted("cudaMalloc"); status != cudaSuccess) return said(status);
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (bytes > m.total_bytes - m.held_bytes) return said(cudaErrorMemoryAllocation);
+  if (bytes > m.free_bytes(current_device)) return said(cudaErrorMemoryAllocation);
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
   *memory = ::mmap(nullptr, whole, m.running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (*memory == MAP_FAILED) return said(cudaErrorMemoryAllocation);
   m.held[*memory] = {whole, current_device};
-  m.held_bytes += whole;
   return cudaSuccess;
 }
+// Waits for all that the GPU has to do.
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
   Machine& m = machine();
-  const std::lock_guard lock(m.mutex);
+  std::unique_lock lock(m.mutex);
   const auto found = m.held.find(memory);
   if (found == m.held.end()) return said(cudaErrorInvalidValue);
-  ::munmap(memory, found->second.bytes);
-  m.held_bytes -= found->second.bytes;
-  m.held.erase(found);
+  const Held held = found->second;
+  lock.unlock();
+  wait_for_streams(held.gpu);
+  lock.lock();
+  ::munmap(memory, held.bytes);
+  m.held.erase(memory);
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   if (const cudaError_t status = planted("cudaHostRegister"); status != cudaSuccess) return said(status);
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
+  if (bytes >= size_t{1} << 20) {  // a real one takes longer
+    const char* slow = std::getenv("SPILLWAY_EMULATED_REGISTER_MS");
+    std::this_thread::sleep_for(std::chrono::milliseconds(slow ? std::atoi(slow) : 20));
+  }
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   if (!m.registered.emplace(memory, bytes).second) return said(cudaErrorHostMemoryAlreadyRegistered);
   m.registered_bytes += bytes;
+  m.registering[std::this_thread::get_id()] = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* memory) {
@@ -297,30 +374,67 @@ bool half_registered(const void* memory, size_t bytes) {
   return static_cast<const std::byte*>(piece->first) + piece->second > begin && !whole(*piece);
 }
 
+cudaMemoryType type_of(const void* memory) {
+  cudaPointerAttributes attributes{};
+  cudaPointerGetAttributes(&attributes, memory);
+  return attributes.type;
+}
+// Host memory that the driver cannot reach by itself: "CUDA Runtime API 13.0, API synchronization behavior".
+bool is_pageable(const void* memory) { return type_of(memory) == cudaMemoryTypeUnregistered; }
+Engine engine_between(const void* to, const void* from) {
+  const bool to_gpu = type_of(to) == cudaMemoryTypeDevice, from_gpu = type_of(from) == cudaMemoryTypeDevice;
+  if (to_gpu && from_gpu) return Engine::kernels;
+  return to_gpu ? Engine::to_gpu : Engine::to_host;
+}
+
+// What the CPU's pages hold is taken at the call, what they are to hold is there when it returns; either waits for the stream.
+template <class Copy>
+cudaError_t copy_of_pages(cudaStream_t stream, const char* what, Copy copy, Cost cost) {
+  if (stream) {
+    if (const cudaError_t status = cudaStreamSynchronize(stream); status != cudaSuccess) return status;
+  }
+  if (const cudaError_t status = enqueue(stream, what, copy, cost); status != cudaSuccess) return status;
+  {
+    const std::lock_guard lock(machine().mutex);
+    ++machine().blocking_copies;
+  }
+  return stream ? cudaStreamSynchronize(stream) : cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   if (half_registered(to, bytes) || half_registered(from, bytes)) return said(cudaErrorInvalidValue);
-  return enqueue(stream, "cudaMemcpyAsync", [=] {
+  const auto copy = [=] {
     const Running running;
     std::memcpy(to, from, bytes);
-  });
+  };
+  const Cost cost = cost_of_copy(engine_between(to, from), bytes);
+  return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpyAsync", copy, cost)
+                                              : enqueue(stream, "cudaMemcpyAsync", copy, cost);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) { return cudaMemcpyAsync(to, from, bytes, kind); }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind,
                               cudaStream_t stream) {
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   if (width > to_pitch || width > from_pitch) return said(cudaErrorInvalidPitchValue);
-  return enqueue(stream, "cudaMemcpy2DAsync", [=] {
+  const auto copy = [=] {
     const Running running;
     for (size_t row = 0; row < height; ++row)
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
-  });
+  };
+  const Cost cost = cost_of_copy(engine_between(to, from), width * height);
+  return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpy2DAsync", copy, cost)
+                                              : enqueue(stream, "cudaMemcpy2DAsync", copy, cost);
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
   if (to_device < 0 || to_device >= gpus() || from_device < 0 || from_device >= gpus()) return said(cudaErrorInvalidDevice);
-  return enqueue(stream, "cudaMemcpyPeerAsync", [=] {
-    while (peers() == "hang") ::pause();
+  const auto copy = [=] {
+    const bool well = linked(from_device, to_device);
+    while (peers() == "hang" && !well) ::pause();
     const Running running;
-    if (peers() != "lost") std::memcpy(to, from, bytes);
-  });
+    if (peers() != "lost" || well) std::memcpy(to, from, bytes);
+  };
+  return enqueue(stream, "cudaMemcpyPeerAsync", copy, cost_of_copy(Engine::between_gpus, bytes));
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return enqueue(stream, "cudaMemsetAsync", [=] {

@@ -1,28 +1,112 @@
-// Streams, each with a thread of its own, and events.
+// Streams, each with a thread of its own, the hardware's queues to which they share the ways, and events.
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "work.h"
 
 using namespace emulated_cuda;
 
-// A queue and the thread that works it off. After an error the rest of the queue is passed over, but for what others may wait for.
+namespace {
+
+// CUDA_DEVICE_MAX_CONNECTIONS of them lead to a GPU, 8 unless set. What is put on one begins in the order in which it was put there, of
+// whatever streams; waiting for an event is over before the next begins. "CUDA C++ Programming Guide 13.0, CUDA Environment Variables".
+class Connection {
+ public:
+  /// Of what is queued now; `push` puts it on its stream.
+  template <class Push>
+  void queue(Push push) {
+    const std::lock_guard lock(mutex_);
+    push(queued_++);
+  }
+  void wait_for_turn(std::uint64_t ticket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return begun_ == ticket; });
+  }
+  /// Not before; then it is the turn of the next.
+  Nanoseconds began(Nanoseconds when) {
+    const std::lock_guard lock(mutex_);
+    clock_ = std::max(clock_, when);
+    ++begun_;
+    changed_.notify_all();
+    return clock_;
+  }
+  Nanoseconds clock() {
+    const std::lock_guard lock(mutex_);
+    return clock_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t queued_ = 0, begun_ = 0;
+  Nanoseconds clock_ = 0;
+};
+
+std::shared_ptr<Connection> next_connection(int gpu) {
+  struct OfGpu {
+    std::vector<std::shared_ptr<Connection>> all;
+    size_t next = 0;
+  };
+  static std::mutex mutex;
+  static std::map<int, OfGpu> gpus;
+  const std::lock_guard lock(mutex);
+  OfGpu& of = gpus[gpu];
+  if (of.all.empty()) {
+    const char* most = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    for (int i = 0; i < (most ? std::clamp(std::atoi(most), 1, 32) : 8); ++i) of.all.push_back(std::make_shared<Connection>());
+  }
+  return of.all[of.next++ % of.all.size()];
+}
+
+// All of a GPU.
+struct Streams {
+  std::mutex mutex;
+  std::set<CUstream_st*> all;
+};
+Streams& streams(int gpu) {
+  static std::mutex mutex;
+  static std::map<int, Streams> all;
+  const std::lock_guard lock(mutex);
+  return all[gpu];
+}
+
+void dally(std::minstd_rand& chance) {
+  static const char* const most_us = std::getenv("SPILLWAY_EMULATED_DELAY");
+  if (most_us && chance() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(chance() % (std::atoi(most_us) + 1)));
+}
+
+}  // namespace
+
+// A queue and the thread that works it off. After an error, which is the context's and so that of all of its streams, what is in the queues
+// is passed over, but for what others may wait for.
 struct CUstream_st {
   struct Task {
-    bool always;
+    bool always, waits;
     std::function<cudaError_t()> run;
+    Cost cost;
+    Nanoseconds queued;
+    std::uint64_t ticket;
   };
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> queue;
   bool busy = false, ends = false;
-  cudaError_t error = cudaSuccess;
+  const int gpu = current_gpu();
+  const std::shared_ptr<Connection> connection = next_connection(gpu);
+  Nanoseconds clock = 0;  // the thread's; others read it while the stream is idle
+  int priority = 0;       // told, not obeyed
   std::thread thread{[this] { work(); }};
 
   ~CUstream_st() {
@@ -34,33 +118,44 @@ struct CUstream_st {
     thread.join();
   }
   void work() {
+    std::minstd_rand chance(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(this) >> 6));
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return ends || !queue.empty(); });
       if (queue.empty()) return;
       const Task task = std::move(queue.front());
       queue.pop_front();
-      if (error != cudaSuccess && !task.always) continue;
       busy = true;
       lock.unlock();
-      const cudaError_t status = task.run();
+      connection->wait_for_turn(task.ticket);
+      clock = std::max({clock, task.queued, connection->clock()});
+      if (!task.waits) begin(task.cost);
+      dally(chance);
+      const cudaError_t status = task.always || open_context(gpu) == cudaSuccess ? task.run() : cudaSuccess;
+      if (task.waits) begin(task.cost);
       lock.lock();
-      if (error == cudaSuccess) error = status;
+      if (status != cudaSuccess) end_context(gpu, status);
       busy = false;
       changed.notify_all();
     }
   }
-  void push(bool always, std::function<cudaError_t()> task) {
-    {
+  void begin(const Cost& cost) {
+    if (cost.engine != Engine::none) clock = engine_of(gpu, cost.engine).take(clock, cost.time);
+    connection->began(clock);
+    clock += cost.time;
+  }
+  void push(bool always, std::function<cudaError_t()> task, Cost cost = {}, bool waits = false) {
+    connection->queue([&](std::uint64_t ticket) {
       const std::lock_guard lock(mutex);
-      queue.push_back({always, std::move(task)});
-    }
+      queue.push_back({always, waits, std::move(task), cost, thread_clock(), ticket});
+    });
     changed.notify_all();
   }
   cudaError_t wait() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !busy && queue.empty(); });
-    return error;
+    thread_clock() = std::max(thread_clock(), clock);
+    return open_context(gpu);
   }
 };
 
@@ -70,40 +165,51 @@ struct Happening {
   std::condition_variable changed;
   std::uint64_t recorded = 0, done = 0;
   std::chrono::steady_clock::time_point time;
+  Nanoseconds at = 0;
 
-  void happen(std::uint64_t n) {
+  void happen(std::uint64_t n, Nanoseconds when) {
     {
       const std::lock_guard lock(mutex);
       done = n;
       time = std::chrono::steady_clock::now();
+      at = when;
     }
     changed.notify_all();
   }
-  void wait(std::uint64_t n) {
+  Nanoseconds wait(std::uint64_t n) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done >= n; });
+    return at;
   }
 };
 
 struct CUevent_st {
+  const int gpu = current_gpu();
   std::shared_ptr<Happening> happening = std::make_shared<Happening>();
 };
 
 namespace emulated_cuda {
 
-cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work) {
+void wait_for_streams(int gpu) {
+  Streams& of_gpu = streams(gpu);
+  const std::lock_guard lock(of_gpu.mutex);
+  for (CUstream_st* stream : of_gpu.all) static_cast<void>(stream->wait());
+}
+
+cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work, Cost cost) {
+  note(what);
   const auto task = [what, work = std::move(work)] {
     const cudaError_t status = planted(what);
     if (status != cudaSuccess) return status;
     work();
     return cudaSuccess;
   };
-  if (!stream) return said(task());
-  {
-    const std::lock_guard lock(stream->mutex);
-    if (stream->error != cudaSuccess) return said(stream->error);
+  if (!stream) {
+    thread_clock() += cost.time;
+    return said(task());
   }
-  stream->push(false, task);
+  if (const cudaError_t status = open_context(stream->gpu); status != cudaSuccess) return said(status);
+  stream->push(false, task, cost);
   return cudaSuccess;
 }
 
@@ -111,10 +217,32 @@ cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()>
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t status = planted("cudaStreamCreateWithFlags"); status != cudaSuccess) return said(status);
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   *stream = new CUstream_st;
+  Streams& of_gpu = streams((*stream)->gpu);
+  const std::lock_guard lock(of_gpu.mutex);
+  of_gpu.all.insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  const cudaError_t status = cudaStreamCreateWithFlags(stream, flags);
+  if (status == cudaSuccess) (*stream)->priority = priority;
+  return status;
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = stream->priority;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = -5;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  {
+    Streams& of_gpu = streams(stream->gpu);
+    const std::lock_guard lock(of_gpu.mutex);
+    of_gpu.all.erase(stream);
+  }
   delete stream;
   return cudaSuccess;
 }
@@ -125,17 +253,28 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return stream ? said(stream->wait()) : cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t status = open_context(stream->gpu); status != cudaSuccess) return said(status);
   const std::lock_guard lock(stream->mutex);
-  if (stream->error != cudaSuccess) return said(stream->error);
   return stream->busy || !stream->queue.empty() ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (const cudaError_t status = open_context(stream->gpu); status != cudaSuccess) return said(status);
   const auto& happening = event->happening;
-  const std::lock_guard lock(happening->mutex);
-  return enqueue(stream, "cudaStreamWaitEvent", [happening, n = happening->recorded] { happening->wait(n); });
+  std::uint64_t n;
+  {
+    const std::lock_guard lock(happening->mutex);
+    n = happening->recorded;
+  }
+  const auto wait = [stream, happening, n] {
+    stream->clock = std::max(stream->clock, happening->wait(n));
+    return planted("cudaStreamWaitEvent");
+  };
+  stream->push(false, wait, {}, true);
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -143,7 +282,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-// Happens whatever became of the work before it: whoever waits must not hang, and finds the error at the stream.
+// Happens whatever became of the work before it: whoever waits must not hang, and finds the context's error.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto& happening = event->happening;
   std::uint64_t n;
@@ -151,21 +290,23 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const std::lock_guard lock(happening->mutex);
     n = ++happening->recorded;
   }
-  const auto happens = [happening, n] {
-    happening->happen(n);
-    return cudaSuccess;
-  };
   if (stream) {
-    stream->push(true, happens);
+    stream->push(true, [stream, happening, n] {
+      happening->happen(n, stream->clock);
+      return cudaSuccess;
+    });
   } else {
-    happens();
+    happening->happen(n, thread_clock());
   }
-  return cudaSuccess;
+  return said(open_context(event->gpu));
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t status = open_context(event->gpu); status != cudaSuccess) return said(status);
   const Happening& h = *event->happening;
   const std::lock_guard lock(event->happening->mutex);
-  return h.done >= h.recorded ? cudaSuccess : cudaErrorNotReady;
+  if (h.done < h.recorded) return cudaErrorNotReady;
+  thread_clock() = std::max(thread_clock(), h.at);
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::uint64_t n;
@@ -173,10 +314,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const std::lock_guard lock(event->happening->mutex);
     n = event->happening->recorded;
   }
-  event->happening->wait(n);
-  return cudaSuccess;
+  thread_clock() = std::max(thread_clock(), event->happening->wait(n));
+  return said(open_context(event->gpu));
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(end->happening->time - begin->happening->time).count();
+  const Happening &from = *begin->happening, &to = *end->happening;
+  *milliseconds =
+      has_rates() ? static_cast<float>(to.at - from.at) * 1e-6f : std::chrono::duration<float, std::milli>(to.time - from.time).count();
   return cudaSuccess;
 }

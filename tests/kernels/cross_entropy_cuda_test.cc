@@ -107,6 +107,59 @@ TEST_F(CrossEntropyTwins, InPlace) {
   }
 }
 
+// Some columns of all rows at a time, each part in rows of its own pitch, its gradient with zeros behind it.
+Results in_parts(const Tensor& logits, const Tensor& targets, DType gradient_dtype, const std::vector<i64>& begins, i64 pad) {
+  const i64 rows = logits.size(0), vocabulary = logits.size(1);
+  const DType wide = wide_dtype(logits.dtype());
+  Results r{empty({rows, 2}, wide), empty({rows}, wide), empty(logits.shape(), gradient_dtype)};
+  const auto for_parts = [&](auto work) {
+    for (size_t i = 0; i < begins.size(); ++i) {
+      const i64 begin = begins[i], end = i + 1 < begins.size() ? begins[i + 1] : vocabulary;
+      const Tensor memory = empty({rows, end - begin + pad}, logits.dtype()), part = memory.slice(1, 0, end - begin);
+      for (i64 row = 0; row < rows; ++row) kernels::copy(logits.slice(0, row, row + 1).slice(1, begin, end), part.slice(0, row, row + 1));
+      work(part, begin, end);
+    }
+  };
+  for_parts(
+      [&](const Tensor& part, i64 begin, i64) { kernels::cross_entropy_part(part, begin, vocabulary, targets, r.statistics, r.loss); });
+  for_parts([&](const Tensor& part, i64 begin, i64 end) {
+    const Tensor gradient = empty({rows, end - begin + pad}, gradient_dtype);
+    kernels::cross_entropy_part_gradient(part, begin, vocabulary, targets, r.statistics, kFactor, gradient);
+    for (i64 row = 0; row < rows; ++row)
+      kernels::copy(gradient.slice(0, row, row + 1).slice(1, 0, end - begin), r.gradient.slice(0, row, row + 1).slice(1, begin, end));
+    const Tensor behind = to_host(gradient);
+    for (i64 row = 0; row < rows; ++row) {
+      for (i64 c = end - begin; c < end - begin + pad; ++c) EXPECT_EQ(test::at(behind, row * (end - begin + pad) + c), 0);
+    }
+  });
+  return r;
+}
+
+TEST_F(CrossEntropyTwins, InParts) {
+  for (const DType dtype : kFloats) {
+    for (const std::vector<i64>& begins : {std::vector<i64>{0, 1}, {0, 1040, 2080}}) {
+      const i64 rows = 4, columns = 2297, pad = 7;
+      const Tensor logits = test::random({rows, columns}, dtype, 5, 3), targets = some_targets(rows, columns);
+      const Results exact = run(test::as(DType::f64, logits), targets, DType::f64);
+      const std::string name = std::to_string(begins.size()) + " parts " + std::string(to_string(dtype));
+      expect_near_exact(in_parts(logits, targets, dtype, begins, pad), exact, dtype, name + " CPU");
+      const Results there = gpu().run([&] { return in_parts(gpu()(logits), gpu()(targets), dtype, begins, pad); });
+      expect_near_exact({gpu().host(there.statistics), gpu().host(there.loss), gpu().host(there.gradient)}, exact, dtype, name + " GPU");
+    }
+  }
+}
+
+// A part without a finite logit adds nothing, whichever comes first.
+TEST_F(CrossEntropyTwins, PartsOfForbiddenLogits) {
+  const i64 columns = 4000;
+  const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({3999, 0}, {2});
+  for (i64 c = 0; c < 2000; ++c)
+    logits.data<float>()[c] = logits.data<float>()[columns + 2000 + c] = -std::numeric_limits<float>::infinity();
+  const Results exact = on_gpu(gpu(), logits, targets, DType::f32);
+  const Results there = gpu().run([&] { return in_parts(gpu()(logits), gpu()(targets), DType::f32, {0, 2000}, 0); });
+  expect_near_exact({gpu().host(there.statistics), gpu().host(there.loss), gpu().host(there.gradient)}, exact, DType::f32, "GPU");
+}
+
 TEST_F(CrossEntropyTwins, LargeAndForbiddenLogits) {
   const i64 columns = 5000;
   const float none = -std::numeric_limits<float>::infinity();

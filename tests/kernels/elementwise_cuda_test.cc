@@ -201,10 +201,10 @@ TEST_F(ElementwiseTwins, SwiGlu) {
       const Tensor dgate_alone = gpu().empty({n}, dtype), dup_alone = gpu().empty({n}, dtype);
       gpu().run([&] {
         const Tensor g = gpu()(gate), u = gpu()(up), gradient = gpu()(dy);
-        kernels::swiglu(g, u, y);
-        kernels::swiglu_gradient(g, u, gradient, dgate, dup);
-        kernels::swiglu_gradient(g, u, gradient, dgate_alone, {});
-        kernels::swiglu_gradient(g, u, gradient, {}, dup_alone);
+        kernels::glu(kernels::Glu::silu, g, u, y);
+        kernels::glu_gradient(kernels::Glu::silu, g, u, gradient, dgate, dup);
+        kernels::glu_gradient(kernels::Glu::silu, g, u, gradient, dgate_alone, {});
+        kernels::glu_gradient(kernels::Glu::silu, g, u, gradient, {}, dup_alone);
       });
       EXPECT_TRUE(test::same_bits(gpu().host(dgate), gpu().host(dgate_alone)));
       EXPECT_TRUE(test::same_bits(gpu().host(dup), gpu().host(dup_alone)));
@@ -226,8 +226,8 @@ TEST_F(ElementwiseTwins, NoElementsAreNoWork) {
     kernels::unary(Unary::exp, none, none);
     kernels::unary_gradient(Unary::silu, none, none, none);
     kernels::scale(none, 2, none);
-    kernels::swiglu(none, none, none);
-    kernels::swiglu_gradient(none, none, none, none, none);
+    kernels::glu(kernels::Glu::silu, none, none, none);
+    kernels::glu_gradient(kernels::Glu::silu, none, none, none, none, none);
   });
 }
 

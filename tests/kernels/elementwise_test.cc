@@ -123,13 +123,13 @@ TEST_P(Halves, GradientsAreTheF32OnesRounded) {
     });
   }
   pair([&](const Tensor& to, const Tensor& wide) {
-    kernels::swiglu(x, up, to);
-    kernels::swiglu(wide_x, wide_up, wide);
+    kernels::glu(kernels::Glu::silu, x, up, to);
+    kernels::glu(kernels::Glu::silu, wide_x, wide_up, wide);
   });
   for (const bool of_gate : {true, false}) {
     pair([&](const Tensor& to, const Tensor& wide) {
-      kernels::swiglu_gradient(x, up, dy, of_gate ? to : Tensor(), of_gate ? Tensor() : to);
-      kernels::swiglu_gradient(wide_x, wide_up, wide_dy, of_gate ? wide : Tensor(), of_gate ? Tensor() : wide);
+      kernels::glu_gradient(kernels::Glu::silu, x, up, dy, of_gate ? to : Tensor(), of_gate ? Tensor() : to);
+      kernels::glu_gradient(kernels::Glu::silu, wide_x, wide_up, wide_dy, of_gate ? wide : Tensor(), of_gate ? Tensor() : wide);
     });
   }
   pair([&](const Tensor& to, const Tensor& wide) {

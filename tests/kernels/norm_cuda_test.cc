@@ -41,7 +41,7 @@ Results run(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor& b
             c.layer ? empty({c.columns}, wide) : Tensor()};
   kernels::norm(x, gamma, beta, 1e-5, r.y, r.statistics);
   const Tensor workspace = empty({kernels::norm_gradient_workspace_bytes(c.rows, c.columns, c.dtype)}, DType::uint8);
-  kernels::norm_gradient(x, gamma, r.statistics, dy, c.layer, r.dx, r.dgamma, r.dbeta, workspace);
+  kernels::norm_gradient(x, gamma, r.statistics, dy, c.layer, {}, r.dx, r.dgamma, r.dbeta, workspace);
   return r;
 }
 
@@ -74,7 +74,7 @@ void expect_near_exact(const Case& c, const Results& got, const Results& want, c
 }
 
 TEST_F(NormTwins, NearFp64AndTheCpu) {
-  constexpr i64 kSizes[][2] = {{1, 1}, {1, 7}, {5, 8}, {3, 33}, {130, 65}, {17, 100}, {2, 1024}, {2, 1027}, {1, 4101}};
+  constexpr i64 kSizes[][2] = {{1, 1}, {1, 7}, {5, 8}, {3, 33}, {300, 33}, {17, 100}, {2, 1024}, {2, 1027}, {1, 4101}};
   for (const auto& [rows, columns] : kSizes) {
     for (const DType dtype : kFloats) {
       for (const bool layer : {true, false}) {
@@ -121,13 +121,41 @@ TEST_F(NormTwins, OnlyTheGradientsThatAreWanted) {
   const Tensor workspace = gpu().empty({kernels::norm_gradient_workspace_bytes(20, 48, DType::f32)}, DType::uint8);
   gpu().run([&] {
     const Tensor x = gpu()(in.x), gamma = gpu()(in.gamma), dy = gpu()(in.dy), statistics = gpu()(all.statistics);
-    kernels::norm_gradient(x, gamma, statistics, dy, true, dx, {}, {}, workspace);
-    kernels::norm_gradient(x, gamma, statistics, dy, true, {}, dgamma, {}, workspace);
-    kernels::norm_gradient(x, gamma, statistics, dy, true, {}, {}, dbeta, workspace);
+    kernels::norm_gradient(x, gamma, statistics, dy, true, {}, dx, {}, {}, workspace);
+    kernels::norm_gradient(x, gamma, statistics, dy, true, {}, {}, dgamma, {}, workspace);
+    kernels::norm_gradient(x, gamma, statistics, dy, true, {}, {}, {}, dbeta, workspace);
   });
   EXPECT_TRUE(test::same_bits(gpu().host(dx), all.dx));
   EXPECT_TRUE(test::same_bits(gpu().host(dgamma), all.dgamma));
   EXPECT_TRUE(test::same_bits(gpu().host(dbeta), all.dbeta));
+}
+
+// The sum of both is rounded once on a GPU; the CPU's is add()'s.
+TEST_F(NormTwins, AddToWhatOthersGave) {
+  for (const DType dtype : kFloats) {
+    for (const bool layer : {true, false}) {
+      const Case c{17, 136, layer, dtype};
+      const Inputs in(c);
+      const Tensor others = test::random({c.rows, c.columns}, dtype, 5, 3);
+      const auto with_others = [&](const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, const Tensor& from) {
+        const Tensor dx = empty(x.shape(), x.dtype());
+        kernels::norm_gradient(x, gamma, statistics, dy, layer, from, dx, {}, {},
+                               empty({kernels::norm_gradient_workspace_bytes(c.rows, c.columns, x.dtype())}, DType::uint8));
+        return dx;
+      };
+      const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
+      const Results alone = run(c, in.x, in.gamma, in.beta, in.dy), there = on_gpu(gpu(), c, in), exact = in_fp64(c, in);
+      const Tensor want = with_others(wide(in.x), wide(in.gamma), exact.statistics, wide(in.dy), wide(others));
+      const Tensor got =
+          gpu().run([&] { return with_others(gpu()(in.x), gpu()(in.gamma), gpu()(there.statistics), gpu()(in.dy), gpu()(others)); });
+      const double row = 10 * test::half_ulp(wide_dtype(dtype)) * std::sqrt(136.0), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
+      test::expect_near(gpu().host(got), want, row + narrow, 4 * row, c.name());
+
+      const Tensor sum = empty(others.shape(), dtype);
+      kernels::add(others, alone.dx, sum);
+      EXPECT_TRUE(test::same_bits(with_others(in.x, in.gamma, alone.statistics, in.dy, others), sum));
+    }
+  }
 }
 
 }  // namespace

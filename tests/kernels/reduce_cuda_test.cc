@@ -65,7 +65,8 @@ TEST_F(ReduceTwins, Columns) {
   check({1, 70, 3});
   check({1, 300, 17});
   check({1, 5, 200});
-  check({64, 2, 33}, DType::bf16, DType::f32);  // whole warps a block
+  check({64, 2, 33}, DType::bf16, DType::f32);   // whole warps a block
+  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads ahead of the additions, and a rest
 }
 
 TEST_F(ReduceTwins, NothingSumsToZero) {

@@ -89,6 +89,21 @@ std::vector<std::string> in_a_shared_namespace(const Source& source) {
   return {at(source, 1, "expected a namespace spillway…" + wanted)};
 }
 
+// Tests run beside each other, and the same one in several builds: a name that is always the same is sooner or later somebody else's too.
+std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
+  static const std::regex form(R"(\b(mkdtemp|mkstemp|TempDir|temp_directory_path)\s*\()");
+  // Where folders of one's own are made; and a meeting of ranks on two nodes, named after its run.
+  if (source.path == "tests/support/temporary_folder.h" || source.path == "tests/sockets/ranks.cc") return {};
+  std::vector<std::string> violations;
+  int number = 0;
+  for (const std::string& line : lines_of(code_only(source.text))) {
+    ++number;
+    if (source.path.starts_with("tests/") && std::regex_search(line, form))
+      violations.push_back(at(source, number, "expected test::TemporaryFolder, got " + line));
+  }
+  return violations;
+}
+
 bool is_app(const Source& source) { return source.path.starts_with("src/app/"); }
 
 TEST(HouseLaw, NobodyPrintsOrExitsButTheApp) {
@@ -134,6 +149,10 @@ INSTANTIATE_TEST_SUITE_P(
              in_a_shared_namespace,
              {"tests/a/b_test.cc", "namespace spillway::a::b_test {\n"},
              {"tests/a/b_test.cc", "namespace spillway::a {\n"}},
+        Case{"HasTemporaryFoldersOfItsOwnIfATest",
+             temporary_of_a_fixed_name,
+             {"tests/a/b_test.cc", "const test::TemporaryFolder folder;\n"},
+             {"tests/a/b_test.cc", "const auto folder = testing::TempDir() + \"x\";\n"}},
         Case{"IsNamedInSnakeCase", badly_named, {"src/a/b_c.cc", ""}, {"src/a/BadName.cc", ""}}),
     [](const auto& tested) { return tested.param.name; });
 

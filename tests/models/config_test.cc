@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -183,7 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
     Table, HostileConfig,
     ::testing::Values(
         Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
-        Hostile{kGpt2, R"({"model_type": "qwen3"})", "model_type", "one of gpt2, llama, cifar_net"},
+        Hostile{kGpt2, R"({"model_type": "bert"})", "model_type",
+                "one of gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net"},
         Hostile{kGpt2, R"({"model_type": 7})", "model_type", "got 7"}, Hostile{kGpt2, R"({"n_layer": "<remove>"})", "n_layer", "required"},
         Hostile{kGpt2, R"({"n_layer": null})", "n_layer", "got null"},
         Hostile{kGpt2, R"({"n_layer": "twelve"})", "n_layer", "got \"twelve\""},
@@ -225,8 +228,14 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kLlama, R"({"rms_norm_eps": 2})", "rms_norm_eps", "at most 1"},
         Hostile{kLlama, R"({"rope_theta": 0})", "rope_theta", "above 1"},
         Hostile{kLlama, R"({"rope_scaling": "linear"})", "rope_scaling", "an object"},
-        Hostile{kLlama, R"({"rope_scaling": {"type": "linear", "factor": 2}})", "rope_scaling.type", "llama3"},
-        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "yarn", "factor": 2}})", "rope_parameters.rope_type", "llama3"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "dynamic", "factor": 2}})", "rope_scaling.type", "llama3"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "longrope", "factor": 2}})", "rope_parameters.rope_type", "llama3"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "linear"}})", "rope_scaling.factor", "required"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "linear", "factor": 0.5}})", "rope_scaling.factor", "at least 1"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "yarn", "factor": 4, "beta_fast": 1, "beta_slow": 2}})", "rope_scaling.beta_fast",
+                "2"},
+        Hostile{kLlama, R"({"rope_scaling": {"type": "yarn", "factor": 4, "low_freq_factor": 1}})", "rope_scaling.low_freq_factor",
+                "no such key"},
         Hostile{kLlama, R"({"rope_parameters": {"rope_type": "default", "factor": 2}})", "rope_parameters.factor", "no such key"},
         Hostile{kLlama, R"({"rope_parameters": {"rope_type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4,
                             "original_max_position_embeddings": 8192}})",
@@ -234,13 +243,184 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kLlama, R"({"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4,
                             "original_max_position_embeddings": 8192}})",
                 "rope_parameters.high_freq_factor", "above 4"},
-        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}})",
-                "rope_parameters.partial_rotary_factor", "no such key"},
+        Hostile{kLlama, R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}})", "partial_rotary_factor",
+                "not built"},
         Hostile{kLlama, R"({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}})", "rope_parameters",
                 "500000"},
         Hostile{kLlama, R"({"rope_scaling": {"rope_type": "default"}, "rope_parameters": {"rope_type": "llama3", "factor": 8,
                             "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})",
                 "rope_parameters", "rope_scaling"}));
+
+// Of other families: what their own keys may say.
+const char* kOthers =
+    R"({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 80,
+                          "max_position_embeddings": 64, "vocab_size": 97, "head_dim": 8, "model_type": "gemma2"})";
+INSTANTIATE_TEST_SUITE_P(
+    Others, HostileConfig,
+    ::testing::Values(
+        Hostile{kOthers, R"({"model_type": "gemma3"})", "model_type", "gemma3_text"},
+        Hostile{kOthers, R"({"hidden_activation": "gelu"})", "hidden_activation", "gelu_pytorch_tanh"},
+        Hostile{kOthers, R"({"attn_logit_softcapping": 0})", "attn_logit_softcapping", "above 0"},
+        Hostile{kOthers, R"({"final_logit_softcapping": "30"})", "final_logit_softcapping", "a number"},
+        Hostile{kOthers, R"({"query_pre_attn_scalar": -1})", "query_pre_attn_scalar", "above 0"},
+        Hostile{kOthers, R"({"use_bidirectional_attention": true})", "use_bidirectional_attention", "not built"},
+        Hostile{kOthers, R"({"sliding_window": 0})", "sliding_window", "from 1 to"},
+        Hostile{kOthers, R"({"sliding_window": null, "layer_types": ["sliding_attention", "full_attention"]})", "sliding_window",
+                "layer_types"},
+        Hostile{kOthers, R"({"layer_types": ["full_attention"]})", "layer_types", "2 layers"},
+        Hostile{kOthers, R"({"layer_types": "full_attention"})", "layer_types", "2 layers"},
+        Hostile{kOthers, R"({"layer_types": ["full_attention", "linear_attention"]})", "layer_types", "sliding_attention"},
+        Hostile{kOthers, R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor", "not built"},
+        Hostile{kOthers, R"({"model_type": "gemma3_text", "sliding_window_pattern": 0})", "sliding_window_pattern", "from 1 to"},
+        Hostile{kOthers, R"({"model_type": "gemma3_text", "rope_parameters": {"full_attention": {"rope_type": "default"}}})",
+                "rope_parameters", "sliding_attention"},
+        Hostile{kOthers,
+                R"({"model_type": "gemma3_text", "rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear",
+                             "factor": 2}}})",
+                "rope_parameters", "default of sliding_attention"},
+        Hostile{kOthers,
+                R"({"model_type": "gemma3_text", "rope_parameters": {"full_attention": {}, "sliding_attention": {}, "other": {}}})",
+                "rope_parameters", "alone"},
+        Hostile{kOthers, R"({"model_type": "phi3", "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [1]}})",
+                "rope_scaling.type", "no other kind"},
+        Hostile{kOthers, R"({"model_type": "phi3", "partial_rotary_factor": 0.4})", "partial_rotary_factor", "even number"},
+        Hostile{kOthers, R"({"model_type": "phi3", "resid_pdrop": 0.1})", "resid_pdrop", "no dropout"},
+        Hostile{kOthers, R"({"model_type": "mistral", "attention_bias": true})", "attention_bias", "not built"},
+        Hostile{kOthers, R"({"model_type": "qwen2", "hidden_act": "gelu"})", "hidden_act", "silu"},
+        Hostile{kOthers, R"({"model_type": "qwen2", "use_sliding_window": 1})", "use_sliding_window", "true or false"},
+        Hostile{kOthers, R"({"model_type": "olmo2", "sliding_window": 16})", "sliding_window", "not built"},
+        Hostile{kOthers, R"({"model_type": "qwen3", "num_experts": 8})", "num_experts", "not built"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, HostileConfig,
+    ::testing::Values(
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "num_experts": 0})", "num_experts", "from 1 to"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "num_experts": 1000000})", "num_experts", "from 1 to"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "num_experts": 8, "num_local_experts": 4})", "num_experts", "num_local_experts"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "num_experts": "8"})", "num_experts", "whole number"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "num_local_experts": 4, "num_experts_per_tok": 5})", "num_experts_per_tok",
+                "from 1 to 4"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "num_experts_per_tok": 0})", "num_experts_per_tok", "from 1 to 8"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "moe_intermediate_size": 0})", "moe_intermediate_size", "from 1 to"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "norm_topk_prob": 1})", "norm_topk_prob", "true or false"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "decoder_sparse_step": 0})", "decoder_sparse_step", "from 1 to"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "mlp_only_layers": [2]})", "mlp_only_layers", "from 0 to 1"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "mlp_only_layers": [-1]})", "mlp_only_layers", "from 0 to 1"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "mlp_only_layers": [18446744073709551615]})", "mlp_only_layers", "from 0 to 1"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "mlp_only_layers": [0.0]})", "mlp_only_layers", "from 0 to 1"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "mlp_only_layers": 1})", "mlp_only_layers", "a list"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "output_router_logits": 1})", "output_router_logits", "true or false"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "router_jitter_noise": 0.1})", "router_jitter_noise", "not built"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "router_aux_loss_coef": -1})", "router_aux_loss_coef", "at least 0"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "attention_bias": true})", "attention_bias", "not built"},
+        Hostile{kOthers, R"({"model_type": "mixtral", "quantization_config": {"bits": 4}})", "quantization_config", "not built"},
+        Hostile{kOthers, R"({"model_type": "qwen3_moe", "layer_types": ["linear_attention", "full_attention"]})", "layer_types",
+                "full_attention"}));
+
+constexpr const char* kFamilies[] = {"mistral-tiny", "mistral-window-tiny", "qwen2-tiny",  "qwen3-tiny",
+                                     "gemma2-tiny",  "gemma3-text-tiny",    "phi3-tiny",   "phi3-partial-tiny",
+                                     "olmo2-tiny",   "qwen3-moe-tiny",      "mixtral-tiny"};
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What published checkpoints say, in the words of transformers 4, is what transformers 5 says of the same model.
+TEST(Families, SayTheSameInTheWordsOfTransformers4And5) {
+  for (const char* model : kFamilies) {
+    const ModelConfig now = read_config(test::data(model)), before = parse_config(text_of(test::data(model) / "config_v4.json"), model);
+    EXPECT_TRUE(now == before) << model << "\n" << to_json(now) << to_json(before);
+    EXPECT_TRUE(parse_config(to_json(now, DType::bf16), "f") == now) << model << "\n" << to_json(now);
+  }
+}
+
+TEST(Families, HaveWhatTheirConfigsSay) {
+  const auto of = [](const char* model) { return read_config(test::data(model)); };
+  EXPECT_EQ(of("mistral-window-tiny").window, 6);
+  EXPECT_EQ(of("mistral-window-tiny").windowed, (std::vector<bool>{true, true}));
+  EXPECT_EQ(of("qwen2-tiny").window, 0) << "use_sliding_window is false";
+  EXPECT_TRUE(of("qwen2-tiny").attention_bias);
+  const ModelConfig gemma2 = of("gemma2-tiny"), gemma3 = of("gemma3-text-tiny");
+  EXPECT_EQ(gemma2.windowed, (std::vector<bool>{true, false}));
+  EXPECT_EQ(gemma2.attention_softcap, 2);
+  EXPECT_EQ(gemma2.logit_softcap, 3);
+  EXPECT_EQ(gemma2.query_scalar, 12);
+  EXPECT_EQ(gemma3.attention_softcap, 0);
+  EXPECT_EQ(gemma3.rope_theta, 1e6);
+  EXPECT_EQ(gemma3.local_rope_theta, 1e4);
+  EXPECT_EQ(of("phi3-partial-tiny").rotary_dim, 6);
+  EXPECT_EQ(of("phi3-tiny").rotary_dim, 0);
+}
+
+// Defaults of transformers' classes, which published configs leave out.
+TEST(Families, MissingKeysHaveTransformersDefaults) {
+  const std::string bare = R"({"hidden_size": 512, "num_hidden_layers": 12, "num_attention_heads": 8, "intermediate_size": 80,
+                               "max_position_embeddings": 64, "vocab_size": 97, "model_type": )";
+  const auto of = [&](const std::string& type) { return parse_config(bare + "\"" + type + "\"}", "f"); };
+  EXPECT_EQ(of("mistral").window, 4096);
+  EXPECT_EQ(of("mistral").kv_heads, 8);
+  EXPECT_EQ(of("qwen3").head_dim, 128);
+  EXPECT_EQ(of("qwen2").end_tokens, std::vector<i64>());
+  EXPECT_EQ(of("gemma2").attention_softcap, 50);
+  EXPECT_EQ(of("gemma2").logit_softcap, 30);
+  EXPECT_EQ(of("gemma2").query_scalar, 256);
+  EXPECT_TRUE(of("gemma2").tied_head);
+  EXPECT_EQ(of("gemma3_text").windowed, (std::vector<bool>{true, true, true, true, true, false, true, true, true, true, true, false}));
+  EXPECT_EQ(of("gemma3_text").rope_theta, 1e6);
+  EXPECT_EQ(of("phi3").norm_eps, 1e-5);
+  EXPECT_EQ(of("olmo2").end_tokens, std::vector<i64>{50279});
+  EXPECT_TRUE(of("qwen3_moe").experts == (ExpertsConfig{128, 8, 768, false, {}, 0.001}));
+  EXPECT_EQ(of("qwen3_moe").kv_heads, 4);
+  EXPECT_EQ(of("qwen3_moe").head_dim, 64);
+  EXPECT_TRUE(of("mixtral").experts == (ExpertsConfig{8, 2, 80, true, {}, 0.001}));
+  EXPECT_EQ(of("mixtral").rope_theta, 1e6);
+  EXPECT_EQ(of("mixtral").norm_eps, 1e-5);
+  EXPECT_EQ(of("mixtral").window, 0);
+}
+
+TEST(Families, ExpertsAreReadAndWritten) {
+  const ModelConfig qwen = read_config(test::data("qwen3-moe-tiny")), mixtral = read_config(test::data("mixtral-tiny"));
+  EXPECT_TRUE(qwen.experts == (ExpertsConfig{4, 2, 12, true, {}, 0.05}));
+  EXPECT_TRUE(mixtral.experts == (ExpertsConfig{4, 2, 12, true, {}, 0.05}));
+  EXPECT_EQ(qwen.mlp_width, 40);
+  EXPECT_TRUE(qwen.has_experts(0) && qwen.has_experts(1));
+  EXPECT_FALSE(read_config(test::data("qwen3-tiny")).has_experts(0));
+  const auto some = parse_config(with(kOthers, R"({"model_type": "qwen3_moe", "num_hidden_layers": 7, "decoder_sparse_step": 2,
+      "mlp_only_layers": [3, 0, 3], "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20, "use_sliding_window": true,
+      "sliding_window": 5, "router_aux_loss_coef": 0, "attention_bias": true})"),
+                                 "f");
+  EXPECT_TRUE(some.experts == (ExpertsConfig{6, 3, 20, false, {0, 2, 3, 4, 6}, 0}));
+  EXPECT_FALSE(some.has_experts(3));
+  EXPECT_TRUE(some.has_experts(5));
+  EXPECT_EQ(some.windowed, std::vector<bool>(7, true)) << "of all layers";
+  EXPECT_TRUE(parse_config(to_json(some), "f") == some) << to_json(some);
+  const auto written = nlohmann::json::parse(to_json(some));
+  EXPECT_EQ(written["num_experts"], 6) << "transformers 4";
+  EXPECT_EQ(written["num_local_experts"], 6) << "transformers 5";
+  EXPECT_FALSE(nlohmann::json::parse(to_json(mixtral)).contains("norm_topk_prob"));
+}
+
+TEST(Families, WindowsByTheOldRules) {
+  const auto qwen = parse_config(
+      with(kOthers, R"({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 16, "max_window_layers": 1})"), "f");
+  EXPECT_EQ(qwen.windowed, (std::vector<bool>{false, true}));
+  EXPECT_EQ(qwen.window, 16);
+  EXPECT_TRUE(parse_config(to_json(qwen), "f") == qwen);
+  const auto all_full = parse_config(with(kOthers, R"({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 16})"), "f");
+  EXPECT_TRUE(all_full.windowed.empty()) << "28 layers come before the first window";
+}
+
+TEST(Families, WriteRopeOfEveryKind) {
+  for (const char* rope :
+       {R"({"rope_scaling": {"type": "linear", "factor": 4}})",
+        R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}})",
+        R"({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 0.7, "truncate": false}})"}) {
+    const ModelConfig config = parse_config(with(kLlama, rope), "f");
+    ASSERT_TRUE(config.rope_scaling) << rope;
+    EXPECT_TRUE(parse_config(to_json(config), "f") == config) << rope << to_json(config);
+  }
+}
 
 TEST(HostileConfig, NotJson) {
   for (const char* text : {"", "{", "[1, 2]", "nonsense", "{\"model_type\": \"gpt2\",}", "\xff\xfe", "{\"n_embd\": 1e999}"}) {

@@ -14,6 +14,7 @@
 #include "tests/models/support_reference.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::halves_test {
 namespace {
@@ -147,8 +148,8 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
 
 // An exported folder gives the bits that loading the fp32 one gives.
 TEST_P(HalfModel, ReadsWhatItExports) {
-  const auto folder = std::filesystem::temp_directory_path() / ("spillway-" + std::string(to_string(narrow_type)) + "-" + name);
-  std::filesystem::create_directories(folder);
+  const test::TemporaryFolder temporary;
+  const auto& folder = temporary.path();
   models::export_folder(narrow_one.config, test::data(name), folder, fp16 ? "fp16" : "bf16", kGiB);
   const nn::Sequential again = models::build(narrow_one.config, narrow_type);
   const nn::EagerParameters weights(again);
@@ -158,7 +159,6 @@ TEST_P(HalfModel, ReadsWhatItExports) {
     EXPECT_EQ(source.stored_dtype(*again.parameters[i]), narrow_type);
     EXPECT_TRUE(test::same_bits(again.parameters[i]->value(), narrow_one.model.parameters[i]->value())) << again.parameters[i]->name;
   }
-  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HalfModel,

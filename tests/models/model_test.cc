@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "device/arena.h"
 #include "device/memory_pool.h"
-#include "models/llama.h"
 #include "models/presets.h"
+#include "models/rotary.h"
 #include "models/weights.h"
 #include "tests/models/support_reference.h"
 
@@ -90,12 +90,12 @@ TEST(Build, RefusesOtherTypes) { EXPECT_THROW(build(preset("gpt2-tiny"), DType::
 TEST(Rope, FrequenciesOfTheThreeBranches) {
   ModelConfig config = preset("llama-tiny");
   config.head_dim = 16;
-  const auto plain = rope_inverse_frequencies(config);
+  const auto plain = rotary_of(config, 0).frequencies;
   ASSERT_EQ(plain.size(), 8u);
   EXPECT_DOUBLE_EQ(plain[0], 1);
   EXPECT_DOUBLE_EQ(plain[4], 0.01);
   config.rope_scaling = RopeScaling{8, 1, 4, 32};
-  const auto scaled = rope_inverse_frequencies(config);
+  const auto scaled = rotary_of(config, 0).frequencies;
   EXPECT_DOUBLE_EQ(scaled[0], plain[0]) << "wavelength 6.3 is below 8: kept";
   EXPECT_DOUBLE_EQ(scaled[7], plain[7] / 8) << "wavelength beyond 32: stretched";
   // Wavelength 2 pi / 0.3162 = 19.87 lies between: share kept (32/19.87 - 1) / 3.

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "device/memory_pool.h"
+#include "nn/key_value_cache.h"
 #include "tests/models/support_reference.h"
 
 namespace spillway::reference_test {
@@ -59,6 +61,49 @@ TEST_P(AgainstReference, LogitsOfEveryPosition) {
   }
 }
 
+// Rows filled up in front, the first by none, in passes of several lengths: what comes of every pass's last position.
+TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
+  const MicroBatch whole = reference.batch("input_ids", "labels");
+  const std::vector<double> want = reference.values("logits");
+  const i64 B = whole.tokens_BT.size(0), T = whole.tokens_BT.size(1), V = eager.config.vocabulary, all = T + 2 * (B - 1);
+  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // the rows end side by side no more: row b has `all - front` tokens or fewer
+  nn::KeyValueCache cache(Stream{.memory = &MemoryPool::heap()}, B, all);
+  i64 compared = 0;
+  const auto pass = [&](i64 begin, i64 count) {
+    MicroBatch batch;
+    batch.tokens_BT = zeros({B, count}, DType::int32, "tokens"), batch.targets_BT = zeros({B, count}, DType::int32, "targets");
+    batch.positions_BT = zeros({B, count}, DType::int32, "positions");
+    batch.key_positions_BT = zeros({B, begin + count}, DType::int32, "positions of keys");
+    batch.packed = true;
+    for (i64 b = 0; b < B; ++b) {
+      for (i64 p = 0; p < begin + count; ++p) {
+        const i64 t = p - front(b);
+        batch.key_positions_BT.span<i32>()[static_cast<size_t>(b * (begin + count) + p)] = static_cast<i32>(t < 0 ? p : t);
+        if (p < begin || t < 0 || t >= T) continue;
+        const auto at = static_cast<size_t>(b * count + p - begin);
+        batch.tokens_BT.span<i32>()[at] = whole.tokens_BT.span<i32>()[static_cast<size_t>(b * T + t)];
+        batch.positions_BT.span<i32>()[at] = static_cast<i32>(t);
+      }
+    }
+    cache.seek(begin);
+    nn::Context context;
+    context.mode = nn::Mode::generate, context.batch = &batch, context.cache = &cache, context.logits_position = count - 1;
+    const std::vector<double> got = test::as_doubles(nn::run(eager.model, context).value);
+    for (i64 b = 0; b < B; ++b) {
+      const i64 t = begin + count - 1 - front(b);
+      if (t < 0 || t >= T) continue;
+      const auto row = [&](const std::vector<double>& of, i64 r) { return std::vector(of.begin() + r * V, of.begin() + (r + 1) * V); };
+      ASSERT_LE(worst_excess(row(got, b), row(want, b * T + t), allowed.logits, 0), 0) << "row " << b << ", position " << t;
+      ++compared;
+    }
+  };
+  for (i64 begin = 0; const i64 count : {5, 1, 4}) pass(begin, count), begin += count;
+  for (i64 begin = 10; begin < all; ++begin) pass(begin, 1);
+  EXPECT_GE(compared, B * (T - 8));
+  cache.seek(6);  // what lies behind is forgotten
+  pass(6, 3);
+}
+
 TEST_P(AgainstReference, LossAndEveryGradient) {
   const MicroBatch batch = reference.batch("input_ids", "labels");
   EXPECT_EQ(test::as_doubles(eager.weights.gradient(0)).size(), 0u);
@@ -110,16 +155,21 @@ TEST_P(AgainstReference, GenerateIsTheForwardOfEvaluate) {
   EXPECT_EQ(evaluated, eager.backward(batch, 0.5)) << "the factor multiplies the gradient, not the value";
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, AgainstReference,
-                         ::testing::Values(Case{"gpt2-tiny", DType::f32}, Case{"gpt2-tiny", DType::f64}, Case{"llama-tiny", DType::f32},
-                                           Case{"llama-tiny", DType::f64}, Case{"llama3rope-tiny", DType::f32},
-                                           Case{"llama3rope-tiny", DType::f64}, Case{"gpt2-odd", DType::f64},
-                                           Case{"llama-odd", DType::f64}),
-                         [](const auto& entry) {
-                           std::string name = std::string(entry.param.model) + "_" + std::string(to_string(entry.param.dtype));
-                           std::erase(name, '-');
-                           return name;
-                         });
+std::vector<Case> cases() {
+  std::vector<Case> all{{"gpt2-odd", DType::f64}, {"llama-odd", DType::f64}};
+  for (const char* model :
+       {"gpt2-tiny", "llama-tiny", "llama3rope-tiny", "mistral-tiny", "mistral-window-tiny", "qwen2-tiny", "qwen3-tiny", "gemma2-tiny",
+        "gemma3-text-tiny", "phi3-tiny", "phi3-partial-tiny", "olmo2-tiny", "qwen3-moe-tiny", "mixtral-tiny"}) {
+    for (const DType dtype : {DType::f32, DType::f64}) all.push_back({model, dtype});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AgainstReference, ::testing::ValuesIn(cases()), [](const auto& entry) {
+  std::string name = std::string(entry.param.model) + "_" + std::string(to_string(entry.param.dtype));
+  std::erase(name, '-');
+  return name;
+});
 
 TEST(TiedHead, GradientIsTheSumOfBothUses) {
   for (const char* name : {"gpt2-tiny", "llama3rope-tiny"}) {

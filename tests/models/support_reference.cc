@@ -66,8 +66,10 @@ MicroBatch Reference::batch(const std::string& ids_name, const std::string& labe
   return batch;
 }
 
-Eager::Eager(const std::string& name, DType dtype)
-    : config(undropped(models::read_config(test::data(name)))), model(models::build(config, dtype)), weights(model) {
+Eager::Eager(const std::string& name, DType dtype) : Eager(name, models::read_config(test::data(name)), dtype) {}
+
+Eager::Eager(const std::string& name, const models::ModelConfig& of, DType dtype)
+    : config(undropped(of)), model(models::build(config, dtype)), weights(model) {
   models::fill(model, models::FolderWeights(model, test::data(name)));
 }
 

@@ -27,6 +27,8 @@ class Reference {
 /// The model of a folder with its weights, in memory.
 struct Eager {
   Eager(const std::string& model, DType dtype);
+  /// Of another configuration, with the folder's weights.
+  Eager(const std::string& model, const models::ModelConfig& of, DType dtype);
   /// Sum of the token losses; gradients go to `weights` as those of loss_factor times the sum.
   double backward(const MicroBatch& batch, double loss_factor);
   std::vector<double> logits(const MicroBatch& batch, i64 position);

@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include "base/error.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "nn/eager.h"
 #include "tests/support/fixtures.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::models::weights_test {
 namespace {
@@ -38,16 +37,13 @@ Entries entries_of(const std::string& model) {
 
 class Weights : public ::testing::Test {
  protected:
-  Weights() { std::filesystem::create_directories(folder_); }
-  ~Weights() override { std::filesystem::remove_all(folder_); }
-
   const std::filesystem::path& write(const Entries& entries) {
     std::vector<TensorInfo> infos;
     for (const Entry& entry : entries) infos.push_back(entry.info);
     data::SafetensorsWriter writer(folder_ / "model.safetensors", infos);
     for (size_t i = 0; i < entries.size(); ++i) writer.write(writer.tensors()[i], 0, entries[i].bytes);
     writer.finish();
-    return folder_;
+    return folder_.path();
   }
 
   std::string refusal(const Entries& entries, const std::string& model) {
@@ -62,7 +58,7 @@ class Weights : public ::testing::Test {
   }
 
  private:
-  std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / ("weights-" + std::to_string(::getpid()));
+  const test::TemporaryFolder folder_;
 };
 
 Entry zeros_of(const std::string& name, const Shape& shape) {

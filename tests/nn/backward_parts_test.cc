@@ -6,10 +6,11 @@
 #include "nn/image_layers.h"
 #include "ops/attention.h"
 #include "ops/elementwise.h"
+#include "ops/experts.h"
+#include "ops/glu.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/shape.h"
-#include "ops/swiglu.h"
 #include "tests/nn/support_blocks.h"
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
@@ -82,16 +83,31 @@ std::vector<Case> blocks(DType dtype) {
   const Linear up("up", 8, 16, dtype, {}), gate("gate", 8, 16, dtype, {}), down("down", 16, 8, dtype, {}), qkv("qkv", 8, 24, dtype, {}),
       out("out", 8, 8, dtype, {});
   const Weight head("head", {7, 8}, dtype), square("square", {8, 8}, dtype), gain("gain", {8}, dtype), first("first", {2, 1, 8}, dtype);
+  const Linear router("router", 8, 3, dtype, {false});
+  const std::vector<Weight> experts{{"e0", {8, 8}, dtype}, {"e1", {8, 8}, dtype}, {"e2", {8, 8}, dtype}};
   const auto head_of = [=](i64 chunk_bytes) {
-    return [=](const Variable& x, const Context& c) { return ops::linear_cross_entropy(norm(x, c), head(c), tokens(), 0.25, chunk_bytes); };
+    return
+        [=](const Variable& x, const Context& c) { return ops::linear_cross_entropy(norm(x, c), head(c), tokens(), 0.25, {chunk_bytes}); };
   };
   return {
       {"mlp", listed(norm, up, down),
        [=](const Variable& x, const Context& c) { return ops::add(x, down(ops::gelu_tanh(up(norm(x, c), c)), c)); }, rows},
+      {"gelu mlp", listed(norm, up, down),
+       [=](const Variable& x, const Context& c) { return ops::add(x, ops::gelu_mlp(norm(x, c), up.weights(c), down.weights(c))); }, rows},
       {"gated mlp", listed(rms, gate, up, down),
        [=](const Variable& x, const Context& c) {
          const Variable h = rms(x, c);
          return ops::add(down(ops::swiglu(gate(h, c), up(h, c)), c), x);
+       },
+       rows},
+      {"experts", listed(rms, router, experts[0], experts[1], experts[2]),
+       [=](const Variable& x, const Context& c) {
+         const Variable h = ops::reshape(rms(x, c), {6, 8});
+         const ops::Routed routed = ops::router(router(h, c), 2, true);
+         const ops::ExpertRows chosen = ops::expert_rows(routed.experts_NK, 3);
+         const std::vector<Variable> weights{experts[0](c), experts[1](c), experts[2](c)};
+         const Variable y = ops::expert_linear(ops::to_experts(h, chosen), {weights.begin(), weights.end()}, chosen);
+         return ops::add(x, ops::reshape(ops::from_experts(y, routed.weights_NK, chosen), {2, 3, 8}));
        },
        rows},
       {"attention", listed(norm, qkv, out),

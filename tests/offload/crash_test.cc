@@ -9,9 +9,7 @@
 #include <iterator>
 #include <thread>
 
-#include "tests/offload/support_store.h"
-#include "tests/support/crash_images.h"
-#include "tests/support/faulty_engine.h"
+#include "tests/offload/support_crash.h"
 
 namespace spillway::offload::crash_test {
 namespace {
@@ -21,41 +19,11 @@ using test::Image;
 using test::IoLog;
 using test::SmallStore;
 
-constexpr u64 kFirst = 3;  // generation of the first commit
-// Generations in the order of their commits; one is committed again with another record.
-constexpr u64 kCommitted[] = {3, 4, 5, 5, 6, 7};
+constexpr u64 kFirst = test::kFirstGeneration;
+constexpr auto& kCommitted = test::kCommittedGenerations;
 
-std::filesystem::path fast_folder() {
-  const std::filesystem::path memory = "/dev/shm";
-  return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
-}
-
-class Crash : public testing::TestWithParam<Durability> {
+class Crash : public test::CrashTest {
  protected:
-  StoreDescription describe() const { return test::small_description({{first_ / "store", 2}, {second_ / "store", 1}}, GetParam()); }
-
-  // Commit number n is marked 2n + 1 when asked for and 2n + 2 when reported.
-  IoLog record(u32 seed) {
-    for (const test::TemporaryFolder* scratch : {&first_, &second_}) {
-      for (const auto& entry : std::filesystem::directory_iterator(scratch->path())) std::filesystem::remove_all(entry.path());
-      std::filesystem::create_directory(*scratch / "store");
-    }
-    test::FaultyEngine real;
-    test::RecordingEngine engine(real, seed);
-    SmallStore store(engine, describe());
-    for (i64 n = 0; n < std::ssize(kCommitted); ++n) {
-      const u64 g = kCommitted[n];
-      engine.hold();
-      if (n == 0 || g != kCommitted[n - 1]) store.start_generation(g, n == 0);
-      engine.release();
-      store.finish();
-      engine.mark(2 * n + 1);
-      store.store.commit(g, "commit " + std::to_string(n));
-      engine.mark(2 * n + 2);
-    }
-    return engine.log();
-  }
-
   // What is wrong with the recovery from `image`; empty when nothing is.
   std::string objection(const Image& image, const IoLog& log, size_t entries, const StoreDescription& description) const {
     i64 asked = 0, reported = 0;
@@ -95,12 +63,9 @@ class Crash : public testing::TestWithParam<Durability> {
     disaster == Disaster::process_death ? images.process_deaths(samples) : images.power_losses(samples);
     return verdict;
   }
-
-  test::TemporaryFolder first_{fast_folder()}, second_{fast_folder()};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Crash, testing::Values(Durability::checkpoint, Durability::step),
-                         [](const auto& test) { return test.param == Durability::step ? "step" : "checkpoint"; });
+INSTANTIATE_TEST_SUITE_P(All, Crash, testing::Values(Durability::checkpoint, Durability::step), test::durability_of);
 
 TEST_P(Crash, TheLogIsAllOfTheIo) {
   const IoLog log = record(1);
@@ -141,8 +106,7 @@ class CrashRelease : public Crash {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, CrashRelease, testing::Values(Durability::checkpoint, Durability::step),
-                         [](const auto& test) { return test.param == Durability::step ? "step" : "checkpoint"; });
+INSTANTIATE_TEST_SUITE_P(All, CrashRelease, testing::Values(Durability::checkpoint, Durability::step), test::durability_of);
 
 TEST_P(CrashRelease, EveryInstantOfAProcessRecovers) { expect_ten_thousand_to_recover(Disaster::process_death); }
 

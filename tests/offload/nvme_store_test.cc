@@ -162,6 +162,7 @@ TEST_F(Store, BlobsBeyondTheDescriptionAreBugs) {
   EXPECT_EQ(code(store, 1, 4096, 2, false), ErrorCode::bug);
   EXPECT_EQ(code(store, 1, 4096, 3, true), ErrorCode::bug);
   EXPECT_EQ(code(store, description.persistent_tiles + 1, 4096, 1, true), ErrorCode::bug);
+  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // before what persists
 }
 
 TEST_F(Store, SenselessDescriptionsAreRefused) {
@@ -216,6 +217,7 @@ TEST_F(Store, ManyThreadsMoveTheirTiles) {
   constexpr i64 kTiles = 64, kTile = 64 * kKiB;
   StoreDescription description = describe();
   description.data_bytes = 2 * kTiles * kTile;
+  description.passing_bytes = 0;
   description.persistent_tiles = kTiles;
   description.stripe_unit_bytes = 40 * kKiB;
   Traffic traffic;

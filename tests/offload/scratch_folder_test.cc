@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "offload/scratch_file.h"
 #include "tests/offload/support_files.h"
+#include "tests/support/forbid.h"
 
 namespace spillway::offload::scratch_folder_test {
 namespace {
@@ -181,6 +183,87 @@ TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
     EXPECT_TRUE(error.says("owner file of run " + id)) << error.text;
     EXPECT_TRUE(std::filesystem::exists(scratch / ("spillway-" + id) / "bin"));
   }
+}
+
+// Of programs from before the owner file had a magic.
+class OldOwner : public testing::Test {
+ protected:
+  static constexpr const char* kLine = "host=n1 pid=17 run=old started=2026-01-31T12:00:00Z\n";
+  void make(const std::string& name, const std::string& owner) const {
+    std::filesystem::create_directory(scratch_ / name);
+    std::ofstream(scratch_ / name / "owner") << owner;
+    std::ofstream(scratch_ / name / "tiles") << "a store";
+  }
+  TemporaryFolder scratch_;
+};
+
+TEST_F(OldOwner, IsListedAndReclaimedAndTakenOver) {
+  make("spillway-old", kLine);
+  const auto orphans = list_orphans(scratch_.path());
+  ASSERT_EQ(orphans.size(), 1u);
+  EXPECT_EQ(orphans[0].run, "old");
+  EXPECT_EQ(orphans[0].owner + "\n", kLine);
+  {
+    const ScratchFolder folder(scratch_.path(), "old");
+    EXPECT_TRUE(folder.taken_over());
+    EXPECT_EQ(std::filesystem::file_size(folder.path() / "tiles"), 7u);
+    EXPECT_TRUE(list_orphans(scratch_.path()).empty());
+  }
+  const auto signed_anew = list_orphans(scratch_.path());
+  ASSERT_EQ(signed_anew.size(), 1u);
+  EXPECT_EQ(signed_anew[0].owner.find("run=old host="), 0u) << signed_anew[0].owner;
+  make("spillway-old", kLine);
+  remove_orphan(scratch_.path(), "spillway-old");
+  EXPECT_TRUE(scratch_.empty());
+}
+
+TEST_F(OldOwner, IsNoRunsUnlessToTheLetterAndAloneWithAStore) {
+  const std::string line = kLine;
+  const auto is_nobodys = [&] {
+    EXPECT_TRUE(list_orphans(scratch_.path()).empty());
+    EXPECT_EQ(error_of([&] { remove_orphan(scratch_.path(), "spillway-old"); }).code, ErrorCode::usage);
+    EXPECT_EQ(error_of([&] { ScratchFolder(scratch_.path(), "old"); }).code, ErrorCode::usage);
+    EXPECT_TRUE(std::filesystem::exists(scratch_ / "spillway-old" / "tiles"));
+  };
+  for (const std::string& owner : {
+           "x" + line,
+           line + "x",
+           line + line,
+           " " + line,
+           line.substr(0, line.size() - 1),
+           line.substr(0, 30) + "\n",
+           std::string("host=n1 pid=17 run=another started=2026-01-31T12:00:00Z\n"),
+           std::string("host=n1 pid=17 run= started=2026-01-31T12:00:00Z\n"),
+           std::string("host=n1 pid=1x run=old started=2026-01-31T12:00:00Z\n"),
+           std::string("host=n1 pid=17 run=old started=2026-01-31 12:00:00Z\n"),
+           std::string("host=n1 pid=17 run=old started=2026-01-31T12:00:00Z more\n"),
+       }) {
+    SCOPED_TRACE(owner);
+    make("spillway-old", owner);
+    is_nobodys();
+  }
+  make("spillway-old", kLine);
+  std::ofstream(scratch_ / "spillway-old" / "notes") << "x";
+  is_nobodys();
+  std::filesystem::remove(scratch_ / "spillway-old" / "notes");
+  std::filesystem::rename(scratch_ / "spillway-old" / "tiles", scratch_ / "elsewhere");
+  std::filesystem::create_symlink(scratch_ / "elsewhere", scratch_ / "spillway-old" / "tiles");
+  is_nobodys();
+}
+
+TEST(ScratchFolder, WhoHoldsItWithoutFlockIsInTheFileBeside) {
+  const TemporaryFolder scratch;
+  ScratchFolder(scratch.path(), "r").keep();
+  std::ofstream(scratch / "spillway-r" / "owner.holder") << "n7 17 1000 - -\n";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    test::forbid(SYS_flock, ENOSYS);
+    const auto error = error_of([&] { ScratchFolder(scratch.path(), "r"); });
+    ::_exit(error.says("is in use (host=n7 pid=17)") ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(ScratchFolder, WhatOthersMayWriteToIsNotTrusted) {

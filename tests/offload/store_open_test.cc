@@ -1,11 +1,12 @@
 // Which files of an earlier run are used again, and what is said about the others.
-#include "offload/store_files.h"
-
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <random>
 
 #include "offload/scratch_folder.h"
+#include "offload/store_look.h"
+#include "tests/offload/support_blob.h"
 #include "tests/offload/support_store.h"
 
 namespace spillway::offload::store_open_test {
@@ -16,7 +17,9 @@ using test::says;
 using test::SmallStore;
 using test::TemporaryFolder;
 
-using StoreOpen = test::StoreTest;
+struct StoreOpen : test::StoreTest {
+  i64 bytes_here() { return static_cast<i64>(std::filesystem::file_size(file(0)) + std::filesystem::file_size(file(1))); }
+};
 
 TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   run(0, 2, describe());
@@ -37,6 +40,57 @@ TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   EXPECT_EQ(store.objection(2, 0), "");
 }
 
+// A restart may plan gradients and activations elsewhere, or more of them: what persists is found all the same.
+TEST_F(StoreOpen, OtherPassingBytesFindTheSameState) {
+  run(0, 2, describe());
+  const i64 made_bytes = store_bytes(describe());
+  for (const i64 more : {40 * kPageBytes, 7 * kPageBytes, -7 * kPageBytes, i64{0}}) {
+    StoreDescription other = describe();
+    other.data_bytes += more;
+    other.passing_bytes += more;
+    Traffic traffic;
+    NvmeStore store = NvmeStore::open_or_create(engine_, traffic, other);
+    ASSERT_TRUE(store.last_commit()) << more << ": " << store.why_new();
+    EXPECT_EQ(store.bytes(), made_bytes + more);
+    EXPECT_EQ(bytes_here(), made_bytes + more);
+    for (size_t b = 0; b < 3; ++b) {
+      const auto& blob = test::kSmallBlobs[b];
+      const auto held = store.make_blob(blob.what, {0, blob.tiles}, blob.tile_bytes, blob.slots, true);
+      test::Buffer bytes(blob.tiles * blob.tile_bytes);
+      held->read({0, blob.tiles}, 1, bytes.span()).wait();
+      held->verify({0, blob.tiles}, 1, bytes.span());
+    }
+    const i64 tiles = other.passing_bytes / kPageBytes;
+    const auto passing = store.make_blob("passing", {0, tiles}, kPageBytes, 1, false);
+    test::Buffer bytes(other.passing_bytes), back(other.passing_bytes);
+    test::fill_pattern(bytes.span(), 5);
+    test::stamp_and_write(*passing, {0, tiles}, 2, bytes.span()).wait();
+    passing->read({0, tiles}, 2, back.span()).wait();
+    EXPECT_TRUE(std::ranges::equal(bytes.span(), back.span()));
+  }
+  SmallStore store(engine_, describe());
+  EXPECT_EQ(store.objection(1, 0), "");
+}
+
+TEST_F(StoreOpen, WithoutRoomForMorePassingBytesTheStateStays) {
+  const test::MountedFolder little("tmpfs", "size=1m");
+  if (!little.mounted()) GTEST_SKIP() << little.why();
+  const auto wanted = [&](i64 more) {
+    StoreDescription description = test::small_description({{little.path()}}, Durability::checkpoint);
+    description.data_bytes += more;
+    description.passing_bytes += more;
+    return description;
+  };
+  run(0, 2, wanted(0));
+  const auto error = error_of([&] { why_new(wanted(4 * kMiB)); });
+  EXPECT_EQ(error.code, ErrorCode::refused);
+  EXPECT_TRUE(error.says("wanted") && error.says("--nvme")) << error.text;
+  SmallStore store(engine_, wanted(0));
+  ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
+  EXPECT_EQ(store.store.bytes(), store_bytes(wanted(0)));
+  EXPECT_EQ(store.objection(1, 0), "");
+}
+
 TEST_F(StoreOpen, ADamagedLastCommitLeavesTheOneBefore) {
   run(0, 2, describe());
   flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // commit 2, of generation 1
@@ -54,7 +108,7 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
   };
   const Case cases[] = {
       {"is missing", [&] { std::filesystem::remove(file(1)); }},
-      {"bytes instead of", [&] { std::filesystem::resize_file(file(1), 40960); }},
+      {"fewer than the", [&] { std::filesystem::resize_file(file(1), 40960); }},
       {"shorter than its header", [&] { std::filesystem::resize_file(file(0), 100); }},
       {"never completed", [&] { edit(file(0), 0, kPageBytes, [](std::byte* b) { std::memset(b, 0, kPageBytes); }); }},
       {"is damaged", [&] { flip_bit(file(1), 60); }},
@@ -67,7 +121,7 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
        [&] {
          for (const int f : {0, 1}) forge(f, [](StoreHeader& h) { h.weights[1] = 0; });
        }},
-      {"bytes instead of",
+      {"fewer than the",
        [&] {
          for (const int f : {0, 1}) forge(f, [](StoreHeader& h) { h.weights[1] = 2; });
        }},

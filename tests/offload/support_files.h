@@ -4,7 +4,6 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -13,28 +12,9 @@
 
 #include "base/error.h"
 #include "device/memory_pool.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::test {
-
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
-    static std::atomic<int> count{0};
-    path_ = parent / ("spillway_test_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-    std::filesystem::create_directory(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// A fresh filesystem of its own; mounted() is false where this user may not mount.
 class MountedFolder {

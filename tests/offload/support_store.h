@@ -38,6 +38,7 @@ inline offload::StoreDescription small_description(const std::vector<offload::St
   for (const SmallBlob& blob : kSmallBlobs) {
     description.data_bytes += blob.slots * blob.tiles * blob.tile_bytes;
     if (blob.persistent) description.persistent_tiles += blob.tiles;
+    if (!blob.persistent) description.passing_bytes += blob.slots * blob.tiles * blob.tile_bytes;
   }
   description.durability = durability;
   description.stripe_unit_bytes = 3 * offload::kPageBytes;

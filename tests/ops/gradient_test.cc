@@ -7,10 +7,14 @@
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/experts.h"
+#include "ops/glu.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/norm.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
+#include "ops/rope.h"
 #include "ops/shape.h"
 #include "tests/support/numbers.h"
 
@@ -82,11 +86,98 @@ TEST(Gradient, GroupedAttentionWithoutMask) {
         [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
+TEST(Gradient, AttentionOfWindowsDocumentsAndCaps) {
+  for (const int which : {1, 2, 4, 7}) {
+    ops::AttentionOptions options;
+    options.scale = 0.7;
+    if (which & 1) options.window = 3;
+    if (which & 2) options.positions_BT = test::ints({0, 1, 2, 0, 0, 1, 2, 0, 0, 1, 2, 3, 0, 0}, {2, 7});
+    if (which & 4) options.softcap = 0.9;
+    options.dropout = which == 7 ? 0.3 : 0;
+    options.key = RandomKey{3};
+    check({random({2, 5, 4, 3}, 1), random({2, 7, 2, 3}, 2), random({2, 7, 2, 3}, 3)},
+          [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+  }
+}
+
+TEST(Gradient, NormWithGainsAroundZero) {
+  check({random({5, 7}, 1), random({7}, 2)}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-5, 1); });
+  const Tensor x = random({5, 7}, 1), gain = random({7}, 2), one_more = random({7}, 2);
+  for (double& g : one_more.span<double>()) g += 1;
+  EXPECT_TRUE(test::same_bits(ops::rms_norm(x, gain, 1e-5, 1).value, ops::rms_norm(x, one_more, 1e-5).value));
+}
+
+TEST(Gradient, GatedUnits) {
+  check({random({3, 5}, 1), random({3, 5}, 2)}, [](const auto& in) { return ops::geglu(in[0], in[1]); });
+  const Tensor gate = random({3, 5}, 1), up = random({3, 5}, 2);
+  EXPECT_TRUE(test::same_bits(ops::geglu(gate, up).value, ops::mul(ops::gelu_tanh(gate), up).value));
+}
+
+// Logits far enough apart that a step of the differences changes no choice.
+Tensor spread_logits(i64 tokens, i64 experts) {
+  const Tensor logits = random({tokens, experts}, 5);
+  for (i64 i = 0; i < logits.elems(); ++i) logits.data<double>()[i] += 0.01 * static_cast<double>(i % experts);
+  return logits;
+}
+
+TEST(Gradient, Router) {
+  for (const bool normalised : {true, false}) {
+    for (const i64 chosen : {1, 3, 5})
+      check({spread_logits(7, 5)}, [&](const auto& in) { return ops::router(in[0], chosen, normalised).weights_NK; });
+  }
+}
+
+// Expert 3 has no rows.
+const Tensor& choices() {
+  static const Tensor experts = test::ints({0, 2, 1, 4, 0, 4, 2, 4, 0, 1, 1, 2}, {6, 2});
+  return experts;
+}
+
+TEST(Gradient, RowsOfExperts) {
+  const ops::ExpertRows rows = ops::expert_rows(choices(), 5);
+  check({random({6, 3}, 1)}, [&](const auto& in) { return ops::to_experts(in[0], rows); });
+  check({random({12, 3}, 1), random({6, 2}, 2)}, [&](const auto& in) { return ops::from_experts(in[0], in[1], rows); });
+  std::vector<Tensor> inputs{random({12, 3}, 1)};
+  for (u64 e = 0; e < 5; ++e) inputs.push_back(random({4, 3}, 10 + e));
+  check(inputs, [&](const auto& in) { return ops::expert_linear(in[0], {in.begin() + 1, in.end()}, rows); });
+}
+
+TEST(Gradient, MixtureOfExperts) {
+  std::vector<Tensor> inputs{random({6, 3}, 1), random({5, 3}, 2)};
+  for (u64 e = 0; e < 15; ++e) inputs.push_back(random(e < 10 ? Shape{4, 3} : Shape{3, 4}, 10 + e));
+  check(inputs, [&](const auto& in) {
+    const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, true);
+    const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
+    const Variable x = ops::to_experts(in[0], rows), gate = ops::expert_linear(x, {in.begin() + 2, in.begin() + 7}, rows),
+                   up = ops::expert_linear(x, {in.begin() + 7, in.begin() + 12}, rows);
+    return ops::from_experts(ops::expert_linear(ops::swiglu(gate, up), {in.begin() + 12, in.end()}, rows), routed.weights_NK, rows);
+  });
+}
+
+TEST(Gradient, RopeOfAPartOfAHead) {
+  const Tensor positions = test::ints({0, 1, 2, 5, 6, 7}, {2, 3});
+  const std::vector<double> frequencies{1, 0.3};
+  check({random({2, 3, 2, 7}, 1)}, [&](const auto& in) { return ops::rope(in[0], positions, frequencies, 1.2); });
+  const Tensor x = random({2, 3, 2, 7}, 1), y = ops::rope(x, positions, frequencies, 1.2).value;
+  for (i64 i = 0; i < x.elems(); ++i) {
+    const bool same = test::at(y, i) == test::at(x, i);
+    EXPECT_EQ(same, i % 7 >= 4) << i;
+  }
+}
+
+TEST(Gradient, LinearCrossEntropyOfCappedLogits) {
+  const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
+  for (const i64 chunk_bytes : {256 * kMiB, i64{1}}) {
+    check({random({7, 4}, 1), random({11, 4}, 2)},
+          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}, 0.8); });
+  }
+}
+
 TEST(Gradient, LinearCrossEntropyInOneChunkAndInSeveral) {
   const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
-  for (const i64 chunk_bytes : {ops::kLogitsChunkBytes, i64{2 * 11 * 8}, i64{1}}) {
+  for (const i64 chunk_bytes : {256 * kMiB, i64{2 * 11 * 8}, i64{1}}) {
     check({random({7, 4}, 1), random({11, 4}, 2)},
-          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, chunk_bytes); });
+          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}); });
   }
 }
 
@@ -205,6 +296,67 @@ TEST(Attention, IsItsDefinitionOverSeveralTiles) {
   }
 }
 
+// Windows of any width, documents of several tiles, caps: by their definition, far enough into a row that whole strips are passed over.
+TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
+  constexpr i64 T = 1100, D = 3;
+  const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3),
+               positions = empty({1, T}, DType::int32);
+  for (i64 s = 0; s < T; ++s) positions.data<i32>()[s] = static_cast<i32>(s < 40 ? s : s < 41 ? 0 : s < 900 ? s - 41 : s % 50);
+  struct Form {
+    i64 window;
+    bool documents;
+    double softcap;
+  };
+  for (const Form& form :
+       {Form{1, false, 0}, Form{7, false, 0}, Form{300, false, 0}, Form{5000, false, 0.6}, Form{0, true, 0}, Form{300, true, 0.6}}) {
+    ops::AttentionOptions options;
+    options.scale = 0.4, options.window = form.window, options.softcap = form.softcap;
+    if (form.documents) options.positions_BT = positions;
+    const Tensor out = ops::attention(q, k, v, options).value;
+    for (i64 t = 0; t < T; ++t) {
+      const i64 first = std::max({i64{0}, form.window > 0 ? t + 1 - form.window : 0, form.documents ? t - positions.data<i32>()[t] : 0});
+      double total = 0, want[D] = {};
+      for (i64 s = first; s <= t; ++s) {
+        double score = 0;
+        for (i64 d = 0; d < D; ++d) score += 0.4 * test::at(q, t * D + d) * test::at(k, s * D + d);
+        const double weight = std::exp(form.softcap > 0 ? form.softcap * std::tanh(score / form.softcap) : score);
+        total += weight;
+        for (i64 d = 0; d < D; ++d) want[d] += weight * test::at(v, s * D + d);
+      }
+      for (i64 d = 0; d < D; ++d) ASSERT_NEAR(test::at(out, t * D + d), want[d] / total, 1e-12) << t << " of window " << form.window;
+    }
+  }
+}
+
+// Bit for bit, gradients too: which keys are passed over changes nothing but the zeros in sums. A window that sees all is no window, and
+// documents in a row are documents alone.
+TEST(Attention, OfDocumentsInARowIsThatOfEachAlone) {
+  constexpr i64 T = 330, cut = 288;  // a multiple of the panels, so that sums are cut alike
+  const auto run = [](const Tensor& x, const ops::AttentionOptions& options) {
+    autograd::Tape tape;
+    const Variable in = tape.input(x);
+    const Variable y = ops::attention_packed(in, 2, options);
+    tape.backward(y, y.value);
+    return std::pair(y.value, tape.take_gradient(in));
+  };
+  const Tensor x = test::random({1, T, 24}, DType::f32, 4), positions = empty({1, T}, DType::int32);
+  for (i64 s = 0; s < T; ++s) positions.data<i32>()[s] = static_cast<i32>(s < cut ? s : s - cut);
+  ops::AttentionOptions plain, packed, wide;
+  plain.scale = packed.scale = wide.scale = 0.5;
+  packed.positions_BT = positions, wide.window = T;
+  const auto whole = run(x, plain), windowed = run(x, wide), both = run(x, packed), first = run(x.slice(1, 0, cut), plain);
+  EXPECT_TRUE(test::same_bits(windowed.first, whole.first));
+  EXPECT_TRUE(test::same_bits(windowed.second, whole.second));
+  EXPECT_TRUE(test::same_bits(both.first.slice(1, 0, cut), first.first));
+  EXPECT_TRUE(test::same_bits(both.second.slice(1, 0, cut), first.second)) << "nothing flows back over the border";
+  const Tensor last = empty({1, T - cut, 24}, DType::f32);
+  std::copy_n(x.data<float>() + cut * 24, last.elems(), last.data<float>());
+  const auto second = run(last, plain);
+  test::expect_near(both.first.slice(1, cut, T), second.first, 1e-6, 1e-6, "out");
+  test::expect_near(both.second.slice(1, cut, T), second.second, 1e-5, 1e-5, "gradient");
+  EXPECT_FALSE(test::same_bits(both.first, whole.first)) << "planted: without documents";
+}
+
 // The mask belongs to the sample: a row gives the same numbers in any micro-batch.
 TEST(Attention, DropoutFollowsTheSampleNumber) {
   const Tensor qkv = test::random({3, 10, 24}, DType::f32, 1);
@@ -235,7 +387,7 @@ TEST(Loss, FusedHeadEqualsItsParts) {
   });
   const auto fused = run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125); });
   const auto chunked =
-      run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125, 2 * 50 * 4); });
+      run([&](const Variable& vx, const Variable& vw) { return ops::linear_cross_entropy(vx, vw, targets, 0.125, {2 * 50 * 4}); });
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(test::same_bits(fused[i], parts[i])) << i;
   EXPECT_TRUE(test::same_bits(chunked[0], parts[0])) << "a row's loss does not depend on its chunk";
   EXPECT_TRUE(test::same_bits(chunked[1], parts[1])) << "nor does its gradient";

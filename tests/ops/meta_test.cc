@@ -8,13 +8,14 @@
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/experts.h"
+#include "ops/glu.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
-#include "ops/swiglu.h"
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
@@ -61,7 +62,7 @@ void run(const Inputs& in) {
   x = ops::add(x, ops::reshape(ops::attention(heads, heads, heads, options), {2, 40, 24}));
   const Variable gate = ops::linear(normal, square, gain, WeightLayout::in_out);
   x = ops::add(x, ops::dropout(ops::swiglu(gate, ops::gelu_tanh(normal)), 0.1, {}, 0));
-  const Variable loss = ops::linear_cross_entropy(x, table, in.targets, 1, 30 * 100 * 4);
+  const Variable loss = ops::linear_cross_entropy(x, table, in.targets, 1, {30 * 100 * 4});
   loss.backward();
 }
 
@@ -100,6 +101,38 @@ void run(const ImageInputs& in) {
   ops::cross_entropy_sum(ops::linear(x, head, {}, WeightLayout::out_in), in.targets, 0.2).backward();
 }
 
+// A mixture of experts, whose rows differ from expert to expert; one has none.
+struct ExpertInputs {
+  Tensor x, router;
+  std::vector<Tensor> up, down;
+};
+
+ExpertInputs make_experts(Device device, DType dtype) {
+  static Arena unbounded;
+  const Stream stream{device, nullptr, device.is_meta() ? static_cast<Allocator*>(&unbounded) : &MemoryPool::heap()};
+  StreamScope scope(stream);
+  constexpr u64 kExperts = 5;
+  const auto filled = [&](const Shape& shape, u64 seed) {
+    return device.is_meta() ? empty(shape, dtype) : test::random(shape, dtype, seed, 0.1);
+  };
+  ExpertInputs in{filled({300, 24}, 1), filled({kExperts, 24}, 2), {}, {}};
+  for (u64 e = 0; e < kExperts; ++e) in.up.push_back(filled({100, 24}, 10 + e)), in.down.push_back(filled({24, 100}, 20 + e));
+  return in;
+}
+
+void run(const ExpertInputs& in) {
+  test::Sink sink;
+  autograd::Tape tape(&sink);
+  const Variable x = tape.input(in.x);
+  const ops::Routed routed = ops::router(ops::linear(x, tape.parameter(in.router, 0), {}, WeightLayout::out_in), 2, true);
+  const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
+  std::vector<Variable> up, down;
+  for (u32 e = 0; e < 5; ++e) up.push_back(tape.parameter(in.up[e], 1 + e)), down.push_back(tape.parameter(in.down[e], 6 + e));
+  const Variable y = ops::expert_linear(ops::silu(ops::expert_linear(ops::to_experts(x, rows), {up.begin(), up.end()}, rows)),
+                                        {down.begin(), down.end()}, rows);
+  ops::cross_entropy_sum(ops::from_experts(y, routed.weights_NK, rows), zeros({300}, DType::int32), 1).backward();
+}
+
 class Meta : public ::testing::TestWithParam<DType> {};
 
 // `make` gives the inputs on a device; run() takes them.
@@ -132,6 +165,10 @@ TEST_P(Meta, NeedsTheSameArenaAsTheRealRun) {
 
 TEST_P(Meta, ImagesToo) {
   expect_equal_arenas([](Device device) { return make_images(device, GetParam()); });
+}
+
+TEST_P(Meta, ExpertsToo) {
+  expect_equal_arenas([](Device device) { return make_experts(device, GetParam()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Meta, ::testing::Values(DType::f32, DType::bf16, DType::f16),

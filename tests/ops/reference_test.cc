@@ -7,6 +7,7 @@
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/glu.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
@@ -14,7 +15,6 @@
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
-#include "ops/swiglu.h"
 #include "tests/support/numbers.h"
 #include "tests/support/reference_file.h"
 

@@ -3,10 +3,12 @@
 #pragma once
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <list>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,16 @@ class ImageEngine final : public offload::IoEngine {
  private:
   Image image_;
 };
+
+/// Writes an image where its files were, for what looks at files without an engine.
+inline void restore(const Image& image) {
+  for (const auto& [path, bytes] : image) {
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+    if (!out.flush()) throw std::runtime_error("cannot write " + path);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+}
 
 /// What recovering from an image set aside in the folders of `scratch`, for the next image to find where it was.
 inline void undo_setting_aside(const std::filesystem::path& scratch) {

@@ -7,12 +7,15 @@
 
 namespace spillway::app {
 
+constexpr int kInterrupted = 130;  // the status of a command that an interrupt ended, as shells say it
+
 /// As one of several ranks: all of them call it. The first one alone speaks, and what all fail with it alone throws: the others return the
 /// status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
 /// train --rehearse: starts what it needs itself. The status of what failed.
 int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
+int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
 int run_evaluate(const EvaluateConfig& config, Console& console, const Peers& peers);
 int run_export(const ExportConfig& config, Console& console);
 int run_plan(const PlanConfig& config, Console& console);

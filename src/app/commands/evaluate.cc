@@ -1,18 +1,24 @@
-// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, under the same budgets and placements as training. Data-
-// parallel ranks share the windows; the result is the same bits on any number of ranks.
+// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, or how often it chooses right, under the same budgets and
+// placements as training. Data-parallel ranks share the windows, or the choices; the result is the same bits on any number of ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/commands/choice_scores.h"
 #include "app/commands/commands.h"
+#include "app/node/grant.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
+#include "app/run/data_sources.h"
 #include "app/run/held_out.h"
 #include "app/run/inference.h"
 #include "app/run/resolve.h"
 #include "app/run/run_on_ranks.h"
+#include "app/run/text_notice.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 
 namespace spillway::app {
@@ -27,16 +33,12 @@ i64 sequence_length(const EvaluateConfig& config, const ModelSource& source) {
                                             source.config.positions, T));
 }
 
-// What a run of ours was trained on was bytes; of others' weights nobody knows.
-void check_tokenizer(const EvaluateConfig& config, const ModelSource& source) {
-  if (config.tokenizer || fs::exists(*source.folder / "manifest.json")) return;
-  for (const std::string& path : config.data) {
-    if (!fs::is_directory(path) && fs::path(path).extension() != ".txt") continue;
-    throw Error(ErrorCode::usage,
-                fmt::format("[tokenizer] `{}` is text, and the tokenizer.json of {} is not read by this version: give token files (.bin), "
-                            "or --tokenizer bytes if the model was trained on bytes",
-                            path, config.model));
-  }
+// The run that the model is, or is a checkpoint of; else empty.
+fs::path run_of(const fs::path& model) {
+  if (fs::is_directory(model / "checkpoints")) return model;
+  const fs::path whole = fs::absolute(model).lexically_normal(),
+                 parent = (whole.has_filename() ? whole : whole.parent_path()).parent_path();
+  return parent.filename() == "checkpoints" ? parent.parent_path() : fs::path();
 }
 
 std::string result_text(const HeldOutLoss& loss, bool json) {
@@ -49,6 +51,42 @@ std::string result_text(const HeldOutLoss& loss, bool json) {
   return fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", loss.mean(), perplexity, loss.targets);
 }
 
+// Of rows with choices: how often the right one is the likeliest.
+int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers& peers) {
+  std::optional<Inference> model;
+  ChoiceRows rows;
+  Workload work{.mode = nn::Mode::evaluate};
+  peers.together([&] {
+    model.emplace(Command::evaluate, config, peers);
+    const ModelSource& source = model->source();
+    if (config.micro_batch_size)
+      throw Error(ErrorCode::usage, "[--micro-batch-size] expected none with rows of choices: each choice is a pass of its own");
+    if (source.config.reads_images()) throw Error(ErrorCode::usage, "[evaluate] expected a language model, got " + source.name);
+    rows = read_choice_rows(config.data, config.skip_bad_lines, *tokenizer_of(config, source, true), source.config.vocabulary,
+                            sequence_length(config, source));
+    work.sequence_length = longest_choice(rows.rows);
+    work.micro_batch_size = 1;
+  });
+  std::vector<i32> facts;  // that the ranks must have in common: the rows' form, and their tokens
+  for (const ChoiceRow& row : rows.rows) {
+    facts.insert(facts.end(), {static_cast<i32>(row.choices.size()), static_cast<i32>(row.answer)});
+    for (const ChoiceTokens& choice : row.choices) {
+      facts.insert(facts.end(), {static_cast<i32>(choice.tokens.size()), static_cast<i32>(choice.begin), static_cast<i32>(choice.bytes)});
+      facts.insert(facts.end(), choice.tokens.begin(), choice.tokens.end());
+    }
+  }
+  model->open(config, {{"rows of --data", fmt::format("{:08x}", crc32c(std::as_bytes(std::span(facts))))}}, work, console);
+  report_phase(RankPhase::evaluating);
+  if (rows.cut_prompts > 0)
+    console.log(fmt::format("data: {} prompts lost their beginning to fit the positions in view", rows.cut_prompts));
+  if (rows.bad_lines > 0) console.log(fmt::format("data: {} lines that are no rows were left out", rows.bad_lines));
+  const auto show = [&](i64 done, i64 all) { console.passing(fmt::format("{} of {} choices", done, all)); };
+  const ChoiceScores scores = score_choices(model->rank(), model->mesh(), peers, rows.rows, work.sequence_length, show);
+  console.end_progress();
+  console.result(text_of(scores, rows, console.json()));
+  return 0;
+}
+
 int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers) {
   std::optional<Inference> model;
   std::optional<DataSources> sources;
@@ -57,11 +95,14 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   peers.together([&] {
     model.emplace(Command::evaluate, config, peers);
     const models::ModelConfig& of = model->source().config;
-    if (!of.reads_images()) check_tokenizer(config, model->source());
     work.sequence_length = sequence_length(config, model->source());
     work.micro_batch_size = config.micro_batch_size.value_or(default_micro_batch_size(of));
-    sources.emplace(config.data, of, data::Split::held_out);
-    loader.emplace(sources->samples(work.sequence_length, weight_dtype(*config.precision)),
+    const std::string cache = data_cache(config, run_of(config.model));
+    const TextWay way = of.reads_images()
+                            ? TextWay()
+                            : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).cores, nullptr);
+    sources.emplace(config.data, of, way, data::Split::held_out);
+    loader.emplace(sources->samples(work.sequence_length, config.packing, weight_dtype(*config.precision)),
                    data::LoaderOptions{.sequence_length = work.sequence_length,
                                        .micro_batch_size = work.micro_batch_size,
                                        .rank = model->mesh().data_rank(peers.rank()),
@@ -70,6 +111,8 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   });
   model->open(config, {{"windows of --data", std::to_string(loader->validation_windows())}}, work, console);
   report_phase(RankPhase::evaluating);
+  for (const std::string& note : sources->notes()) console.log("data: " + note);
+  if (const std::string notice = peers.first() ? text_notice(config.data) : ""; !notice.empty()) console.warn(notice);
   const i64 all = held_out_micro_batches(*loader, work.micro_batch_size);
   const auto show = [&](const HeldOutLoss& so_far) {
     console.passing(fmt::format("{} of {} micro-batches, loss {:.4f}", so_far.micro_batches, all, so_far.mean()));
@@ -86,7 +129,11 @@ int run_evaluate(const EvaluateConfig& given, Console& console, const Peers& pee
   EvaluateConfig config = given;
   config.ranks = peers.ranks();
   resolve_device(config, look_at_gpus(config, peers.place().local_rank));
-  return run_on_ranks(peers, console, [&](Console& own) { return evaluate(config, own, peers); });
+  return run_on_ranks(peers, console, [&](Console& own) {
+    bool choices = false;
+    peers.together([&] { choices = config.data_format == "auto" && std::ranges::any_of(config.data, has_choices); });
+    return choices ? evaluate_choices(config, own, peers) : evaluate(config, own, peers);
+  });
 }
 
 }  // namespace spillway::app

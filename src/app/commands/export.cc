@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoints/model_source.h"
+#include "app/checkpoints/python_line.h"
+#include "app/checkpoints/tokenizer_files.h"
 #include "app/commands/commands.h"
-#include "app/run/model_source.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export.h"
@@ -18,9 +20,20 @@ int run_export(const ExportConfig& config, Console& console) {
   if (std::filesystem::exists(config.out)) {
     throw Error(ErrorCode::usage, fmt::format("[export] {} exists already: give a new folder, nothing is overwritten", config.out));
   }
+  if (config.merge && !source.adapter)
+    throw Error(ErrorCode::usage,
+                fmt::format("[--merge] expected a run or a checkpoint with adapters, got {}: leave it out", config.model));
   data::AtomicFolder folder(config.out);
+  const bool adapter = source.adapter && !config.merge;
   const models::ExportResult written =
-      models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes);
+      adapter
+          ? models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype)
+          : models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes, source.adapter);
+  for (const auto& place : {source.adapter, source.folder}) {
+    if (!place || !std::filesystem::exists(*place / "tokenizer.json")) continue;
+    for (const auto& [name, text] : tokenizer_files(*place)) folder.write_text(name, text);
+    break;
+  }
   folder.commit();
   if (console.json()) {
     const nlohmann::ordered_json all = {{"out", config.out}, {"tensors", written.tensors}, {"files", written.files}};
@@ -29,8 +42,7 @@ int run_export(const ExportConfig& config, Console& console) {
   }
   console.result(
       fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
-  if (!source.config.reads_images())
-    console.result(fmt::format("in Python: transformers.AutoModelForCausalLM.from_pretrained(\"{}\")", config.out));
+  if (const std::string line = python_line(source.config, adapter, config.out); !line.empty()) console.result("in Python: " + line);
   return 0;
 }
 

@@ -107,8 +107,8 @@ void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>
         fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
     if (!reclaim) {
       const char* why = orphan.set_aside
-                            ? "state that a restart of the run could not use: it is found again by a start as the run was first "
-                              "started; doctor --reclaim removes it"
+                            ? "what a restart of the run did not go on from: a start that it fits finds it again, unless it is "
+                              "damaged; doctor --reclaim removes it"
                             : "a dead run left it; doctor --reclaim removes it";
       findings.push_back({Level::yellow, "orphan in " + path, text, why});
       continue;
@@ -210,8 +210,9 @@ std::vector<Finding> look_at_peers() {
         fmt::format("{} of {} pairs of GPUs reach each other's memory", report.reached, report.gpus * (report.gpus - 1));
     findings.push_back({well ? Level::green : Level::yellow, "GPU peers", well ? text : report.problem,
                         well ? ""
-                             : "an IOMMU or PCIe's ACS stands between them; train runs NCCL with NCCL_P2P_DISABLE=1, "
-                               "other programs hang without it"});
+                             : fmt::format("an IOMMU or PCIe's ACS stands between them; train runs NCCL with {}, other programs hang "
+                                           "without it",
+                                           report.links_work ? "NCCL_P2P_LEVEL=NVL" : "NCCL_P2P_DISABLE=1")});
   }
   const std::string problem = parallel::nccl_problem();
   findings.push_back({problem.empty() ? Level::green : Level::yellow, "NCCL", problem.empty() ? parallel::nccl_version() : "none",

@@ -1,49 +1,100 @@
-// spillway generate: text from a model folder, a run or a checkpoint, under the same budgets and placements as training. All ranks compute
-// the same tokens, each with its part of the weights; the first one prints them.
+// spillway generate: text from a model folder, a run or a checkpoint, under the same budgets and placements as training; of one prompt as
+// it comes, of a file of prompts several at once, a line of JSON each. The first rank prints.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
-#include "app/run/generation.h"
-#include "app/run/inference.h"
+#include "app/run/prompts.h"
 #include "app/run/run_on_ranks.h"
+#include "app/run/writer.h"
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "data/tokenizer.h"
+#include "models/lora.h"
 
 namespace spillway::app {
 namespace {
 
-int generate(const GenerateConfig& config, Console& console, const Peers& peers) {
-  const data::ByteTokenizer tokenizer;
-  const std::vector<i32> prompt = tokenizer.encode(config.prompt);
-  std::optional<Inference> model;
-  Workload work{.mode = nn::Mode::generate};
-  peers.together([&] {
-    model.emplace(Command::generate, config, peers);
-    if (model->source().config.reads_images())
-      throw Error(ErrorCode::usage, "[generate] expected a language model, got " + model->source().name + ", which reads images");
-    check_prompt(prompt, model->source().config.vocabulary);
-    work.sequence_length = std::min<i64>(model->source().config.positions, static_cast<i64>(prompt.size()) + config.max_tokens);
-  });
-  model->open(config, {}, work, console);
-  report_phase(RankPhase::generating);
-  std::string text;
-  nlohmann::ordered_json ids = nlohmann::ordered_json::array();
-  if (!console.json()) console.stream(config.prompt);
-  const Sampling sampling{config.temperature, config.top_k, config.top_p, config.seed};
-  generate_tokens(model->rank(), prompt, config.max_tokens, sampling, [&](i32 id) {
-    const std::string piece = tokenizer.decode(std::span(&id, 1));
+using Json = nlohmann::ordered_json;
+
+// `adapter`: whose answer it is, where several answer.
+std::string line_of(const Prompt& prompt, const Answer& answer, const std::string& adapter) {
+  Json all = {{"prompt", prompt.text}, {"text", answer.text}, {"tokens", answer.tokens}};
+  if (!adapter.empty()) all["adapter"] = adapter;
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<Prompt> prompts_of(const GenerateConfig& config, const Writer& writer) {
+  if (config.prompts) return read_prompts(*config.prompts, config, writer.source(), writer.shared_tokenizer());
+  std::vector<i32> tokens = writer.tokenizer().encode(*config.prompt);
+  check_prompt(tokens, writer.source().config.vocabulary);
+  return {{*config.prompt, std::move(tokens)}};
+}
+
+// Ranks of other nodes may have another file under this name.
+u32 checksum(const std::vector<Prompt>& prompts) {
+  std::vector<i32> all;
+  for (const Prompt& prompt : prompts) {
+    all.push_back(static_cast<i32>(prompt.tokens.size()));
+    all.insert(all.end(), prompt.tokens.begin(), prompt.tokens.end());
+  }
+  return crc32c(std::as_bytes(std::span(all)));
+}
+
+void write_one(Writer& writer, const Prompt& prompt, const std::string& adapter, Console& console) {
+  if (!console.json() && !adapter.empty()) console.stream(adapter + ":\n");
+  if (!console.json()) console.stream(prompt.text);
+  const auto answers = writer.write({prompt.tokens}, 0, [&](size_t, const std::string& piece) {
     if (!console.json()) console.stream(piece);
-    text += piece;
-    ids.push_back(id);
-    return true;
   });
-  if (console.json()) {
-    const nlohmann::ordered_json all = {{"prompt", config.prompt}, {"text", text}, {"tokens", ids}};
-    console.result(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  if (console.json()) return console.result(line_of(prompt, answers.front(), adapter));
+  console.stream("\n");
+}
+
+void write_all(Writer& writer, const std::vector<Prompt>& prompts, i64 rows, const std::string& adapter, Console& console) {
+  const i64 count = std::ssize(prompts);
+  for (i64 first = 0; first < count; first += rows) {
+    const auto batch = std::span(prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(std::min(rows, count - first)));
+    std::vector<std::vector<i32>> tokens;
+    for (const Prompt& prompt : batch) tokens.push_back(prompt.tokens);
+    const auto answers = writer.write(tokens, first, [](size_t, const std::string&) {});
+    for (size_t i = 0; i < batch.size(); ++i) console.result(line_of(batch[i], answers[i], adapter));
+    console.passing(fmt::format("{} of {} prompts", first + std::ssize(batch), count));
+  }
+}
+
+void generate(const GenerateConfig& config, const std::string& adapter, Console& console, const Peers& peers) {
+  std::optional<Writer> writer;
+  std::vector<Prompt> prompts;
+  peers.together([&] {
+    writer.emplace(Command::generate, config, peers);
+    prompts = prompts_of(config, *writer);
+  });
+  const auto longest = std::ranges::max(prompts, {}, [](const Prompt& p) { return p.tokens.size(); }).tokens.size();
+  const i64 rows = config.prompts ? std::min(config.batch_size, std::ssize(prompts)) : 1;
+  const Facts facts{{"tokens of the prompts", fmt::format("{:08x}", checksum(prompts))}};
+  writer->open(config, facts, rows, text_lengths(static_cast<i64>(longest), config.max_tokens, writer->source().config.positions), console);
+  report_phase(RankPhase::generating);
+  if (config.prompts) {
+    write_all(*writer, prompts, rows, adapter, console);
   } else {
-    console.stream("\n");
+    write_one(*writer, prompts.front(), adapter, console);
+  }
+}
+
+// One adapter after the other, each with the model loaded anew: they may be of other ranks and targets.
+int generate_with_each(const GenerateConfig& config, Console& console, const Peers& peers) {
+  peers.together([&] {
+    for (const std::string& folder : config.adapters) models::read_adapter_config(folder);
+  });
+  if (config.adapters.empty()) generate(config, "", console, peers);
+  for (const std::string& folder : config.adapters) {
+    GenerateConfig one = config;
+    one.adapter = folder;
+    generate(one, config.adapters.size() > 1 ? folder : "", console, peers);
   }
   return 0;
 }
@@ -54,7 +105,7 @@ int run_generate(const GenerateConfig& given, Console& console, const Peers& pee
   GenerateConfig config = given;
   config.ranks = peers.ranks();
   resolve_device(config, look_at_gpus(config, peers.place().local_rank));
-  return run_on_ranks(peers, console, [&](Console& own) { return generate(config, own, peers); });
+  return run_on_ranks(peers, console, [&](Console& own) { return generate_with_each(config, own, peers); });
 }
 
 }  // namespace spillway::app

@@ -5,10 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/checkpoints/checkpoint.h"
+#include "app/checkpoints/checkpoint_tensors.h"
 #include "app/commands/commands.h"
-#include "app/run/checkpoint.h"
+#include "app/commands/inspect_rows.h"
 #include "base/error.h"
+#include "base/line_column.h"
 #include "base/units.h"
+#include "data/documents/prepare.h"
+#include "data/folder_checksums.h"
 #include "data/loader.h"
 #include "data/safetensors.h"
 #include "data/token_format.h"
@@ -29,10 +34,15 @@ std::string read_text(const fs::path& path) {
 }
 
 Json read_json(const fs::path& path) {
-  Json parsed = Json::parse(read_text(path), nullptr, false);
-  if (parsed.is_discarded())
-    throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", got something else: is it cut short?");
-  return parsed;
+  const std::string text = read_text(path);
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", which goes wrong in " +
+                                     line_and_column(text, error.byte) + ": is it cut short?");
+  } catch (const Json::out_of_range&) {
+    throw Error(ErrorCode::data, "[inspect] expected numbers of at most 1.8e308 in " + path.string() + ", got a larger one");
+  }
 }
 
 Json tensor_row(const data::TensorInfo& tensor) {
@@ -124,25 +134,36 @@ std::string last_line(const fs::path& path) {
   return last;
 }
 
+Json checkpoint_rows(const fs::path& run) {
+  Json rows = Json::array();
+  for (const fs::path& path : checkpoints(run)) {
+    Json row = {{"checkpoint", path.filename().string()}, {"step", "damaged"}, {"tokens", "damaged"}};
+    try {
+      const Progress progress = read_progress(path);
+      row["step"] = progress.step, row["tokens"] = progress.tokens;
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::bug) throw;
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// What one looks for first stands first.
 Json describe_run(const fs::path& folder) {
   Json about = {{"kind", "run"}, {"path", folder.string()}};
-  if (fs::exists(folder / "config.json")) about["config"] = read_json(folder / "config.json");
+  const Json config = fs::exists(folder / "config.json") ? read_json(folder / "config.json") : Json::object();
   const Json last = Json::parse(last_line(folder / "metrics.jsonl"), nullptr, false);
-  if (last.is_object()) about["last_step"] = last;
-  std::vector<fs::path> paths;
-  if (fs::is_directory(folder / "checkpoints")) {
-    for (const auto& entry : fs::directory_iterator(folder / "checkpoints")) {
-      if (fs::exists(entry.path() / "manifest.json")) paths.push_back(entry.path());
+  const auto say = [&](const Json& from, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (from.is_object() && from.contains(key)) about[key] = from[key];
     }
-  }
-  std::ranges::sort(paths);
-  Json table = Json::array();
-  for (const fs::path& path : paths) {
-    const Json manifest = read_json(path / "manifest.json");
-    table.push_back(
-        {{"checkpoint", path.filename().string()}, {"step", manifest.value("step", Json())}, {"tokens", manifest.value("tokens", Json())}});
-  }
-  about["table"] = std::move(table);
+  };
+  say(config, {"model", "data", "steps"});
+  say(last, {"step", "loss", "tokens_per_s"});
+  about["table"] = checkpoint_rows(folder);
+  if (last.is_object()) about["last_step"] = last;
+  if (!config.empty()) about["config"] = config;
   return about;
 }
 
@@ -152,7 +173,7 @@ Json describe(const fs::path& path) {
   if (!fs::is_directory(path)) {
     if (path.extension() == ".safetensors") return describe_safetensors(path);
     if (path.extension() == ".bin") return describe_tokens(path);
-    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors or .bin file, or a folder, got " + path.string());
+    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin or .jsonl file, or a folder, got " + path.string());
   }
   if (fs::exists(path / "manifest.json")) return describe_checkpoint(path);
   if (fs::exists(path / "checkpoints") || fs::exists(path / "metrics.jsonl")) return describe_run(path);
@@ -189,22 +210,22 @@ std::string render_table(const Json& table) {
 
 // `within`: the key the object stands under, for "tier_bytes" says what its members are.
 std::string render(const Json& about, const std::string& indent = "", const std::string& within = "") {
-  std::string text, table;
+  std::string text;
   for (const auto& [key, value] : about.items()) {
     if (key == "table") {
-      if (!value.empty()) table = "\n" + render_table(value);
+      if (!value.empty()) text += "\n" + render_table(value);
     } else if (value.is_object()) {
       text += indent + key + ":\n" + render(value, indent + "  ", key);
     } else {
       text += indent + key + ": " + cell(within.ends_with("_bytes") ? within : key, value) + "\n";
     }
   }
-  return text + table;
+  return text;
 }
 
 // Of a checkpoint, or of each of a run's.
 std::vector<fs::path> to_verify(const fs::path& path) {
-  if (fs::exists(path / "manifest.json")) return {path};
+  if (fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return {path};
   const std::vector<fs::path> all = checkpoints(path);
   if (all.empty()) throw Error(ErrorCode::usage, "[inspect] --verify expects a checkpoint or a run that has some, got " + path.string());
   return all;
@@ -239,7 +260,12 @@ int verify(const fs::path& path, Console& console) {
 
 int run_inspect(const InspectConfig& config, Console& console) {
   if (config.verify) return verify(config.path, console);
-  const Json about = describe(config.path);
+  const bool rows = data::is_json_lines(config.path);
+  Json about = rows ? describe_rows(config, console) : describe(config.path);
+  if (rows && !console.json()) {
+    console.stream(first_rows_text(about, console));
+    about.erase("first_rows");
+  }
   console.result(console.json() ? about.dump(2, ' ', false, Json::error_handler_t::replace) : render(about));
   return 0;
 }

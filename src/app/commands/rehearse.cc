@@ -1,19 +1,20 @@
-// spillway train --rehearse: what would fail in hour six fails in minute two. The program itself, with the flags given, takes three steps
-// and saves; again it saves, is killed, and goes on; losses, norms and the checkpoint are compared, memory and times set beside the plan.
+// spillway train --rehearse: what would fail in hour six fails in minute two. The program itself, with the flags given, trains and saves,
+// is killed, and goes on to its end, validating and sampling where the run does; once more it takes as many steps without a kill, and saves
+// when asked to stop. Three steps at least: the first two warm up, only the third one's time says something of the run's.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
+#include <optional>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
-#include "app/node/own_program.h"
+#include "app/commands/rehearse_folder.h"
+#include "app/commands/rehearse_report.h"
 #include "app/node/signals.h"
-#include "app/run/checkpoint.h"
+#include "app/node/working.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -22,181 +23,196 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
 
-constexpr size_t kSteps = 3;
-constexpr int kSaved = 75, kInterrupted = 130;
+constexpr i64 kLeastSteps = 3;
+constexpr i64 kSampledTokens = 128;      // of the trainer's samples
+constexpr double kLongestSample_s = 60;  // longer ones are left out, and named
+constexpr int kSaved = 75;
 
-// Gone with the object.
-struct Folder {
-  explicit Folder(fs::path where) : path(std::move(where)) {
-    std::error_code error;
-    if (fs::exists(path, error)) throw Error(ErrorCode::usage, "[rehearse] expected no " + path.string() + ", which is there: remove it");
-    fs::create_directories(path, error);
-    if (error) throw Error(ErrorCode::usage, fmt::format("[rehearse] cannot make {}: {}", path.string(), error.message()));
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path path;
-};
-
-struct Interrupted {};
-
-std::vector<Json> rows_of(const fs::path& run) {
-  std::vector<Json> rows;
-  std::istringstream lines(read_whole(run / "metrics.jsonl").value_or(""));
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    if (Json row = Json::parse(line, nullptr, false); row.is_object()) rows.push_back(std::move(row));
-  }
-  return rows;
+i64 bytes_of(const fs::path& folder) {
+  i64 bytes = 0;
+  std::error_code none;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, none))
+    bytes += entry.is_regular_file() ? static_cast<i64>(entry.file_size()) : 0;
+  return bytes;
 }
 
 class Rehearsal {
  public:
-  Rehearsal(const TrainConfig& config, Console& console)
-      : words_(config.rehearsal_words), console_(console), folder_((config.out.empty() ? "runs/rehearsal" : config.out) + ".rehearsal") {}
+  Rehearsal(const TrainConfig& config, Console& console, const fs::path& folder)
+      : config_(config), console_(console), folder_(folder), kept_(static_cast<i64>(checkpoints(config.out).size())) {}
 
-  void run() {
+  RehearsalFigures run() {
+    be_killed();
+    go_on();
     take_steps();
-    die_and_go_on();
-    compare();
-    report();
+    phase("comparing");
+    figures_.steps = compare_numbers(rows_of(straight()), rows_of(killed()));
+    working_.reset();
+    return figures_;
   }
 
  private:
-  fs::path straight() const { return folder_.path / "straight"; }
-  fs::path killed() const { return folder_.path / "killed"; }
-  std::string said(const fs::path& run) const { return read_whole(run.string() + ".txt").value_or(""); }
+  fs::path straight() const { return folder_ / kStraightRun; }
+  fs::path killed() const { return folder_ / kKilledRun; }
+  i64 steps(const fs::path& run) const { return static_cast<i64>(rows_of(run).size()); }
 
-  std::vector<std::string> arguments(const fs::path& out, const char* every) const {
-    std::vector<std::string> all{"train"};
-    all.insert(all.end(), words_.begin(), words_.end());
-    all.insert(all.end(), {"--out", out.string(), "--checkpoint-every", every, "--keep", "2"});
+  // With as many checkpoints to come as the run has still to make room for.
+  Words words(const fs::path& out, const char* every) const {
+    Words all = config_.rehearsal_words;
+    all.insert(all.end(), {"--out=" + out.string(), std::string("--checkpoint-every=") + every,
+                           fmt::format("--keep={}", std::max<i64>(1, config_.keep - kept_))});
+    if (holds_out()) all.push_back("--validation-steps=1");
+    return all;
+  }
+  Words own_words(const fs::path& out, const char* every) const {
+    Words all = words(out, every);
+    if (config_.steps) all.push_back(fmt::format("--steps={}", *config_.steps));
+    if (config_.epochs) all.push_back(fmt::format("--epochs={}", *config_.epochs));
+    return all;
+  }
+  bool holds_out() const { return !config_.validation_data.empty() || config_.validation_fraction > 0; }
+
+  // To its end at that step, on the curve of the learning rate that it is on. Where there would be another warm-up than the one that was
+  // asked for it cannot end there: it is asked to stop.
+  Words last_words(i64 last) {
+    const bool other_warmup = config_.warmup_steps == default_warmup_steps(last);
+    Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
+    if (!other_warmup) all.insert(all.end(), {fmt::format("--steps={}", last), "--keep-schedule"});
+    if (holds_out()) all.push_back(fmt::format("--validate-every={}", last));
+    if (config_.sample_every > 0 && samples_soon_enough()) {
+      all.push_back(fmt::format("--sample-every={}", last));
+      if (!config_.prompt.empty()) all.push_back("--prompt=" + config_.prompt);
+    }
     return all;
   }
 
-  void phase(const std::string& what) { console_.passing("rehearsal: " + (phase_ = what)); }
-
-  // Whatever it ended with instead of what it should, in its own last words.
-  [[noreturn]] void failed(const fs::path& run, int status, const std::string& expected) const {
-    std::string text = said(run), last;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.empty()) last = line;
-    }
-    const bool known = status >= static_cast<int>(ErrorCode::bug) && status <= static_cast<int>(ErrorCode::numbers);
-    throw Error(known ? static_cast<ErrorCode>(status) : ErrorCode::io,
-                fmt::format("[rehearse] {}: expected {}, got status {}: {}", phase_, expected, status, last));
+  // A token of it is a forward pass, a third of a step.
+  bool samples_soon_enough() {
+    const double sample_s = rows_of(killed()).back().value("step_ms", 0.0) / 1e3 / 3 * kSampledTokens;
+    if (sample_s <= kLongestSample_s) return true;
+    figures_.left_out =
+        fmt::format("--sample-every, whose samples of {} tokens may take {} each", kSampledTokens, format_duration(sample_s));
+    return false;
   }
 
-  // True: when() holds and it runs; false: it ended by itself.
-  bool runs_until(OwnProcess& process, const std::function<bool()>& when) const {
-    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
-      if (stop_requested()) throw Interrupted();
-      const bool over = process.is_over();
-      if (when()) return !over;
-      if (over) return false;
-    }
+  void phase(const std::string& what) {
+    using std::chrono::seconds;
+    working_.reset();
+    console_.progress("rehearsal: " + (phase_ = what));
+    working_.emplace(console_, "rehearsal: " + what, console_.terminal() ? seconds(1) : seconds(5));
   }
 
-  // Until so many steps are taken; then it is asked to save and leave.
-  void run_to(size_t steps, const fs::path& run, const char* every) {
-    OwnProcess process(arguments(run, every), run.string() + ".txt");
-    const bool runs = runs_until(process, [&] { return rows_of(run).size() >= steps; });
-    if (runs) {
-      phase(phase_ + ", and a save");
-      process.send(SIGTERM);
-    }
-    const int status = process.wait();
+  // Whatever a run ended with instead of what it should, in its own words and with its status.
+  [[noreturn]] void failed(const RehearsedRun& run, int status, const std::string& expected) const {
+    const ErrorCode code = status == 0 || status == kSaved ? ErrorCode::io : static_cast<ErrorCode>(status);
+    const bool beside = code == ErrorCode::refused && kept_ > 0;
+    throw Error(
+        code, fmt::format(
+                  "[rehearse] {}: expected {}, got status {}: {}{}", phase_, expected, status, run.words(),
+                  beside ? fmt::format(" (the rehearsal needs room of its own beside the {} checkpoints of {})", kept_, config_.out) : ""));
+  }
+
+  bool norms_may_overflow() const { return config_.precision == Precision::fp16; }
+
+  void be_killed() {
+    phase("the first step");
+    RehearsedRun run(own_words(killed(), "1"), folder_ / "killed");
+    if (!run.runs_until([&] { return steps(killed()) > 0; }) && run.end() != 0) failed(run, run.end(), "it to train");
+    phase("a save on the way, and kill -9");
+    bool late = false, saved = false;  // in this order: by the third step the first one's save is over
+    const auto shown = [&] {
+      return late = steps(killed()) >= kLeastSteps, saved = saved || !checkpoints(killed()).empty(), late || saved;
+    };
+    const bool runs = run.runs_until(shown);
+    if (runs && !saved) no_save_on_the_way(run);
+    const int status = runs ? run.kill() : run.end();
+    if (!runs && status != 0) failed(run, status, "a checkpoint while it trains");
+    figures_.after_kill = runs;
+    check_finite(rows_of(killed()), norms_may_overflow());
+  }
+
+  // The second save waits for the first. Where that one failed the run itself only warns, until its end.
+  [[noreturn]] void no_save_on_the_way(RehearsedRun& run) const {
+    run.send(SIGTERM);
+    failed(run, run.end(), fmt::format("a checkpoint by step {}", kLeastSteps));
+  }
+
+  // Until so many steps are taken; then it is asked to save and leave, if it does not do so by itself.
+  void run_to(RehearsedRun& run, i64 last, const fs::path& folder) {
+    const bool runs = run.runs_until([&] { return steps(folder) >= last; });
+    if (steps(folder) >= last) phase(phase_ + ", and a save");
+    if (runs) run.send(SIGTERM);
+    const int status = run.end();
     if (status != kSaved && status != 0) failed(run, status, "it to save and leave");
-    peak_bytes_ = std::max(peak_bytes_, process.peak_bytes());
+    figures_.process_bytes = std::max(figures_.process_bytes, run.peak_bytes());
+    check_finite(rows_of(folder), norms_may_overflow());
+    check_checkpoint(run, folder);
+  }
+
+  void go_on() {
+    phase("going on after it");
+    const i64 before = steps(killed()), last = std::max(kLeastSteps, before + 2);
+    RehearsedRun run(last_words(last), folder_ / "gone-on");
+    run_to(run, last, killed());
+    if (rows_of(killed()).back().value("began_at_step", i64{0}) == 0) failed(run, 0, "it to go on where it was killed");
+    figures_.summary = run.result().dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::error_code none;
+    fs::remove_all(killed() / "checkpoints", none);  // the next one may need the room
   }
 
   void take_steps() {
-    phase("three steps");
-    run_to(kSteps, straight(), "100000");
-    phase("the checkpoint");
-    const std::vector<fs::path> saved = checkpoints(straight());
-    if (saved.empty()) failed(straight(), 0, "a checkpoint");
+    phase("as many steps without a kill");
+    RehearsedRun run(own_words(straight(), "100000"), folder_ / "straight");
+    run_to(run, steps(killed()), straight());
+    const std::string saved = run.last_line("saved ");
+    if (const size_t at = saved.rfind("blocked "); at != saved.npos) figures_.save = saved.substr(at);
+    figures_.checkpoint_bytes = bytes_of(checkpoints(straight()).back());
+    figures_.last = rows_of(straight()).back().dump();
+  }
+
+  void check_checkpoint(const RehearsedRun& run, const fs::path& folder) const {
+    const std::vector<fs::path> saved = checkpoints(folder);
+    const i64 last = steps(folder);
+    if (saved.empty() || saved.back() != checkpoint_path(folder, last)) failed(run, 0, fmt::format("a checkpoint of step {}", last));
     if (const std::vector<std::string> damage = damage_of_checkpoint(saved.back()); !damage.empty())
-      throw Error(ErrorCode::data, "[rehearse] " + phase_ + " is not what was saved: " + damage.front());
+      throw Error(ErrorCode::data, fmt::format("[rehearse] {}: the checkpoint is not what was saved: {}", phase_, damage.front()));
   }
 
-  void die_and_go_on() {
-    phase("a save on the way, and kill -9");
-    {
-      OwnProcess process(arguments(killed(), "1"), killed().string() + ".txt");
-      const bool runs = runs_until(process, [&] { return !checkpoints(killed()).empty(); });
-      process.send(SIGKILL);
-      const int status = process.wait();
-      if (!runs && status != 0) failed(killed(), status, "a checkpoint while it trains");
-    }
-    phase("going on after it");
-    const size_t before = rows_of(killed()).size();
-    run_to(std::max(before + 1, kSteps), killed(), "1");
-    const std::string text = said(killed());
-    if (text.find("continues at step ") == std::string::npos && text.find("finished: ") == std::string::npos)
-      failed(killed(), 0, "it to go on where it was killed");
-  }
-
-  void compare() {
-    phase("comparing");
-    const std::vector<Json> a = rows_of(straight()), b = rows_of(killed());
-    if (a.empty() || b.empty()) throw Error(ErrorCode::numbers, "[rehearse] expected steps to compare, got none");
-    for (size_t step = 0; step < std::min({a.size(), b.size(), kSteps}); ++step) {
-      for (const char* key : {"loss", "grad_norm"}) {
-        if (a[step].value(key, Json()) == b[step].value(key, Json())) continue;
-        throw Error(ErrorCode::numbers, fmt::format("[rehearse] step {}: expected the same {} after a kill, got {} and {}", step + 1, key,
-                                                    a[step].value(key, Json()).dump(), b[step].value(key, Json()).dump()));
-      }
-      ++compared_;
-    }
-  }
-
-  void report() const {
-    const Json row = rows_of(straight()).back();
-    const std::string text = said(straight());
-    const size_t at = text.find("saved ");
-    const std::string save = at == text.npos ? "" : text.substr(text.find(": ", at) + 2, text.find('\n', at) - text.find(": ", at) - 2);
-    const Json all = {{"steps_compared", compared_},
-                      {"step_ms", row.value("step_ms", Json())},
-                      {"predicted_ms", row.value("predicted_ms", Json())},
-                      {"peak_bytes", row.value("peak_bytes", Json())},
-                      {"process_peak_bytes", peak_bytes_},
-                      {"save", save}};
-    if (console_.json()) return console_.result(all.dump());
-    const auto ms = [&](const char* key) { return format_duration(row.value(key, 0.0) / 1e3); };
-    const Json peak = row.value("peak_bytes", Json::object());
-    console_.result(fmt::format(
-        "rehearsed: {} steps with the same bits after kill -9 as without\n  a step {} (predicted {}); a save: {}\n  peak memory: a process "
-        "{}, "
-        "device {}, host {}; on nvme {}",
-        compared_, ms("step_ms"), ms("predicted_ms"), save, format_bytes(peak_bytes_), format_bytes(peak.value("device", i64{0})),
-        format_bytes(peak.value("host", i64{0})), format_bytes(peak.value("nvme", i64{0}))));
-  }
-
-  const std::vector<std::string> words_;
+  const TrainConfig& config_;
   Console& console_;
-  const Folder folder_;
+  const fs::path folder_;
+  const i64 kept_;  // checkpoints that the run already has
   std::string phase_;
-  size_t compared_ = 0;
-  i64 peak_bytes_ = 0;
+  std::optional<Working> working_;
+  RehearsalFigures figures_;
 };
+
+int interrupted(RehearsalFolder& folder, Console& console) {
+  const std::string left = folder.clear();
+  console.end_progress();
+  console.log(fmt::format("rehearsal stopped by {}: {}", stop_signal(), left.empty() ? "nothing is left behind" : "left behind:" + left));
+  return kInterrupted;
+}
 
 }  // namespace
 
-int run_rehearsal(const TrainConfig& config, Console& console) try {
+int run_rehearsal(const TrainConfig& config, Console& console) {
   install_stop_handlers();
-  Rehearsal(config, console).run();
-  console.end_progress();
-  return 0;
-} catch (const Interrupted&) {
-  console.end_progress();
-  console.log(fmt::format("rehearsal stopped by {}: nothing is left behind", stop_signal()));
-  return kInterrupted;
+  RehearsalFolder folder(config);
+  const std::string begin = console.terminal() ? "\n" : "";  // below a progress line that stands there
+  set_stop_answers(begin + "stopping the rehearsal and clearing up; press Ctrl-C again to leave at once",
+                   begin + "left at once; the next rehearsal clears up " + folder.path().string());
+  if (!checkpoints(config.out).empty()) console.log("rehearses a new run; the one in " + config.out + " stays as it is");
+  try {
+    const RehearsalFigures figures = Rehearsal(config, console, folder.path()).run();
+    console.end_progress();
+    console.result(console.json() ? to_json(figures) : to_text(figures));
+    return 0;
+  } catch (const RehearsalInterrupted&) {
+    return interrupted(folder, console);
+  }
 }
 
 }  // namespace spillway::app

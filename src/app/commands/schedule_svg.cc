@@ -18,13 +18,13 @@ using parallel::ScheduleRow;
 constexpr double kLeft = 64, kTop = 34, kRow = 26, kBox = 22, kDigit = 6.5, kMargin = 12, kWidest = 30'000;
 
 // Apart also for the colour-blind: blue, orange, pink, green.
-using Colour = std::array<int, 3>;
-constexpr Colour kColours[] = {{255, 255, 255}, {91, 143, 217}, {229, 134, 60}, {206, 109, 160}, {97, 170, 105}};
+using Rgb = std::array<int, 3>;
+constexpr Rgb kColours[] = {{255, 255, 255}, {91, 143, 217}, {229, 134, 60}, {206, 109, 160}, {97, 170, 105}};
 
 // Later chunks are paler.
 std::string fill(ActionKind kind, i32 chunk, i32 chunks) {
   const double pale = chunks > 1 ? 0.62 * chunk / (chunks - 1) : 0;
-  const Colour base = kColours[static_cast<size_t>(kind)];
+  const Rgb base = kColours[static_cast<size_t>(kind)];
   const auto mixed = [&](int part) { return static_cast<int>(std::lround(part + (255 - part) * pale)); };
   return fmt::format("#{:02x}{:02x}{:02x}", mixed(base[0]), mixed(base[1]), mixed(base[2]));
 }

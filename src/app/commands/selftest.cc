@@ -1,4 +1,4 @@
-// spillway selftest: trains a tiny model under every way of placing and splitting it that selftest_cells.h lists, with this program on this
+// spillway selftest: trains tiny models under every way of placing and splitting it that selftest_cells.h lists, with this program on this
 // node, and compares losses, gradient norms, weights and moments to the bit. A table for a ticket; exit 7 where one differs.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,15 +10,16 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
 #include "app/commands/selftest_cells.h"
 #include "app/node/own_program.h"
 #include "app/node/signals.h"
 #include "app/ranks/device_choice.h"
-#include "app/run/checkpoint.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "models/lora.h"
 #include "optim/isa.h"
 
 namespace spillway::app {
@@ -28,7 +29,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr i64 kSteps = 4, kTextBytes = 40000;
-constexpr int kInterrupted = 130;  // as shells say it
 
 // Gone with the object.
 class Folder {
@@ -54,18 +54,34 @@ class Folder {
 };
 
 // What a training came to: equal texts are equal bits.
-struct Trained {
+struct CellResult {
   int status = 0;
   std::string trouble;            // the last line it said, of a status that is not 0
   std::string loss, norm, steps;  // of the last step; of all
   u32 weights = 0, moments = 0;   // checksums of the checkpoint's files
-  bool operator==(const Trained&) const = default;
+  bool operator==(const CellResult&) const = default;
 };
 
-void write_text(const fs::path& path) {
-  std::ofstream out(path);
-  for (i64 i = 0; i < kTextBytes; ++i)
-    out.put(static_cast<char>('a' + static_cast<int>(normal(RandomKey{7}, 0, static_cast<u64>(i)) * 4) % 13 + 12));
+char letter(i64 i) { return static_cast<char>('a' + static_cast<int>(normal(RandomKey{7}, 0, static_cast<u64>(i)) * 4) % 13 + 12); }
+
+constexpr const char* kExperts =
+    R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 256, "max_position_embeddings": 256,
+ "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "hidden_act": "silu",
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 24})";
+
+// What selftest_cells() reads; the base is made by training.
+void write_data(const fs::path& folder) {
+  std::ofstream text(folder / "text.txt"), rows(folder / "rows.jsonl");
+  std::string row;
+  for (i64 i = 0; i < kTextBytes; ++i) {
+    text.put(letter(i));
+    row += letter(i);
+    if (letter(i) != 'm') continue;
+    rows << Json{{"prompt", row.substr(0, row.size() / 2)}, {"completion", row.substr(row.size() / 2)}}.dump() << "\n";
+    row.clear();
+  }
+  fs::create_directory(folder / "experts");
+  std::ofstream(folder / "experts" / "config.json") << kExperts;
 }
 
 std::string last_line(const std::string& text) {
@@ -81,12 +97,8 @@ u32 checksum(const fs::path& file) {
   return crc32c(std::as_bytes(std::span(bytes)));
 }
 
-std::vector<std::string> arguments(const SelftestCell& cell, const std::string& device, const fs::path& folder, const fs::path& out) {
+std::vector<std::string> arguments(const SelftestCell& cell, const std::string& device, const fs::path& out) {
   std::vector<std::string> all = {"train",
-                                  "--model",
-                                  "gpt2-tiny",
-                                  "--data",
-                                  (folder / "text.txt").string(),
                                   "--sequence-length",
                                   "64",
                                   "--micro-batch-size",
@@ -111,11 +123,11 @@ std::vector<std::string> arguments(const SelftestCell& cell, const std::string& 
   return all;
 }
 
-Trained train(const SelftestCell& cell, const std::string& device, const fs::path& folder) {
+CellResult train(const SelftestCell& cell, const std::string& device, const fs::path& folder) {
   const fs::path out = folder / "run";
   fs::remove_all(out);
-  Trained trained;
-  trained.status = run_own_program(arguments(cell, device, folder, out), (folder / "said").string());
+  CellResult trained;
+  trained.status = run_own_program(arguments(cell, device, out), (folder / "said").string());
   if (trained.status != 0) {
     trained.trouble = last_line(read_whole(folder / "said").value_or(""));
     return trained;
@@ -126,18 +138,32 @@ Trained train(const SelftestCell& cell, const std::string& device, const fs::pat
     trained.loss = row.at("loss").dump(), trained.norm = row.at("grad_norm").dump();
     trained.steps += trained.loss + " " + trained.norm + "\n";
   }
-  trained.weights = checksum(checkpoint_path(out, kSteps) / "model.safetensors");
+  const fs::path whole = checkpoint_path(out, kSteps) / "model.safetensors";
+  trained.weights = checksum(fs::exists(whole) ? whole : checkpoint_path(out, kSteps) / models::kAdapterName);
   trained.moments = checksum(checkpoint_path(out, kSteps) / "optimizer.safetensors");
   return trained;
 }
 
+// A model with weights, for adapters.
+void make_base(const std::string& device, const fs::path& folder) {
+  const std::string out = (folder / "base-run").string(), said = (folder / "said").string();
+  const std::vector<std::string> train = {
+      "train",    "--model", "gpt2-tiny", "--data", (folder / "text.txt").string(), "--steps", "1", "--sequence-length", "64",
+      "--device", device,    "--out",     out};
+  for (const auto& command : {train, std::vector<std::string>{"export", out, "--out", (folder / "base").string()}}) {
+    if (run_own_program(command, said) != 0)
+      throw Error(ErrorCode::numbers,
+                  "[selftest] expected a base to train adapters beside, got: " + last_line(read_whole(said).value_or("")));
+  }
+}
+
 struct Row {
   SelftestCell cell;
-  Trained trained;
+  CellResult trained;
   std::string verdict;  // "reference", "same bits", "DIFFERS", "FAILED"
 };
 
-std::string verdict(const Trained& trained, const Trained* reference) {
+std::string verdict(const CellResult& trained, const CellResult* reference) {
   if (trained.status != 0) return "FAILED";
   if (reference == nullptr) return "reference";
   return trained == *reference ? "same bits" : "DIFFERS";
@@ -145,16 +171,15 @@ std::string verdict(const Trained& trained, const Trained* reference) {
 
 std::string line_of(const Row& row) {
   const std::string what = row.cell.family + ": " + row.cell.name;
-  if (row.verdict == "FAILED") return fmt::format("{:<74} FAILED ({}): {}", what, row.trained.status, row.trained.trouble);
-  return fmt::format("{:<74} {:<20} {:<20} {:08x} {:08x}  {}", what, row.trained.loss, row.trained.norm, row.trained.weights,
+  if (row.verdict == "FAILED") return fmt::format("{:<81} FAILED ({}): {}", what, row.trained.status, row.trained.trouble);
+  return fmt::format("{:<81} {:<20} {:<20} {:08x} {:08x}  {}", what, row.trained.loss, row.trained.norm, row.trained.weights,
                      row.trained.moments, row.verdict);
 }
 
 std::string as_text(const std::vector<Row>& rows, const std::string& device) {
-  std::string text =
-      fmt::format("{:<74} {:<20} {:<20} {:<8} {:<8}",
-                  fmt::format("gpt2-tiny, {} steps, {}, {}", kSteps, device, optim::to_string(optim::resolve(optim::Isa::best))),
-                  "last loss", "last gradient norm", "weights", "moments");
+  std::string text = fmt::format("{:<81} {:<20} {:<20} {:<8} {:<8}",
+                                 fmt::format("{} steps, {}, {}", kSteps, device, optim::to_string(optim::resolve(optim::Isa::best))),
+                                 "last loss", "last gradient norm", "weights", "moments");
   for (const Row& row : rows) text += "\n" + line_of(row);
   return text;
 }
@@ -184,13 +209,15 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   install_stop_handlers();
   const auto scratch = host.env("SLURM_TMPDIR");
   const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
-  write_text(folder.path() / "text.txt");
+  write_data(folder.path());
+  console.progress("making a base for adapters");
+  make_base(*config.device, folder.path());
   std::vector<Row> rows;
-  std::map<std::string, Trained> references;  // by family
-  const std::vector<SelftestCell> cells = selftest_cells((folder.path() / "nvme").string());
+  std::map<std::string, CellResult> references;  // by family
+  const std::vector<SelftestCell> cells = selftest_cells(folder.path().string());
   for (const SelftestCell& cell : cells) {
     console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
-    const Trained trained = train(cell, *config.device, folder.path());
+    const CellResult trained = train(cell, *config.device, folder.path());
     if (stop_requested()) {  // the one that ran got it too
       console.end_progress();
       console.log(fmt::format("stopped by {}: {} of {} were done, nothing is left behind", stop_signal(), rows.size(), cells.size()));

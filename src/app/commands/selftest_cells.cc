@@ -21,6 +21,20 @@ Flags ranks(int count, int stage, Flags flags) {
   return flags;
 }
 
+// A kind of model and data, of which fewer ways are tried.
+struct Kind {
+  std::string name;
+  Flags flags;
+};
+
+std::vector<Kind> other_kinds(const std::string& folder) {
+  const std::string text = folder + "/text.txt", rows = folder + "/rows.jsonl";
+  return {{"experts in a window", {"--model", folder + "/experts", "--from-scratch", "--data", text, "--tokenizer", "bytes"}},
+          {"packed rows", {"--model", "gpt2-tiny", "--data", rows, "--data-cache", folder + "/data-cache"}},
+          {"adapters, base in nf4",
+           {"--model", folder + "/base", "--data", text, "--tokenizer", "bytes", "--lora", "8", "--base-weights", "nf4"}}};
+}
+
 Flags as_threads(Flags flags) {
   flags.insert(flags.end(), {"--communicator", "local"});
   return flags;
@@ -28,15 +42,15 @@ Flags as_threads(Flags flags) {
 
 }  // namespace
 
-std::vector<SelftestCell> selftest_cells(const std::string& scratch) {
-  const Flags nvme = {"--nvme", scratch};
+std::vector<SelftestCell> selftest_cells(const std::string& folder) {
+  const Flags nvme = {"--nvme", folder + "/nvme"};
   const auto with = [&](Flags more) {
     more.insert(more.end(), nvme.begin(), nvme.end());
     return more;
   };
   const std::string one = "1 data-parallel rank", two = "2 data-parallel ranks";
   const Flags device = placed("device", "device", "device", {"--place-activations", "device", "--recompute", "none"});
-  return {
+  std::vector<SelftestCell> cells = {
       {one, "everything on the device", device},
       {one, "everything in host memory", placed("host", "host", "host", {"--place-activations", "host"})},
       {one, "everything on nvme", placed("nvme", "nvme", "nvme", with({"--optimizer-overlap", "forward"}))},
@@ -56,6 +70,19 @@ std::vector<SelftestCell> selftest_cells(const std::string& scratch) {
       {two, "two stages, 1f1b, ZeRO 3", ranks(4, 3, stages("1f1b", device))},
       {two, "two stages, vertical, ZeRO 2, everything on nvme", ranks(4, 2, stages("vertical", placed("nvme", "nvme", "nvme", nvme)))},
   };
+  for (SelftestCell& cell : cells) cell.flags.insert(cell.flags.end(), {"--model", "gpt2-tiny", "--data", folder + "/text.txt"});
+  for (const Kind& kind : other_kinds(folder)) {
+    const auto add = [&](const std::string& family, const char* name, Flags flags) {
+      flags.insert(flags.end(), kind.flags.begin(), kind.flags.end());
+      cells.push_back({kind.name + ", " + family, name, std::move(flags)});
+    };
+    add(one, "everything on the device", device);
+    add(one, "everything on nvme", placed("nvme", "nvme", "nvme", with({"--optimizer-overlap", "forward"})));
+    add(one, "two stages, zb-v, in host memory", ranks(2, 0, stages("zb-v", placed("host", "host", "host", {}))));
+    add(two, "ZeRO 0, on the device", ranks(2, 0, device));
+    add(two, "two stages, 1f1b, ZeRO 3, everything on nvme", ranks(4, 3, stages("1f1b", placed("nvme", "nvme", "nvme", nvme))));
+  }
+  return cells;
 }
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// What selftest trains: one tiny model under ways to place and split it that must not change a bit. Cells of one family have the same
+// What selftest trains: tiny models under ways to place and split them that must not change a bit. Cells of one family have the same
 // numbers; its first cell is the one the others are held against. Values; thread-safe.
 #pragma once
 #include <string>
@@ -12,7 +12,8 @@ struct SelftestCell {
   std::vector<std::string> flags;  // of train, beside those all cells share
 };
 
-/// Every family's first cell before its others. `scratch`: a folder for what lies on nvme.
-std::vector<SelftestCell> selftest_cells(const std::string& scratch);
+/// Every family's first cell before its others. `folder`: where text.txt, rows.jsonl, experts (a model's config.json) and base (a model with
+/// weights) are, and what lies on nvme may.
+std::vector<SelftestCell> selftest_cells(const std::string& folder);
 
 }  // namespace spillway::app

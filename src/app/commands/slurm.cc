@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "app/commands/commands.h"
 #include "app/flags/text.h"
@@ -31,17 +35,43 @@ std::string quoted(const std::string& word) {
   return text + "\"";
 }
 
-std::string header(const SlurmConfig& config) {
+// Cores of the partition's nodes, of the smallest where they differ; of the default one where none is named. Empty: Slurm does not say, or
+// is not on this machine.
+std::optional<i64> cores_of_partition(const std::string& wanted) {
+  std::FILE* told = ::popen("timeout 5 sinfo -h -o '%P %c' 2>/dev/null", "r");
+  if (!told) return {};
+  std::optional<i64> least;
+  std::array<char, 512> line{};
+  while (std::fgets(line.data(), line.size(), told)) {
+    std::istringstream words(line.data());
+    std::string partition;
+    i64 cores = 0;
+    if (!(words >> partition >> cores) || cores < 1) continue;
+    const bool is_default = partition.ends_with('*');
+    if (is_default) partition.pop_back();
+    if (wanted.empty() ? is_default : partition == wanted) least = std::min(least.value_or(cores), cores);
+  }
+  ::pclose(told);
+  return least;
+}
+
+// Of a rank; what is left over of a node stays free.
+std::optional<i64> cores_each(const SlurmConfig& config) {
+  if (config.threads) return config.threads;
+  const std::optional<i64> cores = cores_of_partition(config.partition);
+  return cores ? std::optional(std::max<i64>(1, *cores / (config.ranks / config.nodes))) : std::nullopt;
+}
+
+std::string header(const SlurmConfig& config, std::optional<i64> cores) {
   std::string text;
   const auto line = [&](const std::string& option) { text += "#SBATCH --" + option + "\n"; };
   line("job-name=spillway");
   line(fmt::format("nodes={}", config.nodes));
   line(fmt::format("ntasks-per-node={}", config.ranks / config.nodes));
   if (config.gpus > 0) line(fmt::format("gpus-per-node={}", config.gpus));
-  if (config.threads) line(fmt::format("cpus-per-task={}", *config.threads));
+  if (cores) line(fmt::format("cpus-per-task={}", *cores));
   if (config.memory_bytes) line(fmt::format("mem={}M", std::max<i64>(1, *config.memory_bytes / kMiB)));
   if (config.time_s) line(fmt::format("time={}:{:02}:{:02}", *config.time_s / 3600, *config.time_s / 60 % 60, *config.time_s % 60));
-  if (!config.account.empty()) line("account=" + config.account);
   if (!config.account.empty()) line("account=" + config.account);
   if (!config.partition.empty()) line("partition=" + config.partition);
   line(fmt::format("signal=USR1@{}", config.time_s ? std::min(kLongestWarning_s, *config.time_s / 3) : kLongestWarning_s));
@@ -53,11 +83,13 @@ std::string header(const SlurmConfig& config) {
 }  // namespace
 
 int run_slurm(const SlurmConfig& config, Console& console) {
-  std::string text = "#!/bin/bash\n" + header(config);
+  const std::optional<i64> cores = cores_each(config);
+  std::string text = "#!/bin/bash\n" + header(config, cores);
+  if (!cores) text += "# How many cores a rank gets is left to Slurm, which may give one: --threads N asks for N.\n";
   for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
   text += "\n# What the ranks know each other by.\nexport SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n";
   text += "\n# A rank that is done must not take the others with it.\nsrun --kill-on-bad-exit=0";
-  if (config.threads) text += fmt::format(" --cpus-per-task={}", *config.threads);
+  if (cores) text += fmt::format(" --cpus-per-task={}", *cores);
   text += " " + quoted(own_program()) + " train";
   for (const std::string& word : config.train_words) text += (word.starts_with("--") ? " \\\n  " : " ") + quoted(word);
   text +=

@@ -4,11 +4,18 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/node/grant.h"
+#include "app/node/working.h"
+#include "app/run/data_sources.h"
+#include "app/run/text_notice.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "data/atomic_folder.h"
+#include "data/documents/line_reader.h"
 #include "data/loader.h"
 #include "data/token_file.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/train_bpe.h"
 
 namespace spillway::app {
 namespace {
@@ -27,17 +34,7 @@ void for_pieces(const data::TokenSource& source, Body body) {
   }
 }
 
-int encode(const TokenizeConfig& config, Console& console) {
-  for (const std::string& path : config.data) {
-    std::error_code none;
-    if (std::filesystem::equivalent(path, config.out, none)) {
-      throw Error(ErrorCode::usage, "[--out] expected another file than --data, got " + config.out + " for both");
-    }
-  }
-  const auto sources = data::open_token_sources(config.data, data::ByteTokenizer::kVocabulary);
-  data::TokenFileWriter writer(config.out, data::ByteTokenizer::kVocabulary);
-  for (const auto& source : sources) for_pieces(*source, [&](std::span<const i32> ids) { writer.write(ids); });
-  writer.finish();
+int tell_written(const data::TokenFileWriter& writer, const TokenizeConfig& config, Console& console) {
   const i64 bytes = static_cast<i64>(std::filesystem::file_size(config.out));
   if (console.json()) {
     console.result(
@@ -48,17 +45,96 @@ int encode(const TokenizeConfig& config, Console& console) {
   return 0;
 }
 
-int decode(const TokenizeConfig& config, Console& console) {
-  const data::ByteTokenizer tokenizer;
-  for (const auto& source : data::open_token_sources({config.decode}, kAnyVocabulary)) {
-    for_pieces(*source, [&](std::span<const i32> ids) { console.stream(tokenizer.decode(ids)); });
+void check_out(const TokenizeConfig& config) {
+  for (const std::string& path : config.data) {
+    std::error_code none;
+    if (std::filesystem::equivalent(path, config.out, none)) {
+      throw Error(ErrorCode::usage, "[--out] expected another file than --data, got " + config.out + " for both");
+    }
   }
+}
+
+int encode_bytes(const TokenizeConfig& config, Console& console) {
+  const auto sources = data::open_token_sources(config.data, data::ByteTokenizer::kVocabulary);
+  if (const std::string notice = text_notice(config.data); !notice.empty()) console.warn(notice);
+  data::TokenFileWriter writer(config.out, data::ByteTokenizer::kVocabulary);
+  for (const auto& source : sources) for_pieces(*source, [&](std::span<const i32> ids) { writer.write(ids); });
+  writer.finish();
+  return tell_written(writer, config, console);
+}
+
+// Files of text, one after the other, each with the tokenizer's end of text behind it.
+int encode(const TokenizeConfig& config, Console& console) {
+  check_out(config);
+  if (config.tokenizer == "bytes") return encode_bytes(config, console);
+  const auto tokenizer = data::read_tokenizer(config.tokenizer);
+  for (const std::string& path : config.data) {
+    if (!data::is_plain_text(path))
+      throw Error(
+          ErrorCode::usage,
+          fmt::format("[--data] expected .txt, plain, .gz or .zst, or a folder of them, got {}: `train` takes .jsonl itself", path));
+  }
+  if (const std::string notice = text_notice(config.data); !notice.empty()) console.warn(notice);
+  data::TokenFileWriter writer(config.out, tokenizer->vocabulary());
+  PreparationProgress progress;
+  const Working working(console, [&] { return progress.text("making tokens"); });
+  data::PreparationOptions options;
+  options.threads = core_grant(Host{}, 1, 1).cores;
+  options.progress = [&](const std::string& path, i64 done, i64 all) { progress.set(path, done, all); };
+  for (const std::string& path : config.data)
+    data::tokenize_text(path, *tokenizer, tokenizer->named().end_of_text, options, [&](std::span<const i32> ids) { writer.write(ids); });
+  writer.finish();
+  return tell_written(writer, config, console);
+}
+
+int decode(const TokenizeConfig& config, Console& console) {
+  const auto tokenizer = config.tokenizer == "bytes" ? std::make_unique<data::ByteTokenizer>() : data::read_tokenizer(config.tokenizer);
+  const auto decoder = tokenizer->stream_decoder();
+  for (const auto& source : data::open_token_sources({config.decode}, kAnyVocabulary)) {
+    for_pieces(*source, [&](std::span<const i32> ids) {
+      std::string text;
+      for (const i32 id : ids) text += decoder->put(id);
+      console.stream(text);
+    });
+  }
+  console.stream(decoder->finish());
+  return 0;
+}
+
+// A text a line, so that no word reaches over the end of one.
+int train_vocabulary(const TokenizeConfig& config, Console& console) {
+  if (std::filesystem::exists(config.out))
+    throw Error(ErrorCode::usage, fmt::format("[--out] expected a new folder for the tokenizer, got {}, which exists", config.out));
+  size_t at = 0;
+  std::unique_ptr<data::LineReader> reader;
+  const auto next = [&](std::string& text) {
+    for (;;) {
+      if (reader && reader->next(text)) {
+        text += '\n';
+        return true;
+      }
+      if (at == config.data.size()) return false;
+      reader = std::make_unique<data::LineReader>(config.data[at++]);
+    }
+  };
+  data::BpeTraining training;
+  training.vocabulary = *config.train_vocab;
+  const Working working(console, "counting words and joining pairs");
+  const data::TrainedTokenizer trained = data::train_byte_level_bpe(next, training);
+  data::AtomicFolder folder(config.out);
+  folder.write_text("tokenizer.json", trained.tokenizer_json);
+  folder.write_text("tokenizer_config.json", trained.tokenizer_config_json);
+  folder.commit();
+  console.result(console.json()
+                     ? fmt::format("{{\"vocabulary\": {}}}", trained.vocabulary)
+                     : fmt::format("{}: a tokenizer of {} tokens; --tokenizer {} uses it", config.out, trained.vocabulary, config.out));
   return 0;
 }
 
 }  // namespace
 
 int run_tokenize(const TokenizeConfig& config, Console& console) {
+  if (config.train_vocab) return train_vocabulary(config, console);
   return config.decode.empty() ? encode(config, console) : decode(config, console);
 }
 

@@ -4,17 +4,22 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoints/adapters.h"
 #include "app/commands/commands.h"
 #include "app/flags/pipeline_wish.h"
+#include "app/flags/weighted_path.h"
 #include "app/node/failure.h"
 #include "app/node/grant.h"
 #include "app/node/own_program.h"
+#include "app/node/signals.h"
 #include "app/node/version.h"
 #include "app/node/working.h"
 #include "app/plan/freeze.h"
+#include "app/ranks/attention_choice.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
 #include "app/ranks/same_flags.h"
+#include "app/run/data_sources.h"
 #include "app/run/run_on_ranks.h"
 #include "app/run/start.h"
 #include "app/run/text_notice.h"
@@ -46,18 +51,16 @@ void check_disk(const TrainConfig& config, const Session& session) {
                   tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
 }
 
-std::string run_id(const std::string& out) {
-  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(fs::weakly_canonical(fs::absolute(out)).string()).value));
-}
-
-// Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had.
-void note_machine(Progress& progress, const ChosenDevice& device, Console& console) {
-  const std::string here =
-      device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+// Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had. `attention`: who else does
+// part of the work.
+void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Console& console) {
+  std::string here = device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+  if (!attention.empty()) here += ", " + attention;
   if (!progress.made_with.empty() && progress.made_with != here) {
-    console.warn(fmt::format(
-        "the checkpoint was made on another instruction set or GPU ({}; here {}): the last bits of the numbers may differ from here on",
-        progress.made_with, here));
+    console.warn(
+        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; here {}): the last bits of the numbers may "
+                    "differ from here on",
+                    attention.empty() ? "" : ", or by other engines of cuDNN", progress.made_with, here));
   }
   progress.made_with = here;
 }
@@ -71,23 +74,32 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
 }
 
 // What opening the store did, and what becomes of a state that this run does not go on from.
-void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const std::string& unwanted) {
+void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const Recovery& recovery) {
   const parallel::ModelState& state = session.rank().state();
   if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
   if (const std::string notice = session.nvme_lock_notice(); !notice.empty()) console.warn("nvme: " + notice);
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
   const std::string why = state.why_not_recovered(), moved = state.store_moved();
-  if (!why.empty() && (went_before || !moved.empty())) console.log("nvme: no state to go on from: " + why);
+  if (!recovery.set_aside.empty()) {
+    console.warn("nvme: the state there is not gone on from: " + recovery.set_aside);
+  } else if (!why.empty() && (went_before || !moved.empty())) {
+    console.log("nvme: no state to go on from: " + why);
+  }
   if (!moved.empty()) console.warn("nvme: " + moved);
-  if (!unwanted.empty()) console.log("nvme: the state there " + unwanted);
+  if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
+}
+
+std::string kept_as(kernels::WeightFormat base) {
+  return base == kernels::WeightFormat::plain ? "" : ", those of products kept in " + to_string(base);
 }
 
 void tell_of_run(Session& session, const TrainConfig& config, Console& console) {
+  if (const std::string notice = session.pinning_notice(); !notice.empty()) console.warn(notice);
   const i64 frozen = frozen_elems(session.model());
   console.log(fmt::format(
       "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
-      frozen ? fmt::format(" ({} of them frozen)", frozen) : "", session.model().blocks.size(), to_string(session.dtype()),
-      config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
+      frozen ? fmt::format(" ({} of them frozen{})", frozen, kept_as(session.source().config.base_weights)) : "",
+      session.model().blocks.size(), to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
       session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
   if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
   session.print_plan(console);
@@ -110,8 +122,9 @@ class Training {
 
  private:
   int run_all() {
+    set_answers();
     {
-      const Working working(console_, "reading model and data");
+      const Working working(console_, [this] { return preparation_.text("reading model and data"); });
       peers_.together([&] { read_all(); });
     }
     check_same_flags(peers_, to_json(config_), facts());
@@ -123,19 +136,38 @@ class Training {
       const Working working(console_, "planning");
       choose_plan();
     }
+    if (stops()) return stop();
     {
-      const Working working(console_, "taking memory and disk");
+      const Working working(console_, [this] { return session_->taking(); });
       peers_.together([&] { take_all(); });
+      prepare_attention();
       peers_.together([&] { session_->make_rank(); });
       recover();
     }
-    note_machine(progress_, session_->device(), console_);
+    note_machine(progress_, session_->device(), attention_, console_);
     introduce();
-    if (!recovered_) load();
+    if (stops()) return stop();
+    if (!recovery_.record) load();
+    if (stops()) return stop();
     peers_.together([&] { begin_run(); });
     const int status = train();
     session_->give_up_scratch(status == 0);
     return status;
+  }
+
+  // Until the first step.
+  void set_answers() const {
+    const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
+    if (peers_.first())
+      set_stop_answers(fmt::format("{}stopping before the first step{}press Ctrl-C again to leave at once", begin, middle),
+                       fmt::format("{}left before the first step", begin));
+  }
+  bool stops() const { return peers_.most({stop_requested()})[0] != 0; }
+  int stop() const {
+    console_.end_progress();
+    console_.log(fmt::format("stopped{} before the first step: nothing was trained; run the same command again",
+                             *stop_signal() ? fmt::format(" by {}", stop_signal()) : ""));
+    return kStoppedStatus;
   }
 
   void read_all() {
@@ -144,11 +176,14 @@ class Training {
     source_ = find_model(config_.model);
     check_weights(config_, source_);
     resolve_model(config_, source_);
+    source_.tokenizer = tokenizer_place(config_, source_);
     ranks_before_ = keep_global_batch(config_);
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
-    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), source_.config);
+    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), source_, &preparation_);
     resolve_steps(config_, *data_->training);
     if (config_.out.empty()) config_.out = default_out(config_);
+    asked_ = config_.resume;
+    settle_resume(config_);
     start_ = find_start(config_);
     if (!start_.checkpoint) return;
     progress_ = start_.progress;
@@ -164,7 +199,8 @@ class Training {
   void choose_plan() {
     const ChosenDevice device = device_on_ranks(config_, peers_);
     peers_.together([&] {
-      session_.emplace(config_, device, std::move(source_), run_id(config_.out), state_of(config_), peers_.place(), pipeline_of(config_));
+      session_.emplace(config_, device, std::move(source_), scratch_run_id(config_.out), state_of(config_), peers_.place(),
+                       pipeline_of(config_));
     });
     plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
@@ -174,6 +210,7 @@ class Training {
     if (peers_.first()) check_disk(config_, *session_);
     folder_.emplace(config_.out, peers_.first());
     if (peers_.first()) {
+      check_unchanged();
       const MemoryGrant grant = memory_grant(Host{});
       folder_->log(fmt::format("{}\n  spillway {}, build {}, on {}, {} of memory granted (by {})", own_command_line(), kVersion,
                                parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
@@ -183,6 +220,23 @@ class Training {
       remove_half_pruned(folder_->path());
     }
     session_->open(config_.trace ? &watch_ : nullptr, &ends_);
+  }
+
+  void prepare_attention() {
+    if (config_.attention == Attention::own) return;
+    const kernels::AttentionShape shape =
+        attention_shape(session_->source().config, config_.micro_batch_rows(), *config_.sequence_length, session_->dtype());
+    attention_ = app::prepare_attention(shape, session_->device(), session_->device_pool(), peers_, progress_.made_with);
+  }
+
+  // The process that had the folder may have saved while this one planned.
+  void check_unchanged() const {
+    const Start now = find_start(config_);
+    if (now.checkpoint == start_.checkpoint && now.progress.step == start_.progress.step) return;
+    throw Error(ErrorCode::usage,
+                fmt::format("[run folder] another process had {} in use until now and saved step {} meanwhile: run the same "
+                            "command again",
+                            config_.out, now.progress.step));
   }
 
   // From the last generation that all ranks hold, else from the checkpoint.
@@ -196,17 +250,16 @@ class Training {
       if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
     });
     if (gives_up_for_checkpoint()) leave_damaged();
-    peers_.together([&] {
-      Recovery recovery = recoverable(*session_, config_, progress_);
-      recovered_ = std::move(recovery.record), unwanted_ = std::move(recovery.unwanted);
-    });
-    const i64 step = recovered_ ? recovered_->progress.step : -1;
+    peers_.together([&] { recovery_ = recoverable(*session_, config_, progress_); });
+    const i64 step = recovery_.record ? recovery_.record->progress.step : -1;
     const std::vector<i64> steps = peers_.most({step, -step});
-    if (steps[0] != -steps[1] && std::exchange(recovered_, std::nullopt))
-      unwanted_ = fmt::format("of step {} is given up: not all ranks have it", step);
-    if (recovered_) progress_ = recovered_->progress;
-    if (config_.resume.kind == Resume::Kind::must && !start_.checkpoint && !recovered_)
+    if (steps[0] != -steps[1]) recovery_ = {.set_aside = fmt::format("it is of step {}, and not all ranks have it", steps[0])};
+    if (config_.resume.kind == Resume::Kind::must && !start_.checkpoint && !recovery_.record)
       peers_.together([&] { nothing_to_go_on_from(config_); });
+    if (recovery_.record) progress_ = recovery_.record->progress;
+    peers_.together([&] {
+      if (!recovery_.set_aside.empty() && session_->rank().state().recovered()) session_->set_state_aside();
+    });
   }
 
   // A state on nvme is given up for a checkpoint only after all of that was read.
@@ -236,14 +289,27 @@ class Training {
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
     tell_of_damaged();
-    if (const std::string notice = peers_.first() ? text_notice(config_.data) : ""; !notice.empty()) console_.warn(notice);
+    for (const auto& data : {weighted_paths(config_.data).paths, config_.validation_data}) {
+      if (const std::string notice = peers_.first() ? text_notice(data) : ""; !notice.empty()) console_.warn(notice);
+    }
     if (const std::string notice = folder_->lock_notice(); !notice.empty()) console_.warn(notice);
+    for (const auto* sources : {&data_->sources, &data_->validation_sources}) {
+      if (*sources && peers_.first()) {
+        for (const std::string& note : (*sources)->notes()) console_.log("data: " + note);
+      }
+    }
+    if (peers_.first()) {
+      for (const std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) console_.log("data: " + note);
+    }
     tell_of_start();
-    if (start_.checkpoint && !recovered_ && !has_checksums(*start_.checkpoint))
+    if (start_.checkpoint && !recovery_.record && !has_checksums(*start_.checkpoint))
       console_.log("the checkpoint has no checksums, as an older program made it: what is read of it cannot be checked");
+    if (config_.resume.kind == Resume::Kind::path && !fs::exists(start_.checkpoint->parent_path().parent_path() / "config.json"))
+      console_.log("the checkpoint's run has no config.json: that this one has the same values cannot be checked");
     tell_of_schedule();
     tell_of_run(*session_, config_, console_);
-    tell_of_nvme(*session_, config_, console_, unwanted_);
+    if (!attention_.empty()) console_.log("attention: " + attention_);
+    tell_of_nvme(*session_, config_, console_, recovery_);
   }
 
   // There is nothing to do.
@@ -256,8 +322,8 @@ class Training {
 
   void tell_of_start() const {
     std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is whole";
-    if (recovered_) from = "from the state on nvme";
-    if (!recovered_ && config_.resume.kind == Resume::Kind::path) from = "from " + start_.checkpoint->string();
+    if (recovery_.record) from = "from the state on nvme";
+    if (!recovery_.record && config_.resume.kind == Resume::Kind::path) from = "from " + start_.checkpoint->string();
     console_.log(progress_.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
                                     : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
   }
@@ -305,11 +371,21 @@ class Training {
     if (peers_.first()) {
       for (const auto& [checkpoint, wrong] : start_.left)
         console_.log("kept apart from the run's checkpoints: " + set_checkpoint_aside(checkpoint, "damaged").string());
+      for (const fs::path& later : not_before(folder_->path(), recovery_.record ? std::nullopt : start_.checkpoint, progress_.step))
+        console_.warn("the run no longer goes on from it, kept apart: " + set_checkpoint_aside(later, "left").string());
     }
-    folder_->write_config(to_json(config_));
+    TrainConfig asked = config_;
+    asked.resume = asked_;
+    folder_->write_config(to_json(asked));
     const i64 last_line = folder_->open_metrics(progress_.step);
-    if (recovered_ && last_line < progress_.step) {
-      if (const std::string said = folder_->metrics_line(recovered_->metrics_line); !said.empty()) console_.warn(said);
+    for (const std::string& said : folder_->watch({config_.tensorboard, config_.metrics_csv}, last_line, to_json(asked)))
+      console_.warn(said);
+    if (recovery_.record && peers_.first() && last_line + 1 < progress_.step) {
+      console_.warn(fmt::format("metrics.jsonl has no lines of steps {} to {}: an earlier start went back behind them, and dropped them",
+                                last_line + 1, progress_.step - 1));
+    }
+    if (recovery_.record && last_line < progress_.step) {
+      if (const std::string said = folder_->metrics_line(recovery_.record->metrics_line); !said.empty()) console_.warn(said);
     }
   }
 
@@ -317,7 +393,7 @@ class Training {
   int train() try {
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
-      if (!recovered_) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
+      if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
     });
     std::optional<Trace> trace;
     if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
@@ -331,14 +407,16 @@ class Training {
   Console& console_;
   const Peers& peers_;
   ModelSource source_;
+  PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
   Start start_;
   size_t told_ = 0;  // of start_.left
   Progress progress_;
   i64 ranks_before_ = 1;
-  std::optional<Record> recovered_;
-  std::string unwanted_;  // of the state on nvme, why not
-  DiskWatch watch_;       // outlives the session, whose engine may run on it
+  Resume asked_;           // --resume as it was given
+  Recovery recovery_;      // of the state on nvme
+  std::string attention_;  // of cuDNN: its engines
+  DiskWatch watch_;        // outlives the session, whose engine may run on it
   parallel::MeshEnds ends_;
   std::optional<Session> session_;
   std::optional<RunFolder> folder_;

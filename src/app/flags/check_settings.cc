@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <string_view>
 
+#include "app/flags/cluster.h"
 #include "app/flags/given.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/text.h"
+#include "app/flags/weighted_path.h"
 #include "app/node/launcher.h"
 #include "data/file.h"
 #include "parallel/sockets/meeting_place.h"
@@ -21,10 +23,8 @@ void check_model(const ResourceConfig& config) {
 }
 
 void check_tokenizer(const std::string& tokenizer) {
-  if (tokenizer != "bytes") {
-    refuse("[--tokenizer] not built yet: tokenizers from a file such as " + tokenizer +
-           "; \"bytes\" works, and token files (.bin) need no tokenizer");
-  }
+  if (tokenizer == "bytes" || std::filesystem::exists(tokenizer)) return;
+  refuse("[--tokenizer] expected bytes, or a tokenizer.json or the folder it lies in, got " + tokenizer + ", which is not there");
 }
 
 void check_activations(const PlacementWish& wish) {
@@ -144,13 +144,22 @@ void check_forward(RanksConfig& config, const Host& host) {
   find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
 }
 
-void check(GenerateConfig& config, const Host& host) { check_forward(config, host); }
+void check(GenerateConfig& config, const Host& host) {
+  check_forward(config, host);
+  if (!config.prompt && !config.prompts) refuse("[--prompt] expected a text to go on from, or --prompts FILE: generate needs it");
+}
 void check(EvaluateConfig& config, const Host& host) { check_forward(config, host); }
 
 void check_one_process(const std::string& command, const std::string& why, const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (launcher.ranks == 1) return;
   refuse("[" + command + "] expected one process, got " + std::to_string(launcher.ranks) + ", which " + launcher.name + " started: " + why);
+}
+
+void check(ChatConfig& config, const Host& host) {
+  check_one_process("chat", "a conversation has one; generate --prompts takes several", host);
+  check_forward(config, host);
+  if (config.ranks > 1) refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts takes several");
 }
 
 void check(ExportConfig& config, const Host& host) {
@@ -167,7 +176,9 @@ void check(TokenizeConfig& config, const Host&) {
   if (!config.decode.empty() && encode) refuse("[--decode] expected it alone, got --data or --out too: do one after the other");
 }
 
-void check(InspectConfig&, const Host&) {}
+void check(InspectConfig& config, const Host&) {
+  if (config.tokenizer) check_tokenizer(*config.tokenizer);
+}
 void check(StatusConfig&, const Host&) {}
 void check(DoctorConfig&, const Host&) {}
 void check(BenchConfig&, const Host& host) {
@@ -183,16 +194,22 @@ void check_directive(const std::string& flag, const std::string& value) {
   if (!plain) refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/=, as Slurm has them, got " + data::in_quotes(value));
 }
 
-// The node that prints the script is not one that trains: nothing is asked of it but that the data are there, which a job should not find
-// out. A path with a variable is the job's.
+// A path with a variable is the job's.
+void check_there(const char* flag, const std::string& path) {
+  std::error_code none;
+  if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
+    refuse(std::string("[") + flag + "] expected " + path + " to be there, and it is not: the job would end at once");
+}
+
+// The node that prints the script is not one that trains: nothing is asked of it but that model and data are there, which a job should not
+// find out.
 void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
-  for (const std::string& path : config.data) {
-    std::error_code none;
-    if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
-      refuse("[--data] expected " + path + " to be there, and it is not: the job would end at once");
-  }
+  for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
+  for (const std::string& path : config.validation_data) check_there("--validation-data", path);
   check_model(config);
+  if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
+    check_there("--model", config.model);
   check_directive("--account", config.account);
   check_directive("--partition", config.partition);
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
@@ -212,6 +229,20 @@ void check(ScheduleConfig& config, const Host&) {
   if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
 }
 
+// It says all of this itself.
+void take_cluster(PlanConfig& config) {
+  if (!config.cluster) return;
+  const std::pair<const char*, bool> given[] = {{"--device", config.device.has_value()},
+                                                {"--device-memory", config.device_memory_bytes.has_value()},
+                                                {"--host-memory", config.host_memory_bytes.has_value()},
+                                                {"--nvme", !config.nvme.empty()},
+                                                {"--ranks", config.ranks != 1}};
+  for (const auto& [flag, too] : given) {
+    if (too) refuse(std::string("[--cluster] expected it without ") + flag + ", which it says itself, got both: leave one out");
+  }
+  plan_for(config, parse_cluster(*config.cluster, "--cluster"));
+}
+
 }  // namespace
 
 void check_settings(Settings& settings, const Host& host) {
@@ -220,7 +251,10 @@ void check_settings(Settings& settings, const Host& host) {
     check_launcher(*train, host);
     check_bare_start(host);
   }
-  if (auto* plan = std::get_if<PlanConfig>(&settings)) return check(static_cast<TrainConfig&>(*plan), host);
+  if (auto* plan = std::get_if<PlanConfig>(&settings)) {
+    take_cluster(*plan);
+    return check(static_cast<TrainConfig&>(*plan), host);
+  }
   std::visit([&](auto& config) { check(config, host); }, settings);
 }
 

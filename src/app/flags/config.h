@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "data/documents/document_maker.h"
 #include "offload/io_engine.h"
 #include "offload/store_format.h"
 #include "offload/tier.h"
@@ -26,6 +27,7 @@ using offload::Tier;
 enum class Precision { fp32, fp64, bf16, fp16, tf32 };
 /// Of weights and of what blocks hand on.
 DType weight_dtype(Precision precision);
+enum class Attention { own, cudnn };  // whose, on a GPU
 enum class DataOrder { shuffled, sequential };
 enum class Recompute { automatic, none, block };
 enum class OptimizerOverlap { automatic, none, backward, forward };
@@ -45,8 +47,11 @@ struct PlacementWish {
 
 /// PATH[:SIZE] of --nvme.
 struct ScratchPath {
+  /// Whether it may be written to in order to know it; plan does not, and what is elsewhere is reckoned with constants.
+  enum class Look { thorough, without_writing, elsewhere };
   std::string path;
   std::optional<i64> bytes;  // ceiling for all ranks of a node together
+  Look look = Look::thorough;
   bool operator==(const ScratchPath&) const = default;
 };
 
@@ -56,6 +61,9 @@ struct Cadence {
   i64 count = 30 * 60;
   bool operator==(const Cadence&) const = default;
 };
+
+/// In what a model's frozen weights, those of its layers of products, are kept (kernels::WeightFormat).
+enum class BaseWeights { fp32, bf16, int8, nf4 };
 
 /// Steps first..last, counted from 1.
 struct StepRange {
@@ -77,10 +85,13 @@ struct CommonConfig {
 /// What every command that runs a model takes.
 struct ResourceConfig : CommonConfig {
   std::string model;
-  std::string checkpoint = "last";  // generate, evaluate: last, best or a step
+  std::optional<std::string> adapter;       // a PEFT folder
+  std::optional<BaseWeights> base_weights;  // empty: as the run had them, else the precision's
+  std::string checkpoint = "last";          // generate, evaluate: last, best or a step
   std::optional<std::string> tokenizer;
   std::optional<Precision> precision;  // empty: fp32, on a GPU bf16
   bool tf32_matmul = false, tf32_conv = false;
+  Attention attention = Attention::own;
   u64 seed = 1337;
 
   std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best found
@@ -108,7 +119,17 @@ struct RanksConfig : ResourceConfig {
   i64 data_ranks() const { return ranks / pipeline_stages; }
 };
 
-struct TrainConfig : RanksConfig {
+/// How text is read.
+struct TextConfig {
+  std::string data_format = "auto";  // a row layout, or auto
+  data::LossOn loss_on = data::LossOn::by_layout;
+  bool packing = true;
+  std::optional<std::string> chat_template;  // a file, or the name of one of the model's
+  std::optional<std::string> data_cache;     // empty: beside the run
+  bool skip_bad_lines = false;
+};
+
+struct TrainConfig : RanksConfig, TextConfig {
   bool from_scratch = false;
   std::vector<std::string> data, validation_data;
   double validation_fraction = 0;
@@ -130,9 +151,14 @@ struct TrainConfig : RanksConfig {
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
-  double gradient_clipping = 1.0;   // 0: off
-  std::optional<double> dropout;    // empty: presets 0, folders what config.json says
-  std::vector<std::string> freeze;  // patterns, as freeze_parameters()
+  double gradient_clipping = 1.0;           // 0: off
+  std::optional<double> dropout;            // empty: presets 0, folders what config.json says
+  std::vector<std::string> freeze;          // patterns, as freeze_parameters()
+  std::optional<i64> lora;                  // rank
+  std::optional<double> lora_alpha;         // empty: twice the rank
+  std::string lora_targets = "all-linear";  // or names, with commas between
+  double lora_dropout = 0;
+  bool lora_rank_stabilized = false;
 
   optim::Master master_weights = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
@@ -161,6 +187,7 @@ struct TrainConfig : RanksConfig {
   StepRange trace_steps;
   bool profile = false;
   std::optional<i64> endurance_bytes;  // rated writes of one drive
+  bool tensorboard = true, metrics_csv = false;
 
   /// Micro-batches of one optimizer step on each of `ranks` data-parallel ranks. Throws Error(usage) naming the legal sizes when the global
   /// batch does not divide.
@@ -172,18 +199,34 @@ struct TrainConfig : RanksConfig {
 };
 
 struct PlanConfig : TrainConfig {
-  bool program = false;  // print the instruction list
+  bool program = false;                  // print the instruction list
+  bool roofline = false;                 // and what its kernels would take at a GPU's ceilings
+  std::optional<std::string> cluster;    // other machines than this one
+  std::vector<std::string> train_words;  // train's flags as they were given, a word each, without --ranks
 };
 
-struct GenerateConfig : RanksConfig {
-  std::string prompt;
+// Of what writes text.
+struct WritingConfig : RanksConfig {
   double temperature = 0.8;  // 0: greedy
   i64 top_k = 0;             // 0: all
-  double top_p = 1;
+  double top_p = 1, min_p = 0, repetition_penalty = 1;
+  std::vector<std::string> stop;
   i64 max_tokens = 128;
+  std::optional<std::string> chat_template;  // a file or a name; empty: the model folder's
 };
 
-struct EvaluateConfig : RanksConfig {
+struct GenerateConfig : WritingConfig {
+  std::optional<std::string> prompt, prompts;  // one of them; prompts: a file
+  i64 batch_size = 8;                          // of prompts
+  std::vector<std::string> adapters;           // PEFT folders, each of which answers; none: the model as it is
+};
+
+struct ChatConfig : WritingConfig {
+  std::optional<std::string> system;
+  i64 context = 4096;  // positions, at most the model's
+};
+
+struct EvaluateConfig : RanksConfig, TextConfig {
   std::vector<std::string> data;
   std::optional<i64> sequence_length;   // empty: the model's
   std::optional<i64> micro_batch_size;  // likewise
@@ -193,16 +236,19 @@ struct ExportConfig : CommonConfig {
   std::string model, checkpoint = "last", out;
   std::optional<std::string> dtype;  // empty: as stored
   i64 max_shard_size_bytes = 5'000'000'000;
+  bool merge = false;
 };
 
 struct TokenizeConfig : CommonConfig {
   std::string tokenizer = "bytes", out, decode;
   std::vector<std::string> data;
+  std::optional<i64> train_vocab;
 };
 
-struct InspectConfig : CommonConfig {
+struct InspectConfig : ResourceConfig, TextConfig {
   std::string path;
   bool verify = false;
+  std::optional<i64> sequence_length;  // of rows; empty: the model's
 };
 
 struct StatusConfig : CommonConfig {

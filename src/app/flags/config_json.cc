@@ -9,19 +9,12 @@
 #include "app/flags/given.h"
 #include "app/flags/suggest.h"
 #include "app/flags/text.h"
+#include "base/line_column.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// "line 3, column 7" of byte `at`, counted from 1 as JSON's errors are.
-std::string line_and_column(const std::string& text, size_t at) {
-  const std::string before = text.substr(0, at > 0 ? at - 1 : 0);
-  const auto line = std::ranges::count(before, '\n') + 1;
-  const size_t begin = before.rfind('\n');
-  return fmt::format("line {}, column {}", line, begin == before.npos ? before.size() + 1 : before.size() - begin);
-}
 
 // Parses, and refuses a key given twice, of which JSON libraries silently keep one.
 Json parse_object(const std::string& text, const std::string& where) {
@@ -37,6 +30,8 @@ Json parse_object(const std::string& text, const std::string& where) {
     object = Json::parse(text, watch);
   } catch (const Json::parse_error& error) {
     refuse("[--config] expected JSON in " + where + ", which goes wrong in " + line_and_column(text, error.byte));
+  } catch (const Json::out_of_range&) {
+    refuse("[--config] expected numbers of at most 1.8e308 in " + where + ", got a larger one");
   }
   if (!object.is_object()) refuse("[--config] expected one JSON object in " + where + ", got " + object.type_name());
   return object;

@@ -16,7 +16,22 @@
 
 namespace spillway::app {
 
-enum class Command { train, plan, generate, export_model, tokenize, inspect, status, doctor, bench, schedule, slurm, selftest, evaluate };
+enum class Command {
+  train,
+  plan,
+  generate,
+  export_model,
+  tokenize,
+  inspect,
+  status,
+  doctor,
+  bench,
+  schedule,
+  slurm,
+  selftest,
+  evaluate,
+  chat
+};
 
 struct CommandInfo {
   std::string_view name;
@@ -30,7 +45,7 @@ const CommandInfo& info(Command command);
 
 /// One command's configuration.
 using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
-                              DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig>;
+                              DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };

@@ -5,7 +5,7 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
-const unsigned kForward = on(Command::train, Command::plan, Command::generate, Command::evaluate, Command::slurm);
+const unsigned kForward = on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::slurm);
 
 template <class C>
 Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
@@ -112,11 +112,10 @@ std::vector<Option> speed() {
        .changes_numbers = true},
       {.name = "bind",
        .group = kSpeed,
-       .help = "a rank's threads to its share of the node's cores: auto is cores where spillway or torchrun started several, else none",
-       .field = word(&RanksConfig::bind, {"auto", "none", "cores"}),
-       .commands = kForward,
-       .instead = "cores and none work",
-       .later = {"numa"}},
+       .help = "a rank's threads to its share of the cores near its GPU (cores), or to all of that NUMA node (numa); auto is cores where "
+               "spillway or torchrun started several, else none",
+       .field = word(&RanksConfig::bind, {"auto", "none", "cores", "numa"}),
+       .commands = kForward},
   };
 }
 
@@ -167,7 +166,7 @@ std::vector<Option> ranks() {
       rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}),
                   kTrain),
       rank_option("zero-stage", "what is sharded over data-parallel ranks: 0 nothing, 3 the weights",
-                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}), on(Command::generate, Command::evaluate)),
+                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}), on(Command::generate, Command::chat, Command::evaluate)),
       stages,
       schedule,
       split,

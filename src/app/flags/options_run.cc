@@ -6,8 +6,8 @@ namespace {
 
 constexpr const char *kRun = "Run folder", *kShown = "What is shown";
 const unsigned kAll =
-    on(Command::train, Command::plan, Command::generate, Command::export_model, Command::tokenize, Command::inspect, Command::status,
-       Command::doctor, Command::bench, Command::schedule, Command::slurm, Command::selftest, Command::evaluate);
+    on(Command::train, Command::plan, Command::generate, Command::chat, Command::export_model, Command::tokenize, Command::inspect,
+       Command::status, Command::doctor, Command::bench, Command::schedule, Command::slurm, Command::selftest, Command::evaluate);
 
 Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
   return {.name = name,
@@ -38,8 +38,8 @@ std::vector<Option> run_folder() {
        .metavar = "auto|never|must|PATH"},
       {.name = "rehearse",
        .group = kRun,
-       .help = "instead of the run: three steps, a save, a kill and going on, with the real sizes, in a folder that goes; then says what "
-               "came of it",
+       .help = "instead of the run: a few real steps, a save, kill -9 and going on, in a folder that goes; bits, times and memory beside "
+               "the plan",
        .field = flag(&TrainConfig::rehearse),
        .commands = on(Command::train)},
       {.name = "allow-change",
@@ -96,6 +96,16 @@ std::vector<Option> shown() {
        .group = kShown,
        .help = "what the samples of --sample-every start with",
        .field = text(&TrainConfig::prompt),
+       .commands = kTrain},
+      {.name = "tensorboard",
+       .group = kShown,
+       .help = "event files in the run folder: numbers of every step, samples of text, the configuration",
+       .field = choice(&TrainConfig::tensorboard, {{"on", true}, {"off", false}}),
+       .commands = kTrain},
+      {.name = "metrics-csv",
+       .group = kShown,
+       .help = "metrics.csv in the run folder, a row a step",
+       .field = flag(&TrainConfig::metrics_csv),
        .commands = kTrain},
       {.name = "trace",
        .group = kShown,

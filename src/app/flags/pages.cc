@@ -21,6 +21,38 @@ std::string roff(const std::string& text) {
   return out;
 }
 
+// Lines of 80 columns, which man would set further in.
+std::string as_it_is(const std::string& text) { return ".in 0\n.nf\n" + roff(text) + ".fi\n"; }
+
+// Keys of what the program writes as JSON.
+constexpr const char* kJson = R"(
+## JSON
+
+Every command takes `--json`: results, and refusals as `{"error": {"status": 2, "message": "…"}}`, go to stdout. `--config` reads flags from an
+object whose keys are the flags' names with underscores; a run's own `config.json` is one. Text that is no UTF-8 goes as `{"bytes": "636166e9"}`.
+
+A run's `metrics.jsonl` has one object a step. Floats read back to the same bits; one that is not finite is null, with `nonfinite` beside it.
+
+| key | value |
+|---|---|
+| `step` | from 1; after a restart lines behind the step gone on from are dropped |
+| `loss`, `grad_norm`, `lr` | the mean over the step's counted targets before its update, in nats; the norm before clipping; the rate used |
+| `tokens`, `samples`, `tokens_per_s`, `samples_per_s` | of this step |
+| `step_ms`, `predicted_ms`, `phase_ms`, `bound_by` | measured; the plan's; by kind of work; what the plan says limits it |
+| `loss_scale`, `skipped`, `clipped`, `redo` | fp16's scale; gradients were not finite; the norm was over `--gradient-clipping`; a speculated update was done again |
+| `tier_bytes`, `peak_bytes`, `read_bytes`, `written_bytes` | each an object of `device`, `host`, `nvme`: held now, held at most, moved in this step |
+| `exchanged_bytes`, `slowest_rank`, `slowest_rank_waits` | of several ranks: sent and received; who waited least for the others, and which share of the step |
+| `nvme_written_per_step`, `nvme_written_per_token`, `nvme_written_per_day`, `days_to_endurance` | bytes; the last with `--endurance` |
+| `began_at_step` | where the process that wrote the line went on from |
+| `flops_per_s`, `matmul_share` | the model's own, and the share of what `bench matmul` measured (null before) |
+| `validation_loss`, `validation_accuracy` | of steps that validate |
+| `recovered` | true on a line that a killed process did not come to write |
+
+`train` itself ends with one object: `step`, `loss`, `grad_norm`, `validation_loss`, `run`, `trained` (`model`, `parameters`,
+`trained_parameters`; of this start `steps`, `tokens`, `counted`, `tokens_per_s`; `tokens_in_all`), `checkpoint`, `python`, `audit` (rows of `what`, `predicted`, `measured`,
+`unit`), `bound_by`, `unplanned_bytes`, with `--profile` `profile`; a finished run with `finished`, `run`, `step`, `steps`.
+)";
+
 // What may stand behind a flag, where that is a choice.
 std::string choices_of(const Option& option) {
   std::string words = option.unset_word;
@@ -35,21 +67,17 @@ std::string markdown_page() {
       "# Commands and flags\n\n```sh\nbuild/release/spillway --help\n```\n\nMade from the program's own table by `scripts/docs.sh`; a test "
       "compares.\n";
   for (const CommandInfo& one : commands()) text += "\n## " + std::string(one.name) + "\n\n```\n" + command_help(one.command) + "```\n";
-  return text +
-         "\n## JSON\n\nEvery command takes `--json`: results, and refusals as `{\"error\": {\"status\": 2, \"message\": \"…\"}}`, go to "
-         "stdout. `train` ends with one object, and\nwrites one a step to `metrics.jsonl`; `--config` reads flags from an object whose "
-         "keys "
-         "are the flags' names with underscores.\n";
+  return text + kJson;
 }
 
 std::string man_page() {
   std::string text = std::string(".TH SPILLWAY 1 \"\" \"spillway ") + kVersion +
                      "\" \"User Commands\"\n.SH NAME\nspillway \\- trains models that do " +
-                     "not fit\n.SH SYNOPSIS\n.B spillway\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n.nf\n" + roff(program_help()) + ".fi\n";
+                     "not fit\n.SH SYNOPSIS\n.B spillway\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n" + as_it_is(program_help());
   for (const CommandInfo& one : commands()) {
     std::string name(one.name);
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    text += ".SH " + name + "\n.nf\n" + roff(command_help(one.command)) + ".fi\n";
+    text += ".SH " + name + "\n" + as_it_is(command_help(one.command));
   }
   return text;
 }

@@ -105,11 +105,38 @@ std::vector<std::string> train_words(const GivenMap& given) {
 
 std::vector<std::string> rehearsal_words(const GivenMap& given) {
   GivenMap kept = given;
-  for (const char* name : {"rehearse", "out", "resume", "checkpoint-every", "no-final-checkpoint", "keep", "time-limit", "sample-every",
-                           "trace", "profile", "quiet", "json"})
+  for (const char* name : {"rehearse",
+                           "config",
+                           "out",
+                           "resume",
+                           "steps",
+                           "epochs",
+                           "keep-schedule",
+                           "checkpoint-every",
+                           "keep",
+                           "no-final-checkpoint",
+                           "time-limit",
+                           "validate-every",
+                           "validation-steps",
+                           "sample-every",
+                           "prompt",
+                           "tensorboard",
+                           "metrics-csv",
+                           "trace",
+                           "trace-steps",
+                           "profile",
+                           "quiet",
+                           "json"})
     kept.erase(name);
-  std::vector<std::string> words = train_words(kept);
-  if (const auto ranks = kept.find("ranks"); ranks != kept.end()) words.insert(words.end(), {"--ranks", ranks->second.texts.front()});
+  std::vector<std::string> words;
+  for (const auto& [name, value] : kept) {
+    const Option* option = find_option(Command::train, name);
+    if (option == nullptr) continue;
+    const bool flag = option->field.kind == Kind::flag;
+    for (const std::string& text : value.texts) {
+      if (!flag || text == "true") words.push_back("--" + name + (flag ? "" : "=" + text));
+    }
+  }
   return words;
 }
 
@@ -119,6 +146,7 @@ Settings make_settings(Command command, const GivenMap& given, bool partial) {
     const auto value = given.find(option->name);
     if (value != given.end()) apply(settings, *option, value->second);
   }
+  if (auto* plan = std::get_if<PlanConfig>(&settings)) plan->train_words = train_words(given);
   check_together(command, given);
   if (!partial) check_required(command, given);
   return settings;

@@ -122,6 +122,10 @@ constexpr Foreign kForeign[] = {
     {"val-data", "validation-data"},
     {"input-val-bin", "validation-data"},
     {"eval-steps", "validate-every"},
+    {"eval-strategy", "validate-every"},
+    {"evaluation-strategy", "validate-every"},
+    {"nnodes", "nodes"},
+    {"num-nodes", "nodes"},
     {"eval-interval", "validate-every"},
     {"val-loss-every", "validate-every"},
     {"eval-iters", "validation-steps"},
@@ -134,6 +138,7 @@ constexpr Foreign kForeign[] = {
     {"save-dir", "out"},
     {"save", "out"},
     {"save-interval", "checkpoint-every"},
+    {"save-strategy", "checkpoint-every"},
     {"save-steps", "checkpoint-every"},
     {"save-every", "checkpoint-every"},
     {"save-total-limit", "keep"},
@@ -159,10 +164,24 @@ constexpr const char* kDeepSpeed =
     "no JSON of DeepSpeed is read; --zero-stage, --place-optimizer, --place-parameters, --nvme, --micro-batch-size, "
     "--gradient-accumulation-steps and --gradient-clipping say what it says";
 constexpr const char* kVerbose =
-    "--log-every 1 has a line a step, --profile a table at the end, --trace FILE everything; log.txt keeps it all";
-constexpr Advice kAdvice[] = {
-    {"nnodes", kNodes},        {"num-nodes", kNodes}, {"node-rank", kNodes}, {"deepspeed", kDeepSpeed}, {"deepspeed-config", kDeepSpeed},
-    {"ds-config", kDeepSpeed}, {"verbose", kVerbose}, {"debug", kVerbose}};
+    "train --log-every 1 has a line a step, --profile a table at the end, --trace FILE everything; a run's log.txt keeps it all";
+constexpr const char* kReports =
+    "--tensorboard on, the default, leaves event files in the run folder; metrics.jsonl there has a line a step, which "
+    "pandas.read_json(path, lines=True) reads";
+constexpr const char* kAttention =
+    "--attention says whose it is: own, which never holds a square of the length on any device, or cudnn, NVIDIA's on a GPU";
+constexpr Advice kAdvice[] = {{"nnodes", kNodes},
+                              {"num-nodes", kNodes},
+                              {"node-rank", kNodes},
+                              {"deepspeed", kDeepSpeed},
+                              {"deepspeed-config", kDeepSpeed},
+                              {"ds-config", kDeepSpeed},
+                              {"verbose", kVerbose},
+                              {"debug", kVerbose},
+                              {"report-to", kReports},
+                              {"wandb", kReports},
+                              {"flash-attn", kAttention},
+                              {"attn-implementation", kAttention}};
 
 std::string dashed(std::string_view name) {
   std::string text(name);
@@ -220,7 +239,7 @@ std::string unknown_option(Command command, std::string_view name, bool flags) {
     if (!option->positional) known.push_back(option->name);
   }
   const std::string close = nearest(wanted, known);
-  const std::string help = "spillway " + own + " --help lists them all";
+  const std::string help = "spillway " + own + " --help=all lists them all";
   return what + (close.empty() ? help : "did you mean " + shown(close, flags) + "? " + help);
 }
 

@@ -198,11 +198,7 @@ DiskRates Calibration::disk(const fs::path& path) const {
   return {};
 }
 
-fs::path calibration_file(const Host& host) {
-  const auto cache = host.env("XDG_CACHE_HOME");
-  const fs::path base = cache ? fs::path(*cache) : fs::path(host.env("HOME").value_or(".")) / ".cache";
-  return base / "spillway" / (host_name() + ".json");
-}
+fs::path calibration_file(const Host& host) { return cache_folder(host) / (host_name() + ".json"); }
 
 Calibration load_calibration(const Host& host) {
   Calibration calibration;

@@ -3,28 +3,70 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace spillway::app {
 namespace {
 
-size_t terminal_width() {
+size_t terminal_width(int descriptor) {
   winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// Cut so that the line does not wrap (a wrapped line cannot be replaced), between characters of UTF-8.
-std::string_view cut(std::string_view line, size_t columns) {
+// The bytes of as many characters of UTF-8.
+size_t bytes_of(std::string_view line, size_t columns) {
   size_t at = 0;
   for (size_t column = 0; at < line.size(); ++at) {
     const bool starts = (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80;
     if (starts && column++ == columns) break;
   }
-  return line.substr(0, at);
+  return at;
+}
+
+// Cut so that the line does not wrap (a wrapped line cannot be replaced), before what would not be whole: its parts are two spaces apart.
+std::string_view cut(std::string_view line, size_t columns) {
+  const size_t fits = bytes_of(line, columns);
+  if (fits == line.size()) return line;
+  const size_t gap = line.substr(0, fits + 1).rfind("  ");
+  return line.substr(0, gap == line.npos || gap == 0 ? fits : gap);
+}
+
+// A line to be pasted is left to the terminal, which copies it as one. "spillway train: …" is none.
+bool is_command(std::string_view line) {
+  std::string_view words = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+  if (words.starts_with("python")) return true;
+  constexpr std::string_view kName = "spillway ";
+  if (!words.starts_with(kName)) return false;
+  words.remove_prefix(kName.size());
+  return !words.substr(0, words.find(' ')).ends_with(':');
+}
+
+// Between words, what comes after further in.
+std::string wrapped_line(std::string_view line, size_t columns) {
+  const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + 4, ' ');
+  std::string out, rest(line);
+  for (size_t begin = indent.size() - 4; !is_command(line); begin = indent.size()) {
+    const size_t fits = bytes_of(rest, columns), space = fits < rest.size() ? rest.rfind(' ', fits) : rest.npos;
+    if (space == rest.npos || space <= begin) break;
+    out += rest.substr(0, rest.find_last_not_of(' ', space) + 1) + "\n";
+    rest = indent + rest.substr(space + 1);
+  }
+  return out + rest;
+}
+
+std::string wrapped(std::string_view text, size_t columns) {
+  std::string out;
+  for (size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    out += (begin > 0 ? "\n" : "") + wrapped_line(text.substr(begin, end - begin), columns);
+  }
+  return out;
 }
 
 }  // namespace
 
-Console::Console(std::ostream& out, std::ostream& err, bool terminal, bool colour)
-    : out_(out), err_(err), terminal_(terminal), colour_(colour) {}
+Console::Console(std::ostream& out, std::ostream& err, bool terminal, bool colour, bool out_terminal)
+    : out_(out), err_(err), terminal_(terminal), colour_(colour), out_terminal_(out_terminal) {}
 
 Console::~Console() { end_progress(); }
 
@@ -57,7 +99,7 @@ void Console::result(std::string_view text) {
   clear_progress();
   keep(text);
   err_.flush();
-  out_ << text;
+  out_ << (out_terminal_ && !json_ ? wrapped(text, terminal_width(STDOUT_FILENO)) : std::string(text));
   if (!text.ends_with('\n')) out_ << '\n';
   out_.flush();
 }
@@ -74,14 +116,18 @@ void Console::log(std::string_view line) {
   keep(line);
   if (quiet_) return;
   clear_progress();
-  err_ << line << '\n' << std::flush;
+  say(line);
 }
 
 void Console::warn(std::string_view line) {
   std::lock_guard lock(mutex_);
   keep("warning: " + std::string(line));
   clear_progress();
-  err_ << "warning: " << line << '\n' << std::flush;
+  say("warning: " + std::string(line));
+}
+
+void Console::say(std::string_view text) {
+  err_ << (terminal_ ? wrapped(text, terminal_width(STDERR_FILENO)) : std::string(text)) << '\n' << std::flush;
 }
 
 void Console::progress(std::string_view line) {
@@ -89,7 +135,7 @@ void Console::progress(std::string_view line) {
   std::lock_guard lock(mutex_);
   if (terminal_) {
     clear_progress();
-    err_ << cut(line, terminal_width() - 1) << std::flush;
+    err_ << cut(line, terminal_width(STDERR_FILENO) - 1) << std::flush;
     progress_shown_ = true;
   } else {
     err_ << line << '\n' << std::flush;

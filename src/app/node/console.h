@@ -1,6 +1,6 @@
-// Where the program speaks: results to `out`, progress and log to `err`. On a terminal the progress is one line that is refreshed, piped it
-// is plain lines, those of passing() now and then. What is said is also recorded, where there is a record. --quiet silences progress and
-// log, never warnings and results. Thread-safe; the streams must outlive it.
+// Where the program speaks: results to `out`, progress and log to `err`. On a terminal lines wrap between words, and the progress is one
+// line that is refreshed; piped it is plain lines, those of passing() now and then. What is said is also recorded, where there is a record.
+// --quiet silences progress and log, never warnings and results. Thread-safe; the streams must outlive it.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -16,8 +16,8 @@ enum class Colour { none, green, yellow, red };
 
 class Console {
  public:
-  /// `terminal`: `err` is one. `colour`: `out` is a terminal that takes colours.
-  Console(std::ostream& out, std::ostream& err, bool terminal = false, bool colour = false);
+  /// `terminal`: `err` is one; `out_terminal`: `out` is. `colour`: `out` is a terminal that takes colours.
+  Console(std::ostream& out, std::ostream& err, bool terminal = false, bool colour = false, bool out_terminal = false);
   /// Ends a progress line that still stands.
   ~Console();
   Console(const Console&) = delete;
@@ -52,11 +52,12 @@ class Console {
 
  private:
   void clear_progress();
+  void say(std::string_view text);
   void keep(std::string_view line);
 
   std::ostream& out_;
   std::ostream& err_;
-  const bool terminal_, colour_;
+  const bool terminal_, colour_, out_terminal_;
   bool quiet_ = false, json_ = false, progress_shown_ = false;
   std::chrono::steady_clock::time_point next_passing_{};
   std::function<void(std::string_view)> record_;

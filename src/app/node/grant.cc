@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "app/node/cgroup.h"
+#include "app/node/cores.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -35,15 +36,7 @@ int allowed_cpus(const Host& host) {
   std::istringstream lines(host.read("/proc/thread-self/status").value_or(""));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("Cpus_allowed_list:")) continue;
-    std::istringstream ranges(line.substr(line.find(':') + 1));
-    int count = 0, first = 0;
-    while (ranges >> first) {
-      int last = first;
-      if (ranges.peek() == '-') ranges.ignore() >> last;
-      count += last - first + 1;
-      if (ranges.peek() == ',') ranges.ignore();
-    }
-    return std::max(count, 1);
+    return std::max(1, static_cast<int>(parse_core_list(line.substr(line.find(':') + 1)).size()));
   }
   return 1;
 }

@@ -22,7 +22,12 @@ std::optional<std::string> read_whole(const std::filesystem::path& path) {
   std::ostringstream text;
   // An empty file sets the fail bit of `text`, and is read all the same.
   text << file.rdbuf();
-  return file.bad() ? std::nullopt : std::optional(text.str());
+  return file.bad() || text.bad() ? std::nullopt : std::optional(text.str());
+}
+
+std::filesystem::path cache_folder(const Host& host) {
+  const auto cache = host.env("XDG_CACHE_HOME");
+  return (cache ? std::filesystem::path(*cache) : std::filesystem::path(host.env("HOME").value_or(".")) / ".cache") / "spillway";
 }
 
 }  // namespace spillway::app

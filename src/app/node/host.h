@@ -21,4 +21,7 @@ struct Host {
   std::optional<std::string> read(const std::string& absolute) const;
 };
 
+/// What is kept between runs for the user: $XDG_CACHE_HOME/spillway, else ~/.cache/spillway.
+std::filesystem::path cache_folder(const Host& host);
+
 }  // namespace spillway::app

@@ -1,7 +1,7 @@
 #include "app/node/own_program.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +36,42 @@ std::vector<char*> environment_of_our_own() {
   return kept;
 }
 
+// What the new process needs; made before it is, for between fork and exec nothing may be allocated.
+struct ToStart {
+  const char* program;
+  char* const* argv;
+  char* const* environment;
+  const char *output, *errors;
+  pid_t parent;
+  int trouble;  // where it writes the errno of what failed; exec closes it
+};
+
+bool direct(int descriptor, const char* file) {
+  const int opened = ::open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  return opened >= 0 && ::dup2(opened, descriptor) == descriptor;
+}
+
+// In the new process. It ends with the one that started it, also where that one died before this could be said.
+[[noreturn]] void become(const ToStart& start) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != start.parent) ::_exit(1);
+  const bool same = std::strcmp(start.output, start.errors) == 0;
+  const bool directed = direct(STDOUT_FILENO, start.output) &&
+                        (same ? ::dup2(STDOUT_FILENO, STDERR_FILENO) == STDERR_FILENO : direct(STDERR_FILENO, start.errors));
+  if (directed) ::execvpe(start.program, start.argv, start.environment);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t told = ::write(start.trouble, &error, sizeof error);
+  ::_exit(127);
+}
+
+// 0: it runs the program; else why not.
+int errno_of_start(pid_t process, int pipe_end) {
+  int error = process < 0 ? errno : 0;
+  while (process >= 0 && ::read(pipe_end, &error, sizeof error) < 0 && errno == EINTR) {
+  }
+  return error;
+}
+
 }  // namespace
 
 std::string own_program() {
@@ -58,24 +94,39 @@ std::string own_command_line() {
   return line;
 }
 
-OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::string& output) {
+OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::string& output, const std::string& errors) {
+  ::signal(SIGCHLD, SIG_DFL);  // who started us may have wanted to hear of no child
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string program = own_program();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  const int failed = ::posix_spawnp(&process_, program.c_str(), &actions, nullptr, argv.data(), environment_of_our_own().data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw Error(ErrorCode::io, "[start] expected " + program + " to start, got: " + std::strerror(failed));
+  const std::vector<char*> environment = environment_of_our_own();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ErrorCode::io, std::string("[start] expected a pipe, got: ") + std::strerror(errno));
+  const std::string& both = errors.empty() ? output : errors;
+  const ToStart start{program.c_str(), argv.data(), environment.data(), output.c_str(), both.c_str(), ::getpid(), ends[1]};
+  process_ = ::fork();
+  if (process_ == 0) become(start);
+  ::close(ends[1]);
+  const int failed = errno_of_start(process_, ends[0]);
+  ::close(ends[0]);
+  if (failed == 0) return;
+  if (process_ > 0) wait();
+  throw Error(ErrorCode::io, "[start] expected " + program + " to start, got: " + std::strerror(failed));
 }
 
 OwnProcess::~OwnProcess() {
-  if (status_) return;
+  if (!status_) kill();
+}
+
+// Whom its death ends is handed to us to be awaited.
+int OwnProcess::kill() {
   send(SIGKILL);
-  wait();
+  const int status = wait();
+  while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+  }
+  return status;
 }
 
 void OwnProcess::send(int signal) const {

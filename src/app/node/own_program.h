@@ -14,18 +14,21 @@ std::string own_program();
 /// How this process was started, as one would type it.
 std::string own_command_line();
 
-/// A process of it, whose output goes to a file; nothing of a launcher that started us reaches it. One thread.
+/// A process of it, whose output goes to a file; nothing of a launcher that started us reaches it. It dies with the thread that made it,
+/// however that ends. One thread, which has no other children.
 class OwnProcess {
  public:
-  /// Throws Error(io) when it does not start.
-  OwnProcess(const std::vector<std::string>& arguments, const std::string& output);
-  /// Kills it if it still runs.
+  /// `errors`: a file of its own for what goes to stderr; empty: the same one. Throws Error(io) when it does not start.
+  OwnProcess(const std::vector<std::string>& arguments, const std::string& output, const std::string& errors = "");
+  /// kill()s it if it still runs.
   ~OwnProcess();
   OwnProcess(const OwnProcess&) = delete;
   OwnProcess& operator=(const OwnProcess&) = delete;
 
   bool is_over();
   void send(int signal) const;
+  /// SIGKILL; returns when it and the ranks it has started are gone, with what they held. wait()'s status.
+  int kill();
   /// Its exit status, or 128 + the signal that killed it.
   int wait();
   /// After wait(): the most memory it held; of the processes that it started and awaited, too, the largest one's.

@@ -1,11 +1,20 @@
 #include "app/node/scratch_id.h"
 
+#include <fmt/format.h>
+
+#include "base/random.h"
+
 namespace spillway::app {
 namespace {
 
 std::string folder_of(const std::string& id) { return "spillway-" + id; }
 
 }  // namespace
+
+std::string scratch_run_id(const std::filesystem::path& out) {
+  const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(out)).string();
+  return fmt::format("{:08x}", static_cast<u32>(RandomKey{}.derive(place).value));
+}
 
 bool ScratchId::has(const std::string& folder) const {
   for (int r = 0; r < ranks; ++r) {

@@ -9,6 +9,9 @@
 
 namespace spillway::app {
 
+/// Of the run whose folder is `out`: what its folders on scratch paths are called by.
+std::string scratch_run_id(const std::filesystem::path& out);
+
 /// Of one rank.
 struct ScratchId {
   std::string run_id;

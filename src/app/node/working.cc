@@ -7,6 +7,10 @@
 namespace spillway::app {
 
 Working::Working(Console& console, std::string what, std::chrono::milliseconds pause)
+    : Working(
+          console, [what = std::move(what)] { return what; }, pause) {}
+
+Working::Working(Console& console, std::function<std::string()> what, std::chrono::milliseconds pause)
     : console_(console), what_(std::move(what)), pause_(pause), thread_([this] { run(); }) {}
 
 Working::~Working() {
@@ -25,7 +29,7 @@ void Working::run() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, pause_, [&] { return over_; })) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    console_.progress(what_ + ": " + format_duration(seconds) + " so far");
+    console_.progress(what_() + ": " + format_duration(seconds) + " so far");
   }
 }
 

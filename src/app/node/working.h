@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,6 +16,8 @@ class Working {
  public:
   /// `what`: "loading the weights". Until it goes.
   Working(Console& console, std::string what, std::chrono::milliseconds pause = std::chrono::seconds(5));
+  /// It is asked each time, on the own thread: "copying, 3 GiB of 40 GiB".
+  Working(Console& console, std::function<std::string()> what, std::chrono::milliseconds pause = std::chrono::seconds(5));
   ~Working();
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;
@@ -23,7 +26,7 @@ class Working {
   void run();
 
   Console& console_;
-  const std::string what_;
+  const std::function<std::string()> what_;
   const std::chrono::milliseconds pause_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;

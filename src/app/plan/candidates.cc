@@ -78,7 +78,8 @@ class Enumeration {
     for (const auto& p : options(wishes_.parameters)) {
       for (const auto& g : options(wishes_.gradients)) {
         for (const auto& o : options(wishes_.optimizer)) {
-          const Placement placement{assign_tiers(p, weights_), assign_tiers(g, gradients_), assign_tiers(o, state_), {}};
+          const Placement placement{
+              assign_tiers(p, weights_), assign_tiers(g, gradients_), assign_tiers(o, state_), {}, base_.placement.keeps_logits};
           for (const auto& a : policies()) add_placement(placement, a);
         }
       }
@@ -89,6 +90,7 @@ class Enumeration {
 
  private:
   bool training() const { return base_.training; }
+  bool on_gpu() const { return base_.device == Device::Kind::cuda; }
   void without_frozen(std::vector<i64>& bytes) const {
     for (const parallel::Group& g : layout_.groups) {
       if (g.frozen) bytes[g.id] = 0;
@@ -126,24 +128,37 @@ class Enumeration {
     return {Order::micro_batch};
   }
 
-  // Only a disk is worth waiting for beside computing: in memory, the optimizer and the blocks want the same cores.
+  // A GPU computes beside whatever the CPU does. A CPU gains by the waits for a disk alone: in memory, the optimizer and the blocks want
+  // the same cores.
+  bool steps_beside_computing(const Placement& p) const {
+    if (!on_gpu()) return any_on(p.optimizer, Tier::nvme) || any_on(p.parameters, Tier::nvme);
+    return std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g); });
+  }
+  // On a GPU.
+  bool stepped_by_cpu(const Placement& p, const parallel::Group& g) const {
+    return !g.frozen && layout_.owns(g) && !p.steps_on_device(g.id, false);
+  }
+
   std::vector<std::pair<Overlap, bool>> overlaps(const Placement& p) const {
     if (!training() || wishes_.overlap == OptimizerOverlap::none) return {{Overlap::none, false}};
     if (wishes_.overlap == OptimizerOverlap::backward) return {{Overlap::backward, false}};
     if (wishes_.overlap == OptimizerOverlap::forward) return {{Overlap::forward, false}};
-    if (!any_on(p.optimizer, Tier::nvme) && !any_on(p.parameters, Tier::nvme)) return {{Overlap::none, false}};
+    if (!steps_beside_computing(p)) return {{Overlap::none, false}};
     return {{Overlap::backward, true}, {Overlap::forward, false}};
   }
 
-  // Ahead of its use.
-  bool fetches_from_nvme(const Placement& p, const ActivationPolicy& policy, Order order) const {
-    const bool gradients_come_back = any_on(p.gradients, Tier::nvme) && micro_batches() > 1 && order == Order::micro_batch;
-    return any_on(p.parameters, Tier::nvme) || policy.tier == Tier::nvme || gradients_come_back;
+  // Ahead of its use, on a lane of its own: from a disk; by a GPU from host memory and other ranks as well.
+  bool fetches_beside(const Placement& p, const ActivationPolicy& policy, Order order) const {
+    const auto on = [&](const std::vector<Tier>& tiers) { return any_on(tiers, Tier::nvme) || (on_gpu() && any_on(tiers, Tier::host)); };
+    const bool again = order == Order::micro_batch || (on_gpu() && base_.scheduling.sums_each());
+    const bool gradients_come_back = on(p.gradients) && micro_batches() > 1 && again;
+    const bool gathered = on_gpu() && base_.scheduling.sharding.ranks > 1 && base_.scheduling.sharding.stage == 3;
+    return on(p.parameters) || policy.tier == Tier::nvme || gradients_come_back || gathered;
   }
 
   std::vector<int> prefetches(const Placement& p, const ActivationPolicy& policy, Order order) const {
     if (wishes_.prefetch) return {static_cast<int>(*wishes_.prefetch)};
-    return fetches_from_nvme(p, policy, order) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
+    return fetches_beside(p, policy, order) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
   }
 
   void add_placement(const Placement& placement, const ActivationPolicy& policy) {
@@ -172,6 +187,7 @@ class Enumeration {
     if (!fresh) return entry->second;
     PlanRequest r = base_;
     r.placement = Placement::uniform(base_.layout, Tier::device, Tier::device, Tier::device, policy);
+    r.placement.keeps_logits = base_.placement.keeps_logits;
     r.scheduling.order = request.scheduling.order;
     const auto of = [&](i64 k) {
       r.scheduling.micro_batches = k;
@@ -217,28 +233,92 @@ class Enumeration {
     const Tier spill = p.activations.front().tier;
     if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
 
+    Moved moved;
     const auto k = static_cast<double>(micro_batches());
-    std::array<double, offload::kTiers> head{}, tail{};  // bytes moved
-    for (size_t t = 1; t < head.size(); ++t) {
-      head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
+    for (size_t t = 1; t < moved.head.size(); ++t) {
+      moved.head[t] = (training() ? 2 : 1) * (once ? 1 : k) * static_cast<double>(w[t]);
+      moved.in += moved.head[t];
       if (!training()) continue;
-      head[t] += (gradients_once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
-      if (t == index(spill)) head[t] += 2 * k * static_cast<double>(activations.spilled);
-      tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
+      moved.head[t] += (gradients_once ? 1 : 2 * k - 1) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
+      moved.in += (gradients_once ? 0 : k - 1) * static_cast<double>(g[t]);
+      moved.out += (gradients_once ? 1 : k) * static_cast<double>(g[t]) - static_cast<double>(staying[t]);
+      if (t == index(spill)) moved.head[t] += 2 * k * static_cast<double>(activations.spilled);
+      moved.tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }
-    double compute_s = forward_s_ + head[1] * rates_.unit.copy_s;
-    if (training()) compute_s += backward_s_ + (p.activations.front().recompute ? forward_s_ : 0);
-    const double adam_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.update_s : 0;
-    const double head_disk_s = rates_.disk_s(head[2] / 2, head[2] / 2), tail_disk_s = rates_.disk_s(tail[2] / 2, tail[2] / 2);
-    const bool ahead = scheduling.prefetch > 0 || !fetches_from_nvme(p, p.activations.front(), scheduling.order);
-    const double head_s = ahead ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s, tail_s = std::max(adam_s, tail_disk_s);
-    // What runs beside computing still takes its part of the cores.
-    const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
-    const double beside_s = (tiles_s + (head[2] + tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
-    const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
-    c.seconds = scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, together_s);
+    if (spill != Tier::device) moved.spilled = 2 * k * static_cast<double>(activations.spilled);
+    c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
     // Of equals, the deeper prefetch, and what speculates.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
+  }
+
+  // Bytes of a step.
+  struct Moved {
+    std::array<double, offload::kTiers> head{}, tail{};  // by tier, off the device: read and written
+    double in = 0, out = 0;                              // of the head's, to the device and from it, on lanes beside computing
+    double spilled = 0;                                  // activations, both ways
+  };
+
+  bool recomputes(const PlanRequest& r) const { return training() && r.placement.activations.front().recompute; }
+  bool fetches_in_time(const PlanRequest& r) const {
+    return r.scheduling.prefetch > 0 || !fetches_beside(r.placement, r.placement.activations.front(), r.scheduling.order);
+  }
+
+  double seconds_on_cpu(const PlanRequest& r, const Moved& moved) const {
+    double compute_s = forward_s_ + moved.head[1] * rates_.unit.copy_s;
+    if (training()) compute_s += backward_s_ + (recomputes(r) ? forward_s_ : 0);
+    const double adam_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.update_s : 0;
+    const double head_disk_s = disk_s(moved.head), tail_disk_s = disk_s(moved.tail);
+    const double head_s = fetches_in_time(r) ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s,
+                 tail_s = std::max(adam_s, tail_disk_s);
+    // What runs beside computing still takes its part of the cores.
+    const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
+    const double beside_s = (tiles_s + (moved.head[2] + moved.tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
+    const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
+    return r.scheduling.overlap == Overlap::none ? head_s + tail_s : std::max(head_s, together_s);
+  }
+
+  double disk_s(const std::array<double, offload::kTiers>& bytes) const { return rates_.disk_s(bytes[2] / 2, bytes[2] / 2); }
+
+  // Copies each way, the disk, the CPU's Steps and computing are at work at once, but what is not fetched ahead, and activations, which the
+  // computing lane spills itself. Steps hide behind the backward or the forward that they stand in: of one micro-batch, of K in turn.
+  double seconds_beside_gpu(const PlanRequest& r, const Moved& moved) const {
+    const auto& scheduling = r.scheduling;
+    const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
+    const double link = rates_.unit.copy_s, again_s = recomputes(r) ? forward_s_ : 0;
+    const double backward_s = training() ? again_s + backward_s_ : 0;
+    const double compute_s = forward_s_ + backward_s + moved.spilled * link;
+    const double fetched_s = std::max(moved.in * link, disk_s(moved.head)), out_s = moved.out * link;
+    const double head_s = fetches_in_time(r) ? std::max({compute_s, fetched_s, out_s}) : std::max(compute_s + fetched_s, out_s);
+    if (!training()) return head_s;
+    const StepsBesideGpu steps = steps_of(r.placement);
+    const double tail_s = std::max(steps.cpu_s, disk_s(moved.tail));
+    const double window_s = scheduling.overlap == Overlap::none       ? 0
+                            : scheduling.overlap == Overlap::backward ? backward_s / k
+                                                                      : forward_s_ / k;
+    return steps.gpu_s + std::max(head_s + std::max(0.0, tail_s - window_s), disk_s(moved.head) + disk_s(moved.tail));
+  }
+
+  struct StepsBesideGpu {
+    double gpu_s = 0, cpu_s = 0;
+  };
+  // The CPU updates what does not lie on the GPU altogether, and what of it does goes there and back.
+  StepsBesideGpu steps_of(const Placement& p) const {
+    const optim::StateFormat& format = base_.scheduling.format;
+    double gpu_elems = 0, cpu_elems = 0, to_gpu = 0, from_gpu = 0;
+    for (const parallel::Group& g : layout_.groups) {
+      const i64 tiles = base_.scheduling.sharding.stepped(g).count();
+      if (g.frozen || !layout_.owns(g)) continue;
+      (stepped_by_cpu(p, g) ? cpu_elems : gpu_elems) += static_cast<double>(tiles * parallel::kTileElems);
+      if (!stepped_by_cpu(p, g)) continue;
+      const auto on_gpu = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
+        return tiers[g.id] == Tier::device ? static_cast<double>(tiles * tile_bytes) : 0;
+      };
+      const double state = on_gpu(p.optimizer, format.state_tile_bytes()), weights = on_gpu(p.parameters, format.weight_tile_bytes());
+      to_gpu += state + weights;
+      from_gpu += state + (format.update_reads_weight() ? weights : 0) + on_gpu(p.gradients, format.gradient_tile_bytes());
+    }
+    const double link_s = std::max(to_gpu, from_gpu) * rates_.unit.copy_s;
+    return {gpu_elems * rates_.unit.gpu_update_s, std::max(cpu_elems * rates_.unit.update_s, link_s)};
   }
 
   const PlanRequest& base_;

@@ -17,9 +17,6 @@ using parallel::Tier;
 // Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
 constexpr double kBlockEfficiency = 0.6;
 
-// A GPU of a data centre that nobody has looked at: dense products, its own memory, and PCIe 4 to the host's.
-constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPerS = 2e12, kLinkBytesPerS = 20e9;
-
 double at(const std::array<i64, offload::kTiers>& bytes, Tier tier) { return static_cast<double>(bytes[static_cast<size_t>(tier)]); }
 
 double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.micro_batch_size * plan.sequence_length); }
@@ -50,10 +47,12 @@ class Costing {
       case Op::AddTied:
         return {.cpu_s = 3 * gradient_bytes(i) * (plan_.on_gpu() ? rates_.unit.gpu_sweep_s : rates_.unit.sweep_s), .cores = cores};
       case Op::Gather:
-        return {.cpu_s = gather_s(i)};
+        return passing({.cpu_s = gather_s(i)}, whole(i), whole(i) / ranks());
       case Op::Exchange:
-        return {.cpu_s = sum_s(i) + (plan_.scheduling.sharding.splits_state() ? 0 : gather_s(i))};
+        if (plan_.scheduling.sharding.splits_state()) return passing({.cpu_s = sum_s(i)}, whole(i) / ranks(), whole(i));
+        return passing({.cpu_s = sum_s(i) + gather_s(i)}, whole(i), whole(i));
       default:
+        if (plan_.on_gpu()) return moved_beside_gpu(i);
         return {.cpu_s = copy_s(i) + checksum_s(i) + message_s(i),
                 .cores = i.lane == parallel::Lane::compute ? cores : 1,
                 .read_s = read_s(i),
@@ -65,9 +64,14 @@ class Costing {
  private:
   double backward_s(const Instruction& i) const {
     const BlockSeconds& block = blocks_[i.block];
-    const double whole_s = i.first ? block.backward : block.backward_more, again_s = i.recompute ? block.forward : 0;
+    const double whole_s = i.first ? block.backward : block.backward_more,
+                 again_s = (i.recompute ? block.forward : 0) + (makes_logits_again(i) ? block.forward : 0);
     if (i.op == Op::BackwardInput) return again_s + block.backward_input;
-    return i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : again_s + whole_s;
+    return again_s + (i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : whole_s);
+  }
+  // Of the last block's forward, its product takes nearly all.
+  bool makes_logits_again(const Instruction& i) const {
+    return plan_.logits_bytes > 0 && i.block + 1u == plan_.layout.blocks.size() && !i.keep_logits;
   }
   // Of those it names: this rank's part, of several.
   static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
@@ -79,10 +83,9 @@ class Costing {
     return (at(i.read_bytes, Tier::nvme) + at(i.written_bytes, Tier::nvme)) * rates_.unit.checksum_s;
   }
   double ranks() const { return plan_.scheduling.sharding.ranks; }
-  double gather_s(const Instruction& i) const { return ranks() * static_cast<double>(i.exchanged_bytes) / rates_.all_gather_bytes_per_s; }
-  double sum_s(const Instruction& i) const {
-    return (ranks() + 1) * static_cast<double>(i.exchanged_bytes) / rates_.reduce_scatter_bytes_per_s;
-  }
+  static double whole(const Instruction& i) { return static_cast<double>(i.exchanged_bytes); }
+  double gather_s(const Instruction& i) const { return ranks() * whole(i) / rates_.all_gather_bytes_per_s; }
+  double sum_s(const Instruction& i) const { return (ranks() + 1) * whole(i) / rates_.reduce_scatter_bytes_per_s; }
   // Read on one rank, written on another, as what is gathered.
   double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
   double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
@@ -100,11 +103,33 @@ class Costing {
 
   // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.
   parallel::Work step_beside_gpu(const Instruction& i) const {
-    const auto lies = [&](Tier tier) { return plan_.placement.optimizer[i.group] == tier; };
-    if (lies(Tier::device)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
+    if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
+    const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
     const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / rates_.threads;
-    const double memory_s = lies(Tier::nvme) ? 0 : elems(i) * rates_.unit.update_s;
-    return {.cpu_s = std::max(alone_s, memory_s), .read_s = read_s(i), .write_s = write_s(i)};
+    const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
+    const parallel::Plan::LinkBytes link = plan_.step_link_bytes(i);
+    return copied({.cpu_s = std::max(alone_s, memory_s), .read_s = read_s(i), .write_s = write_s(i)}, static_cast<double>(link.to_gpu),
+                  static_cast<double>(link.from_gpu));
+  }
+
+  // With bytes to a GPU and from it, over the link: engines of its own copy them, beside computing.
+  parallel::Work copied(parallel::Work work, double in_bytes, double out_bytes) const {
+    work.to_gpu_s = in_bytes * rates_.unit.copy_s, work.from_gpu_s = out_bytes * rates_.unit.copy_s;
+    return work;
+  }
+  // What goes to other ranks and comes from them: by way of the host's memory, unless GPUs talk to each other.
+  parallel::Work passing(parallel::Work work, double in_bytes, double out_bytes) const {
+    return plan_.on_gpu() && !plan_.gpu_to_gpu ? copied(work, in_bytes, out_bytes) : work;
+  }
+
+  // From and to nvme the disk, the check and the link are at work at once. Activations of other tiers are in host memory already.
+  parallel::Work moved_beside_gpu(const Instruction& i) const {
+    const parallel::Work work{.cpu_s = checksum_s(i) + message_s(i), .read_s = read_s(i), .write_s = write_s(i)};
+    const double received = i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient ? static_cast<double>(i.out.bytes) : 0;
+    if (i.op != Op::Fetch && i.op != Op::Evict) return passing(work, received, static_cast<double>(i.sent_bytes));
+    if (i.what == parallel::What::activations) return work;
+    return copied(work, at(i.read_bytes, Tier::host) + at(i.read_bytes, Tier::nvme),
+                  at(i.written_bytes, Tier::host) + at(i.written_bytes, Tier::nvme));
   }
 
   const parallel::Plan& plan_;
@@ -115,6 +140,34 @@ class Costing {
 
 using Works = std::function<parallel::Work(int rank, const Instruction&)>;
 using Simulation = std::function<std::vector<parallel::Timing>(std::span<const parallel::List* const> world, const Works& work)>;
+
+bool is_computing(const Instruction& i, const parallel::Plan& plan) {
+  switch (i.op) {
+    case Op::Accumulate:
+    case Op::AddTied:
+    case Op::Reduce:
+      return true;
+    case Op::Step:
+      return plan.on_gpu() && plan.steps_on_gpu(i.group, i.in.bytes > 0);
+    default:
+      return computes_block(i.op);
+  }
+}
+
+// Seconds in which at least one instruction computes.
+double computing_s(const parallel::Plan& plan, const parallel::List& list, std::span<const parallel::Timing> timings) {
+  std::vector<std::pair<double, double>> times;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (is_computing(list[i], plan)) times.emplace_back(timings[i].start_us, timings[i].end_us);
+  }
+  std::sort(times.begin(), times.end());
+  double sum_us = 0, until_us = 0;
+  for (const auto& [start_us, end_us] : times) {
+    sum_us += std::max(0.0, end_us - std::max(start_us, until_us));
+    until_us = std::max(until_us, end_us);
+  }
+  return sum_us / 1e6;
+}
 
 // A step of plan `mine`, when `simulation` tells the times of its lists.
 StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
@@ -131,6 +184,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
     const std::vector<parallel::Timing> timings =
         simulation(world, [&](int rank, const Instruction& i) { return costing[static_cast<size_t>(rank)](i); });
     cost.account += parallel::account(*world[mine], timings);
+    cost.computing_s += computing_s(*plans[mine], *world[mine], timings);
     add_phases(cost.phase_ms, *world[mine], timings, in_head ? "head" : "tail");
   }
   cost.seconds = cost.account.seconds;
@@ -191,7 +245,7 @@ double forward_flops(const parallel::Layout& layout, const nn::Sequential& model
     if (block == 0 && !model.reads_images()) continue;  // looks its rows up
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
       const nn::Parameter& p = *model.parameters[s.parameter];
-      if (p.shape.rank() >= 2) elems += static_cast<double>(s.elems) * static_cast<double>(p.positions);
+      if (p.shape.rank() >= 2) elems += static_cast<double>(s.elems) * p.positions;
     }
   }
   return 2 * elems * tokens;

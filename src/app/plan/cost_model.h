@@ -15,6 +15,12 @@
 
 namespace spillway::app {
 
+/// A GPU of a data centre that nobody has looked at, by no name: dense products, its own memory, and PCIe 4 to the host's. Round figures
+/// below what vendors publish of an A100 or H100, not measured.
+constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPerS = 2e12, kLinkBytesPerS = 20e9;
+/// And of such GPUs that talk to each other: a port of 200 Gb/s for each.
+constexpr double kGpuPortBytesPerS = 25e9;
+
 struct Rates {
   double flops = 100e9;              // of a block's matrix products, where it was not timed
   std::vector<BlockSeconds> blocks;  // timed; else empty
@@ -49,8 +55,14 @@ std::optional<double> measured_flops(const Calibration& calibration, const paral
 /// What a step spends where.
 struct StepCost {
   double seconds = 0;
+  /// Of these, while the device computes: blocks and sums of gradients, and on a GPU the updates that it makes itself. What is fetched,
+  /// evicted or exchanged is not computing, whatever its lane; what is made at once counts once.
+  double computing_s = 0;
   parallel::Account account;
   std::map<std::string, double> phase_ms;  // as measured steps have them (metrics.h)
+
+  /// Of the step, in [0, 1]; 0 of one that takes no time.
+  double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }
 };
 
 /// The lists that make up a step: which of a plan's two Programs (without training there is one, forward), and how it ended. Every stage of

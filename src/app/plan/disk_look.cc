@@ -8,8 +8,10 @@
 namespace spillway::app {
 namespace {
 
-DiskRates rates_of(const std::string& path, offload::IoEngine& engine, const Calibration& calibration, const Host& host,
+DiskRates rates_of(const ScratchPath& scratch, offload::IoEngine& engine, const Calibration& calibration, const Host& host,
                    std::string& doubts) {
+  const std::string& path = scratch.path;
+  if (scratch.look == ScratchPath::Look::elsewhere) return {};
   const DiskRates known = calibration.disk(path);
   const DiskLimit limit = cgroup_disk(host, disk_of(path));
   if (limit.read_bytes_per_s || limit.write_bytes_per_s) {
@@ -18,7 +20,9 @@ DiskRates rates_of(const std::string& path, offload::IoEngine& engine, const Cal
                           under.write_bytes_per_s / 1e9);
     return under;
   }
-  if (const auto now = probe_disk(path, engine)) return *now;
+  if (scratch.look == ScratchPath::Look::thorough) {
+    if (const auto now = probe_disk(path, engine)) return *now;
+  }
   if (known.path.empty())
     doubts += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
   return known;
@@ -30,7 +34,7 @@ DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineK
                        const Host& host) {
   DiskLook look;
   const offload::ChosenEngine engine = offload::make_io_engine(kind);
-  for (const ScratchPath& path : paths) look.disks.push_back(rates_of(path.path, *engine.engine, calibration, host, look.doubts));
+  for (const ScratchPath& path : paths) look.disks.push_back(rates_of(path, *engine.engine, calibration, host, look.doubts));
   return look;
 }
 

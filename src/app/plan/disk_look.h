@@ -1,5 +1,6 @@
 // What the scratch paths give right now, for the plan's times: a moment's probe of each, or where the control group limits a disk, what is
-// set. A look too short to see a limit's mean would see its bursts. Writes and removes a nameless file (disk_probe.h). One thread calls.
+// set. A look too short to see a limit's mean would see its bursts. Writes and removes a nameless file (disk_probe.h), but not where the
+// path is only to be planned with: there what bench found, or constants. One thread calls.
 #pragma once
 #include "app/flags/config.h"
 #include "app/node/calibration.h"
@@ -8,7 +9,7 @@ namespace spillway::app {
 
 struct DiskLook {
   std::vector<DiskRates> disks;  // one a path; path empty: constants, nothing was measured
-  std::string doubts;            // "; …" for each path that was not simply probed
+  std::string doubts;            // "; …" for each path that was neither simply probed nor known to bench
 };
 
 /// Error(io) where the I/O engine demanded is refused.

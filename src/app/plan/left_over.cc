@@ -105,6 +105,14 @@ double step_seconds(const PlanRequest& request, const Plan& plan, const Rates& r
   return predict(plan, {}, *request.model, rates).seconds;
 }
 
+// A gain that predictions can tell from none.
+constexpr double kWorthSaying = 0.97;
+
+std::string gain_text(const std::string& what, double before_s, double after_s) {
+  if (after_s > kWorthSaying * before_s) return "";
+  return fmt::format("left-over memory: {}: {} a step instead of {}", what, format_duration(after_s), format_duration(before_s));
+}
+
 // The largest count in [0, most] of which `good` holds, as it does of all below.
 template <class Good>
 size_t largest(size_t most, const Good& good) {
@@ -136,10 +144,19 @@ std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& pla
   Plan made = make_plan(fuller);
   const double before_s = step_seconds(request, plan, rates), after_s = step_seconds(fuller, made, rates);
   if (after_s >= before_s) return {};
-  std::string why = fmt::format("left-over memory: the last {} of {} blocks {}: {} a step instead of {}", count, blocks,
-                                all.tier == kept.tier ? "are not run again" : "keep their activations on the device",
-                                format_duration(after_s), format_duration(before_s));
-  return Fuller{std::move(fuller), std::move(made), std::move(why)};
+  const std::string what = fmt::format("the last {} of {} blocks {}", count, blocks,
+                                       all.tier == kept.tier ? "are not run again" : "keep their activations on the device");
+  return Fuller{std::move(fuller), std::move(made), gain_text(what, before_s, after_s)};
+}
+
+std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, const PlanWishes&, const TierBudgets& budgets,
+                                  const Rates& rates) {
+  if (plan.logits_bytes == 0 || request.placement.keeps_logits) return {};
+  PlanRequest fuller = request;
+  fuller.placement.keeps_logits = true;
+  Plan made = make_plan(fuller);
+  if (!fits(made, budgets) || step_seconds(fuller, made, rates) >= step_seconds(request, plan, rates)) return {};
+  return Fuller{std::move(fuller), std::move(made), ""};
 }
 
 std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
@@ -154,9 +171,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     if (!fits(fuller, budgets)) continue;
     const double after_s = step_seconds(filling.request(), fuller, rates);
     if (after_s >= before_s) return {};
-    std::string why = fmt::format("left-over memory: {} rather than in a slower tier: {} a step instead of {}", moved,
-                                  format_duration(after_s), format_duration(before_s));
-    return Fuller{filling.request(), std::move(fuller), std::move(why)};
+    return Fuller{filling.request(), std::move(fuller), gain_text(moved + " rather than in a slower tier", before_s, after_s)};
   }
   return {};
 }

@@ -11,14 +11,18 @@ void time_model(NodeRates& node, const parallel::PlanRequest& request, const Com
   const optim::StateFormat& format = request.scheduling.format;
   const bool on_gpu = computer.device.is_cuda();
   ThreadPool threads(computer.threads);
+  const double link_s = node.rates.unit.copy_s;
   time_units(node.rates.unit, format, threads);
+  if (on_gpu) node.rates.unit.copy_s = link_s;  // not from memory to memory
   if (on_gpu && !computer.is_here) {
+    const int ranks = request.scheduling.sharding.ranks * request.scheduling.pipeline.ranks;
+    if (request.gpu_to_gpu) node.rates.reduce_scatter_bytes_per_s = node.rates.all_gather_bytes_per_s = ranks * kGpuPortBytesPerS;
     node.doubts += "; no GPU was looked at: computing and copying are reckoned with constants";
     return;
   }
   if (on_gpu) time_gpu_units(node.rates.unit, format, computer.device);
-  node.rates.blocks =
-      time_blocks(request, computer.device, computer.tf32, threads, computer.device_bytes, node.rates.flops, node.probe_bytes);
+  i64 taken_bytes = 0;  // the process's peak tells
+  node.rates.blocks = time_blocks(request, computer.device, computer.tf32, threads, computer.device_bytes, node.rates.flops, taken_bytes);
   const bool alone = request.scheduling.sharding.ranks * request.scheduling.pipeline.ranks == 1;
   if (!alone && !calibration.ranks_measured)
     node.doubts += fmt::format("; exchanges are reckoned at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
@@ -34,8 +38,9 @@ NodeRates measure_rates(const parallel::PlanRequest& request, const Computer& co
                  .doubts = disks.doubts};
   node.rates.threads = computer.threads;
   if (request.device == Device::Kind::cpu) node.rates.machine.cores = computer.threads;
-  node.process_bytes = process_memory().now_bytes;
   if (request.training) time_model(node, request, computer, calibration);
+  const ProcessMemory memory = process_memory();
+  node.process_bytes = memory.now_bytes, node.peak_bytes = memory.peak_bytes;
   return node;
 }
 

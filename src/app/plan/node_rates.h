@@ -8,8 +8,8 @@ namespace spillway::app {
 
 struct NodeRates {
   Rates rates;
-  std::string doubts;                      // "; …" each: what a prediction should be believed less for
-  i64 process_bytes = 0, probe_bytes = 0;  // the process before anything of the plan is held; what timing took at its most
+  std::string doubts;                     // "; …" each: what a prediction should be believed less for
+  i64 process_bytes = 0, peak_bytes = 0;  // the process after timing, before anything of the plan is held; and at its most till then
 };
 
 /// What a rank computes with.

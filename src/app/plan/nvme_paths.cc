@@ -1,17 +1,49 @@
 #include "app/plan/nvme_paths.h"
 
+#include <sys/vfs.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <numeric>
 
+#include "base/error.h"
 #include "offload/scratch_path.h"
 
 namespace spillway::app {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host) {
   if (!config.nvme.empty()) return config.nvme;
   if (const auto slurm = host.env("SLURM_TMPDIR")) return {{*slurm, {}}};
   return {};
+}
+
+[[noreturn]] void unusable(const fs::path& path, const std::string& why) {
+  throw Error(ErrorCode::usage, "[nvme] " + path.string() + " cannot be used: " + why +
+                                    "; give --nvme a folder this user may write to, or PATH:SIZE for another machine's");
+}
+
+// As inspect_scratch, without the file it makes: what the system says of the folder, or of its parent while it is missing.
+offload::ScratchInfo look_without_writing(const std::string& given) {
+  offload::ScratchInfo info;
+  info.path = fs::absolute(given).lexically_normal();
+  std::error_code none;
+  info.exists = fs::exists(info.path, none);
+  const fs::path folder = info.exists ? info.path : (info.path.has_filename() ? info.path : info.path.parent_path()).parent_path();
+  if (!fs::is_directory(folder, none)) unusable(info.path, folder.string() + " is not a folder");
+  if (::access(folder.c_str(), W_OK) != 0) unusable(info.path, std::strerror(errno));
+  struct statfs stat {};
+  if (::statfs(folder.c_str(), &stat) != 0) unusable(info.path, std::strerror(errno));
+  info.filesystem = offload::classify_filesystem(static_cast<u32>(stat.f_type));
+  const auto block_bytes = static_cast<i64>(stat.f_frsize > 0 ? stat.f_frsize : stat.f_bsize);
+  info.free_bytes = static_cast<i64>(stat.f_bavail) * block_bytes;
+  info.total_bytes = static_cast<i64>(stat.f_blocks) * block_bytes;
+  return info;
 }
 
 // What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run left behind.
@@ -24,12 +56,13 @@ i64 room_on(const offload::ScratchInfo& info, const ScratchPath& path, const Scr
 
 NvmePaths find_nvme_paths(const ResourceConfig& config, const ScratchId& id, int local_ranks, const Host& host) {
   NvmePaths nvme{.paths = paths_of(config, host)};
-  for (const ScratchPath& path : nvme.paths) {
+  for (ScratchPath& path : nvme.paths) {
+    if (config.for_any_node && path.look == ScratchPath::Look::thorough) path.look = ScratchPath::Look::without_writing;
     if (config.for_any_node && path.bytes) {
       nvme.room_bytes.push_back(*path.bytes / local_ranks);
       continue;
     }
-    const offload::ScratchInfo info = offload::inspect_scratch(path.path);
+    const offload::ScratchInfo info = config.for_any_node ? look_without_writing(path.path) : offload::inspect_scratch(path.path);
     offload::admit_scratch(info, config.allow_network_nvme);
     nvme.room_bytes.push_back(room_on(info, path, id) / local_ranks);
     nvme.is_memory |= info.filesystem.memory;

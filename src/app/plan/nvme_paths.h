@@ -1,5 +1,5 @@
 // The paths of the nvme tier: how much of each a rank may plan with, and which share of the tier's bytes each takes. Found by looking at
-// the filesystems and at what a dead run left there; nothing is written. A value.
+// the filesystems and at what a dead run left there; nothing stays, and for a plan alone nothing is written. A value.
 #pragma once
 #include "app/node/scratch_id.h"
 #include "app/plan/shares.h"

@@ -44,6 +44,16 @@ const char* phase_of(parallel::Op op) {
 
 }  // namespace
 
+std::vector<std::string> phase_names() {
+  std::vector<std::string> names = {"head",     "tail",  "forward", "backward", "backward_weight", "reduce",
+                                    "exchange", "fetch", "evict",   "data",     "optimizer"};
+  Phases rest;
+  add_lanes(rest, {});
+  add_disk(rest, {});
+  for (const auto& [name, ms] : rest) names.push_back(name);
+  return names;
+}
+
 void add_phases(Phases& phases, const parallel::List& list, std::span<const parallel::Timing> timings, const char* whole) {
   double end = 0;
   for (size_t i = 0; i < timings.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/node/disk_meter.h"
 #include "parallel/proof/account.h"
@@ -10,6 +11,9 @@
 namespace spillway::app {
 
 using Phases = std::map<std::string, double>;  // milliseconds
+
+/// All that there may be.
+std::vector<std::string> phase_names();
 
 /// Busy time by what it was spent on: forward, backward, backward_weight (where that is a part of its own), reduce, exchange (with other
 /// ranks, waiting for them too), fetch, evict, data, optimizer; and the list's as a whole under `whole`.

@@ -19,13 +19,10 @@ using parallel::PlanRequest;
 using parallel::Tier;
 using parallel::TierBytes;
 
-// Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
-constexpr int kMostSized = 60;
-// Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
-constexpr size_t kMostCompared = 4;
-constexpr double kWorthComparing = 1.25;
 // A higher ZeRO stage must take at most so much of a lower one's time.
 constexpr double kWorthSplitting = 0.98;
+// And a plan in which something gives way to the logits, of one in which nothing does.
+constexpr double kWorthMoving = 0.98;
 // More hide no more: they outlast the eviction of a large block.
 constexpr i64 kMostStagingBuffers = 12;
 
@@ -63,13 +60,6 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// What is missing over all tiers, for the message when nothing fits.
-i64 missing(const Candidate& c, const TierBudgets& b) {
-  i64 sum = 0;
-  for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
-  return sum;
-}
-
 // Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
 // left holds what else would move.
 ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
@@ -82,78 +72,47 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
     }
   }
   std::vector<std::string> filled;
-  for (const auto& fill : {keep_left_over, fill_left_over}) {
+  for (const auto& fill : {keep_left_over, fill_left_over, keep_logits}) {
     std::optional<Fuller> fuller = fill(request, plan, wishes, budgets, rates);
     if (!fuller) continue;
     request = std::move(fuller->request);
     plan = std::move(fuller->plan);
-    filled.push_back(std::move(fuller->why));
+    if (!fuller->why.empty()) filled.push_back(std::move(fuller->why));
   }
   std::vector<std::string> why = reasons(plan);
   why.insert(why.end(), filled.begin(), filled.end());
   return {std::move(plan), std::move(why)};
 }
 
-// A candidate that fits, and its time by simulation, which knows of waits that the estimate does not.
-struct Fitting {
-  PlanRequest request;
-  Plan plan;
-  double estimate_s = 0, seconds = 0;
-};
-
-bool same_places(const PlanRequest& a, const PlanRequest& b) {
-  const parallel::Placement &p = a.placement, &q = b.placement;
-  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
+// What making logits again takes of a step: as much as keeping them can gain.
+double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  const auto last = static_cast<u16>(plan.layout.blocks.size() - 1);
+  const auto again = std::ranges::count_if(
+      plan.train.head, [&](const auto& i) { return i.block == last && computes_block(i.op) && i.op != parallel::Op::Forward; });
+  const double flops = forward_flops(plan.layout, model, last, static_cast<double>(plan.micro_batch_size * plan.sequence_length));
+  return static_cast<double>(again) * rates.block(last, flops).forward;
 }
 
-double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
-
-PlanRequest request_of(PlanRequest base, const Plan& plan) {
-  base.placement = plan.placement;
-  base.scheduling = plan.scheduling;
-  base.adaptive_overlap = plan.train_when_clipping.has_value();
-  return base;
+// Where the logits find no room beside what is fastest without them.
+ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
+  const double chosen_s = step_seconds(chosen.plan, *base.model, rates);
+  if (logits_again_s(chosen.plan, *base.model, rates) < (1 - kWorthMoving) * chosen_s) return chosen;
+  base.placement.keeps_logits = true;
+  std::optional<Fitting> found = fastest_that_fits(base, wishes, budgets, rates);
+  if (!found) return chosen;
+  ChosenPlan keeping = finished(std::move(found->request), std::move(found->plan), wishes, budgets, rates);
+  return step_seconds(keeping.plan, *base.model, rates) < kWorthMoving * chosen_s ? std::move(keeping) : std::move(chosen);
 }
-
-}  // namespace
-
-namespace {
 
 ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
-  const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
-  if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
-  std::optional<Plan> closest;
-  std::vector<Fitting> fitting;
-  int sized = 0;
-  for (const Candidate& c : all) {
-    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return same_places(f.request, c.request); })) continue;
-    if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
-    if (sized++ == kMostSized) break;
-    Plan plan = make_plan(c.request);
-    if (total_excess(plan, budgets) == 0) {
-      const double seconds = plan.training ? step_seconds(plan, *base.model, rates) : c.seconds;
-      fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
-      if (fitting.size() == kMostCompared) break;
-      continue;
-    }
-    if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
+  Found found = search(base, wishes, budgets, rates);
+  if (found.best) {
+    ChosenPlan chosen = finished(std::move(found.best->request), std::move(found.best->plan), wishes, budgets, rates);
+    return or_with_logits(std::move(chosen), base, wishes, budgets, rates);
   }
-  if (!fitting.empty()) {
-    Fitting& best = *std::ranges::min_element(fitting, {}, &Fitting::seconds);
-    return finished(std::move(best.request), std::move(best.plan), wishes, budgets, rates);
-  }
-  // Estimates in order of time may hide the one that is small enough.
-  std::vector<WayOut> ways = ways_out(base, wishes, budgets, rates);
-  for (WayOut& way : ways) {
-    if (total_excess(way.plan, budgets) > 0) continue;
-    PlanRequest request = request_of(base, way.plan);
-    return finished(std::move(request), std::move(way.plan), wishes, budgets, rates);
-  }
-  if (!closest) {
-    const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
-    closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
-  }
-  refuse_plan(base, wishes, budgets, rates, std::move(ways), *closest);
+  if (!wishes.explained) throw Error(ErrorCode::refused, "[plan] it does not fit");
+  refuse_plan(base, wishes, budgets, rates, std::move(found));
 }
 
 // Nothing of it moves, and nothing is computed twice: to split more would only cost traffic.
@@ -195,8 +154,10 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (best && at_rest(best->plan)) break;
     parallel::PlanRequest request = base;
     request.scheduling.sharding.stage = stage;
+    PlanWishes asked = wishes;
+    asked.explained &= stage == all.back() && !best;  // else nobody hears of it
     try {
-      ChosenPlan chosen = choose_at_stage(request, wishes, budgets, rates);
+      ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
       const double seconds = step_seconds(chosen.plan, *base.model, rates);
       if (best && seconds > kWorthSplitting * best_s) continue;
       if (best) others += fmt::format("; stage {} would take {} a step", best->plan.scheduling.sharding.stage, format_duration(best_s));

@@ -24,6 +24,7 @@ struct PlanWishes {
   std::optional<i64> prefetch;
   std::optional<int> zero_stage;
   std::string pipeline_split = "auto";
+  bool explained = true;  // a refusal says what would help
 
   /// Something shall lie in this tier.
   bool uses(Tier tier) const;

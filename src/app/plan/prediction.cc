@@ -25,10 +25,31 @@ StepCost Prediction::simulated(const StepLists& lists) const {
   return predict_together(plans_of_stages(request_, plan_), static_cast<size_t>(pipeline.rank), lists, *request_.model, node_.rates);
 }
 
-// On the CPU its device's memory is the process's too, and what timing took has been part of it.
+namespace {
+
+// A stack and what its allocations come from, as far as it is touched.
+constexpr i64 kThreadBytes = 96 * kKiB;
+// Code and tables first used by the steps and a save, the loader's batch, an I/O engine's rings.
+constexpr i64 kFirstUsedBytes = 3 * kMiB / 2;
+
+// Of what is mapped, what no tile ever passes through: a small model has fewer tiles than the ring holds, and from memory a save goes
+// straight, unless a step overtakes it. Page-locked memory is all there.
+i64 untouched_bytes(const parallel::Plan& plan) {
+  if (plan.on_gpu() || plan.chunk_tiles == 0) return 0;
+  i64 tiles = 0;
+  for (const parallel::Bucket& b : plan.layout.buckets) tiles += b.tiles;
+  const i64 ring = plan.staging_buffers * plan.staging_buffer_bytes, passing = tiles * (plan.staging_buffer_bytes / plan.chunk_tiles);
+  return std::max<i64>(0, ring - passing) + (plan.uses(parallel::Tier::nvme) ? 0 : plan.queue_buffers * plan.queue_buffer_bytes);
+}
+
+}  // namespace
+
+// On the CPU its device's memory is the process's too.
 i64 Prediction::process_bytes() const {
-  const i64 of_rank = plan_.total[1] + (plan_.on_gpu() ? 0 : plan_.total[0]);
-  return node_.process_bytes + std::max(plan_.on_gpu() ? 0 : node_.probe_bytes, process_ranks_ * of_rank);
+  const i64 planned = plan_.total[1] + (plan_.on_gpu() ? 0 : plan_.total[0]) - untouched_bytes(plan_);
+  const i64 threads = static_cast<i64>(node_.rates.threads) + parallel::kLanes;
+  const i64 of_rank = planned + threads * kThreadBytes + kFirstUsedBytes;
+  return std::max(node_.peak_bytes, node_.process_bytes + process_ranks_ * of_rank);
 }
 
 std::string Prediction::step_text() {
@@ -47,6 +68,9 @@ std::string Prediction::text() {
   std::string text = "predicted: " + step_text();
   if (plan_.train_when_clipping)
     text += fmt::format(", {} while clipping is not rare", format_duration(committed(*plan_.train_when_clipping).seconds));
+  const StepCost& cost = committed(plan_.train);
+  text += fmt::format("; {} {:.0f} % of the step", plan_.on_gpu() ? "the GPU computes" : "computing goes on for",
+                      100 * cost.share(cost.computing_s));
   text += fmt::format("; the process about {}", format_bytes(process_bytes()));
   const double break_even = break_even_tokens(plan_, *request_.model, node_.rates);
   if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);

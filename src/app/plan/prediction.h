@@ -16,9 +16,12 @@ class Prediction {
   const StepCost& step(const parallel::Program& program, const parallel::List& tail);
   /// Memory of the whole process at its most.
   i64 process_bytes() const;
-  /// "predicted: 1.2 s a step, bound by disk (compute …); the process about 3.4 GiB; …", and what makes that doubtful.
+  /// "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process about 3.4 GiB; …", and what makes
+  /// that doubtful.
   std::string text();
   const Rates& rates() const { return node_.rates; }
+  /// That makes the plan.
+  const parallel::PlanRequest& request() const { return request_; }
 
  private:
   StepCost simulated(const StepLists& lists) const;

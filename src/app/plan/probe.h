@@ -10,7 +10,7 @@
 namespace spillway::app {
 
 /// Of one micro-batch. `more`: the gradient is added to what the accumulator holds. `input`: what of these the first part takes of a
-/// backward in two, timed where the schedule has such.
+/// backward in two, timed where the schedule has such. What makes a head's logits again is left out of all of them.
 struct BlockSeconds {
   double forward = 0, backward = 0, backward_more = 0, backward_input = 0;
 };

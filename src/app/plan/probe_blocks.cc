@@ -45,7 +45,8 @@ Kinds kinds_of(const PlanRequest& r) {
     std::string kind = b < r.layout.first_trained_block ? "forward" : b == r.layout.first_trained_block ? "first" : "";
     for (const parallel::GroupUse& use : r.layout.blocks[b]) {
       const parallel::Group& g = r.layout.groups[use.group];
-      for (const parallel::Segment& s : g.segments) kind += to_string(r.model->parameters[s.parameter]->shape) + (g.frozen ? "frozen" : "");
+      for (const parallel::Segment& s : g.segments)
+        kind += to_string(r.model->parameters[s.parameter]->value().shape()) + (g.frozen ? "frozen" : "");
     }
     const auto [at, isnew] = known.try_emplace(std::move(kind), kinds.first.size());
     if (isnew) kinds.first.push_back(b);
@@ -284,6 +285,16 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
   }
 }
 
+// The last block's backward as if it had kept the logits of so many rows: less a forward for each part that made them again.
+void without_logits_again(BlockSeconds& last, const PlanRequest& r, i64 rows) {
+  const Stream stream{.device = Device::meta(r.device)};
+  const StreamScope scope(stream);
+  if (r.model->blocks.back()->logits_again_bytes(rows * r.sequence_length) == 0) return;
+  const int parts = last.backward_input > 0 ? 2 : 1;
+  for (double* whole : {&last.backward, &last.backward_more}) *whole = std::max(0.0, *whole - parts * last.forward);
+  last.backward_input = std::max(0.0, last.backward_input - last.forward);
+}
+
 }  // namespace
 
 std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 tf32, ThreadPool& threads, i64 budget_bytes, double flops,
@@ -304,6 +315,7 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
     break;
   }
   peak_bytes = pool.peak_bytes();
+  without_logits_again(timed[kinds.of_block.back()], r, rows);
   std::vector<BlockSeconds> all;
   const double scale = static_cast<double>(r.micro_batch_size) / static_cast<double>(rows);
   for (size_t kind : kinds.of_block) {

@@ -42,7 +42,7 @@ class Probe {
         [&] { optim::tile_square_sums_on_gpu(gradient_.data(), format_.gradient, tiles_, reinterpret_cast<double*>(sums_.data())); });
   }
   double copy_s() {
-    MemoryPool host("probe", kUnlimited, "", pinned_memory());
+    MemoryPool host("probe", kUnlimited, "", pinned_memory({.gpu = stream_.device.index}));
     const Allocation here = host.allocate(kCopyBytes, "probe"), there = zeros(kCopyBytes);
     return least_seconds([&] { transfer(there.data(), here.data(), kCopyBytes); });
   }

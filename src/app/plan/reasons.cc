@@ -26,8 +26,8 @@ std::string tiers_text(const std::vector<Tier>& tiers) {
 }
 
 std::string policy_text(const parallel::ActivationPolicy& policy) {
-  const std::string where = policy.tier == Tier::device ? "on the device" : fmt::format("in {} memory", offload::to_string(policy.tier));
-  return policy.recompute ? "recomputed block by block from inputs kept " + where : "kept " + where;
+  const char* where = policy.tier == Tier::device ? "on the device" : policy.tier == Tier::host ? "in host memory" : "on nvme";
+  return (policy.recompute ? "recomputed block by block from inputs kept " : "kept ") + std::string(where);
 }
 
 // At most two policies: one of the first blocks, one of the last.
@@ -50,7 +50,57 @@ std::string overlap_text(const Plan& plan) {
   }
 }
 
+// Who steps, where there are two who could.
+std::string stepper_text(const Plan& plan) {
+  if (!plan.on_gpu()) return "";
+  std::array<bool, 2> steps{};  // by the CPU, by the GPU
+  for (const parallel::Group& g : plan.layout.groups) {
+    if (plan.has_state(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
+  }
+  if (!steps[0]) return ", by the GPU, which holds all that it takes";
+  const bool beside = plan.train.overlap != parallel::OptimizerOverlap::none;
+  return fmt::format(", by the CPU{}{}", steps[1] ? " and, of what lies there altogether, by the GPU" : "",
+                     beside ? ", beside the GPU's computing" : ", while the GPU waits");
+}
+
+// What comes ahead of its use.
+std::string sources_text(const Plan& plan) {
+  std::array<bool, offload::kTiers> tiers{};
+  bool ranks = false;
+  for (const parallel::Instruction& i : (plan.training ? plan.train : plan.forward).head) {
+    if (i.op == parallel::Op::Fetch) {
+      for (size_t t = 1; t < tiers.size(); ++t) tiers[t] |= i.read_bytes[t] > 0;
+    }
+    ranks |= i.op == parallel::Op::Gather && i.out.bytes > 0;
+  }
+  std::string text;
+  const auto add = [&](bool there, const char* name) {
+    if (there) text += (text.empty() ? "" : " and ") + std::string(name);
+  };
+  add(tiers[1], "host memory");
+  add(tiers[2], "nvme");
+  add(ranks, "other ranks");
+  return text;
+}
+
+// Empty where nothing is fetched. On a CPU what is ahead of its use comes from nvme alone.
+std::string prefetch_text(const Plan& plan) {
+  const std::string from = plan.on_gpu() ? sources_text(plan) : plan.uses(Tier::nvme) ? "nvme" : "";
+  if (from.empty()) return "";
+  const int blocks = plan.scheduling.prefetch;
+  const char* beside = !plan.on_gpu() ? "" : blocks > 0 ? ", copied beside computing" : ", so that computing waits for it";
+  return fmt::format("prefetch: {} block{} ahead, from {}{}", blocks, blocks == 1 ? "" : "s", from, beside);
+}
+
 }  // namespace
+
+std::string logits_text(const Plan& plan) {
+  if (plan.logits_bytes == 0) return "";
+  const bool kept = std::ranges::any_of(plan.train.head, [](const parallel::Instruction& i) { return i.keep_logits; });
+  return fmt::format("logits: {}, {} of a micro-batch",
+                     kept ? "kept on the device from forward to backward" : "computed again by backward, piece by piece",
+                     format_bytes(plan.logits_bytes));
+}
 
 std::vector<std::string> reasons(const Plan& plan) {
   std::vector<std::string> why = {"weights: " + tiers_text(plan.placement.parameters)};
@@ -64,17 +114,17 @@ std::vector<std::string> reasons(const Plan& plan) {
     if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 once summed, an approximation");
     if (plan.scheduling.sums_each()) why.push_back("gradients: each micro-batch's summed over the ranks, of which each keeps its part");
     why.push_back(activations_text(plan.placement.activations));
+    if (std::string text = logits_text(plan); !text.empty()) why.push_back(std::move(text));
   }
   if (plan.training && plan.scheduling.micro_batches > 1) {
     const bool vertical = plan.scheduling.order == parallel::Order::vertical;
     why.push_back(vertical ? "order: all micro-batches of a block, then the next block (weights travel once a step)"
                            : "order: one micro-batch after the other");
   }
-  if (plan.training) why.push_back(overlap_text(plan));
+  if (plan.training) why.push_back(overlap_text(plan) + stepper_text(plan));
   if (plan.training && plan.staging_buffers > 0)
     why.push_back(fmt::format("staging ring: {} buffers of {}", plan.staging_buffers, format_bytes(plan.staging_buffer_bytes)));
-  if (plan.uses(Tier::nvme))
-    why.push_back(fmt::format("prefetch: {} block{} ahead, from nvme", plan.scheduling.prefetch, plan.scheduling.prefetch == 1 ? "" : "s"));
+  if (std::string text = prefetch_text(plan); !text.empty()) why.push_back(std::move(text));
   return why;
 }
 

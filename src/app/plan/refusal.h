@@ -1,22 +1,16 @@
-// What to say when no plan fits: the budgets each of which alone, if it were larger, would let one fit. Pure functions.
+// What to say when no plan fits: the budgets each of which alone, if it were larger, would let one fit, and the flags that would with the
+// budgets as they are. Every one was tried. Pure functions.
 #pragma once
-#include "app/plan/cost_model.h"
-#include "app/plan/planner.h"
+#include "app/plan/search.h"
 
 namespace spillway::app {
 
-/// A plan that fits once one tier has more than its budget.
-struct WayOut {
-  parallel::Tier tier;
-  parallel::Plan plan;
-};
-/// For each tier the plan that takes least of it while the other budgets hold, of those tried: few are sized exactly. A tier that cannot
-/// help alone is left out. One of them may fit as the budgets are.
-std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
-
-/// Throws Error(refused): by how much `closest` does not fit, every budget of `ways` and how much of it is needed, and the memory table of
-/// the first of these plans, or of the closest when no single budget would do.
+/// Throws Error(refused): by how much the closest plan of `found` does not fit, every budget of its ways and how much of it is needed, what
+/// would leave less to hold, and the memory table of the first of these plans, or of the closest when no single budget would do.
 [[noreturn]] void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
-                              std::vector<WayOut> ways, const parallel::Plan& closest);
+                              Found found);
+
+/// As a flag takes it, rounded up: "800MiB", "1.3GiB".
+std::string at_least(i64 bytes);
 
 }  // namespace spillway::app

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/plan/fit.h"
+#include "app/plan/reasons.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "parallel/proof/check.h"
@@ -53,6 +54,22 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlanWishes&
   return all;
 }
 
+// Where some stages gain by Steps beside computing and others do not, all have them after it; on a GPU, where the CPU's would hold it up,
+// in the next forward if that fits, which costs the others nothing.
+std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlanWishes wishes, const TierBudgets& budgets, const Rates& rates,
+                                         int first) {
+  if (base.device == Device::Kind::cuda) {
+    wishes.overlap = OptimizerOverlap::forward;
+    try {
+      return of_all_stages(base, wishes, budgets, rates, first);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::refused) throw;
+    }
+  }
+  wishes.overlap = OptimizerOverlap::none;
+  return of_all_stages(base, wishes, budgets, rates, first);
+}
+
 // Each group lies where its owner chose, each block keeps what its rank chose.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
@@ -64,6 +81,7 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
     base.placement.optimizer[g.id] = of(g.owner_block).optimizer[g.id];
   }
   for (u16 b = 0; b < rank_of.size(); ++b) base.placement.activations[b] = of(b).activations[b];
+  base.placement.keeps_logits = of(static_cast<u16>(rank_of.size() - 1)).keeps_logits;
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;
@@ -122,17 +140,15 @@ ChosenPlan choose_stage_plans(const PlanRequest& base, const PlanWishes& wishes,
   const std::vector<u16> rank_of = make_stages(request.layout, request.scheduling).rank_of;
   const int first = heaviest(request, rank_of);
   std::vector<ChosenPlan> stages = of_all_stages(request, wishes, budgets, rates, first);
-  if (!std::ranges::all_of(stages, [&](const ChosenPlan& s) { return alike(s.plan, stages.front().plan); })) {
-    PlanWishes after = wishes;
-    after.overlap = OptimizerOverlap::none;
-    stages = of_all_stages(request, after, budgets, rates, first);
-  }
+  if (!std::ranges::all_of(stages, [&](const ChosenPlan& s) { return alike(s.plan, stages.front().plan); }))
+    stages = of_unlike_stages(request, wishes, budgets, rates, first);
   const PlanRequest all = joined(request, stages, rank_of);
   ChosenPlan mine{make_plan(all), std::move(stages[static_cast<size_t>(rank)].why)};
   for (int p = 0; p < ranks; ++p) {
     const Plan plan = make_plan(of_rank(all, p));
     require_room(plan, budgets);
     mine.why.push_back(stage_line(plan, rank_of, p));
+    if (const std::string logits = logits_text(plan); p != rank && !logits.empty()) mine.why.back() += "; " + logits;
   }
   return mine;
 }
@@ -146,16 +162,25 @@ std::vector<Plan> plans_of_stages(const PlanRequest& request, const Plan& mine) 
 
 namespace {
 
+using Which = std::function<const parallel::Program&(const Plan&)>;
+
+// As another data-parallel rank of the plan's stage makes it.
+parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
+  const parallel::Program& mine = which(plan);
+  parallel::Scheduling scheduling = plan.scheduling;
+  if (rank == scheduling.sharding.rank) return mine;
+  scheduling.sharding.rank = rank;
+  if (&mine == &plan.forward) return generate_forward(plan.layout, plan.placement, scheduling);
+  scheduling.overlap = mine.overlap;
+  return generate_training(plan.layout, plan.placement, scheduling);
+}
+
 // One Program of each plan, as every rank has it.
-void check_one_of_each(const std::vector<Plan>& stages, const std::function<const parallel::Program&(const Plan&)>& which) {
+void check_one_of_each(const std::vector<Plan>& stages, const Which& which) {
   const int data_ranks = stages.front().scheduling.sharding.ranks;
   std::vector<parallel::Program> programs;
   for (const Plan& plan : stages) {
-    parallel::Scheduling scheduling = plan.scheduling;
-    scheduling.overlap = which(plan).overlap;
-    for (scheduling.sharding.rank = 0; scheduling.sharding.rank < data_ranks; ++scheduling.sharding.rank)
-      programs.push_back(plan.training ? generate_training(plan.layout, plan.placement, scheduling)
-                                       : generate_forward(plan.layout, plan.placement, scheduling));
+    for (int r = 0; r < data_ranks; ++r) programs.push_back(of_data_rank(plan, which, r));
   }
   std::vector<const parallel::Program*> all;
   for (const parallel::Program& program : programs) all.push_back(&program);
@@ -165,7 +190,9 @@ void check_one_of_each(const std::vector<Plan>& stages, const std::function<cons
 }  // namespace
 
 void check_meetings(const std::vector<Plan>& stages) {
-  check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& { return plan.training ? plan.train : plan.forward; });
+  check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& { return plan.forward; });
+  if (!stages.front().training) return;
+  check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& { return plan.train; });
   const bool clipped = std::ranges::any_of(stages, [](const Plan& plan) { return plan.train_when_clipping.has_value(); });
   if (clipped) {
     check_one_of_each(stages, [](const Plan& plan) -> const parallel::Program& {

@@ -14,7 +14,8 @@ ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlanWishe
 
 /// Of all pipeline ranks, by rank, where `request` makes the one that is `mine`.
 std::vector<parallel::Plan> plans_of_stages(const parallel::PlanRequest& request, const parallel::Plan& mine);
-/// The Programs of all ranks, data-parallel ones of each of these stages, meet. Error(bug).
+/// The Programs of all ranks, data-parallel ones of each of these stages, meet: forward, and when training the others that can run too.
+/// Error(bug).
 void check_meetings(const std::vector<parallel::Plan>& stages);
 
 }  // namespace spillway::app

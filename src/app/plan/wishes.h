@@ -11,6 +11,7 @@ namespace spillway::app {
 struct Workload {
   nn::Mode mode = nn::Mode::train;
   i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
+  i64 cache_positions = 0;  // Mode::generate: of its key/value cache
   bool decay_all = false;
 };
 

@@ -7,6 +7,7 @@
 #include "app/flags/text.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "kernels/attention/attention_library.h"
 #include "kernels/matmul/gpu_libraries.h"
 
 namespace spillway::app {
@@ -16,13 +17,6 @@ constexpr const char* kCuda = "cuda";
 
 bool usable(const GpuFacts& gpu) { return gpu.problem.empty(); }
 
-// Of "cuda:2" the 2.
-std::optional<int> asked_index(const std::string& device) {
-  const size_t colon = device.find(':');
-  if (colon == std::string::npos) return {};
-  return static_cast<int>(parse_integer(device.substr(colon + 1), "--device"));
-}
-
 const GpuFacts& chosen_gpu(const std::string& device, const GpuReport& report, const RankPlace& place) {
   if (report.gpus.empty()) {
     throw Error(ErrorCode::usage,
@@ -30,7 +24,7 @@ const GpuFacts& chosen_gpu(const std::string& device, const GpuReport& report, c
                             report.problem));
   }
   const auto count = static_cast<int>(report.gpus.size());
-  const std::optional<int> asked = asked_index(device);
+  const std::optional<int> asked = asked_gpu(device);
   if (asked && place.ranks > 1)
     throw Error(ErrorCode::usage, fmt::format("[--device] expected cuda for {} ranks, which take a GPU each, got {}", place.ranks, device));
   if (asked && *asked >= count)
@@ -41,9 +35,15 @@ const GpuFacts& chosen_gpu(const std::string& device, const GpuReport& report, c
 
 }  // namespace
 
+std::optional<int> asked_gpu(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return {};
+  return static_cast<int>(parse_integer(device.substr(colon + 1), "--device"));
+}
+
 GpuReport look_at_gpus(const ResourceConfig& config, int local_rank) {
   if (config.device == "cpu") return {{}, "--device cpu"};
-  return query_gpus(config.device ? asked_index(*config.device).value_or(local_rank) : local_rank);
+  return query_gpus(config.device ? asked_gpu(*config.device).value_or(local_rank) : local_rank);
 }
 
 void resolve_device(ResourceConfig& config, const GpuReport& report) {
@@ -71,6 +71,10 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
     throw Error(code, fmt::format("[--device] expected {} to be usable, got: {}; give another --device", name, gpu.problem));
   }
   if (const std::string missing = kernels::missing_gpu_library(); !missing.empty()) throw Error(ErrorCode::usage, missing);
+  if (config.attention == Attention::cudnn) {
+    const std::string missing = kernels::missing_attention_library(gpu.compute_capability);
+    if (!missing.empty()) throw Error(ErrorCode::usage, missing);
+  }
   return {Device::cuda(gpu.index), name, gpu.name, std::max<i64>(0, gpu.free_bytes - kGpuReserveBytes)};
 }
 
@@ -92,6 +96,8 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
   return {device_bytes.value_or(device_room), host_bytes.value_or(grant.bytes)};
 }
 
+std::string gpu_of_node(const std::string& host_name, const GpuFacts& gpu) { return host_name + " " + gpu.bus + " " + gpu.unique; }
+
 ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   ChosenDevice chosen;
   std::string gpu;
@@ -99,7 +105,7 @@ ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
     if (*config.device == "cpu") return;
     const GpuReport report = look_at_gpus(config, peers.place().local_rank);
     chosen = choose_device(config, report, peers.place());
-    gpu = Peers::host_name() + " " + report.gpus[static_cast<size_t>(chosen.device.index)].bus;
+    gpu = gpu_of_node(Peers::host_name(), report.gpus[static_cast<size_t>(chosen.device.index)]);
   };
   peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);

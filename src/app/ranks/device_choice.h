@@ -23,6 +23,9 @@ struct ChosenDevice {
   GpuMeeting meeting;             // of several ranks on GPUs
 };
 
+/// Of "cuda:2" the 2; none of what names no GPU of several.
+std::optional<int> asked_gpu(const std::string& device);
+
 /// What is known of GPUs after opening the one that a rank would take: of so many a node the local rank's, or the one that --device names.
 /// With --device cpu nobody looks.
 GpuReport look_at_gpus(const ResourceConfig& config, int local_rank);
@@ -38,6 +41,9 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
 /// The budgets of a rank on a GPU: its free memory, and the grant. Those given must not be more, where the GPU is one of this node's.
 /// Error(refused); Error(usage) where nothing tells the GPU's.
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
+
+/// Equal where two ranks share a GPU, or a slice of one.
+std::string gpu_of_node(const std::string& host_name, const GpuFacts& gpu);
 
 /// Of all ranks, each its own; those that share a GPU share its memory. And how these GPUs meet. All call it together, after
 /// resolve_device().

@@ -6,15 +6,17 @@
 #include <cstdlib>
 
 #include "app/node/failure.h"
+#include "app/ranks/leave.h"
 #include "base/error.h"
 #include "device/peer_probe.h"
 #include "parallel/exchange/nccl_exchange.h"
+#include "parallel/program/program.h"
 
 namespace spillway::app {
 namespace {
 
-constexpr const char* kNoPeers = "NCCL_P2P_DISABLE";
-constexpr i64 kMostPairs = 4;
+constexpr const char *kNoPeers = "NCCL_P2P_DISABLE", *kPeerLevel = "NCCL_P2P_LEVEL", *kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr int kLeastConnections = parallel::kLanes + 1;  // the default of 8
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
 bool may_have_nccl(const RanksConfig& config) { return wants_nccl(config) || config.communicator == "auto"; }
@@ -37,17 +39,13 @@ std::string first_problem(const std::string& mine, const Peers& peers) {
 
 // What one rank of a node has found out, or was told by the user, holds for all that are there.
 void share_with_node(const Peers& peers) {
-  const char* mine = std::getenv(kNoPeers);
-  const std::string told = Peers::host_name() + "=";
-  for (const std::string& theirs : peers.gather(told + (mine ? mine : ""))) {
-    if (theirs.starts_with(told) && theirs.size() > told.size()) ::setenv(kNoPeers, theirs.substr(told.size()).c_str(), 0);
+  for (const char* name : {kNoPeers, kPeerLevel}) {
+    const char* mine = std::getenv(name);
+    const std::string told = Peers::host_name() + "=";
+    for (const std::string& theirs : peers.gather(told + (mine ? mine : ""))) {
+      if (theirs.starts_with(told) && theirs.size() > told.size()) ::setenv(name, theirs.substr(told.size()).c_str(), 0);
+    }
   }
-}
-
-// Of a communicator of all ranks as seen, and of those of two ranks, one a direction to either neighbour of the pipeline, a share each.
-i64 memory_of(const RanksConfig& config, i64 of_all) {
-  const i64 pairs = config.pipeline_stages > 1 ? kMostPairs * (of_all / (config.ranks - 1)) : 0;
-  return of_all + pairs;
 }
 
 // Empty where NCCL works; then `bytes` are what it needs.
@@ -55,13 +53,35 @@ std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, co
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
   // Who is done early waits for the others' answers for as long as for any.
-  const parallel::NcclTrial trial = parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2);
+  const parallel::NcclTrial trial =
+      parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2, leave_stuck);
   std::string problem = first_problem(trial.problem, peers);
-  bytes = memory_of(config, peers.most({trial.memory_bytes})[0]);
+  const std::vector<i64> most = peers.most({trial.communicator_bytes, trial.pair_bytes});
+  bytes = nccl_memory(config, most[0], most[1]);
   return problem;
 }
 
+// Loading a kernel may wait for all that is on the GPU (CUDA Programming Guide, "Lazy Loading", its hazards), and queues on one connection
+// for each other: where what they wait for is an exchange, which waits for another rank in the same state, for ever.
+void prepare_driver(Console& console) {
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ::setenv(kConnections, "32", 0);
+  const char* connections = std::getenv(kConnections);
+  if (std::atoi(connections) < kLeastConnections)
+    console.warn(
+        fmt::format("{}={} in the environment makes queues of a GPU wait for each other, ranks over NCCL perhaps for ever: unset it, "
+                    "or give --communicator local",
+                    kConnections, connections));
+}
+
 std::string through_host_memory(const std::string& why) { return "GPUs meet through host memory: " + why; }
+
+std::string peers_of_nccl() {
+  for (const char* name : {kNoPeers, kPeerLevel}) {
+    if (const char* value = std::getenv(name)) return fmt::format(" with {}={}", name, value);
+  }
+  return "";
+}
 
 [[noreturn]] void refuse_nccl(const std::string& problem) {
   throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that talk over NCCL for nccl, got: " + problem +
@@ -69,6 +89,14 @@ std::string through_host_memory(const std::string& why) { return "GPUs meet thro
 }
 
 }  // namespace
+
+// A communicator of the data-parallel ranks, who all send to each other, and one for each direction to either neighbour of the pipeline.
+i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
+  const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
+  const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;
+  const i64 directions = std::min<i64>(4, 2 * (stages - 1));
+  return of_data + directions * (communicator_bytes + pair_bytes);
+}
 
 GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers) {
   GpuMeeting meeting{.timeout_s = static_cast<double>(config.timeout_s)};
@@ -82,10 +110,8 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
   const std::string problem = find_problem(config, mine, peers, meeting.nccl_bytes);
   meeting.nccl = problem.empty();
   if (!meeting.nccl && wants_nccl(config)) refuse_nccl(problem);
-  const char* without = std::getenv(kNoPeers);
-  meeting.text = meeting.nccl ? fmt::format("GPUs talk to each other over NCCL {}{}", parallel::nccl_version(),
-                                            without ? fmt::format(" with {}={}", kNoPeers, without) : "")
-                              : through_host_memory(problem);
+  meeting.text = through_host_memory(problem);
+  if (meeting.nccl) meeting.text = fmt::format("GPUs talk to each other over NCCL {}{}", parallel::nccl_version(), peers_of_nccl());
   return meeting;
 }
 
@@ -99,13 +125,17 @@ GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, con
 }
 
 void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher, Console& console) {
+  if (launcher.ranks == 1 || !may_have_nccl(config) || config.device == "cpu") return;
+  prepare_driver(console);
   const bool first = launcher.local_rank == 0 && launcher.local_ranks > 1;
-  if (!first || !may_have_nccl(config) || config.device == "cpu" || std::getenv(kNoPeers)) return;
+  if (!first || std::getenv(kNoPeers) || std::getenv(kPeerLevel)) return;
   const PeerReport report = probe_peers();
   if (report.problem.empty()) return;
   if (report.gpus == 0) throw Error(ErrorCode::io, "[gpu] expected GPUs that can be used, got: " + report.problem + "; give --device cpu");
-  ::setenv(kNoPeers, "1", 0);
-  console.log(fmt::format("{} on this node: NCCL gets {}=1 and goes another way", report.problem, kNoPeers));
+  const char *name = report.links_work ? kPeerLevel : kNoPeers, *value = report.links_work ? "NVL" : "1";
+  ::setenv(name, value, 0);
+  console.log(fmt::format("{} on this node: NCCL gets {}={} and goes another way{}", report.problem, name, value,
+                          report.links_work ? " but where NVLink is" : ""));
 }
 
 }  // namespace spillway::app

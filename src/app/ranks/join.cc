@@ -45,11 +45,13 @@ std::string place_of_srun(const Host& host) {
 void check_secret(const Launcher& launcher, const std::string& place, const Host& host) {
   constexpr size_t kLeastDigits = 16;
   if (!place.starts_with("tcp:") || host.env("SPILLWAY_TOKEN").value_or("").size() >= kLeastDigits) return;
-  throw Error(ErrorCode::usage,
-              "[rendezvous] expected a secret that only this run's ranks know, for they meet at " + place +
-                  ", where anyone can connect: before " + (launcher.name.empty() ? "the start" : launcher.name) +
-                  ", export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n') for all of them alike; or let rank 0 tell it in "
-                  "a file, --rendezvous file:PATH on a filesystem that all see");
+  const bool by_hand = launcher.name.empty() || (launcher.name == "torchrun" && !host.env("TORCHELASTIC_RUN_ID"));
+  throw Error(
+      ErrorCode::usage,
+      "[rendezvous] expected a secret that only this run's ranks know, for they meet at " + place + ", where anyone can connect: before " +
+          (by_hand ? "the ranks start" : launcher.name + " on every node") +
+          ", export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'), made once, and the same value on all nodes; or let "
+          "rank 0 tell it in a file, --rendezvous file:PATH on a filesystem that all see");
 }
 
 // torchrun starts all ranks anew under the same name, and so does Slurm a job that it queues again.

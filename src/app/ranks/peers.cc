@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "app/node/failure.h"
+#include "base/types.h"
 
 namespace spillway::app {
 namespace {
@@ -20,6 +21,12 @@ std::string cores_text() {
   std::string text;
   for (int core = 0; core < CPU_SETSIZE; ++core) text += CPU_ISSET(core, &set) ? '1' : '0';
   return text;
+}
+
+constexpr i64 kMostBytes = kGiB;
+
+[[noreturn]] void wrong_text(size_t rank, const std::string& got) {
+  throw Error(ErrorCode::peer, fmt::format("[ranks] expected at most 1 GiB of text or numbers of rank {}, got {}", rank, got));
 }
 
 }  // namespace
@@ -53,7 +60,10 @@ std::vector<std::string> Peers::gather(const std::string& mine) const {
   const auto size = static_cast<i64>(mine.size());
   std::vector<i64> sizes(ranks);
   all_->all_gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)), numbers).wait();
-  for (const i64 s : sizes) parts.push_back(parts.back() + s);
+  for (size_t r = 0; r < ranks; ++r) {
+    if (sizes[r] < 0 || sizes[r] > kMostBytes) wrong_text(r, fmt::format("{} bytes", sizes[r]));
+    parts.push_back(parts.back() + sizes[r]);
+  }
   std::string joined(static_cast<size_t>(parts.back()), '\0');
   all_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(joined)), parts).wait();
   std::vector<std::string> texts;
@@ -65,6 +75,7 @@ std::vector<std::vector<double>> Peers::gather(const std::vector<double>& mine) 
   std::vector<std::vector<double>> all;
   const auto* bytes = reinterpret_cast<const char*>(mine.data());
   for (const std::string& text : gather(std::string(bytes, mine.size() * sizeof(double)))) {
+    if (text.size() % sizeof(double) != 0) wrong_text(all.size(), fmt::format("{} bytes where numbers of 8 are", text.size()));
     all.emplace_back(text.size() / sizeof(double));
     std::memcpy(all.back().data(), text.data(), text.size());
   }

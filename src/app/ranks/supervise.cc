@@ -13,8 +13,10 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "app/node/cgroup.h"
+#include "app/node/log_line.h"
 #include "app/node/own_program.h"
 #include "app/node/signals.h"
 #include "app/ranks/peers.h"
@@ -96,6 +98,7 @@ class Supervisor {
 
   void start_all() {
     token_ = parallel::random_bits();
+    meeting_ = "unix:spillway-" + parallel::random_bits();
     for (int r = 0; r < given_.ranks; ++r) {
       Rank& one = ranks_.emplace_back();
       one.process = fork();
@@ -116,7 +119,7 @@ class Supervisor {
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
     for (const char* name : {"SPILLWAY_RANKS", "SPILLWAY_LOCAL_RANKS"}) set(name, std::to_string(given_.ranks));
     for (const char* name : {"SPILLWAY_RANK", "SPILLWAY_LOCAL_RANK"}) set(name, std::to_string(rank));
-    set("SPILLWAY_MEETING", "unix:spillway-" + token_);
+    set("SPILLWAY_MEETING", meeting_);
     set("SPILLWAY_TOKEN", token_);
     set("SPILLWAY_REPORT", reports_.variable());
     fcntl(reports_.descriptor(), F_SETFD, 0);
@@ -135,9 +138,9 @@ class Supervisor {
   // Ctrl-C reaches the ranks of a terminal without us: as another signal it is not their second.
   void hand_on(int signal) {
     if (signal == 0 || signal == SIGCHLD) return;
-    if (signal == SIGINT && handed_on_ == SIGINT) leaves_at_once_ = true;
+    if (signal == SIGINT && handed_on_ == SIGINT) leave();
     handed_on_ = signal;
-    if (leaves_at_once_) return kill_all();
+    if (leaves_at_once_) return;
     for (const Rank& one : ranks_) {
       if (!one.ended) hand_signal_on(one.process, signal);
     }
@@ -169,6 +172,7 @@ class Supervisor {
   void ended(Rank& one, int status) {
     one.ended = true, one.status = status, one.order = ++ended_;
     one.stopped_since.reset();
+    if (one.code() == 128 + SIGINT) leave();  // two presses in a row may be one signal to us
     if (one.code() == static_cast<int>(ErrorCode::peer)) blame_who_is_stopped();
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }
@@ -196,6 +200,15 @@ class Supervisor {
     }
     if (over) kill_all();
     if (kill_at_) kill_those_who_wait();
+  }
+
+  // A terminal's ranks got the second Ctrl-C too and say so themselves where they live long enough; here it is said for certain.
+  void leave() {
+    if (std::exchange(leaves_at_once_, true)) return;
+    kill_all();
+    const std::string text = "left without saving; what was saved before stands";
+    console_.log(text);
+    write_down(text);
   }
 
   // For one who will not come.
@@ -226,7 +239,7 @@ class Supervisor {
       return 128 + handed_on_;  // before it could listen
     if (first != nullptr && first->is_dead()) {
       const std::string certificate = death(*first);
-      write_down(certificate);
+      write_down("error: " + certificate);
       throw Error(ErrorCode::peer, certificate);
     }
     if (first != nullptr) throw_said(first->code());
@@ -238,7 +251,7 @@ class Supervisor {
   // What a dead rank cannot write into the run's log itself.
   void write_down(const std::string& text) const {
     const std::string file = reports_.log_file(0);
-    if (!file.empty()) std::ofstream(file, std::ios::app) << "error: " << text << std::endl;
+    if (!file.empty()) std::ofstream(file, std::ios::app) << log_line(text);
   }
 
   bool is_handed_on(int signal) const { return signal == handed_on_ || signal == SIGTERM; }
@@ -270,7 +283,7 @@ class Supervisor {
                  : "died: killed by " + signal_name(WTERMSIG(one.status)) + cause(WTERMSIG(one.status));
     const bool resumes = reports_.phase(number(one)) == RankPhase::training;
     return fmt::format("[ranks] {} {}; it was {}; all ranks ended{}", name(one), what, doing(one),
-                       resumes ? ". The last good checkpoint stands: the same command goes on from it" : "");
+                       resumes ? ". What was saved stands: the same command goes on" : "");
   }
 
   std::string cause(int signal) const {
@@ -290,7 +303,7 @@ class Supervisor {
   const BlockedSignals signals_;
   const RankReports reports_;
   const i64 oom_kills_;
-  std::string token_;
+  std::string token_, meeting_;  // the secret, and a name that anyone on the node can see
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> kill_at_;
   int ended_ = 0, handed_on_ = 0;

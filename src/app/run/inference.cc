@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "app/checkpoints/adapters.h"
 #include "app/flags/given.h"
 #include "app/flags/pipeline_wish.h"
+#include "app/node/working.h"
 #include "app/run/run_on_ranks.h"
 #include "base/error.h"
-#include "models/weights.h"
 
 namespace spillway::app {
 
@@ -17,12 +18,15 @@ Inference::Inference(Command command, const RanksConfig& config, const Peers& pe
     throw Error(ErrorCode::usage, fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors",
                                               info(command).name, config.model));
   }
+  if (config.adapter) take_adapter(source_, *config.adapter);
   check_stages(config);
   mesh_ = {static_cast<int>(config.data_ranks()), static_cast<int>(config.pipeline_stages)};
 }
 
 void Inference::open(const Settings& settings, Facts facts, const Workload& work, Console& console) {
-  facts.insert(facts.begin(), {this_program(), {"weights in --model", source_.folder->string()}});
+  facts.insert(facts.begin(), {this_program(),
+                               {"weights in --model", source_.folder->string()},
+                               {"adapter", source_.adapter ? source_.adapter->string() : "none"}});
   check_same_flags(peers_, to_json(command_, settings), facts);
   const std::string id = peers_.from_first(fmt::format("{}-{}", info(command_).name, ::getpid()));
   const parallel::Pipeline pipeline{.ranks = mesh_.pipeline};
@@ -35,15 +39,18 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   }
   if (const std::string notice = session_->threads_notice(); !notice.empty()) console.warn(notice);
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
+  std::optional<Working> working(std::in_place, console, [this] { return session_->taking(); });
   peers_.together([&] {
     session_->open(nullptr, &ends_);
     session_->give_up_scratch(false);
   });
   peers_.together([&] {
     session_->make_rank();
-    const models::FolderWeights weights(session_->model(), *source_.folder);
-    session_->rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); });
+    working.reset();
+    const auto weights = weights_of(source_, session_->model());
+    session_->rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights->read(p, begin, out); });
   });
+  if (const std::string notice = session_->pinning_notice(); !notice.empty()) console.warn(notice);
 }
 
 }  // namespace spillway::app

@@ -95,6 +95,12 @@ std::string to_json(const Summary& s) {
   if (s.validation_loss) put(row, "validation_loss", *s.validation_loss);
   if (s.validation_accuracy) put(row, "validation_accuracy", *s.validation_accuracy);
   row["run"] = s.run;
+  const Trained& o = s.trained;
+  row["trained"] = {{"model", o.model},   {"parameters", o.parameters}, {"trained_parameters", o.trained}, {"steps", o.steps},
+                    {"tokens", o.tokens}, {"counted", o.counted},       {"tokens_in_all", o.tokens_in_all}};
+  put(row["trained"], "tokens_per_s", o.tokens_per_s);
+  if (!o.checkpoint.empty()) row["checkpoint"] = o.checkpoint;
+  if (!o.python.empty()) row["python"] = o.python;
   put_wear(row, s.wear);
   for (const ProfileRow& p : s.profile) row["profile"].push_back(profile_json(p));
   for (const AuditRow& a : s.audit)

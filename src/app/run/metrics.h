@@ -35,12 +35,24 @@ std::string to_json(const MetricsRow& row);
 /// The numbers of a step alone, for a line whose process died before it could write the whole one.
 std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples);
 
+/// What a run made, and of what.
+struct Trained {
+  std::string model;
+  i64 parameters = 0, trained = 0;  // all of them; those that are not frozen
+  i64 steps = 0;                    // here and below: of this process
+  i64 tokens = 0, counted = 0;      // images, of a model that reads them; targets that count
+  double tokens_per_s = 0;          // with all that was done between the steps
+  i64 tokens_in_all = 0;            // of earlier processes too
+  std::string checkpoint, python;   // of the last step, and the line that loads it; empty: there is none
+};
+
 /// The result of `train --json`.
 struct Summary {
   i64 step = 0;
   parallel::StepResult last;
   std::optional<double> validation_loss, validation_accuracy;
   std::string run;
+  Trained trained;
   Wear wear;
   std::vector<ProfileRow> profile;  // empty: none wanted
   std::vector<AuditRow> audit;      // empty: no step was taken

@@ -6,30 +6,29 @@
 #include <cmath>
 #include <filesystem>
 
+#include "app/checkpoints/adapters.h"
+#include "app/ranks/attention_choice.h"
 #include "base/error.h"
 
 namespace spillway::app {
 namespace {
-
-bool is_text(const std::string& path) { return std::filesystem::is_directory(path) || std::filesystem::path(path).extension() == ".txt"; }
-
-void check_tokenizer(const TrainConfig& config, const ModelSource& source) {
-  if (config.tokenizer || !source.has_weights || config.from_scratch) return;
-  for (const std::string& path : config.data) {
-    if (!is_text(path)) continue;
-    throw Error(
-        ErrorCode::usage,
-        fmt::format("[tokenizer] {} has weights, and `{}` is text: its tokenizer.json is not read by this version; give token files "
-                    "(.bin), or --tokenizer bytes if the model was trained on bytes",
-                    config.model, path));
-  }
-}
 
 void apply_dropout(TrainConfig& config, ModelSource& source) {
   models::ModelConfig& m = source.config;
   if (config.dropout) m.embedding_dropout = m.residual_dropout = m.attention_dropout = *config.dropout;
   const bool equal = m.embedding_dropout == m.residual_dropout && m.residual_dropout == m.attention_dropout;
   if (equal) config.dropout = m.residual_dropout;
+}
+
+void apply_attention(const TrainConfig& config, ModelSource& source) {
+  if (config.attention != Attention::cudnn) return;
+  models::ModelConfig& m = source.config;
+  if (m.reads_images())
+    throw Error(ErrorCode::usage,
+                fmt::format("[--attention] expected a model with attention for cudnn, got {}; leave it out", source.name));
+  check_attention(config, attention_shape(m, config.micro_batch_rows(), *config.sequence_length, weight_dtype(*config.precision)),
+                  m.attention_dropout);
+  m.attention = kernels::AttentionLibrary::cudnn;
 }
 
 // Flags of text.
@@ -47,17 +46,29 @@ void check_images(const TrainConfig& config, const ModelSource& source) {
 
 i64 default_micro_batch_size(const models::ModelConfig& model) { return model.reads_images() ? 64 : 1; }
 
+kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 micro_batch_size, i64 sequence_length, DType dtype) {
+  return {micro_batch_size, sequence_length, model.heads, model.kv_heads, model.head_dim, dtype, model.family == models::Family::gpt2};
+}
+
 void resolve_model(TrainConfig& config, ModelSource& source) {
-  source.config.reads_images() ? check_images(config, source) : check_tokenizer(config, source);
+  if (source.config.reads_images()) check_images(config, source);
   apply_dropout(config, source);
+  resolve_adapters(config, source);
+  if (source.config.experts && source.config.experts->evened_out && config.pipeline_stages > 1)
+    throw Error(
+        ErrorCode::usage,
+        "[--pipeline-stages] expected 1 of a model whose config.json says output_router_logits: its router loss is of the experts of "
+        "all layers together, which stages do not share; say false there, or --pipeline-stages 1");
   const bool loaded = source.has_weights && !config.from_scratch;
-  if (!config.learning_rate) config.learning_rate = loaded ? 2e-5 : 3e-4;
+  if (!config.learning_rate) config.learning_rate = source.config.lora ? 2e-4 : loaded ? 2e-5 : 3e-4;
+  if (config.lora && !config.lora_alpha) config.lora_alpha = source.config.lora->alpha;
   if (!config.sequence_length) config.sequence_length = source.config.positions;
   if (!config.micro_batch_size) config.micro_batch_size = default_micro_batch_size(source.config);
   if (*config.sequence_length > source.config.positions) {
     throw Error(ErrorCode::usage, fmt::format("[train] expected --sequence-length of at most {} (the model's positions), got {}",
                                               source.config.positions, *config.sequence_length));
   }
+  apply_attention(config, source);
 }
 
 void resolve_steps(TrainConfig& config, const data::Loader& loader) {
@@ -79,34 +90,6 @@ data::LoaderOptions loader_options(const TrainConfig& config, int rank) {
   options.seed = config.seed;
   options.validation_fraction = config.validation_fraction;
   return options;
-}
-
-DataSources::DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, data::Split split) {
-  if (model.reads_images()) {
-    images_ = data::open_cifar10(paths, split);
-  } else {
-    tokens_ = data::open_token_sources(paths, model.vocabulary);
-  }
-}
-
-std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, DType dtype) const {
-  return images_.empty() ? data::windows_of(tokens_, sequence_length) : data::images_of(images_, dtype);
-}
-
-RunData::RunData(const TrainConfig& config, int rank, const models::ModelConfig& model)
-    : sources(config.data, model, data::Split::training) {
-  data::LoaderOptions options = loader_options(config, rank);
-  const auto loader = [&](const DataSources& from) {
-    return std::make_unique<const data::Loader>(from.samples(options.sequence_length, weight_dtype(*config.precision)), options);
-  };
-  training = loader(sources);
-  if (!config.validation_data.empty()) {
-    validation_sources.emplace(config.validation_data, model, data::Split::held_out);
-    options.validation_fraction = 1;
-    held_out = loader(*validation_sources);
-  } else if (training->validation_windows() > 0) {
-    held_out = loader(sources);
-  }
 }
 
 }  // namespace spillway::app

@@ -2,18 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "app/node/host.h"
+#include "app/node/log_line.h"
 #include "base/error.h"
 #include "data/file.h"
 
@@ -41,6 +41,30 @@ std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   return lock;
 }
 
+// Empty where there is none yet. What cannot be read is not taken for empty, since what is kept of it replaces it.
+std::string metrics_before(const fs::path& file) {
+  if (const auto text = read_whole(file)) return *text;
+  std::error_code error;
+  if (!fs::exists(file, error) && !error) return "";
+  throw Error(ErrorCode::io,
+              fmt::format("[run folder] cannot read {}, to which the run would add: look at its permissions and the disk, or "
+                          "move it away",
+                          file.string()));
+}
+
+// What a process left that was killed while it replaced one of the folder's files (data::replace_text).
+void remove_half_replaced(const fs::path& run) {
+  std::vector<fs::path> left;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".new") &&
+        (name.starts_with("config.json.") || name.starts_with("metrics.jsonl.") || name.starts_with("metrics.csv.")))
+      left.push_back(entry.path());
+  }
+  for (const fs::path& file : left) fs::remove(file, ignored);
+}
+
 }  // namespace
 
 std::optional<std::string> run_owner(const fs::path& run) {
@@ -64,8 +88,9 @@ RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
   try {
     lock_ = take_lock(descriptor_, file);
     if (!lock_) {
-      throw Error(ErrorCode::usage,
-                  fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(), whole_file(file)));
+      const std::string beside = FileLock::holder(file);
+      throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(),
+                                                beside.empty() ? whole_file(file) : beside + "\n"));
     }
     const std::string text = owner();
     if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0)
@@ -74,14 +99,13 @@ RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
     ::close(descriptor_);
     throw;
   }
+  remove_half_replaced(path_);
   log_.open(path_ / "log.txt", std::ios::app);
 }
 
 RunFolder::~RunFolder() {
-  try {
-    if (metrics_ && !waiting_.empty()) metrics_->write(metrics_bytes_, std::as_bytes(std::span(waiting_)));
-  } catch (const Error&) {  // said when it began
-  }
+  watching_.reset();
+  metrics_.reset();
   lock_.reset();
   if (writes()) ::close(descriptor_);
 }
@@ -102,7 +126,7 @@ void RunFolder::write_config(const std::string& json) {
 i64 RunFolder::open_metrics(i64 step) {
   if (!writes()) return 0;
   const fs::path file = path_ / "metrics.jsonl";
-  std::istringstream old(whole_file(file));
+  std::istringstream old(metrics_before(file));
   std::string kept;
   i64 last = 0;
   for (std::string line; step > 0 && std::getline(old, line);) {
@@ -113,24 +137,45 @@ i64 RunFolder::open_metrics(i64 step) {
     last = its_step;
   }
   data::replace_text(file, kept);
-  metrics_.emplace(data::File::open_to_write(file));
-  metrics_bytes_ = static_cast<i64>(kept.size());
-  waiting_.clear();
+  metrics_.emplace(data::File::open_to_write(file), static_cast<i64>(kept.size()));
   return last;
 }
 
+std::vector<std::string> RunFolder::watch(WatchWish wish, i64 step, const std::string& config) {
+  if (!writes()) return {};
+  watching_.emplace(path_, wish, step, config);
+  return watching_->missing();
+}
+
+// The event first: a line that a kill came before is written again by the next start, an event is not.
 std::string RunFolder::metrics_line(const std::string& json) {
   if (!writes()) return "";
-  const bool waited = !waiting_.empty();
-  waiting_ += json + "\n";
-  try {
-    metrics_->write(metrics_bytes_, std::as_bytes(std::span(waiting_)));
-  } catch (const Error& e) {
-    return waited ? "" : fmt::format("metrics.jsonl has to wait: {}; its lines are kept in memory until there is room", e.what());
+  if (watching_) watching_->line(json);
+  metrics_->append(json + "\n");
+  return said_of_disk();
+}
+
+std::string RunFolder::sample(i64 step, const std::string& text) {
+  if (!watching_) return "";
+  watching_->text(step, "sample", text);
+  return said_of_disk();
+}
+
+std::string RunFolder::said_of_disk() {
+  std::vector<const GrowingFile*> files = watching_ ? watching_->files() : std::vector<const GrowingFile*>();
+  files.insert(files.begin(), &*metrics_);
+  std::vector<std::string> waiting;
+  std::string why;
+  for (const GrowingFile* file : files) {
+    if (!file->waits()) continue;
+    waiting.push_back(file->name());
+    if (why.empty()) why = file->why();
   }
-  metrics_bytes_ += static_cast<i64>(waiting_.size());
-  waiting_.clear();
-  return waited ? "metrics.jsonl is whole again: there was room for the lines that waited" : "";
+  if (waited_ == !waiting.empty()) return "";
+  waited_ = !waiting.empty();
+  if (!waited_) return "metrics.jsonl is whole again, and what else had to wait: there was room for it";
+  return fmt::format("{} {} to wait: {}; its lines are kept in memory until there is room", fmt::join(waiting, ", "),
+                     waiting.size() == 1 ? "has" : "have", why);
 }
 
 void RunFolder::sync() {
@@ -140,11 +185,7 @@ void RunFolder::sync() {
 void RunFolder::log(std::string_view line) {
   if (!writes()) return;
   log_.clear();  // the disk may have room again
-  std::array<char, 32> now{};
-  const std::time_t seconds = std::time(nullptr);
-  std::tm local{};
-  std::strftime(now.data(), now.size(), "%F %T", localtime_r(&seconds, &local));
-  log_ << now.data() << "  " << line << std::endl;
+  log_ << log_line(line) << std::flush;
 }
 
 }  // namespace spillway::app

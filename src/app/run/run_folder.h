@@ -1,14 +1,17 @@
-// A run's folder: config.json (everything resolved), metrics.jsonl, log.txt, checkpoints/. Locked while in use. One thread, but for sync().
+// A run's folder: config.json (everything resolved), metrics.jsonl and what others watch it by, log.txt, checkpoints/. Locked while in use.
+// One thread, but for sync().
 #pragma once
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "app/events/growing_file.h"
+#include "app/events/watching.h"
 #include "base/file_lock.h"
 #include "base/types.h"
-#include "data/file.h"
 
 namespace spillway::app {
 
@@ -27,9 +30,13 @@ class RunFolder {
   void write_config(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
   i64 open_metrics(i64 step);
+  /// Behind open_metrics(), with the step it returned: lines and samples go to these files too. Returns lines of text, to be said.
+  std::vector<std::string> watch(WatchWish wish, i64 step, const std::string& config);
   /// Where the disk takes no more, the line waits in memory for the next one that it takes. Returns a line of text, to be said, when that
   /// begins and when it ends; else nothing.
   std::string metrics_line(const std::string& json);
+  /// Text that the model wrote after `step`. Returns what metrics_line() returns.
+  std::string sample(i64 step, const std::string& text);
   /// metrics.jsonl is on stable storage as far as it is written: before a checkpoint of its last step is.
   void sync();
   /// With the time of day before it.
@@ -39,13 +46,14 @@ class RunFolder {
 
  private:
   bool writes() const { return descriptor_ >= 0; }
+  std::string said_of_disk();
 
   std::filesystem::path path_;
   int descriptor_ = -1;  // of the lock's file
   std::optional<FileLock> lock_;
-  std::optional<data::File> metrics_;
-  i64 metrics_bytes_ = 0;  // whole lines
-  std::string waiting_;    // lines that the disk did not take
+  std::optional<GrowingFile> metrics_;
+  std::optional<Watching> watching_;
+  bool waited_ = false;  // some file, for the disk
   std::ofstream log_;
 };
 

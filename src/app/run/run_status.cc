@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/flags/text.h"
 #include "app/node/host.h"
-#include "app/run/checkpoint.h"
 #include "app/run/run_folder.h"
 #include "base/error.h"
 

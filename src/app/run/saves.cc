@@ -53,7 +53,7 @@ void Saves::make_writer(const Progress& progress) {
   writer_.reset();
   peers_.together([&] {
     if (peers_.first())
-      writer_ = std::make_unique<CheckpointWriter>(folder_.path(), progress, session_.source().config, session_.model(), session_.chosen());
+      writer_ = std::make_unique<CheckpointWriter>(folder_.path(), progress, session_.source(), session_.model(), session_.chosen());
   });
   const std::string folder = peers_.from_first(peers_.first() ? writer_->folder().string() : "");
   peers_.together([&] {
@@ -107,7 +107,7 @@ void Saves::tell(bool must) {
     });
     if (peers_.ranks() > 1) commit_together();
     seconds_ = outcome.writing_s;
-    step_ = step;
+    saved_step_ = step_ = step;
     const double durable_s = peers_.ranks() > 1 ? seconds_since(begin_) : before_s_ + outcome.seconds;
     const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
                                          format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(durable_s));

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <deque>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/node/console.h"
 #include "app/ranks/peers.h"
-#include "app/run/checkpoint.h"
 #include "app/run/run_folder.h"
 #include "app/run/session.h"
 
@@ -16,7 +16,7 @@ namespace spillway::app {
 class Saves {
  public:
   Saves(Session& session, RunFolder& folder, Console& console, const Peers& peers, i64 keep)
-      : session_(session), folder_(folder), console_(console), peers_(peers), keep_(keep) {}
+      : session_(session), folder_(folder), console_(console), peers_(peers), keep_(keep), saved_step_(newest_step(folder.path())) {}
   /// A save under way is given up.
   ~Saves() { session_.rank().end_snapshot(); }
   Saves(const Saves&) = delete;
@@ -30,6 +30,8 @@ class Saves {
   void finish(bool must);
   /// There is, or will be, a checkpoint of this step.
   bool has(i64 step) const { return step_ == step; }
+  /// Of the newest checkpoint, this run's or one from before; -1: there is none.
+  i64 saved_step() const { return saved_step_; }
   /// What a save takes when nothing else is done: measured, of the last one.
   double seconds() const { return seconds_; }
 
@@ -49,6 +51,7 @@ class Saves {
   const i64 keep_;
   std::unique_ptr<CheckpointWriter> writer_;
   Clock::time_point begin_;
+  i64 saved_step_;
   i64 step_ = -1;         // of the last one begun, unless it failed
   double before_s_ = 0;   // of the one under way: what its beginning took,
   double blocked_s_ = 0;  // that with what finish() waited,

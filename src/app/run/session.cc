@@ -2,13 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "app/checkpoints/adapters.h"
+#include "app/node/cores.h"
 #include "app/node/grant.h"
 #include "app/plan/choice.h"
 #include "app/plan/fit.h"
 #include "app/plan/freeze.h"
 #include "app/plan/stage_plans.h"
+#include "app/ranks/attention_choice.h"
+#include "app/ranks/leave.h"
 #include "app/run/budgets.h"
+#include "app/run/resolve.h"
 #include "base/error.h"
+#include "base/units.h"
+#include "device/gpu_places.h"
+#include "models/lora.h"
 #include "models/model.h"
 #include "parallel/exchange/nccl_exchange.h"
 
@@ -25,7 +33,11 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
       id_{std::move(run_id), place.rank, place.ranks},
       pipeline_(pipeline),
       mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
+  take_base_weights(config.base_weights, *config.precision, source_);
   model_ = models::build(source_.config, format_.weight);
+  if (source_.config.lora) {
+    for (const auto& p : model_.parameters) p->frozen = !models::is_adapter(*p);
+  }
   freeze_parameters(model_, state.freeze);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
   budgets_ = memory_budgets(config, device_choice_, place.local_ranks);
@@ -49,6 +61,7 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
   request.scheduling.pipeline.rank = mesh_.pipeline_rank(place_.rank);
   request.micro_batch_size = work.micro_batch_size;
   request.sequence_length = work.sequence_length;
+  request.cache_positions = work.cache_positions;
   request.training = work.mode == nn::Mode::train;
   if (!request.training) request.without_training = work.mode;
   return request;
@@ -63,7 +76,12 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
   NodeRates node = look_at_node(request_, wishes.may_use(Tier::nvme));
   if (!nvme_.paths.empty()) request_.stripe_weights = nvme_.shares.weights;
   deal_blocks(request_, wishes, node.rates);
-  chosen_ = choose_stage_plans(request_, wishes, budgets_, node.rates);
+  try {
+    chosen_ = choose_stage_plans(request_, wishes, budgets_, node.rates);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::refused || source_.config.attention == kernels::AttentionLibrary::own) throw;
+    throw with_attention_workspace(e, attention_shape(source_.config, work.micro_batch_size, work.sequence_length, format_.weight));
+  }
   Shares as_chosen = nvme_.shares;
   apply_choice(choice(), request_, as_chosen);
   predict_with(std::move(node));
@@ -131,11 +149,40 @@ void Session::take_memory() {
   split_memory(budgets_, plan);
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory",
                                          device.is_cuda() ? gpu_memory(device.index, plan.total[0]) : system_memory());
-  host_ =
-      std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory", device.is_cuda() ? pinned_memory() : system_memory());
+  host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory",
+                                       device.is_cuda() ? pinned_memory(pinning()) : system_memory());
   resources_ = {device_.get(), host_.get(), pool_.get(), nullptr, {}, id_.mine(), state_.durability};
   resources_.gpu = device.index;
   resources_.tf32 = {config_.tf32_matmul, config_.tf32_conv};
+}
+
+Pinning Session::pinning() {
+  const auto refused = [this](i64 bytes, const std::string& why) { unlocked_bytes_ += bytes, why_unlocked_ = why; };
+  const auto progress = [this](i64 done, i64 bytes) {
+    pinning_bytes_ = done < bytes ? done : 0;
+    if (done == bytes) pinned_bytes_ += bytes;
+  };
+  const std::vector<std::string> places = gpu_places();
+  const auto gpu = static_cast<size_t>(device_choice_.device.index);
+  return {.gpu = device_choice_.device.index,
+          .cores = gpu < places.size() ? cores_near(Host{}, places[gpu]) : std::vector<int>(),
+          .refused = refused,
+          .progress = progress};
+}
+
+std::string Session::taking() const {
+  const i64 under_way = pinning_bytes_;
+  if (under_way == 0) return "taking memory and disk";
+  return fmt::format("page-locking host memory, {} of {}", format_bytes(pinned_bytes_ + under_way), format_bytes(chosen_->plan.total[1]));
+}
+
+std::string Session::pinning_notice() const {
+  if (unlocked_bytes_ == 0) return "";
+  return fmt::format(
+      "host: {} could not be page-locked ({}): copies between them and the GPU may go at half the rate, and computing waits for them; "
+      "raise "
+      "ulimit -l, or lower --host-memory",
+      format_bytes(unlocked_bytes_), why_unlocked_);
 }
 
 void Session::take_scratch(offload::SystemCalls* system) {
@@ -164,10 +211,18 @@ void Session::make_rank() {
                                                     .timeout_s = device_choice_.meeting.timeout_s,
                                                     .device = device_.get(),
                                                     .data_ranks = resources_.data_ranks,
-                                                    .pipeline_ranks = resources_.pipeline_ranks});
+                                                    .pipeline_ranks = resources_.pipeline_ranks,
+                                                    .stuck = leave_stuck,
+                                                    .abort_s = device_choice_.meeting.abort_s()});
     resources_.gpu_exchange = exchange_.get();
   }
   rank_ = std::make_unique<parallel::Rank>(model_, plan, resources_);
+}
+
+void Session::set_state_aside() {
+  resources_.new_store = true;
+  rank_.reset();
+  rank_ = std::make_unique<parallel::Rank>(model_, chosen_->plan, resources_);
 }
 
 void Session::go_back_to(u64 generation) {

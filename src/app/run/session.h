@@ -2,9 +2,11 @@
 // carries it out. It ties the parts together, each of which knows only what it is given: budgets (budgets.h, nvme_paths.h), prediction
 // (prediction.h), scratch (held_scratch.h). Making a session writes nothing; open() allocates memory and the scratch files. One thread.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 
+#include "app/checkpoints/model_source.h"
 #include "app/node/console.h"
 #include "app/plan/nvme_paths.h"
 #include "app/plan/prediction.h"
@@ -12,7 +14,6 @@
 #include "app/ranks/device_choice.h"
 #include "app/ranks/peers.h"
 #include "app/run/held_scratch.h"
-#include "app/run/model_source.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/exchange/rank_exchange.h"
 #include "parallel/run/rank.h"
@@ -46,12 +47,18 @@ class Session {
   i64 scratch_bytes_beside(const std::string& folder) const;
   /// Takes the memory and the scratch files. `system`: what the I/O engine runs on; null: the real one. `ends`: of several ranks.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
+  /// What open() and make_rank() are at, for a progress line: "page-locking host memory, 120 GiB of 480 GiB". From any thread.
+  std::string taking() const;
   /// After it, on all ranks together: their GPUs may meet here.
   void make_rank();
+  /// What was recovered from nvme is set aside, and nothing gone on from.
+  void set_state_aside();
   /// Of what was recovered from nvme no later generation than this: other ranks do not hold it.
   void go_back_to(u64 generation);
   /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
+  /// Host memory that is not page-locked for the GPU and what that costs, since make_rank(); else empty.
+  std::string pinning_notice() const;
   std::string nvme_lock_notice() const { return scratch_ ? scratch_->lock_notice() : ""; }
   /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could. Before this, or give_up_scratch(), what
   /// was found there stays and what was made here goes with the session.
@@ -84,6 +91,7 @@ class Session {
   NodeRates look_at_node(const parallel::PlanRequest& request, bool may_spill);
   void predict_with(NodeRates node);
   void take_memory();
+  Pinning pinning();
   void take_scratch(offload::SystemCalls* system);
 
   const ResourceConfig config_;
@@ -103,6 +111,9 @@ class Session {
   std::optional<ChosenPlan> chosen_;
   std::optional<Prediction> prediction_;
   std::unique_ptr<ThreadPool> pool_;
+  i64 unlocked_bytes_ = 0;  // of host memory, and the last reason
+  std::string why_unlocked_;
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // of host memory: done with, and of what is under way; 0: nothing is
   std::unique_ptr<MemoryPool> device_, host_;
   std::optional<HeldScratch> scratch_;  // where the plan uses nvme
   parallel::Resources resources_;

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/checkpoints/adapters.h"
 #include "app/flags/given.h"
 #include "base/error.h"
 #include "data/checked_file.h"
-#include "models/weights.h"
+#include "models/lora.h"
 
 namespace spillway::app {
 namespace {
@@ -17,6 +18,25 @@ std::string text_of(const fs::path& path) { return read_whole(path).value_or("")
 
 // Of --resume PATH the checkpoint: "X", "X/", a link to it and "." in it are one.
 fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
+
+// --resume PATH, from which the run in --out went on with the same numbers: what it computed since is what it would compute again.
+bool went_on_from_named(const TrainConfig& config) {
+  const std::string before = text_of(fs::path(config.out) / "config.json");
+  if (before.empty() || config.resume.kind != Resume::Kind::path) return false;
+  const TrainConfig run = run_config(before);
+  return run.resume.kind == Resume::Kind::path && named_checkpoint(run) == named_checkpoint(config) &&
+         number_changes(before, config).empty();
+}
+
+// Without it nobody knows which values its checkpoints were made with.
+void need_config(const TrainConfig& config) {
+  if (fs::exists(fs::path(config.out) / "config.json") || checkpoints(config.out).empty()) return;
+  throw Error(
+      ErrorCode::data,
+      fmt::format("[resume] expected the run's config.json beside the checkpoints in {}, got none: put it back, name a checkpoint with "
+                  "--resume PATH, or give another --out",
+                  config.out));
+}
 
 // Of --resume PATH the run whose checkpoint it is.
 fs::path run_of(const TrainConfig& config) {
@@ -34,6 +54,9 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
       return;
     } catch (const data::Damaged& e) {
       start.left.emplace_back(all.back(), e.wrong());
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::io) throw;
+      start.left.emplace_back(all.back(), fmt::format("{} cannot be read: {}", all.back().string(), e.what()));
     }
   }
 }
@@ -70,6 +93,12 @@ void nothing_to_go_on_from(const TrainConfig& config) {
               fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
 }
 
+void settle_resume(TrainConfig& config) {
+  if (config.resume.kind != Resume::Kind::path) return;
+  config.resume.path = named_checkpoint(config).string();
+  if (went_on_from_named(config)) config.resume.kind = Resume::Kind::automatic;
+}
+
 Start find_start(const TrainConfig& config) {
   const bool holds_run = fs::exists(fs::path(config.out) / "config.json");
   Start start;
@@ -79,6 +108,7 @@ Start find_start(const TrainConfig& config) {
         throw Error(ErrorCode::usage, fmt::format("[resume] {} holds a run and --resume is never: give another --out", config.out));
       return start;
     case Resume::Kind::must:
+      need_config(config);
       if (!holds_run) nothing_to_go_on_from(config);
       if (const std::vector<fs::path> all = checkpoints(config.out); !all.empty()) start.checkpoint = all.back();
       break;
@@ -86,6 +116,7 @@ Start find_start(const TrainConfig& config) {
       start.checkpoint = named_checkpoint(config);
       break;
     case Resume::Kind::automatic:
+      need_config(config);
       take_newest_before(config, {}, start);
       return start;
   }
@@ -128,24 +159,32 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   parallel::ModelState& state = session.rank().state();
   if (!state.recovered()) return {};
   std::optional<Record> record = parse_record(*state.recovered());
-  if (!record) return {{}, "of which nothing is known, is given up"};
-  const auto unwanted = [&](const std::string& why) {
-    return Recovery{{}, fmt::format("of step {} is given up: {}", record->progress.step, why)};
-  };
-  if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path) return unwanted("--resume says otherwise");
-  if (record->progress.step <= from_checkpoint.step) return unwanted(fmt::format("there is a checkpoint of step {}", from_checkpoint.step));
-  if (record->progress.step > *config.steps) return unwanted(fmt::format("--steps is {}", *config.steps));
-  if (record->numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out);
-  return {std::move(record), {}};
+  if (!record) return {.set_aside = "nothing is known of it"};
+  const i64 step = record->progress.step;
+  const auto aside = [&](const std::string& why) { return Recovery{.set_aside = fmt::format("it is of step {}, and {}", step, why)}; };
+  if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path) return aside("--resume says otherwise");
+  if (step <= from_checkpoint.step)
+    return {.written_over = fmt::format("of step {} is given up: there is a checkpoint of step {}", step, from_checkpoint.step)};
+  if (step > *config.steps) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[resume] the run's state on nvme is of step {}, and --steps is {}: give --steps {} or more to "
+                            "go on from it, or another --out; nothing was changed",
+                            step, *config.steps, step));
+  }
+  if (record->numbers_hash != numbers_hash(config)) {
+    if (!fs::exists(fs::path(config.out) / "config.json")) return aside("it was made with other values, of which the run's folder is gone");
+    check_same_numbers(config, config.out);
+  }
+  return {.record = std::move(record)};
 }
 
 void load_start(Session& session, const TrainConfig& config, const Start& start) {
-  if (start.checkpoint) return load_checkpoint(*start.checkpoint, session.model(), session.rank());
-  std::unique_ptr<models::WeightSource> source;
+  if (start.checkpoint) return load_checkpoint(*start.checkpoint, session.source(), session.model(), session.rank());
+  std::unique_ptr<models::WeightSource> source = std::make_unique<models::ScratchWeights>(config.seed);
   if (session.source().has_weights && !config.from_scratch) {
-    source = std::make_unique<models::FolderWeights>(session.model(), *session.source().folder);
-  } else {
-    source = std::make_unique<models::ScratchWeights>(config.seed);
+    auto loaded = weights_of(session.source(), session.model());
+    const bool new_adapters = session.source().config.lora && !session.source().adapter;
+    source = new_adapters ? std::make_unique<models::AdaptedWeights>(std::move(loaded), std::move(source)) : std::move(loaded);
   }
   session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
 }

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/flags/config.h"
-#include "app/run/checkpoint.h"
 #include "app/run/session.h"
 
 namespace spillway::app {
@@ -24,6 +24,9 @@ struct Start {
   /// Damaged ones that --resume auto left for an earlier one: which, and one line of what is wrong with it.
   std::vector<std::pair<std::filesystem::path, std::string>> left;
 };
+/// Of --resume PATH the checkpoint's whole path; and where the run in --out went on from it already, by the same command, --resume is auto:
+/// so the same command goes on, whatever ended the run.
+void settle_resume(TrainConfig& config);
 /// By the manifests. With --resume auto a checkpoint whose manifest is damaged is left for the one before; else Error(data).
 Start find_start(const TrainConfig& config);
 /// Reads all of `start`'s checkpoint; the same with what its files hold.
@@ -37,10 +40,11 @@ void check_same_numbers(const TrainConfig& config, const std::filesystem::path& 
 
 /// What a dead process left on nvme.
 struct Recovery {
-  std::optional<Record> record;  // when it is wanted and further than the checkpoint; else
-  std::string unwanted;          // why what is there is not, in words; empty where nothing is there
+  std::optional<Record> record;  // when it is wanted and further than the checkpoint; else why what is there is not, in words:
+  std::string written_over;      // the checkpoint has more
+  std::string set_aside;         // it may be wanted later
 };
-/// Error(usage) when it was made with other values that change numbers.
+/// Error(usage) when it was made with other values that change numbers, or is further than --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
 void load_start(Session& session, const TrainConfig& config, const Start& start);
 

@@ -18,12 +18,29 @@ bool is_control(std::byte b) {
   return c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r';
 }
 
+// The .txt files that are given, or lie in a folder that is; of a folder the first few by name.
+std::vector<std::string> texts_of(const std::vector<std::string>& paths) {
+  constexpr size_t kMostOfFolder = 16;
+  std::vector<std::string> texts;
+  std::error_code none;
+  for (const std::string& path : paths) {
+    std::vector<std::string> own;
+    if (!std::filesystem::is_directory(path, none)) own.push_back(path);
+    for (const auto& entry : std::filesystem::directory_iterator(path, none)) own.push_back(entry.path().string());
+    std::erase_if(own, [&](const std::string& file) {
+      return std::filesystem::path(file).extension() != ".txt" || !std::filesystem::is_regular_file(file, none);
+    });
+    std::ranges::sort(own);
+    own.resize(std::min(own.size(), kMostOfFolder));
+    texts.insert(texts.end(), own.begin(), own.end());
+  }
+  return texts;
+}
+
 }  // namespace
 
 std::string text_notice(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    std::error_code none;
-    if (std::filesystem::path(path).extension() != ".txt" || !std::filesystem::is_regular_file(path, none)) continue;
+  for (const std::string& path : texts_of(paths)) {
     const data::File file = data::File::open(path);
     std::vector<std::byte> bytes(static_cast<size_t>(std::min(kLooked, file.size_bytes())));
     file.read(0, bytes);

@@ -5,7 +5,8 @@
 
 namespace spillway::app {
 
-/// One line about the first .txt file of which more than one byte in a hundred is a control character that texts do not have; else empty.
+/// One line about the first .txt file, given or in a folder given, of which more than one byte in a hundred is a control character that
+/// texts do not have; else empty.
 std::string text_notice(const std::vector<std::string>& paths);
 
 }  // namespace spillway::app

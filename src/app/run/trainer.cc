@@ -13,12 +13,11 @@
 #include "app/node/signals.h"
 #include "app/node/working.h"
 #include "app/ranks/rank_report.h"
-#include "app/run/generation.h"
 #include "app/run/held_out.h"
 #include "app/run/metrics.h"
+#include "app/text/generation.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/tokenizer.h"
 
 namespace spillway::app {
 namespace {
@@ -67,6 +66,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
     progress_.loss_scale.emplace();
   }
   if (config.profile) profile_.emplace();
+  if (session.rank().plan().on_gpu()) steps_ahead_.emplace(*data.training, MemoryPool::heap());
   limit_s_ = config.time_limit_s ? std::optional(static_cast<double>(*config.time_limit_s) - seconds_gone()) : slurm_seconds_left();
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
 }
@@ -75,11 +75,11 @@ i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step()
 
 int Trainer::run() {
   StepReport report;
-  if (peers_.first()) set_stop_answers(stop_answer(""), leave_answer());
+  set_answers("");
   while (progress_.step < *config_.steps) {
     report = stepping();
-    if (peers_.first() && progress_.step - first_step_ <= kAnnounced)
-      set_stop_answers(stop_answer(" (about " + format_duration(report.seconds) + ")"), leave_answer());
+    if (progress_.step - first_step_ <= kAnnounced || saves_.saved_step() != answered_step_)
+      set_answers(" (about " + format_duration(report.seconds) + ")");
     report_step(progress_.step);
     const Wanted now = wanted(report);
     write_metrics(report);
@@ -105,8 +105,16 @@ std::string Trainer::stop_answer(const std::string& when) const {
   return fmt::format("{}stopping after this step{}, then saving{}press Ctrl-C again to leave without saving", begin, when, middle);
 }
 
-std::string Trainer::leave_answer() const {
-  return fmt::format("{}left without saving; the last checkpoint stands", console_.terminal() ? "\n" : "");
+void Trainer::set_answers(const std::string& when) {
+  answered_step_ = saves_.saved_step();
+  if (peers_.first())
+    set_stop_answers(stop_answer(when), fmt::format("{}left without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
+}
+
+// Of the run, for the next start.
+std::string Trainer::what_stands() const {
+  if (session_.chosen().recoverable()) return "its state on nvme stands";
+  return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} stands", saves_.saved_step());
 }
 
 // The first one, and those that are long, give a sign of life.
@@ -115,7 +123,10 @@ Trainer::StepReport Trainer::stepping() {
   std::optional<Working> working;
   if (step_seconds_ == 0 || step_seconds_ > kLong_s)
     working.emplace(console_, fmt::format("step {} of {}", progress_.step + 1, *config_.steps));
-  return step();
+  StepReport report = step();
+  working.reset();
+  if (validates_now()) validate(report);
+  return report;
 }
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
@@ -157,22 +168,24 @@ Trainer::StepReport Trainer::step() {
   accounts_.begin();
   const parallel::StepSettings settings = step_settings();
   report.learning_rate = settings.update.learning_rate;
-  report.result = session_.rank().train_step([this] { return data_.training->step(progress_.cursor); }, settings);
+  report.result = session_.rank().train_step([this] { return next_batch(); }, settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
+  counted_targets_ += report.result.counted_targets;
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
     throw AgreedError(
         ErrorCode::numbers,
-        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: the last checkpoint stands; "
-                    "try a lower --learning-rate or a longer --warmup-steps{}",
-                    kMostNonfinite, progress_.step,
+        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}; try a lower --learning-rate "
+                    "or a longer --warmup-steps{}",
+                    kMostNonfinite, progress_.step, what_stands(),
                     progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
   }
-  if (validates_now()) validate(report);
   return report;
 }
+
+StepBatch Trainer::next_batch() { return steps_ahead_ ? steps_ahead_->step(progress_.cursor) : data_.training->step(progress_.cursor); }
 
 double Trainer::learning_rate() const {
   const i64 steps = progress_.schedule_steps;
@@ -204,6 +217,7 @@ bool Trainer::validates_now() const {
 }
 
 void Trainer::validate(StepReport& report) {
+  const Working working(console_, fmt::format("validating after step {}", progress_.step));
   accounts_.settle();
   const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
   const i64 counted = std::min(all, config_.validation_steps.value_or(all));
@@ -271,15 +285,20 @@ std::string Trainer::why_skipped() const {
 void Trainer::sample() {
   if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
   accounts_.settle();
-  const data::ByteTokenizer tokenizer;
+  const auto tokenizer = tokenizer_of(config_, session_.source(), false);
   const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
   std::vector<i32> tokens;
-  generate_tokens(session_.rank(), tokenizer.encode(prompt), 128, {.seed = config_.seed}, [&](i32 id) {
+  std::optional<Working> working(std::in_place, console_, "writing a sample");
+  const TextRow row{tokenizer->encode(prompt), {.seed = config_.seed}};
+  generate_tokens(session_.rank(), {row}, 128, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     return true;
   });
+  working.reset();
   console_.end_progress();
-  console_.log("sample: " + prompt + tokenizer.decode(tokens));
+  const std::string text = prompt + tokenizer->decode(tokens);
+  console_.log("sample: " + text);
+  if (const std::string said = folder_.sample(progress_.step, text); !said.empty()) console_.warn(said);
 }
 
 bool Trainer::checkpoint_due() const {

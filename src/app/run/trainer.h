@@ -4,10 +4,12 @@
 #include <chrono>
 #include <optional>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/flags/config.h"
 #include "app/plan/profile.h"
 #include "app/ranks/peers.h"
-#include "app/run/checkpoint.h"
+#include "app/run/data_sources.h"
+#include "app/run/metrics.h"
 #include "app/run/resolve.h"
 #include "app/run/run_folder.h"
 #include "app/run/saves.h"
@@ -15,6 +17,7 @@
 #include "app/run/step_accounts.h"
 #include "app/run/trace.h"
 #include "app/run/wear.h"
+#include "data/steps_ahead.h"
 
 namespace spillway::app {
 
@@ -40,6 +43,7 @@ class Trainer {
     double slowest_wait = 0;  // and this share of the step
   };
   StepReport step();
+  StepBatch next_batch();
   parallel::StepSettings step_settings() const;
   /// By the steps of all ranks, who call this together.
   i64 unplanned_bytes() const;
@@ -55,7 +59,9 @@ class Trainer {
   void sample();
   StepReport stepping();
   std::string stop_answer(const std::string& when) const;
-  std::string leave_answer() const;
+  /// What a signal is answered with; `when`: how long the step may take.
+  void set_answers(const std::string& when);
+  std::string what_stands() const;
   void stands(const std::string& line);
   bool checkpoint_due() const;
   /// What any rank wants to be done after this step, all do.
@@ -70,6 +76,8 @@ class Trainer {
   bool time_is_up() const;
   int stop(const std::string& why);
   void finish(const StepReport& last);
+  Trained trained() const;
+  std::string trained_text() const;
   Wear wear() const;
   Calibration calibration() const;
   /// With --profile.
@@ -82,6 +90,7 @@ class Trainer {
   const TrainConfig& config_;
   Session& session_;
   const RunData& data_;
+  std::optional<data::StepsAhead> steps_ahead_;  // where a GPU computes: a CPU's memory is planned for one step's
   RunFolder& folder_;
   Console& console_;
   const Peers& peers_;
@@ -93,6 +102,8 @@ class Trainer {
   Clock::time_point last_save_;
   std::optional<double> limit_s_;
   i64 nonfinite_in_a_row_ = 0;
+  i64 counted_targets_ = 0;  // of this process's steps
+  i64 answered_step_ = -1;   // the saved one that the answers know of
   std::optional<double> last_validation_, last_accuracy_;
   Wear last_wear_;  // as of the last step
   std::optional<Profile> profile_;

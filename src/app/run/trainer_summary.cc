@@ -1,9 +1,12 @@
 // What a training run says at its end.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "app/checkpoints/python_line.h"
 #include "app/node/process_memory.h"
+#include "app/plan/freeze.h"
 #include "app/run/metrics.h"
 #include "app/run/trainer.h"
 #include "base/units.h"
@@ -33,6 +36,45 @@ i64 Trainer::unplanned_bytes() const {
   return static_cast<i64>(sum);
 }
 
+Trained Trainer::trained() const {
+  Trained made;
+  made.model = session_.source().name;
+  made.parameters = session_.model().parameter_elems();
+  made.trained = made.parameters - frozen_elems(session_.model());
+  made.steps = progress_.step - first_step_;
+  made.tokens = made.steps * tokens_per_step();
+  made.counted = counted_targets_;
+  made.tokens_per_s = static_cast<double>(made.tokens) / seconds_since(start_);
+  made.tokens_in_all = progress_.tokens;
+  if (saves_.saved_step() == progress_.step) {
+    const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), progress_.step);
+    made.checkpoint = checkpoint.string();
+    made.python = python_line(session_.source().config, session_.source().config.lora.has_value(), checkpoint);
+  }
+  return made;
+}
+
+// What was trained, on what, and where it is.
+std::string Trainer::trained_text() const {
+  const Trained o = trained();
+  std::string what = o.model;
+  if (const auto& lora = session_.source().config.lora) {
+    what = fmt::format("adapters of rank {} on {} of {}", lora->rank,
+                       lora->targets.empty() ? "all-linear" : fmt::format("{}", fmt::join(lora->targets, ",")), o.model);
+  }
+  std::string text = fmt::format("  trained: {}, {} of {} parameters\n", what, o.trained, o.parameters);
+  const char* plural = o.steps == 1 ? "" : "s";
+  if (reads_images()) {
+    text += fmt::format("  images: {} in {} step{}, {:.0f}/s", o.tokens, o.steps, plural, o.tokens_per_s);
+  } else {
+    text += fmt::format("  tokens: {} in {} step{} ({} of them counted), {:.0f}/s", o.tokens, o.steps, plural, o.counted, o.tokens_per_s);
+  }
+  text += o.tokens_in_all > o.tokens ? fmt::format("; with earlier starts {}\n", o.tokens_in_all) : "\n";
+  if (o.checkpoint.empty()) return text + "  result: not saved (--no-final-checkpoint)\n";
+  text += "  result: " + o.checkpoint + "\n";
+  return o.python.empty() ? text : text + "  in Python: " + o.python + "\n";
+}
+
 void Trainer::finish(const StepReport& last) {
   accounts_.settle();
   const i64 unplanned = unplanned_bytes();
@@ -42,7 +84,7 @@ void Trainer::finish(const StepReport& last) {
   console_.end_progress();
   if (console_.json()) {
     return console_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(),
-                                           last_wear_, profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
+                                           trained(), last_wear_, profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
                                            accounts_.audit_rows(), audit.bound_by(), unplanned}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
@@ -50,6 +92,7 @@ void Trainer::finish(const StepReport& last) {
   if (last_validation_) text += fmt::format(", validation loss {:.4f}", *last_validation_);
   if (last_accuracy_) text += fmt::format(", accuracy {:.4f}", *last_accuracy_);
   text += fmt::format(", {} in all\n", format_duration(seconds_since(start_)));
+  if (!console_.quiet()) text += trained_text();
   text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(process_memory().peak_bytes),
                       format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),
                       format_bytes(session_.host_pool().peak_bytes()), format_bytes(session_.rank().state().nvme_bytes()));

@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_few_rows.h"
 
 namespace spillway::kernels {
 namespace {
@@ -33,7 +34,7 @@ struct Extents {
   i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
   i64 backward_elems(DType dtype) const {
     return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
-           2 * sums_elems(dtype);
+           round_up(keys, 16) + 2 * sums_elems(dtype);
   }
 };
 
@@ -74,15 +75,41 @@ struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
+  const i32* positions;  // of keys, or null
   // Keys that row t (counted within the tile) sees, and those that any row sees.
-  i64 seen(i64 t) const { return mask.causal ? begin + t + 1 + extents.keys - extents.queries : extents.keys; }
+  i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
+  // The first key that row t sees, and the first that any row does.
+  i64 first(i64 t) const {
+    const i64 of_window = mask.window > 0 ? position(t) + 1 - mask.window : 0;
+    return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
+  }
+  i64 first() const { return first(0); }
+  // Where products begin: over the keys as rows, and over the keys as what is summed over.
+  i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
+  i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
     if (mask.dropout == 0) return;
     const i64 first = (h * extents.queries + begin + t) * extents.keys;
     drop(mask.key, mask.first_sample + b, first, seen(t), mask.dropout, x);
   }
+  // Of row t: what it does not see.
+  void clear_unseen(i64 t, T* x) const {
+    std::fill(x + first_summed(), x + first(t), T(0));
+    std::fill(x + seen(t), x + visible(), T(0));
+  }
+
+ private:
+  i64 position(i64 t) const { return begin + t + extents.keys - extents.queries; }
 };
+
+const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
+
+// What is left to multiply scores by: nothing, once they are capped.
+template <class T>
+T scale_of_scores(const AttentionMask& mask) {
+  return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
+}
 
 // C = A B of packed operands, added to what C holds or not.
 template <class T, class Out>
@@ -103,6 +130,7 @@ struct Forward {
   const Tensor &q, &k, &v, &out, &lse;
 
   void item(i64 b, i64 h, T* workspace) const {
+    if (few_queries(b, h, workspace)) return;
     Pieces<T> pieces{workspace};
     const i64 keys = extents.keys, width = extents.width;
     T *k_packed = pieces.take(Extents::packed(keys, width)), *v_packed = pieces.take(Extents::packed(width, keys));
@@ -110,24 +138,51 @@ struct Forward {
     const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
     gemm::pack(Side::b, key.by_row(), keys, width, k_packed);
     gemm::pack(Side::b, value.by_column(), width, keys, v_packed);
-    T* lses = lse.data<T>() + (b * extents.heads + h) * extents.queries;
+    T* lses = lses_of(b, h);
     for (i64 begin = 0; begin < extents.queries; begin += kQueryTile) {
-      const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin)};
-      const i64 visible = tile.visible();
+      const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin), positions_of(mask)};
+      const i64 visible = tile.visible(), row = tile.first_row(), summed = tile.first_summed();
       gemm::pack(Side::a, query.by_row(begin), tile.rows, width, left);
-      multiply<T>(tile.rows, visible, width, {left, width}, {k_packed, width}, scores, keys);
+      multiply<T>(tile.rows, visible - row, width, {left, width}, {k_packed + Extents::packed(row, width), width}, scores + row, keys);
       softmax_rows(tile, scores, lses + begin);
-      gemm::pack(Side::a, Operand<T>{scores, keys, 1}, tile.rows, visible, left);
-      multiply<T>(tile.rows, width, visible, {left, visible}, {v_packed, keys}, result.row(begin), result.stride);
+      gemm::pack(Side::a, Operand<T>{scores + summed, keys, 1}, tile.rows, visible - summed, left);
+      multiply<T>(tile.rows, width, visible - summed, {left, visible - summed}, {v_packed, keys, summed}, result.row(begin), result.stride);
     }
   }
 
+  // As in generation: keys and values are read where they lie, and every bit is the same. False if not all of it can be done so.
+  bool few_queries(i64 b, i64 h, T* workspace) const {
+    if constexpr (gemm::kHasFewRows<S, T>) {
+      const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
+      const Tile<T> tile{extents, mask, b, h, 0, extents.queries, positions_of(mask)};
+      const i64 row = tile.first_row(), summed = tile.first_summed(), rows = tile.rows, keys = extents.keys, width = extents.width;
+      const i64 products = tile.visible() - row, terms = tile.visible() - summed;
+      if (!gemm::takes_few_rows<T>(rows, products, key.by_row()) || !gemm::takes_few_rows<T>(rows, width, value.by_column())) return false;
+      Pieces<T> pieces{workspace};
+      T* scores = pieces.take(extents.scores_elems());
+      u32* words = reinterpret_cast<u32*>(pieces.take(extents.left_elems()));
+      gemm::pack_words<S, T>(query.by_row(), rows, width, words);
+      gemm::multiply_few_rows<T, S, T>({rows, products, width, round_up(width, 2), words, key.by_row(row), {scores + row, keys}}, 0,
+                                       products);
+      softmax_rows(tile, scores, lses_of(b, h));
+      gemm::pack_words<T, T>({scores + summed, keys, 1}, rows, terms, words);
+      gemm::multiply_few_rows<T, S, S>(
+          {rows, width, terms, round_up(terms, 2), words, value.by_column(summed), {result.row(0), result.stride}}, 0, width);
+      return true;
+    }
+    return false;
+  }
+
+  T* lses_of(i64 b, i64 h) const { return lse.data<T>() + (b * extents.heads + h) * extents.queries; }
+
   void softmax_rows(const Tile<T>& tile, T* scores, T* lses) const {
     for (i64 t = 0; t < tile.rows; ++t) {
-      T* row = scores + t * extents.keys;
-      lses[t] = rows::softmax(row, tile.seen(t), static_cast<T>(mask.scale));
+      T *row = scores + t * extents.keys, *seen = row + tile.first(t);
+      const i64 count = tile.seen(t) - tile.first(t);
+      if (mask.softcap > 0) rows::cap(seen, count, static_cast<T>(mask.scale), static_cast<T>(mask.softcap));
+      lses[t] = rows::softmax(seen, count, scale_of_scores<T>(mask));
       tile.drop_row(t, row);
-      std::fill(row + tile.seen(t), row + tile.visible(), T(0));
+      tile.clear_unseen(t, row);
     }
   }
 };
@@ -141,13 +196,14 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right;
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: of one row
   };
 
   // [keys, width]: dk or dv of the head, or what is rounded into it at the end.
   struct Sums {
     T* data;
     i64 stride;
+    T* row(i64 s) const { return data + s * stride; }
   };
   Sums sums_for(const Head<S>& result, Pieces<T>& pieces) const {
     if constexpr (kNarrow) {
@@ -176,6 +232,7 @@ struct Backward {
     buffers.gradients = pieces.take(extents.scores_elems());
     buffers.left = pieces.take(extents.left_elems());
     buffers.right = pieces.take(Extents::packed(width, kQueryTile));
+    buffers.capped = pieces.take(round_up(keys, 16));
     const Head<S> key(k, b, kv), value(v, b, kv), dkey(dk, b, kv), dvalue(dv, b, kv);
     const Sums key_sums = sums_for(dkey, pieces), value_sums = sums_for(dvalue, pieces);
     gemm::pack(Side::b, key.by_row(), keys, width, buffers.k_rows);
@@ -187,7 +244,7 @@ struct Backward {
     }
     for (i64 h = kv * extents.group(); h < (kv + 1) * extents.group(); ++h) {
       for (i64 begin = 0; begin < extents.queries; begin += kQueryTile) {
-        const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin)};
+        const Tile<T> tile{extents, mask, b, h, begin, std::min(kQueryTile, extents.queries - begin), positions_of(mask)};
         score_gradients(tile, buffers);
         add_products(tile, buffers, key_sums, value_sums);
       }
@@ -199,38 +256,45 @@ struct Backward {
   // scores = probabilities (dropped), gradients = gradient of the unscaled scores.
   void score_gradients(const Tile<T>& tile, const Buffers& to) const {
     const Head<S> query(q, tile.b, tile.h), result(out, tile.b, tile.h), dresult(dout, tile.b, tile.h);
-    const i64 visible = tile.visible(), keys = extents.keys, width = extents.width;
+    const i64 row = tile.first_row(), count = tile.visible() - row, keys = extents.keys, width = extents.width,
+              skipped = Extents::packed(row, width);
     gemm::pack(Side::a, query.by_row(tile.begin), tile.rows, width, to.left);
-    multiply<T>(tile.rows, visible, width, {to.left, width}, {to.k_rows, width}, to.scores, keys);
+    multiply<T>(tile.rows, count, width, {to.left, width}, {to.k_rows + skipped, width}, to.scores + row, keys);
     gemm::pack(Side::a, dresult.by_row(tile.begin), tile.rows, width, to.left);
-    multiply<T>(tile.rows, visible, width, {to.left, width}, {to.v_rows, width}, to.gradients, keys);
+    multiply<T>(tile.rows, count, width, {to.left, width}, {to.v_rows + skipped, width}, to.gradients + row, keys);
     const T* lses = lse.data<T>() + (tile.b * extents.heads + tile.h) * extents.queries + tile.begin;
-    const T scale = static_cast<T>(mask.scale);
+    const T scale = static_cast<T>(mask.scale), cap = static_cast<T>(mask.softcap);
     for (i64 t = 0; t < tile.rows; ++t) {
       T *p = to.scores + t * keys, *dp = to.gradients + t * keys;
-      const i64 seen = tile.seen(t);
+      const i64 first = tile.first(t), seen = tile.seen(t) - first;
       const T delta = rows::dot<S>(result.row(tile.begin + t), dresult.row(tile.begin + t), width);
-      rows::probabilities(p, seen, scale, lses[t]);
+      if (cap > 0) {
+        rows::cap(p + first, seen, scale, cap);
+        std::copy_n(p + first, seen, to.capped);
+      }
+      rows::probabilities(p + first, seen, scale_of_scores<T>(mask), lses[t]);
       tile.drop_row(t, dp);
-      rows::softmax_gradient(p, dp, seen, delta, scale);
+      rows::softmax_gradient(p + first, dp + first, seen, delta, scale);
+      if (cap > 0) rows::cap_gradient(to.capped, dp + first, seen, cap);
       tile.drop_row(t, p);
-      std::fill(p + seen, p + visible, T(0));
-      std::fill(dp + seen, dp + visible, T(0));
+      tile.clear_unseen(t, p);
+      tile.clear_unseen(t, dp);
     }
   }
 
   // dv += p^T dout, dk += ds^T q, dq = ds k.
   void add_products(const Tile<T>& tile, const Buffers& from, const Sums& dkey, const Sums& dvalue) const {
     const Head<S> query(q, tile.b, tile.h), dresult(dout, tile.b, tile.h), dquery(dq, tile.b, tile.h);
-    const i64 visible = tile.visible(), keys = extents.keys, width = extents.width, rows = tile.rows;
-    gemm::pack(Side::a, Operand<T>{from.scores, 1, keys}, visible, rows, from.left);
+    const i64 first = tile.first(), seen = tile.visible() - first, summed = tile.first_summed(), count = tile.visible() - summed;
+    const i64 keys = extents.keys, width = extents.width, rows = tile.rows;
+    gemm::pack(Side::a, Operand<T>{from.scores + first, 1, keys}, seen, rows, from.left);
     gemm::pack(Side::b, dresult.by_column(tile.begin), width, rows, from.right);
-    multiply_add<T>(visible, width, rows, {from.left, rows}, {from.right, rows}, dvalue.data, dvalue.stride);
-    gemm::pack(Side::a, Operand<T>{from.gradients, 1, keys}, visible, rows, from.left);
+    multiply_add<T>(seen, width, rows, {from.left, rows}, {from.right, rows}, dvalue.row(first), dvalue.stride);
+    gemm::pack(Side::a, Operand<T>{from.gradients + first, 1, keys}, seen, rows, from.left);
     gemm::pack(Side::b, query.by_column(tile.begin), width, rows, from.right);
-    multiply_add<T>(visible, width, rows, {from.left, rows}, {from.right, rows}, dkey.data, dkey.stride);
-    gemm::pack(Side::a, Operand<T>{from.gradients, keys, 1}, rows, visible, from.left);
-    multiply<T>(rows, width, visible, {from.left, visible}, {from.k_columns, keys}, dquery.row(tile.begin), dquery.stride);
+    multiply_add<T>(seen, width, rows, {from.left, rows}, {from.right, rows}, dkey.row(first), dkey.stride);
+    gemm::pack(Side::a, Operand<T>{from.gradients + summed, keys, 1}, rows, count, from.left);
+    multiply<T>(rows, width, count, {from.left, count}, {from.k_columns, keys, summed}, dquery.row(tile.begin), dquery.stride);
   }
 };
 
@@ -248,6 +312,12 @@ void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Te
   require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout in [0, 1)");
   require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(),
           "[attention] expected k and v of one shape and dtype");
+  require(mask.softcap >= 0 && mask.window >= 0 && (mask.causal || (mask.window == 0 && !mask.positions_BT.defined())),
+          "[attention] expected a cap and a window of at least 0, and windows and documents where the mask is causal");
+  const Tensor& positions = mask.positions_BT;
+  require(!positions.defined() ||
+              (positions.shape() == Shape{k.size(0), k.size(1)} && positions.dtype() == DType::int32 && positions.is_contiguous()),
+          "[attention] expected one int32 position in its document for each of [B, Tk]");
   for (const Tensor& view : views) {
     require(view.rank() == 4 && (view.size(3) == 1 || view.stride(3) == 1) && view.dtype() == q.dtype(),
             "[attention] expected views of rank 4 whose last axis is contiguous");
@@ -256,18 +326,18 @@ void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Te
 
 }  // namespace
 
-i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
+i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype, [[maybe_unused]] AttentionLibrary library) {
   const Extents extents = extents_of(q, k);
   if constexpr (kHasCuda) {
-    if (Stream::current().device.works_as_cuda()) return 0;
+    if (Stream::current().device.works_as_cuda()) return cuda::attention_workspace_bytes(q, k, dtype, library);
   }
   return lanes_of(extents.batch * extents.heads) * extents.forward_elems() * size_of(wide_dtype(dtype));
 }
 
-i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype) {
+i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype, [[maybe_unused]] AttentionLibrary library) {
   const Extents extents = extents_of(q, k);
   if constexpr (kHasCuda) {
-    if (Stream::current().device.works_as_cuda()) return cuda::attention_gradient_workspace_bytes(q, k, dtype);
+    if (Stream::current().device.works_as_cuda()) return cuda::attention_gradient_workspace_bytes(q, k, dtype, library);
   }
   return lanes_of(extents.batch * extents.kv_heads) * extents.backward_elems(dtype) * size_of(wide_dtype(dtype));
 }
@@ -276,7 +346,8 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
                const Tensor& workspace) {
   const Extents extents = extents_of(q.shape(), k.shape());
   check(mask, q, k, v, {q, k, v, out});
-  require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype()), "[attention] the workspace is too small");
+  require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
+          "[attention] the workspace is too small");
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::attention(q, k, v, mask, out, lse, workspace);
@@ -290,7 +361,7 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
                         const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace) {
   const Extents extents = extents_of(q.shape(), k.shape());
   check(mask, q, k, v, {q, k, v, out, dout, dq, dk, dv});
-  require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype()),
+  require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
           "[attention] the workspace is too small");
   if (dout.device().is_meta()) return;
   if constexpr (kHasCuda) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/attention/attention_cudnn_cuda.h"
 #include "kernels/attention/attention_mma_cuda.h"
 #include "kernels/attention/attention_tiles_cuda.h"
 #include "kernels/dispatch.h"
@@ -29,7 +30,13 @@ struct Piece {
   }
 };
 
-template <int kWidth, class S>
+// kPlain: no windows, documents and caps, which would cost registers.
+template <bool kPlain, class P>
+__device__ i64 first_seen(const P& f, i64 b, i64 t) {
+  return kPlain ? 0 : f.extents.first(b, t);
+}
+
+template <int kWidth, class S, bool kPlain>
 __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
   using T = Wide<S>;
   alignas(sizeof(Quad<T>)) __shared__ T staged[kStagedElems<T>], weights[kTile * kStride];
@@ -45,22 +52,25 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
     for (T& x : top) x = -std::numeric_limits<T>::infinity();
     Sums<T, kWidth> sum;
     sum.clear();
-    for (i64 begin = 0; begin < visible; begin += kTile) {
+    for (i64 begin = first_seen<kPlain>(f, b, piece.begin) / kTile * kTile; begin < visible; begin += kTile) {
       T x[kQuad][kQuad], decay[kQuad];
       multiply_rows(query, f.k.rows(b, kv, begin, e.keys), e.width, staged, x);
       for_quad([&](int i) {
-        const i64 s = begin + threadIdx.x * kQuad, seen = e.seen(first_row + i);
+        const i64 s = begin + threadIdx.x * kQuad, first = first_seen<kPlain>(f, b, first_row + i), seen = e.seen(first_row + i);
         T most = top[i];
         for_quad([&](int j) {
-          if (s + j >= seen) x[i][j] = -std::numeric_limits<T>::infinity();
+          if constexpr (!kPlain) x[i][j] = f.capped(x[i][j]);
+          if (s + j < first || s + j >= seen) x[i][j] = -std::numeric_limits<T>::infinity();
           most = Larger()(most, x[i][j]);
         });
         most = fold_lanes(most, Larger(), kSide);
-        decay[i] = std::exp(f.scale * (top[i] - most));
+        // A row of which nothing is seen yet stays as it is.
+        const T from = !kPlain && most == -std::numeric_limits<T>::infinity() ? T(0) : most;
+        decay[i] = std::exp(f.scale * (top[i] - from));
         total[i] *= decay[i];
         top[i] = most;
         for_quad([&](int j) {
-          x[i][j] = std::exp(f.scale * (x[i][j] - most));
+          x[i][j] = std::exp(f.scale * (x[i][j] - from));
           total[i] += x[i][j];
           x[i][j] *= f.kept(b, h, first_row + i, s + j);
         });
@@ -98,19 +108,21 @@ __global__ void dot_rows(Backward<S> f) {
 }
 
 // A query and a key: from their score and the gradient of the probability to the probability and the gradient of the score.
-template <class S, class T = Wide<S>>
+template <bool kPlain, class S, class T = Wide<S>>
 __device__ void score_gradient(const Backward<S>& f, i64 b, i64 h, i64 t, i64 s, T lse, T delta, T& score, T& gradient) {
-  if (t >= f.extents.queries || s >= f.extents.seen(t)) {
+  if (t >= f.extents.queries || s >= f.extents.seen(t) || s < first_seen<kPlain>(f, b, t)) {
     score = 0, gradient = 0;
     return;
   }
+  if constexpr (!kPlain) score = f.capped(score);
   const T p = std::exp(f.scale * score - lse);
   const T kept = f.kept(b, h, t, s);
   gradient = p * (gradient * kept - delta) * f.scale;
+  if constexpr (!kPlain) gradient *= f.slope(score);
   score = p * kept;
 }
 
-template <int kWidth, class S>
+template <int kWidth, class S, bool kPlain>
 __global__ void __launch_bounds__(kThreads) query_gradients(Backward<S> f) {
   using T = Wide<S>;
   alignas(sizeof(Quad<T>)) __shared__ T staged[kStagedElems<T>], weights[kTile * kStride];
@@ -128,14 +140,14 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<S> f) {
     Sums<T, kWidth> sum;
     sum.clear();
     const i64 visible = e.seen(min(piece.begin + kTile, e.queries) - 1);
-    for (i64 begin = 0; begin < visible; begin += kTile) {
+    for (i64 begin = first_seen<kPlain>(f, b, piece.begin) / kTile * kTile; begin < visible; begin += kTile) {
       const auto key = f.k.rows(b, kv, begin, e.keys);
       T score[kQuad][kQuad], gradient[kQuad][kQuad];
       multiply_rows(query, key, e.width, staged, score);
       multiply_rows(dout, f.v.rows(b, kv, begin, e.keys), e.width, staged, gradient);
       for_quad([&](int i) {
         for_quad([&](int j) {
-          score_gradient(f, b, h, first_row + i, begin + threadIdx.x * kQuad + j, lse[i], delta[i], score[i][j], gradient[i][j]);
+          score_gradient<kPlain>(f, b, h, first_row + i, begin + threadIdx.x * kQuad + j, lse[i], delta[i], score[i][j], gradient[i][j]);
         });
       });
       keep_weights(gradient, weights);
@@ -146,7 +158,7 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<S> f) {
 }
 
 // Tiles stand on their side here: rows are keys.
-template <int kWidth, class S>
+template <int kWidth, class S, bool kPlain>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   using T = Wide<S>;
   alignas(sizeof(Quad<T>)) __shared__ T staged[kStagedElems<T>], weights[kTile * kStride];
@@ -160,6 +172,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
     key_sum.clear(), value_sum.clear();
     for (i64 h = kv * group; h < (kv + 1) * group; ++h) {
       for (i64 begin = e.first_query(piece.begin) / kTile * kTile; begin < e.queries; begin += kTile) {
+        if (first_seen<kPlain>(f, b, begin) >= piece.begin + kTile) break;  // nor does any later one see these keys
         const auto query = f.q.rows(b, h, begin, e.queries), dout = f.dout.rows(b, h, begin, e.queries);
         T score[kQuad][kQuad], gradient[kQuad][kQuad];
         multiply_rows(key, query, e.width, staged, score);
@@ -167,8 +180,9 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
         for_quad([&](int j) {
           const i64 t = begin + threadIdx.x * kQuad + j, at = (b * e.heads + h) * e.queries + min(t, e.queries - 1);
           const T lse = f.lse[at], delta = f.delta[at];
-          for_quad(
-              [&](int i) { score_gradient(f, b, h, t, piece.begin + threadIdx.y * kQuad + i, lse, delta, score[i][j], gradient[i][j]); });
+          for_quad([&](int i) {
+            score_gradient<kPlain>(f, b, h, t, piece.begin + threadIdx.y * kQuad + i, lse, delta, score[i][j], gradient[i][j]);
+          });
         });
         keep_weights(score, weights);
         add_weighted(weights, dout, piece.first, e.width, staged, value_sum);
@@ -200,24 +214,35 @@ void launch_tiles(void (*kernel)(F), const F& f, i64 batch_heads, i64 rows, i64 
   launch("attention", kernel, dim3(static_cast<unsigned>(std::clamp<i64>(items, 1, kMostBlocks))), dim3(kSide, kSide), f);
 }
 
+bool by_cudnn(const Tensor& q, const Tensor& k, const AttentionMask& mask) {
+  return mask.dropout == 0 && mask.is_plain() && attention_cudnn::takes(q.shape(), k.shape(), q.dtype(), mask.library);
+}
+
 }  // namespace
 
-i64 attention_gradient_workspace_bytes(const Shape& q, const Shape&, DType dtype) {
+i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library) {
+  return attention_cudnn::takes(q, k, dtype, library) ? attention_cudnn::workspace_bytes(q, k, dtype) : 0;
+}
+
+i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library) {
+  if (attention_cudnn::takes(q, k, dtype, library)) return attention_cudnn::gradient_workspace_bytes(q, k, dtype);
   return q[0] * q[1] * q[2] * size_of(wide_dtype(dtype));
 }
 
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
-               const Tensor&) {
+               const Tensor& workspace) {
   if (out.elems() == 0) return;
+  if (by_cudnn(q, k, mask)) return attention_cudnn::attend(q, k, v, mask, out, lse, workspace);
   for_dtype("attention", q.dtype(), [&]<class S>(S) {
     Forward<S> f;
     set(f, q, k, v, mask);
     f.out = View<S>(out), f.lse = lse.data<Wide<S>>();
     if constexpr (kIsHalf<S>) {
-      if (attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
+      if (mask.is_plain() && attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
     }
     for_width<Wide<S>>(f.extents.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      launch_tiles(attend<kWidth, S>, f, f.extents.batch * f.extents.heads, f.extents.queries, kWidth);
+      launch_tiles(mask.is_plain() ? attend<kWidth, S, true> : attend<kWidth, S, false>, f, f.extents.batch * f.extents.heads,
+                   f.extents.queries, kWidth);
     });
   });
 }
@@ -225,6 +250,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
 void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace) {
   if (dq.elems() == 0) return;
+  if (by_cudnn(q, k, mask)) return attention_cudnn::gradients(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace);
   for_dtype("attention_gradient", q.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
     Backward<S> f;
@@ -235,11 +261,13 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
     const i64 rows = e.batch * e.heads * e.queries;
     launch("attention", dot_rows<S>, blocks_for(rows, WarpRows::kRowsOfBlock), dim3(kBlockThreads), f);
     if constexpr (kIsHalf<S>) {
-      if (attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
+      if (mask.is_plain() && attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
     }
     for_width<T>(e.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      launch_tiles(query_gradients<kWidth, S>, f, e.batch * e.heads, e.queries, kWidth);
-      launch_tiles(key_gradients<kWidth, S>, f, e.batch * e.kv_heads, e.keys, kWidth);
+      launch_tiles(mask.is_plain() ? query_gradients<kWidth, S, true> : query_gradients<kWidth, S, false>, f, e.batch * e.heads, e.queries,
+                   kWidth);
+      launch_tiles(mask.is_plain() ? key_gradients<kWidth, S, true> : key_gradients<kWidth, S, false>, f, e.batch * e.kv_heads, e.keys,
+                   kWidth);
     });
   });
 }

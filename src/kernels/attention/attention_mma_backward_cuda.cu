@@ -1,8 +1,11 @@
 // Gradients of attention on tensor cores, without atomics: one kernel has tiles of queries and goes over the keys for dq, the other has
 // tiles of keys and goes over the queries of all heads of its group, upwards, for dk and dv; each makes the scores and the probabilities'
-// gradients anew (seven products instead of five, and the same bits on every run). Scores stay in registers: tiles stand on their side in
-// the second, whose rows are keys, so that probabilities are the left operand of the next product in both. Probabilities and the gradients
-// of scores are rounded to H (bf16 or f16) before that product, as out's are; all sums are f32 and rounded once.
+// gradients anew (seven products instead of five: no block waits for another, and the bits are the same on every run). Scores stay in
+// registers: tiles stand on their side in the second, whose rows are keys, so that probabilities are the left operand of the next product
+// in both. Probabilities and the gradients of scores are rounded to H (bf16 or f16) before that product, as out's are; all sums are f32 and
+// rounded once.
+#include <limits>
+
 #include "kernels/attention/attention_mma_cuda.h"
 #include "kernels/attention/attention_mma_tiles_cuda.h"
 
@@ -13,34 +16,27 @@ using attention_problem::Backward;
 
 // A block has kRows rows (of q and dout, or of k and v), and goes over tiles of kColumns (of k and v, or of q and dout), of which a warp
 // multiplies kStep at a time.
-template <int kWidth, int kTilesOfWarp, int kTileColumns, int kColumnsAtOnce, int kSideBytes>
+template <int kWidth, int kRowsOfBlock, int kWarps, int kTileColumns, int kColumnsAtOnce, int kSideBytes, int kHandedBytes>
 struct Shape {
-  static constexpr int kRows = 128, kRowTiles = kTilesOfWarp, kWarpRows = 16 * kRowTiles, kThreads = kRows / kWarpRows * kWarpThreads;
+  static constexpr int kRows = kRowsOfBlock, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kWarps * kWarpThreads;
   static constexpr int kColumns = kTileColumns, kStep = kColumnsAtOnce, kPitch = Layout<kWidth>::kPitch;
   static constexpr int kOwnBytes = kRows * kPitch, kTileBytes = kColumns * kPitch, kBufferBytes = 2 * kTileBytes + kSideBytes;
-  static constexpr int kSharedBytes = 2 * (kOwnBytes + kBufferBytes);
+  static constexpr int kSharedBytes = 2 * (kOwnBytes + kBufferBytes) + kHandedBytes;
 };
 template <int kWidth>
-struct QueryShape : Shape<kWidth, 2, kWidth <= 64 ? 64 : 32, 32, 0> {};
-// Beside a tile: the scores' normalisers of its queries, and their deltas. Tiles are narrower for wide heads on a GPU whose blocks have 99
-// KiB of shared memory (compute capability 8.6, 8.9, 12.0); what is summed, and in which order, is the same.
-template <int kWidth, bool kNarrow>
-struct KeyShape : Shape<kWidth, kWidth <= 64 ? 2 : 1, kNarrow ? 32 : 64, kWidth <= 64 || kNarrow ? 32 : 64, 2 * (kNarrow ? 32 : 64) * 4> {};
+struct QueryShape : Shape<kWidth, 128, 4, kWidth <= 64 ? 64 : 32, 32, 0, 0> {};
+// A warp's rows of q and dout stay in registers where these suffice, else they are loaded from their tile for every step.
+template <int kWidth>
+using LeftRows = std::conditional_t<kWidth <= 64, Fragments<kWidth, QueryShape<kWidth>::kRowTiles>, u32>;
+// Beside a tile: the scores' normalisers of its queries, and their deltas.
+template <int kWidth>
+struct KeyShape : Shape<kWidth, 128, 4, 64, 32, 2 * 64 * 4, 0> {};
+// kTile queries by twice as many keys, of which two warps have the same 32; a warp hands a tile of f32 to the other. kTile is 64, or 32 on
+// a GPU that gives a block 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0): what is summed, and in which order, is the same.
+template <int kWidth, int kTile>
+struct WideKeyShape : Shape<kWidth, 2 * kTile, kTile / 8, kTile, kTile, 2 * kTile * 4, 2 * kTile * kTile * 4> {};
 
-// f(m, n, i, row, column) of a warp's tile of fragments.
-template <int kM, int kN, class F>
-__device__ void for_elements(F f) {
-  SPILLWAY_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    SPILLWAY_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      SPILLWAY_UNROLL
-      for (int i = 0; i < 4; ++i) f(m, n, i, m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2);
-    }
-  }
-}
-
-template <class H, int kWidth, bool kDrops>
+template <class H, int kWidth, Kind kKind>
 __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Backward<H> f) {
   using S = QueryShape<kWidth>;
   constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
@@ -54,7 +50,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
   const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + 2 * S::kOwnBytes;
-  using Rows = Copier<H, kWidth, S::kThreads>;
+  using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
   Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
     key_rows.template copy<S::kColumns>(f.k, keys - key, e.width, to);
@@ -73,6 +69,9 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   const float scale = f.scale * kLog2e;
   float sum[kM][kWidth / 8][4];
   clear(sum);
+  mma::wait_for_copies();
+  __syncthreads();
+  const LeftRows<kWidth> q_rows(own), dout_rows(own + S::kOwnBytes);
   u32 buffer = 0;
   for (int tile_key = 0; tile_key < visible; tile_key += S::kColumns) {
     mma::wait_for_copies();
@@ -82,15 +81,20 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
     if (tile_key + S::kColumns < visible) copy_tile(tile_key + S::kColumns, buffers + buffer);
     SPILLWAY_NO_UNROLL
     for (int key = tile_key; key < min(tile_key + S::kColumns, visible_here); key += S::kStep, tile += S::kStep * S::kPitch) {
+      const int first_here = mma::again(first_row);
+      DropsOf<kKind, kM, kN> drops(f.dropout.kept);
+      drops.draw([&](int row, int column) { return f.drops(b, h, first_here + row, key + column); });
       float x[kM][kN][4], gradient[kM][kN][4];
-      multiply_rows<H, kWidth>(own, tile, x);
-      multiply_rows<H, kWidth>(own + S::kOwnBytes, tile + S::kTileBytes, gradient);
-      const bool masked = key + S::kStep > seen(first_row);
-      for_elements<kM, kN>([&](int m, int n, int i, int row, int column) {
-        float p = mma::exp2_fast(fmaf(x[m][n][i], scale, -lse[m][i / 2]));
-        if (masked && key + column >= seen(first_row + row)) p = 0;
-        if constexpr (kDrops) gradient[m][n][i] *= f.kept(b, h, first_row + row, key + column);
-        gradient[m][n][i] = p * (gradient[m][n][i] - delta[m][i / 2]);
+      multiply_rows<H, kWidth>(q_rows, tile, x);
+      multiply_rows<H, kWidth>(dout_rows, tile + S::kTileBytes, gradient);
+      if (key + S::kStep > seen(first_row)) {
+        for_elements<kM, kN>([&](int m, int n, int i, int row, int column) {
+          if (key + column >= seen(first_here + row)) x[m][n][i] = -std::numeric_limits<float>::infinity();
+        });
+      }
+      for_elements<kM, kN>([&](int m, int n, int i, int, int) {
+        const float p = mma::exp2_fast(fmaf(x[m][n][i], scale, -lse[m][i / 2]));
+        gradient[m][n][i] = p * (drops(gradient[m][n][i], m, n, i) - delta[m][i / 2]);
       });
       add_weighted<H, kWidth>(gradient, tile, sum);
     }
@@ -100,56 +104,89 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-template <class H, int kWidth, bool kDrops, bool kNarrow>
-__global__ void __launch_bounds__(KeyShape<kWidth, kNarrow>::kThreads, kWidth <= 64 ? 2 : 1) key_tile(Backward<H> f) {
-  using S = KeyShape<kWidth, kNarrow>;
-  constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
-  const auto& e = f.extents;
-  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), kv_heads = static_cast<int>(e.kv_heads);
-  const int group = static_cast<int>(e.heads) / kv_heads, item = static_cast<int>(blockIdx.x), tiles = ceil_div(keys, S::kRows);
-  const int kv = item / tiles % kv_heads, b = item / tiles / kv_heads, begin = item % tiles * S::kRows,
-            first_row = begin + warp() * S::kWarpRows;
-  const int rows = min(S::kWarpRows, keys - first_row);
-  const auto first_query = [&](int row) { return e.causal ? max(0, row - (keys - queries)) : 0; };
-  const int first = first_query(begin) / S::kColumns * S::kColumns;
-  const int of_head = ceil_div(queries - first, S::kColumns), steps = group * of_head;
+// What a block that has a tile of keys and values begins with, and its walk over tiles of queries, head after head.
+template <class H, int kWidth, Kind kKind, class S>
+struct KeyBlock {
+  using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
+  struct Walk {
+    int h, query;
+  };
 
-  const u32 key = mma::shared_begin(), own = key + warp() * S::kWarpRows * S::kPitch, buffers = key + 2 * S::kOwnBytes;
-  using Rows = Copier<H, kWidth, S::kThreads>;
-  const auto copy_tile = [&](int step, u32 to) {
-    const int h = kv * group + step / of_head, query = first + step % of_head * S::kColumns, i = static_cast<int>(threadIdx.x);
-    Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, e.width, to);
-    Rows(f.dout, b, h, query).template copy<S::kColumns>(f.dout, queries - query, e.width, to + S::kTileBytes);
+  const Backward<H>& f;
+  int queries, keys, kv, b, begin, first, end_h;
+  u32 key, buffers, buffer = 0;
+  Walk here, copied;
+
+  __device__ explicit KeyBlock(const Backward<H>& all)
+      : f(all), queries(static_cast<int>(all.extents.queries)), keys(static_cast<int>(all.extents.keys)), key(mma::shared_begin()) {
+    const int kv_heads = static_cast<int>(f.extents.kv_heads), group = static_cast<int>(f.extents.heads) / kv_heads;
+    const int item = static_cast<int>(blockIdx.x), tiles = ceil_div(keys, S::kRows);
+    kv = item / tiles % kv_heads, b = item / tiles / kv_heads, begin = item % tiles * S::kRows;
+    first = first_query(begin) / S::kColumns * S::kColumns, end_h = (kv + 1) * group;
+    here = copied = {kv * group, first};
+    buffers = key + 2 * S::kOwnBytes;
+    Rows(f.k, b, kv, begin).template copy<S::kRows>(f.k, keys - begin, f.extents.width, key);
+    Rows(f.v, b, kv, begin).template copy<S::kRows>(f.v, keys - begin, f.extents.width, key + S::kOwnBytes);
+    copy_tile(buffers);
+  }
+  __device__ int first_query(int row) const { return f.extents.causal ? max(0, row - (keys - queries)) : 0; }
+  __device__ bool done() const { return here.h >= end_h; }
+  __device__ void next(Walk& walk) const {
+    walk.query += S::kColumns;
+    if (walk.query >= queries) walk.query = first, ++walk.h;
+  }
+  /// Of the tile of `here`, which is there; the next one is on its way.
+  __device__ u32 tile() {
+    mma::wait_for_copies();
+    __syncthreads();  // the tile is there, and the one before is done with
+    const u32 at = buffers + buffer;
+    buffer ^= S::kBufferBytes;
+    if (copied.h < end_h) copy_tile(buffers + buffer);
+    return at;
+  }
+  /// q, then dout, then the queries' lse, then their delta.
+  __device__ void copy_tile(u32 to) {
+    const int h = copied.h, query = copied.query, i = static_cast<int>(threadIdx.x);
+    Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, f.extents.width, to);
+    Rows(f.dout, b, h, query).template copy<S::kColumns>(f.dout, queries - query, f.extents.width, to + S::kTileBytes);
     if (i < 2 * S::kColumns) {
-      const float* from = (i < S::kColumns ? f.lse : f.delta) + (b * e.heads + h) * e.queries + query + i % S::kColumns;
+      const float* from = (i < S::kColumns ? f.lse : f.delta) + (b * f.extents.heads + h) * f.extents.queries + query + i % S::kColumns;
       mma::copy_float(to + 2 * S::kTileBytes + i * 4, from, query + i % S::kColumns < queries);
     }
-  };
-  Rows(f.k, b, kv, begin).template copy<S::kRows>(f.k, keys - begin, e.width, key);
-  Rows(f.v, b, kv, begin).template copy<S::kRows>(f.v, keys - begin, e.width, key + S::kOwnBytes);
-  copy_tile(0, buffers);
+    next(copied);
+  }
+};
 
+// Heads of up to 64 elements: a warp sums up dk and dv of its keys.
+template <class H, int kWidth, Kind kKind>
+__global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backward<H> f) {
+  using S = KeyShape<kWidth>;
+  constexpr int kM = S::kRowTiles, kN = S::kStep / 8;
+  KeyBlock<H, kWidth, kKind, S> block(f);
+  const int first_row = block.begin + warp() * S::kWarpRows, rows = min(S::kWarpRows, block.keys - first_row);
+  const u32 own = block.key + warp() * S::kWarpRows * S::kPitch;
   const float scale = f.scale * kLog2e;
   float key_sum[kM][kWidth / 8][4], value_sum[kM][kWidth / 8][4];
   clear(key_sum), clear(value_sum);
-  u32 buffer = 0;
-  for (int step = 0; step < steps; ++step) {
-    mma::wait_for_copies();
-    __syncthreads();  // the tile is there, and the one before is done with
-    const u32 tile = buffers + buffer;
-    buffer ^= S::kBufferBytes;
-    if (step + 1 < steps) copy_tile(step + 1, buffers + buffer);
+  for (; !block.done(); block.next(block.here)) {
+    const u32 tile = block.tile();
     if (rows <= 0) continue;
-    const int tile_query = first + step % of_head * S::kColumns;
     SPILLWAY_NO_UNROLL
     for (int c = 0; c < S::kColumns; c += S::kStep) {
-      const int query = tile_query + c;
-      if (query >= queries || query + S::kStep <= first_query(first_row)) continue;
+      const int query = block.here.query + c;
+      if (query >= block.queries || query + S::kStep <= block.first_query(first_row)) continue;
       const u32 q_tile = tile + c * S::kPitch, dout_tile = q_tile + S::kTileBytes;
+      const int first_here = mma::again(first_row);
+      DropsOf<kKind, kM, kN> drops(f.dropout.kept);
+      drops.draw([&](int row, int column) { return f.drops(block.b, block.here.h, query + column, first_here + row); });
       float x[kM][kN][4], gradient[kM][kN][4];
       multiply_rows<H, kWidth>(own, q_tile, x);
       multiply_rows<H, kWidth>(own + S::kOwnBytes, dout_tile, gradient);
-      const bool masked = query < first_query(first_row + S::kWarpRows - 1);
+      if (query < block.first_query(first_row + S::kWarpRows - 1)) {
+        for_elements<kM, kN>([&](int m, int n, int i, int row, int column) {
+          if (query + column < block.first_query(first_here + row)) x[m][n][i] = -std::numeric_limits<float>::infinity();
+        });
+      }
       const u32 side = tile + 2 * S::kTileBytes + (c + fragment_column()) * 4;
       SPILLWAY_UNROLL
       for (int n = 0; n < kN; ++n) {
@@ -157,15 +194,10 @@ __global__ void __launch_bounds__(KeyShape<kWidth, kNarrow>::kThreads, kWidth <=
         const float offset[2] = {lse.x * kLog2e, lse.y * kLog2e}, deltas[2] = {delta.x, delta.y};
         SPILLWAY_UNROLL
         for (int mi = 0; mi < 4 * kM; ++mi) {
-          const int m = mi / 4, i = mi % 4, row = m * 16 + i / 2 * 8 + fragment_row(), column = n * 8 + fragment_column() + i % 2;
-          float p = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset[i % 2])), d = gradient[m][n][i];
-          if (masked && query + column < first_query(first_row + row)) p = 0;
-          x[m][n][i] = p;
-          if constexpr (kDrops) {
-            const float kept = f.kept(b, kv * group + step / of_head, query + column, first_row + row);
-            x[m][n][i] = p * kept, d *= kept;
-          }
-          gradient[m][n][i] = p * (d - deltas[i % 2]);
+          const int m = mi / 4, i = mi % 4;
+          const float p = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset[i % 2]));
+          gradient[m][n][i] = p * (drops(gradient[m][n][i], m, n, i) - deltas[i % 2]);
+          x[m][n][i] = drops(p, m, n, i);
         }
       }
       add_weighted<H, kWidth>(x, dout_tile, value_sum);
@@ -174,9 +206,87 @@ __global__ void __launch_bounds__(KeyShape<kWidth, kNarrow>::kThreads, kWidth <=
   }
   if (rows <= 0) return;
   store_rows<kWidth>(
-      key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(b, kv, first_row), f.dk.row, rows, e.width, f.dk.in_words);
+      key_sum, [&](int, int) { return f.scale; }, own, f.dk.at(block.b, block.kv, first_row), f.dk.row, rows, f.extents.width,
+      f.dk.in_words);
   store_rows<kWidth>(
-      value_sum, [](int, int) { return 1.0f; }, own + S::kOwnBytes, f.dv.at(b, kv, first_row), f.dv.row, rows, e.width, f.dv.in_words);
+      value_sum, [](int, int) { return 1.0f; }, own + S::kOwnBytes, f.dv.at(block.b, block.kv, first_row), f.dv.row, rows, f.extents.width,
+      f.dv.in_words);
+}
+
+// Wider heads: of the two warps that have a tile's rows one makes the probabilities and sums up dv, the other makes their gradients, takes
+// the probabilities from the first by way of shared memory (in f32; their sign says dropped) and sums up dk. So each has sums of one
+// gradient alone, of twice as many rows as if it had both, and loads half as much from the tiles for every product.
+template <class H, int kWidth, Kind kKind, int kTile>
+__global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide_key_tile(Backward<H> f) {
+  using S = WideKeyShape<kWidth, kTile>;
+  constexpr int kM = S::kRowTiles, kN = S::kStep / 8, kPairs = S::kThreads / kWarpThreads / 2;
+  KeyBlock<H, kWidth, kKind, S> block(f);
+  const bool for_values = warp() < kPairs;
+  const int pair = warp() % kPairs, first_row = block.begin + pair * S::kWarpRows, rows = min(S::kWarpRows, block.keys - first_row);
+  const u32 own = block.key + (for_values ? 0 : S::kOwnBytes) + pair * S::kWarpRows * S::kPitch;
+  const u32 handed = block.buffers + 2 * S::kBufferBytes + pair * kM * kN * kWarpThreads * 16;
+  const float scale = f.scale * kLog2e;
+  float sum[kM][kWidth / 8][4];
+  clear(sum);
+  for (; !block.done(); block.next(block.here)) {
+    const u32 tile = block.tile(), q_tile = tile, dout_tile = tile + S::kTileBytes;
+    const int thread = mma::again(lane());
+    const u32 side = tile + 2 * S::kTileBytes + thread % 4 * 8, mine = handed + thread * 16;
+    const int query = block.here.query, first_here = mma::again(first_row);
+    const bool takes_part = rows > 0 && query + S::kColumns > block.first_query(first_row);
+    float x[kM][kN][4];
+    DropsOf<kKind, kM, kN> drops(f.dropout.kept);
+    if (takes_part) {
+      if (for_values) {
+        drops.draw([&](int row, int column) { return f.drops(block.b, block.here.h, query + column, first_here + row); });
+      }
+      multiply_rows<H, kWidth>(own, for_values ? q_tile : dout_tile, x);
+      if (for_values && query < block.first_query(first_row + S::kWarpRows - 1)) {
+        for_elements<kM, kN>([&](int m, int n, int i, int row, int column) {
+          if (query + column < block.first_query(first_here + row)) x[m][n][i] = -std::numeric_limits<float>::infinity();
+        });
+      }
+      if (for_values) {
+        SPILLWAY_UNROLL
+        for (int n = 0; n < kN; ++n) {
+          const auto lse = mma::load_shared<float2>(side + n * 32);
+          const float offset[2] = {lse.x * kLog2e, lse.y * kLog2e};
+          SPILLWAY_UNROLL
+          for (int m = 0; m < kM; ++m) {
+            float p[4];
+            SPILLWAY_UNROLL
+            for (int i = 0; i < 4; ++i) {
+              const float all = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset[i % 2]));
+              x[m][n][i] = drops(all, m, n, i), p[i] = drops.marked(all, m, n, i);
+            }
+            mma::store_shared(mine + (m * kN + n) * kWarpThreads * 16, float4{p[0], p[1], p[2], p[3]});
+          }
+        }
+      }
+    }
+    __syncthreads();  // the probabilities are there
+    if (!takes_part) continue;
+    if (!for_values) {
+      SPILLWAY_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        const auto delta = mma::load_shared<float2>(side + n * 32 + S::kColumns * 4);
+        const float deltas[2] = {delta.x, delta.y};
+        SPILLWAY_UNROLL
+        for (int m = 0; m < kM; ++m) {
+          const auto four = mma::load_shared<float4>(mine + (m * kN + n) * kWarpThreads * 16);
+          const float p[4] = {four.x, four.y, four.z, four.w};
+          SPILLWAY_UNROLL
+          for (int i = 0; i < 4; ++i) x[m][n][i] = fabsf(p[i]) * (drops.by_mark(p[i], x[m][n][i]) - deltas[i % 2]);
+        }
+      }
+    }
+    add_weighted<H, kWidth>(x, for_values ? dout_tile : q_tile, sum);
+  }
+  if (rows <= 0) return;
+  const auto& to = for_values ? f.dv : f.dk;
+  const float factor = for_values ? 1 : f.scale;
+  store_rows<kWidth>(
+      sum, [&](int, int) { return factor; }, own, to.at(block.b, block.kv, first_row), to.row, rows, f.extents.width, to.in_words);
 }
 
 }  // namespace
@@ -184,22 +294,27 @@ __global__ void __launch_bounds__(KeyShape<kWidth, kNarrow>::kThreads, kWidth <=
 template <class H>
 void gradients(const Backward<H>& f) {
   const auto& e = f.extents;
-  for_kernel(e.width, f.dropout.limit != 0, [&](auto width, auto drops) {
+  const bool in_words = f.q.in_words && f.k.in_words && f.v.in_words && f.dout.in_words;
+  for_kernel(e.width, kind_of(f, in_words), [&](auto width, auto kind) {
     constexpr int kWidth = decltype(width)::value;
     using Query = QueryShape<kWidth>;
     static_assert(Query::kSharedBytes <= kLeastSharedBytes);
-    launch_blocks(query_tile<H, width, drops>, e.batch * e.heads * ceil_div(e.queries, Query::kRows), Query::kThreads, Query::kSharedBytes,
+    launch_blocks(query_tile<H, width, kind>, e.batch * e.heads * ceil_div(e.queries, Query::kRows), Query::kThreads, Query::kSharedBytes,
                   f);
-    const auto launch_keys = [&](auto narrow) {
-      using Key = KeyShape<kWidth, decltype(narrow)::value>;
-      static_assert(!decltype(narrow)::value || Key::kSharedBytes <= kLeastSharedBytes);
-      launch_blocks(key_tile<H, width, drops, narrow>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads,
-                    Key::kSharedBytes, f);
-    };
-    if constexpr (KeyShape<kWidth, false>::kSharedBytes > kLeastSharedBytes) {
-      if (shared_bytes() < KeyShape<kWidth, false>::kSharedBytes) return launch_keys(std::true_type());
+    if constexpr (kWidth <= 64) {
+      using Key = KeyShape<kWidth>;
+      static_assert(Key::kSharedBytes <= kLeastSharedBytes);
+      launch_blocks(key_tile<H, width, kind>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads, Key::kSharedBytes, f);
+    } else {
+      const auto launch_keys = [&](auto tile) {
+        using Key = WideKeyShape<kWidth, decltype(tile)::value>;
+        launch_blocks(wide_key_tile<H, width, kind, tile>, e.batch * e.kv_heads * ceil_div(e.keys, Key::kRows), Key::kThreads,
+                      Key::kSharedBytes, f);
+      };
+      static_assert(WideKeyShape<kWidth, 32>::kSharedBytes <= kLeastSharedBytes);
+      if (shared_bytes() < WideKeyShape<kWidth, 64>::kSharedBytes) return launch_keys(std::integral_constant<int, 32>());
+      launch_keys(std::integral_constant<int, 64>());
     }
-    launch_keys(std::false_type());
   });
 }
 template void gradients(const Backward<BFloat16>&);

@@ -18,8 +18,8 @@ struct Shape {
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
   static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // queries; keys and values, twice
 };
-template <int kWidth, bool kDrops>
-constexpr int kBlocksOfProcessor = kWidth <= 64 && !kDrops ? 3 : 2;
+template <int kWidth, Kind kKind>
+constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 
 // Of one warp's rows: a row is (m, second), lanes of a quad share it.
 struct Softmax {
@@ -32,62 +32,79 @@ struct Softmax {
   // Scores to probabilities, still to be divided by the total; what was summed up before is scaled to match. `scale` is of base 2.
   template <int kN, int kColumns>
   __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
+    float decay[2][2];
+    bool grew = false;
+    for_rows([&](int m, int second) {
+      float most = top[m][second];
+      SPILLWAY_UNROLL
+      for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(x[m][n][2 * second], x[m][n][2 * second + 1]));
+      most = fold_lanes(
+          most, [](float a, float b) { return fmaxf(a, b); }, 4);
+      decay[m][second] = mma::exp2_fast((top[m][second] - most) * scale);
+      grew |= top[m][second] != most;
+      top[m][second] = most;
+    });
+    if (__any_sync(~0u, grew)) {  // seldom after the first tiles; else all factors are 1
+      for_rows([&](int m, int second) {
+        total[m][second] *= decay[m][second];
+        SPILLWAY_UNROLL
+        for (int n = 0; n < kColumns; ++n) sum[m][n][2 * second] *= decay[m][second], sum[m][n][2 * second + 1] *= decay[m][second];
+      });
+    }
+    for_rows([&](int m, int second) {
+      const float offset = top[m][second] * scale;
+      float more = 0;
+      SPILLWAY_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        SPILLWAY_UNROLL
+        for (int i = 2 * second; i < 2 * second + 2; ++i) {
+          x[m][n][i] = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset));
+          more += x[m][n][i];
+        }
+      }
+      total[m][second] += more;
+    });
+  }
+
+ private:
+  template <class F>
+  __device__ static void for_rows(F f) {
     SPILLWAY_UNROLL
     for (int m = 0; m < 2; ++m) {
       SPILLWAY_UNROLL
-      for (int second = 0; second < 2; ++second) {
-        float most = top[m][second];
-        SPILLWAY_UNROLL
-        for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(x[m][n][2 * second], x[m][n][2 * second + 1]));
-        most = fold_lanes(
-            most, [](float a, float b) { return fmaxf(a, b); }, 4);
-        const float decay = mma::exp2_fast((top[m][second] - most) * scale), offset = most * scale;
-        top[m][second] = most;
-        float more = 0;
-        SPILLWAY_UNROLL
-        for (int n = 0; n < kN; ++n) {
-          SPILLWAY_UNROLL
-          for (int i = 2 * second; i < 2 * second + 2; ++i) {
-            x[m][n][i] = mma::exp2_fast(fmaf(x[m][n][i], scale, -offset));
-            more += x[m][n][i];
-          }
-        }
-        total[m][second] = fmaf(total[m][second], decay, more);
-        SPILLWAY_UNROLL
-        for (int n = 0; n < kColumns; ++n) sum[m][n][2 * second] *= decay, sum[m][n][2 * second + 1] *= decay;
-      }
+      for (int second = 0; second < 2; ++second) f(m, second);
     }
   }
 };
 
-// f(element, row, column) of a warp's tile.
-template <int kN, class F>
-__device__ void for_elements(float (&x)[2][kN][4], F f) {
-  SPILLWAY_UNROLL
-  for (int m = 0; m < 2; ++m) {
-    SPILLWAY_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      SPILLWAY_UNROLL
-      for (int i = 0; i < 4; ++i) f(x[m][n][i], m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2);
-    }
+// A warp's rows. Blocks of a head go together, for its keys; of them the last tile first, which sees most.
+template <int kWidth, class H>
+struct Place {
+  int b, h, begin, first_row, rows;  // rows: perhaps none
+  u32 own;
+  __device__ Place(const Forward<H>& f, int item, int thread) {
+    using S = Shape<kWidth>;
+    const int queries = static_cast<int>(f.extents.queries), heads = static_cast<int>(f.extents.heads), tiles = ceil_div(queries, S::kRows);
+    const int warp = thread / kWarpThreads;
+    h = item / tiles % heads, b = item / tiles / heads, begin = (tiles - 1 - item % tiles) * S::kRows;
+    first_row = begin + warp * S::kWarpRows, rows = min(S::kWarpRows, queries - first_row);
+    own = mma::shared_begin() + warp * S::kWarpRows * S::kPitch;
   }
-}
+};
 
-template <class H, int kWidth, bool kDrops>
-__global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<kWidth, kDrops>)) attend_tile(Forward<H> f) {
+template <class H, int kWidth, Kind kKind>
+__global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<kWidth, kKind>)) attend_tile(Forward<H> f) {
   using S = Shape<kWidth>;
+  constexpr int kN = S::kKeys / 8;
   const auto& e = f.extents;
-  // Blocks of a head go together, for its keys; of them the last tile first, which sees most.
-  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), heads = static_cast<int>(e.heads);
-  const int item = static_cast<int>(blockIdx.x), tiles = ceil_div(queries, S::kRows), h = item / tiles % heads, b = item / tiles / heads;
-  const int kv = h / (heads / static_cast<int>(e.kv_heads)), begin = (tiles - 1 - item % tiles) * S::kRows,
-            first_row = begin + warp() * S::kWarpRows;
-  const int rows = min(S::kWarpRows, queries - first_row);  // the warp's, perhaps none
+  const Place<kWidth, H> place(f, static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x));
+  const int queries = static_cast<int>(e.queries), keys = static_cast<int>(e.keys), b = place.b, h = place.h, begin = place.begin,
+            first_row = place.first_row, rows = place.rows, kv = h / (static_cast<int>(e.heads) / static_cast<int>(e.kv_heads));
   const auto seen = [&](int row) { return e.causal ? min(keys, row + 1 + keys - queries) : keys; };
   const int visible = seen(min(begin + S::kRows, queries) - 1), visible_here = rows > 0 ? seen(first_row + rows - 1) : 0;
 
-  const u32 query = mma::shared_begin(), own = query + warp() * S::kWarpRows * S::kPitch, buffers = query + S::kRows * S::kPitch;
-  using Rows = Copier<H, kWidth, S::kThreads>;
+  const u32 query = mma::shared_begin(), own = place.own, buffers = query + S::kRows * S::kPitch;
+  using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
   Rows key_rows(f.k, b, kv, 0), value_rows(f.v, b, kv, 0);
   const auto copy_tile = [&](int key, u32 to) {
     key_rows.template copy<S::kKeys>(f.k, keys - key, e.width, to);
@@ -108,32 +125,34 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
     buffer ^= 2 * S::kTileBytes;
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);
     if (key >= visible_here) continue;
-    float x[2][S::kKeys / 8][4];
+    const int first = mma::again(first_row);
+    DropsOf<kKind, 2, kN> drops(f.dropout.kept);
+    drops.draw([&](int row, int column) { return f.drops(b, h, first + row, key + column); });
+    float x[2][kN][4];
     multiply_rows<H, kWidth>(own, tile, x);
     if (key + S::kKeys > seen(first_row)) {
-      for_elements(x, [&](float& score, int row, int column) {
-        if (key + column >= seen(first_row + row)) score = -std::numeric_limits<float>::infinity();
+      for_elements<2, kN>([&](int m, int n, int i, int row, int column) {
+        if (key + column >= seen(first + row)) x[m][n][i] = -std::numeric_limits<float>::infinity();
       });
     }
     softmax.step(x, scale, sum);
-    if constexpr (kDrops) {
-      for_elements(x, [&](float& p, int row, int column) { p *= f.kept(b, h, first_row + row, key + column); });
-    }
+    for_elements<2, kN>([&](int m, int n, int i, int, int) { x[m][n][i] = drops(x[m][n][i], m, n, i); });
     add_weighted<H, kWidth>(x, tile + S::kTileBytes, sum);
   }
 
-  if (rows <= 0) return;
+  const Place<kWidth, H> at(f, mma::again(static_cast<int>(blockIdx.x)), mma::again(static_cast<int>(threadIdx.x)));
+  if (at.rows <= 0) return;
   SPILLWAY_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int m = i / 2, second = i % 2, row = m * 16 + second * 8 + fragment_row();
     float& total = softmax.total[m][second];
     total = fold_lanes(total, Plus(), 4);
-    if (lane() % 4 == 0 && row < rows) {
-      f.lse[(b * e.heads + h) * e.queries + first_row + row] = f.scale * softmax.top[m][second] + logf(total);
+    if (lane() % 4 == 0 && row < at.rows) {
+      f.lse[(at.b * e.heads + at.h) * e.queries + at.first_row + row] = f.scale * softmax.top[m][second] + logf(total);
     }
   }
   const auto by_total = [&](int m, int second) { return 1 / softmax.total[m][second]; };
-  store_rows<kWidth>(sum, by_total, own, f.out.at(b, h, first_row), f.out.row, rows, e.width, f.out.in_words);
+  store_rows<kWidth>(sum, by_total, at.own, f.out.at(at.b, at.h, at.first_row), f.out.row, at.rows, e.width, f.out.in_words);
 }
 
 }  // namespace
@@ -151,11 +170,11 @@ bool takes(DType dtype, i64 width) {
 
 template <class H>
 void attend(const Forward<H>& f) {
-  for_kernel(f.extents.width, f.dropout.limit != 0, [&](auto width, auto drops) {
+  for_kernel(f.extents.width, kind_of(f, f.q.in_words && f.k.in_words && f.v.in_words), [&](auto width, auto kind) {
     using S = Shape<decltype(width)::value>;
     static_assert(S::kSharedBytes <= kLeastSharedBytes);
     const i64 blocks = f.extents.batch * f.extents.heads * ceil_div(f.extents.queries, S::kRows);
-    launch_blocks(attend_tile<H, width, drops>, blocks, S::kThreads, S::kSharedBytes, f);
+    launch_blocks(attend_tile<H, width, kind>, blocks, S::kThreads, S::kSharedBytes, f);
   });
 }
 template void attend(const Forward<BFloat16>&);

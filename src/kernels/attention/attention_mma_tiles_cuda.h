@@ -16,32 +16,38 @@ __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThrea
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
+/// How a kernel is compiled: for rows that begin at multiples of 16 bytes, without and with dropout, and for any rows, where dropout may be
+/// of nothing. They give the same bits.
+enum class Kind { plain, drops, unaligned };
+
 /// Word w of row r lies at w ^ (r % 8): neither eight rows of one word nor the words of one row meet in a bank. Adding 8 n to the row adds
-/// 8 n kPitch to the address, and adding 2 n to words 0 and 1 is ^ 32 n, for tiles begin at multiples of kPitch.
+/// 8 n kPitch to the address.
 template <int kWidth>
 struct Layout {
   static constexpr int kWords = kWidth <= 64 ? 8 : 16, kPitch = kWords * 16;
   static_assert(kWidth % 16 == 0 && kWidth <= 128);
   __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
+  /// From the address of word 0 or 1 of a row to the one `words` on, an even number: tiles begin at multiples of kPitch.
+  __device__ static u32 words_on(u32 at, int words) { return (at ^ (words % 8 * 16)) + words / 8 * 128; }
 };
 
 /// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is
 /// zero.
-template <class H, int kWidth, int kThreads>
+template <class H, int kWidth, int kThreads, bool kInWords>
 class Copier {
  public:
   __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
       : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
-  /// Begins to copy the next kRows rows, of which `rows` (perhaps more) are there; the view as before. Those that do not begin at multiples
-  /// of 16 bytes are copied element by element: this changes no number.
+  /// Begins to copy the next kRows rows, of which `rows` (perhaps more) are there; the view as before. Without kInWords, for rows that do
+  /// not begin at multiples of 16 bytes, element by element.
   template <int kRows>
   __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
     static_assert(kRows % kAtOnce == 0);
     if (word() * 8 >= kWidth) return;
     const bool padding = word() * 8 >= static_cast<int>(width);
     u32 to = tile + L::at(row(), word());
-    if (view.in_words && kRows <= rows) {
+    if (kInWords && kRows <= rows) {
       SPILLWAY_UNROLL
       for (int i = 0; i < kRows; i += kAtOnce, from_ += kAtOnce * view.row) mma::copy_word(to + i * L::kPitch, from_, !padding);
       return;
@@ -49,7 +55,7 @@ class Copier {
     SPILLWAY_NO_UNROLL
     for (int r = row(); r < kRows; r += kAtOnce, from_ += kAtOnce * view.row, to += kAtOnce * L::kPitch) {
       const bool there = !padding && r < rows;
-      if (view.in_words) {
+      if constexpr (kInWords) {
         mma::copy_word(to, from_, there);
       } else {
         mma::store_shared(to, there ? one_by_one(from_) : uint4{});
@@ -84,21 +90,119 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// x[i][j] = the product of row i of tile a and row j of tile b over the width.
+/// f(m, n, i, row, column) of a warp's tile of fragments.
+template <int kM, int kN, class F>
+__device__ void for_elements(F f) {
+  SPILLWAY_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, n, i, m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2);
+    }
+  }
+}
+
+/// What is dropped of a warp's tile: nothing until it is drawn.
+template <int kM, int kN>
+class Drops {
+ public:
+  __device__ explicit Drops(float kept) : kept_(kept) {
+    SPILLWAY_UNROLL
+    for (int m = 0; m < kM; ++m) bits_[m] = 0;
+  }
+  /// drops(row, column). In a loop, to be called before the tile itself takes its registers.
+  template <class F>
+  __device__ void draw(F drops) {
+    static_assert(kN <= 8);
+    SPILLWAY_NO_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        u32 four = 0;
+        SPILLWAY_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          if (drops(m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2)) four |= 1u << i;
+        }
+        bits_[m] |= four << (n * 4);
+      }
+    }
+  }
+  /// Of the element x[m][n][i].
+  __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
+  /// x >= 0, or -x where it is dropped.
+  __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
+  /// Of another element, by the mark that its tile has.
+  __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
+
+ private:
+  __device__ bool dropped(int m, int n, int i) const { return bits_[m] >> (n * 4 + i) & 1; }
+  float kept_;
+  u32 bits_[kM];
+};
+class NoDrops {
+ public:
+  __device__ explicit NoDrops(float) {}
+  template <class F>
+  __device__ void draw(F) {}
+  __device__ float operator()(float x, int, int, int) const { return x; }
+  __device__ float marked(float x, int, int, int) const { return x; }
+  __device__ float by_mark(float, float x) const { return x; }
+};
+template <Kind kKind, int kM, int kN>
+using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
+
+/// A warp's rows of a tile as the left operand of products over the width, for as long as they are needed.
+template <int kWidth, int kM>
+struct Fragments {
+  u32 at[kWidth / 16][kM][4];
+  __device__ explicit Fragments(u32 tile) {
+    tile += Layout<kWidth>::at(lane() % 16, lane() / 16);
+    SPILLWAY_UNROLL
+    for (int k = 0; k < kWidth / 16; ++k) {
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) mma::load_matrices(Layout<kWidth>::words_on(tile, 2 * k) + m * 16 * Layout<kWidth>::kPitch, at[k][m]);
+    }
+  }
+};
+
+/// x[i][j] = the product of row i of `a` and row j of tile b over the width.
+template <class H, int kWidth, int kM, int kN>
+__device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[kM][kN][4]) {
+  using L = Layout<kWidth>;
+  b += L::at(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
+  clear(x);
+  SPILLWAY_UNROLL
+  for (int k = 0; k < kWidth / 16; ++k) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; n += 2) {
+      u32 right[4];
+      mma::load_matrices(L::words_on(b, 2 * k) + n * 8 * L::kPitch, right);
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        mma::multiply_add<H>(x[m][n], a.at[k][m], right[0], right[1]);
+        mma::multiply_add<H>(x[m][n + 1], a.at[k][m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// The same with the rows of tile a, loaded as they are needed.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
-  a += L::at(lane() % 16, lane() / 16), b += L::at(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
+  const int l = mma::again(lane());
+  a += L::at(l % 16, l / 16), b += L::at(l / 16 * 8 + l % 8, l / 8 % 2);
   clear(x);
   SPILLWAY_UNROLL
   for (int k = 0; k < kWidth / 16; ++k) {
     u32 left[kM][4];
     SPILLWAY_UNROLL
-    for (int m = 0; m < kM; ++m) mma::load_matrices((a ^ (k * 32)) + m * 16 * L::kPitch, left[m]);
+    for (int m = 0; m < kM; ++m) mma::load_matrices(L::words_on(a, 2 * k) + m * 16 * L::kPitch, left[m]);
     SPILLWAY_UNROLL
     for (int n = 0; n < kN; n += 2) {
       u32 right[4];
-      mma::load_matrices((b ^ (k * 32)) + n * 8 * L::kPitch, right);
+      mma::load_matrices(L::words_on(b, 2 * k) + n * 8 * L::kPitch, right);
       SPILLWAY_UNROLL
       for (int m = 0; m < kM; ++m) {
         mma::multiply_add<H>(x[m][n], left[m], right[0], right[1]);
@@ -112,7 +216,8 @@ __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
 template <class H, int kWidth, int kM, int kN>
 __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&sum)[kM][kWidth / 8][4]) {
   using L = Layout<kWidth>;
-  b += L::at(lane() % 16, lane() / 16);
+  const int l = mma::again(lane());
+  b += L::at(l % 16, l / 16);
   SPILLWAY_UNROLL
   for (int k = 0; k < kN; k += 2) {
     u32 left[kM][4];
@@ -124,7 +229,7 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
     SPILLWAY_UNROLL
     for (int n = 0; n < kWidth / 8; n += 2) {
       u32 right[4];
-      mma::load_transposed((b ^ (n * 16)) + k * 8 * L::kPitch, right);
+      mma::load_transposed(L::words_on(b, n) + k * 8 * L::kPitch, right);
       SPILLWAY_UNROLL
       for (int m = 0; m < kM; ++m) {
         mma::multiply_add<H>(sum[m][n], left[m], right[0], right[1]);
@@ -169,10 +274,25 @@ __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 
   }
 }
 
-/// f(std::integral_constant<int, kWidth>, std::bool_constant<kDrops>): kernels for the next larger width.
+template <class H>
+Kind kind_of(const attention_problem::Problem<H>& f, bool in_words) {
+  if (!in_words) return Kind::unaligned;
+  return f.dropout.limit == 0 ? Kind::plain : Kind::drops;
+}
+
+/// f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>): kernels for the next larger width.
 template <class F>
-void for_kernel(i64 width, bool drops, F f) {
-  const auto with = [&](auto padded) { drops ? f(padded, std::true_type()) : f(padded, std::false_type()); };
+void for_kernel(i64 width, Kind kind, F f) {
+  const auto with = [&](auto padded) {
+    switch (kind) {
+      case Kind::plain:
+        return f(padded, std::integral_constant<Kind, Kind::plain>());
+      case Kind::drops:
+        return f(padded, std::integral_constant<Kind, Kind::drops>());
+      case Kind::unaligned:
+        return f(padded, std::integral_constant<Kind, Kind::unaligned>());
+    }
+  };
   if (width <= 64) return with(std::integral_constant<int, 64>());
   if (width <= 96) return with(std::integral_constant<int, 96>());
   with(std::integral_constant<int, 128>());

@@ -38,21 +38,34 @@ struct View {
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal;
+  i64 window;            // 0: none
+  const i32* positions;  // of keys in their documents, [batch, keys], or null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
+  /// The first key that query t sees; of a query that is not there the last one's.
+  __device__ i64 first(i64 b, i64 t) const {
+    const i64 position = min(t, queries - 1) + keys - queries;
+    const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
+    return positions ? max(of_window, position - positions[b * keys + position]) : of_window;
+  }
   __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
 };
 
+/// The draw of kernels/dropout.h: uniform(key, sample, element) < p. An element has a counter of its own, and so a call of Philox.
 template <class T>
 struct Dropout {
-  RandomKey key;
-  i64 first_sample;
-  u64 limit;  // 0: none
-  T kept;
-  /// What an element is multiplied by.
-  __device__ T factor(i64 b, i64 element) const {
-    if (limit == 0) return 1;
-    const auto words = philox(key, static_cast<u64>(first_sample + b), static_cast<u64>(element));
-    return (words[0] | static_cast<u64>(words[1]) << 32) >> 11 < limit ? T(0) : kept;
+  PhiloxRounds rounds;  // as parameters of a kernel they cost neither registers nor additions
+  i64 first_sample = 0;
+  u64 limit = 0;  // of the draw's 53 bits, in the upper ones of 64. 0: none
+  T kept = 1;
+  Dropout() = default;
+  explicit Dropout(const AttentionMask& mask)
+      : rounds(mask.key),
+        first_sample(mask.first_sample),
+        limit(static_cast<u64>(std::ceil(mask.dropout * 0x1p53)) << 11),
+        kept(static_cast<T>(1 / (1 - mask.dropout))) {}
+  __device__ bool drops(i64 b, i64 element) const {
+    const auto words = philox(rounds, static_cast<u64>(first_sample + b), static_cast<u64>(element));
+    return (words[0] | static_cast<u64>(words[1]) << 32) < limit;
   }
 };
 
@@ -61,9 +74,17 @@ template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale;
+  Wide<S> scale, cap;  // cap: of scores that are not scaled yet; 0: none
   View<const S> q, k, v;
-  __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const { return dropout.factor(b, (h * extents.queries + t) * extents.keys + s); }
+  __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
+  /// A score, not scaled yet, under the cap; and the slope there, of the capped one.
+  __device__ Wide<S> capped(Wide<S> x) const { return cap > 0 ? cap * std::tanh(x / cap) : x; }
+  __device__ Wide<S> slope(Wide<S> capped) const { return cap > 0 ? std::fma(-capped / cap, capped / cap, Wide<S>(1)) : Wide<S>(1); }
+  /// What a probability is multiplied by.
+  __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const {
+    if (dropout.limit == 0) return 1;
+    return drops(b, h, t, s) ? Wide<S>(0) : dropout.kept;
+  }
 };
 template <class S>
 struct Forward : Problem<S> {
@@ -79,15 +100,17 @@ struct Backward : Problem<S> {
 };
 
 inline Extents extents_of(const Tensor& q, const Tensor& k, const AttentionMask& mask) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), mask.causal};
+  return {q.size(0),   q.size(1),   k.size(1),
+          q.size(2),   k.size(2),   q.size(3),
+          mask.causal, mask.window, mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr};
 }
 
 template <class S>
 void set(Problem<S>& f, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
   using T = Wide<S>;
   f.extents = extents_of(q, k, mask);
-  f.dropout = {mask.key, mask.first_sample, static_cast<u64>(std::ceil(mask.dropout * 0x1p53)), static_cast<T>(1 / (1 - mask.dropout))};
-  f.scale = static_cast<T>(mask.scale);
+  f.dropout = Dropout<T>(mask);
+  f.scale = static_cast<T>(mask.scale), f.cap = static_cast<T>(mask.softcap / mask.scale);
   f.q = View<const S>(q), f.k = View<const S>(k), f.v = View<const S>(v);
 }
 

@@ -9,6 +9,14 @@ namespace spillway::kernels::rows {
 template <class T>
 T softmax(T* x, i64 n, T scale);
 
+/// x = cap * tanh(scale * x / cap) in place.
+template <class T>
+void cap(T* x, i64 n, T scale, T cap);
+
+/// dx *= 1 - (x / cap)^2 of capped x.
+template <class T>
+void cap_gradient(const T* x, T* dx, i64 n, T cap);
+
 /// x = exp(scale * x - lse) in place.
 template <class T>
 void probabilities(T* x, i64 n, T scale, T lse);

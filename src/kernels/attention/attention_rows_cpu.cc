@@ -57,6 +57,24 @@ struct SoftmaxGradient {
 };
 
 template <class T>
+struct Cap {
+  T scale, cap;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Mul(hn::Set(d, cap), tanh(d, hn::Mul(x, hn::Set(d, scale / cap))));
+  }
+};
+template <class T>
+struct CapGradient {
+  T cap;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V dx) const {
+    const V y = hn::Div(x, hn::Set(d, cap));
+    return hn::Mul(dx, hn::NegMulAdd(y, y, hn::Set(d, 1)));
+  }
+};
+
+template <class T>
 HWY_ATTR T softmax(T* x, i64 n, T scale) {
   const T top = max_row(x, n);
   map(x, x, n, Weight<T>{scale, top});
@@ -87,6 +105,14 @@ HWY_ATTR Wide<S> dot(const S* x, const S* y, i64 n) {
   return fold_sum<T>(sum);
 }
 
+void cap_f32(float* x, i64 n, float scale, float cap) { map(x, x, n, Cap<float>{scale, cap}); }
+void cap_f64(double* x, i64 n, double scale, double cap) { map(x, x, n, Cap<double>{scale, cap}); }
+void cap_gradient_f32(const float* x, float* dx, i64 n, float cap) {
+  map(x, static_cast<const float*>(dx), dx, n, CapGradient<float>{cap});
+}
+void cap_gradient_f64(const double* x, double* dx, i64 n, double cap) {
+  map(x, static_cast<const double*>(dx), dx, n, CapGradient<double>{cap});
+}
 float softmax_f32(float* x, i64 n, float scale) { return softmax(x, n, scale); }
 double softmax_f64(double* x, i64 n, double scale) { return softmax(x, n, scale); }
 void probabilities_f32(float* x, i64 n, float scale, float lse) { probabilities(x, n, scale, lse); }
@@ -105,6 +131,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace spillway::kernels {
 namespace {
+HWY_EXPORT(cap_f32);
+HWY_EXPORT(cap_f64);
+HWY_EXPORT(cap_gradient_f32);
+HWY_EXPORT(cap_gradient_f64);
 HWY_EXPORT(softmax_f32);
 HWY_EXPORT(softmax_f64);
 HWY_EXPORT(probabilities_f32);
@@ -116,6 +146,22 @@ SPILLWAY_EXPORT_TYPES(dot);
 
 namespace rows {
 
+template <>
+void cap<float>(float* x, i64 n, float scale, float cap) {
+  HWY_DYNAMIC_DISPATCH(cap_f32)(x, n, scale, cap);
+}
+template <>
+void cap<double>(double* x, i64 n, double scale, double cap) {
+  HWY_DYNAMIC_DISPATCH(cap_f64)(x, n, scale, cap);
+}
+template <>
+void cap_gradient<float>(const float* x, float* dx, i64 n, float cap) {
+  HWY_DYNAMIC_DISPATCH(cap_gradient_f32)(x, dx, n, cap);
+}
+template <>
+void cap_gradient<double>(const double* x, double* dx, i64 n, double cap) {
+  HWY_DYNAMIC_DISPATCH(cap_gradient_f64)(x, dx, n, cap);
+}
 template <>
 float softmax<float>(float* x, i64 n, float scale) {
   return HWY_DYNAMIC_DISPATCH(softmax_f32)(x, n, scale);

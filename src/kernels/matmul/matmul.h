@@ -19,8 +19,22 @@ inline i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype) { return mat
 /// matmul_workspace_bytes. Store::add adds to what out holds (not to bf16 or f16). Error(usage) on a GPU where cuBLASLt is not installed.
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
 
+/// out = addend + (a b + bias): all as matmul()'s, addend like out and apart from it, both contiguous and of the operands' type. A GPU
+/// rounds once, where cuBLASLt does it in one kernel; a CPU rounds the product, then the sum, as add() after matmul().
+void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
+
+/// kept = a b + bias and out = gelu_tanh(kept) (elementwise.h): all as matmul()'s, kept and out of the operands' type and contiguous. A GPU
+/// may compute out from the sum before that is rounded, where cuBLASLt does both in one kernel.
+void matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace);
+/// out = (a b) * gelu_tanh'(kept), likewise.
+void matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace);
+
 namespace cuda {
 decltype(kernels::matmul) matmul;
+/// False: the library has no such kernel, and nothing was done.
+bool matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
+bool matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace);
+bool matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace);
 }  // namespace cuda
 
 }  // namespace spillway::kernels

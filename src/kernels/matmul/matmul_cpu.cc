@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "kernels/accumulate.h"
 #include "kernels/dispatch.h"
+#include "kernels/elementwise.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_few_rows.h"
 
 namespace spillway::kernels {
 namespace {
@@ -117,6 +120,31 @@ struct Product {
   }
 };
 
+// Columns of one task of a product with few rows: many tasks, but each with long stretches of memory to itself.
+template <class T>
+i64 few_rows_task(i64 n, bool contiguous_columns) {
+  constexpr i64 kStretch = 512 / static_cast<i64>(sizeof(T)), kColumns = 32;
+  if (contiguous_columns) return n < 16 * kStretch ? kStretch : 2 * kStretch;
+  return kColumns * std::clamp<i64>(n / (32 * kColumns), 1, 8);
+}
+
+// The product with its few rows' words in the workspace. False where it is none of those, or their words are more than what is there.
+template <class T, class Out>
+bool ran_few_rows(const Product<T, Out>& product) {
+  if constexpr (gemm::kHasFewRows<T, PanelOf<T>>) {
+    const auto& [m, n, k, a, b, c, packed, sums] = product;
+    const i64 bytes = gemm::few_rows_words<T>(m, k) * static_cast<i64>(sizeof(u32));
+    if (!gemm::takes_few_rows<T>(m, n, b) || bytes > packed_bytes<T>(m, n, k)) return false;
+    u32* words = reinterpret_cast<u32*>(packed);
+    gemm::pack_words<T, T>(a, m, k, words);
+    const gemm::FewRows<T, T, Out> few{m, n, k, kDepth<T>, words, b, c};
+    Stream::current().for_ranges(n, few_rows_task<T>(n, b.k_stride != 1),
+                                 [&](i64 begin, i64 end) { gemm::multiply_few_rows(few, begin, end); });
+    return true;
+  }
+  return false;
+}
+
 void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const bool ranks = a.rank() == 2 && b.rank() == 2 && out.rank() == 2;
   if (!ranks || a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1) || a.size(1) < 1) {
@@ -154,7 +182,8 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
     if (store == Store::add) c.added = c.data;
   }
   const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
-  Product<T, Out>{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums}.run();
+  const Product<T, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums};
+  if (!ran_few_rows(product)) product.run();
 }
 
 // Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
@@ -180,6 +209,47 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
     if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
   }
   for_dtypes("matmul", a.dtype(), out.dtype(), [&]<class T, class Out>(T, Out) { run<T, Out>(a, b, bias, out, workspace, store); });
+}
+
+void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {
+  check(a, b, bias, out, workspace, Store::replace);
+  require(addend.shape() == out.shape() && addend.dtype() == out.dtype() && out.dtype() == a.dtype() && addend.is_contiguous() &&
+              out.is_contiguous() && (addend.raw() != out.raw() || out.device().is_meta()),
+          "[matmul_onto] expected two contiguous matrices of the product's shape and the operands' type");
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda() && cuda::matmul_onto(addend, a, b, bias, out, workspace)) return;
+  }
+  matmul(a, b, bias, out, workspace);
+  add(addend, out, out);
+}
+
+namespace {
+
+void check_gelu(const Tensor& kept, const Tensor& out) {
+  require(kept.shape() == out.shape() && kept.dtype() == out.dtype() && kept.is_contiguous() && out.is_contiguous(),
+          "[matmul_gelu] expected contiguous matrices of one shape and type");
+}
+
+}  // namespace
+
+void matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace) {
+  check(a, b, bias, out, workspace, Store::replace);
+  check_gelu(kept, out);
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda() && cuda::matmul_gelu(a, b, bias, kept, out, workspace)) return;
+  }
+  matmul(a, b, bias, kept, workspace);
+  unary(Unary::gelu_tanh, kept, out);
+}
+
+void matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace) {
+  check(a, b, {}, out, workspace, Store::replace);
+  check_gelu(kept, out);
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda() && cuda::matmul_gelu_gradient(a, b, kept, out, workspace)) return;
+  }
+  matmul(a, b, {}, out, workspace);
+  unary_gradient(Unary::gelu_tanh, kept, out, out);
 }
 
 }  // namespace spillway::kernels

@@ -1,81 +1,158 @@
 // Rows are BLAS's columns: C = A B of rows is C^T = B^T A^T of columns, so that BLAS's first operand is our second.
+#include <numeric>
+
 #include "device/launch_cuda.h"
 #include "kernels/elements_cuda.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_plain_cuda.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 namespace spillway::kernels::cuda {
 namespace {
 
-// 16 bytes are the most that a kernel loads at once; what is aligned better is not another case.
-i64 alignment_of(const void* at) {
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  return address % 16 == 0 ? 16 : static_cast<i64>(address & -address);
+constexpr i64 kLoad = 16;  // bytes that a kernel loads at most at once; what is aligned better is not another case
+
+i64 alignment_of(std::uintptr_t bytes) { return bytes % kLoad == 0 ? kLoad : static_cast<i64>(bytes & -bytes); }
+
+// By its extents: where its rows are whole, and other matrices of its width beside it, it begins at a multiple of both. So the same product
+// has the same plan wherever its operands lie; an address that is worse (of no model's) has one of its own.
+i64 alignment_of(const Tensor& x, i64 inner, i64 pitch) {
+  const i64 bytes = std::gcd(inner, pitch) * size_of(x.dtype());
+  return std::min(alignment_of(static_cast<std::uintptr_t>(bytes)), alignment_of(reinterpret_cast<std::uintptr_t>(x.raw())));
 }
 
 // x's transpose, of which the columns lie in memory, or which is to be used transposed. A row or column alone has any stride.
 BlasMatrix columns_of(const Tensor& x, const char* what) {
-  const i64 rows = x.size(0), columns = x.size(1), alignment = alignment_of(x.raw());
+  const i64 rows = x.size(0), columns = x.size(1);
   const bool rows_lie = (columns == 1 || x.stride(1) == 1) && (rows == 1 || x.stride(0) >= columns);
-  if (rows_lie) return {columns, rows, rows == 1 ? columns : x.stride(0), false, alignment};
+  if (rows_lie) {
+    const i64 pitch = rows == 1 ? columns : x.stride(0);
+    return {columns, rows, pitch, false, alignment_of(x, columns, pitch)};
+  }
   const bool columns_lie = (rows == 1 || x.stride(0) == 1) && (columns == 1 || x.stride(1) >= rows);
-  if (columns_lie) return {rows, columns, columns == 1 ? rows : x.stride(1), true, alignment};
+  if (columns_lie) {
+    const i64 pitch = columns == 1 ? rows : x.stride(1);
+    return {rows, columns, pitch, true, alignment_of(x, rows, pitch)};
+  }
   throw Error(ErrorCode::bug, std::string("[matmul] on a GPU expected ") + what + " to have one stride of 1 and no overlap, got " +
                                   to_string(x.shape()) + " with strides " + std::to_string(x.stride(0)) + ", " +
                                   std::to_string(x.stride(1)) + ": make it contiguous");
 }
 
 template <class T, class Out>
-__global__ void add_bias(i64 m, i64 n, i64 row_stride, const T* bias, Out* out) {
+__global__ void put_bias(i64 m, i64 n, i64 row_stride, const T* bias, Out* out, bool adds) {
   const i64 step = i64{gridDim.x} * blockDim.x;
-  for (i64 i = i64{blockIdx.x} * blockDim.x + threadIdx.x; i < m * n; i += step) out[i / n * row_stride + i % n] += widen(bias[i % n]);
+  for (i64 i = i64{blockIdx.x} * blockDim.x + threadIdx.x; i < m * n; i += step) {
+    Out& to = out[i / n * row_stride + i % n];
+    to = narrow<Out>(adds ? widen(to) + widen(bias[i % n]) : widen(bias[i % n]));
+  }
 }
 
 template <class T, class Out>
-void launch_add_bias(const Tensor& bias, const Tensor& out) {
-  launch("add_bias", add_bias<T, Out>, blocks_for(out.elems()), dim3(kBlockThreads), out.size(0), out.size(1), out.stride(0),
-         bias.data<T>(), out.data<Out>());
+void launch_put_bias(const Tensor& bias, const Tensor& out, Store store) {
+  launch("put_bias", put_bias<T, Out>, blocks_for(out.elems()), dim3(kBlockThreads), out.size(0), out.size(1), out.stride(0),
+         bias.data<T>(), out.data<Out>(), store == Store::add);
 }
 
-// D = A B (+ D) (+ bias)
+template <class T>
+void launch_half_bias(const Tensor& bias, const Tensor& out, Store store) {
+  out.dtype() == DType::f32 ? launch_put_bias<T, float>(bias, out, store) : launch_put_bias<T, T>(bias, out, store);
+}
+
+// To every row of what is there, or in place of it.
+void bias_into(const Tensor& bias, const Tensor& out, Store store) {
+  switch (bias.dtype()) {
+    case DType::f64:
+      return launch_put_bias<double, double>(bias, out, store);
+    case DType::f32:
+      return launch_put_bias<float, float>(bias, out, store);
+    case DType::f16:
+      return launch_half_bias<Float16>(bias, out, store);
+    default:
+      return launch_half_bias<BFloat16>(bias, out, store);
+  }
+}
+
+// D = A B (+ C, which may be D) (+ bias), and an epilogue's second matrix.
 template <class Scale>
-void multiply(const MatmulKey& key, const Tensor& first, const Tensor& second, const void* bias, const Tensor& out, const Tensor& workspace,
-              Store store) {
-  const MatmulPlan& plan = matmul_plan(key);
-  const BlasLtDesc desc = matmul_desc(key, bias);
-  const Scale one = 1, kept = store == Store::add ? 1 : 0;
-  blas_lt_check(blas_lt().matmul(plan.handle, desc.get(), &one, first.raw(), plan.a.get(), second.raw(), plan.b.get(), &kept, out.raw(),
-                                 plan.d.get(), out.raw(), plan.d.get(), &plan.algo, workspace.raw(),
-                                 static_cast<size_t>(key.workspace_bytes), Stream::current().queue),
+void multiply(const MatmulPlan& plan, const MatmulKey& key, const Tensor& first, const Tensor& second, const void* bias, const Tensor& out,
+              const Tensor& workspace, const void* c = nullptr, const void* gelu = nullptr) {
+  MatmulKey done = key;
+  if (!plan.adds_bias) done.bias_alignment = 0;
+  const BlasLtDesc desc = matmul_desc(done, plan.adds_bias ? bias : nullptr, gelu);
+  const Scale one = 1, kept = c ? 1 : 0;
+  blas_lt_check(blas_lt().matmul(plan.handle, desc.get(), &one, first.raw(), plan.a.get(), second.raw(), plan.b.get(), &kept,
+                                 c ? c : out.raw(), plan.d.get(), out.raw(), plan.d.get(), &*plan.algo, workspace.raw(),
+                                 static_cast<size_t>(plan.workspace_bytes), Stream::current().queue),
                 "cublasLtMatmul");
+}
+
+// cuBLASLt takes a bias of the result's type, and of f32 and narrower. A wide result is rounded the same by a kernel of ours.
+bool takes_bias(const Tensor& a, const Tensor& bias, const Tensor& out) {
+  return bias.defined() && a.dtype() == out.dtype() && out.dtype() != DType::f64;
+}
+
+MatmulKey key_of(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
+  return {Stream::current().device.index,
+          a.dtype(),
+          out.dtype(),
+          columns_of(b, "the second operand"),
+          columns_of(a, "the first operand"),
+          columns_of(out, "the result"),
+          takes_bias(a, bias, out) ? alignment_of(reinterpret_cast<std::uintptr_t>(bias.raw())) : 0,
+          matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
+          Stream::current().tf32.matmul && a.dtype() == DType::f32};
+}
+
+// "Must be divisible by 8" (cublasLt.h, of the second matrix's leading dimension); where rows are 16 bytes' multiples it is.
+bool multiply_gelu(Epilogue epilogue, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out,
+                   const Tensor& workspace) {
+  if (!is_half(out.dtype()) || a.dtype() != out.dtype()) return false;
+  MatmulKey key = key_of(a, b, bias, out);
+  key.epilogue = epilogue;
+  if (key.d.alignment < kLoad || key.d.leading % 8 != 0 || !is_aligned(kept.raw(), kLoad)) return false;
+  const MatmulPlan& plan = matmul_plan(key);
+  if (!plan.algo) return false;
+  multiply<float>(plan, key, b, a, bias.defined() ? bias.raw() : nullptr, out, workspace, nullptr, kept.raw());
+  return true;
 }
 
 }  // namespace
 
+bool matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {
+  MatmulKey key = key_of(a, b, bias, out);
+  key.d.alignment = std::min(key.d.alignment, columns_of(addend, "what is added to").alignment);
+  const MatmulPlan& plan = matmul_plan(key);
+  if (!plan.algo || plan.adds_bias != bias.defined()) return false;
+  const void* added = bias.defined() ? bias.raw() : nullptr;
+  a.dtype() == DType::f64 ? multiply<double>(plan, key, b, a, added, out, workspace, addend.raw())
+                          : multiply<float>(plan, key, b, a, added, out, workspace, addend.raw());
+  return true;
+}
+
+bool matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace) {
+  return multiply_gelu(Epilogue::gelu, a, b, bias, kept, out, workspace);
+}
+
+bool matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace) {
+  return multiply_gelu(Epilogue::gelu_gradient, a, b, {}, kept, out, workspace);
+}
+
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
-  const i64 m = out.size(0), n = out.size(1), k = a.size(1);
   require(is_aligned(workspace.raw(), kAllocationAlignment), "[matmul] the workspace must begin at a multiple of 256 bytes");
-  // cuBLASLt takes a bias of the result's type, and of f32 and narrower. A wide result is rounded the same by a kernel of ours.
-  const bool fused = bias.defined() && a.dtype() == out.dtype() && out.dtype() != DType::f64;
-  const MatmulKey key{Stream::current().device.index,
-                      a.dtype(),
-                      out.dtype(),
-                      columns_of(b, "the second operand"),
-                      columns_of(a, "the first operand"),
-                      columns_of(out, "the result"),
-                      fused ? alignment_of(bias.raw()) : 0,
-                      matmul_workspace_bytes(m, n, k, a.dtype(), out.dtype()),
-                      Stream::current().tf32.matmul && a.dtype() == DType::f32};
+  const bool fused = takes_bias(a, bias, out);
+  const MatmulKey key = key_of(a, b, bias, out);
   require(!key.d.transposed, "[matmul] the rows of the result must not overlap");
+  const MatmulPlan& plan = matmul_plan(key);
+  if (!plan.algo) return plain_matmul(a, b, bias, out, store);
   const void* added = fused ? bias.raw() : nullptr;
-  if (a.dtype() == DType::f64) {
-    multiply<double>(key, b, a, added, out, workspace, store);
-    if (bias.defined()) launch_add_bias<double, double>(bias, out);
-  } else {
-    multiply<float>(key, b, a, added, out, workspace, store);
-    if (!bias.defined() || fused) return;
-    a.dtype() == DType::f16 ? launch_add_bias<Float16, float>(bias, out) : launch_add_bias<BFloat16, float>(bias, out);
-  }
+  // A result of bf16 or f16 is rounded once: the product is added to the bias, which the library sums as wide as the product.
+  const bool apart = bias.defined() && !plan.adds_bias, before = apart && is_half(out.dtype());
+  if (before) bias_into(bias, out, Store::replace), store = Store::add;
+  const void* onto = store == Store::add ? out.raw() : nullptr;
+  a.dtype() == DType::f64 ? multiply<double>(plan, key, b, a, added, out, workspace, onto)
+                          : multiply<float>(plan, key, b, a, added, out, workspace, onto);
+  if (apart && !before) bias_into(bias, out, Store::add);
 }
 
 }  // namespace spillway::kernels::cuda

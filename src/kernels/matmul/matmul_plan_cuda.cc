@@ -23,6 +23,12 @@ BlasLtLayout make_layout(const BlasMatrix& x, DType dtype) {
   return BlasLtLayout(made);
 }
 
+cublasLtEpilogue_t blas_epilogue(Epilogue epilogue, bool bias) {
+  if (epilogue == Epilogue::gelu_gradient) return CUBLASLT_EPILOGUE_DGELU;
+  if (epilogue == Epilogue::gelu) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 template <class T>
 void set(const BlasLtDesc& desc, cublasLtMatmulDescAttributes_t attribute, T value) {
   blas_lt_check(blas_lt().desc_set(desc.get(), attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -55,22 +61,40 @@ std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
                      x.transposed ? " transposed" : "", x.leading, x.alignment);
 }
 
-MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
-  MatmulPlan plan{handle, make_layout(key.a, key.in), make_layout(key.b, key.in), make_layout(key.d, key.out), {}};
-  // The heuristic does not read the bias but asks how its address is aligned.
-  const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment));
+[[noreturn]] void throw_no_way(const MatmulKey& key, cublasStatus_t status) {
+  throw Error(ErrorCode::io,
+              fmt::format("[matmul] expected cuBLASLt to know a way on cuda:{}, got {} for {}; {}; {}{}: another version of cuBLAS may",
+                          key.gpu, blas_lt().status_name(status), describe("A", key.a, key.in), describe("B", key.b, key.in),
+                          describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
+}
+
+// The heuristic's first choice; empty: it knows none.
+std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey& key, cublasStatus_t& status) {
+  // It does not read the bias but asks how its address is aligned.
+  const void* like_d = key.epilogue == Epilogue::none ? nullptr : reinterpret_cast<const void*>(key.d.alignment);
+  const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d);
   const BlasLtPreference wish = preference_of(key);
   cublasLtMatmulHeuristicResult_t best{};
   int count = 0;
-  const cublasStatus_t status =
-      blas_lt().heuristic(handle, desc.get(), plan.a.get(), plan.b.get(), plan.d.get(), plan.d.get(), wish.get(), 1, &best, &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count < 1 || best.state != CUBLAS_STATUS_SUCCESS) {
-    throw Error(ErrorCode::io,
-                fmt::format("[matmul] expected cuBLASLt to know a way on cuda:{}, got {} for {}; {}; {}{}: another version of cuBLAS may",
-                            key.gpu, blas_lt().status_name(status), describe("A", key.a, key.in), describe("B", key.b, key.in),
-                            describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
+  status =
+      blas_lt().heuristic(plan.handle, desc.get(), plan.a.get(), plan.b.get(), plan.d.get(), plan.d.get(), wish.get(), 1, &best, &count);
+  if (status != CUBLAS_STATUS_SUCCESS || count < 1 || best.state != CUBLAS_STATUS_SUCCESS) return {};
+  return best.algo;
+}
+
+MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
+  MatmulPlan plan{handle, make_layout(key.a, key.in), make_layout(key.b, key.in), make_layout(key.d, key.out), {}};
+  MatmulKey plainer = key, plainest = key;
+  plainer.bias_alignment = plainest.bias_alignment = plainest.workspace_bytes = 0;
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  for (const MatmulKey* one : std::initializer_list<const MatmulKey*>{&key, &plainer, &plainest}) {
+    if (key.epilogue != Epilogue::none && one != &key) return plan;
+    plan.algo = ask(plan, *one, status);
+    plan.adds_bias = one->bias_alignment > 0;
+    plan.workspace_bytes = one->workspace_bytes;
+    if (plan.algo) return plan;
   }
-  plan.algo = best.algo;
+  if (!plain_matmul_takes(key.in, key.out)) throw_no_way(key, status);
   return plan;
 }
 
@@ -97,7 +121,7 @@ struct Memo {
 
 }  // namespace
 
-BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias) {
+BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu) {
   const bool f64 = key.in == DType::f64;
   cublasLtMatmulDesc_t made = nullptr;
   // COMPUTE_32F is fp32 throughout.
@@ -106,9 +130,11 @@ BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias) {
   BlasLtDesc desc(made);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(key.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-  if (bias) {
-    set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
-    set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(blas_epilogue(key.epilogue, bias != nullptr)));
+  if (bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (gelu) {
+    set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, gelu);
+    set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(key.d.leading));
   }
   return desc;
 }

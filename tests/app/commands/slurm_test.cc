@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "tests/app/support_app.h"
 
@@ -29,6 +32,25 @@ TEST(SlurmCommand, AsksForWhatWasGiven) {
     EXPECT_TRUE(has(outcome.out, piece)) << piece << " in:\n" << outcome.out;
   }
   EXPECT_FALSE(has(outcome.out, "--ranks"));
+  std::istringstream lines(outcome.out);
+  std::set<std::string> seen;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(!line.starts_with("#SBATCH") || seen.insert(line.substr(0, line.find('='))).second) << "twice: " << line;
+  }
+}
+
+// Where nobody said how many, a rank's cores are its share of the partition's nodes, as sinfo tells them.
+TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
+  EXPECT_TRUE(has(slurm({"--ranks", "2"}).out, "is left to Slurm")) << "without sinfo";
+  TemporaryFolder folder;
+  folder.write("sinfo", "#!/bin/sh\nprintf 'cpu* 64\\ngpu 48+\\ngpu 32\\n'\n");
+  std::filesystem::permissions(folder.path() / "sinfo", std::filesystem::perms::owner_all);
+  const std::string before = std::getenv("PATH");
+  ::setenv("PATH", (folder.path().string() + ":" + before).c_str(), 1);
+  EXPECT_TRUE(has(slurm({"--nodes", "2", "--gpus", "4", "--partition", "gpu"}).out, "#SBATCH --cpus-per-task=8\n"));
+  EXPECT_TRUE(has(slurm({"--ranks", "3"}).out, "srun --kill-on-bad-exit=0 --cpus-per-task=21 ")) << slurm({"--ranks", "3"}).out;
+  EXPECT_TRUE(has(slurm({"--partition", "unknown"}).out, "is left to Slurm"));
+  ::setenv("PATH", before.c_str(), 1);
 }
 
 // The script with a srun that prints its arguments, one a line.
@@ -36,7 +58,7 @@ TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
   TemporaryFolder folder;
   const std::string odd = "a b'c\"d$e`f\\g";
   const Outcome outcome = slurm({"--ranks", "2", "--nodes", "2", "--out", odd, "--nvme", "$SLURM_TMPDIR/x:2GiB", "--validation-data",
-                                 "v 1.txt", "--validation-data", "v2.txt", "--decay-all", "--time", "10m"});
+                                 "$SLURM_TMPDIR/v 1.txt", "--validation-data", "$SLURM_TMPDIR/v2.txt", "--decay-all", "--time", "10m"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(has(outcome.out, "#SBATCH --ntasks-per-node=1\n") && has(outcome.out, "#SBATCH --signal=USR1@200\n")) << outcome.out;
   const std::string script = folder.write("job.sh", outcome.out), seen = (folder.path() / "seen").string();
@@ -48,7 +70,7 @@ TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
   const std::string got = *read_whole(seen);
   EXPECT_TRUE(has(got, "--kill-on-bad-exit=0\n"));
   EXPECT_TRUE(has(got, "\ntrain\n--data\n/scratch/x.txt\n--decay-all\n--model\ngpt2-tiny\n--nvme\n/scratch/x:2GiB\n--out\n" + odd +
-                           "\n--validation-data\nv 1.txt\n--validation-data\nv2.txt\nrequeue 17\n"))
+                           "\n--validation-data\n/scratch/v 1.txt\n--validation-data\n/scratch/v2.txt\nrequeue 17\n"))
       << got;
 }
 
@@ -57,6 +79,8 @@ TEST(SlurmCommand, RefusesWhatCannotBeAJob) {
   EXPECT_TRUE(has(slurm({"--nodes", "2", "--ranks", "3"}).err, "[--ranks] expected a multiple of --nodes 2, got 3"));
   EXPECT_TRUE(has(run_app({"slurm", "--model", "gpt2-tiny"}).err, "[--data] expected"));
   EXPECT_TRUE(has(run_app({"slurm", "--model", "gpt2-tiny", "--data", "no/such.txt"}).err, "[--data] expected no/such.txt to be there"));
+  EXPECT_TRUE(has(slurm({"--validation-data", "no/such.txt"}).err, "[--validation-data] expected no/such.txt to be there"));
+  EXPECT_TRUE(has(run_app({"slurm", "--model", "./no/such", "--data", "$SLURM_TMPDIR/x.txt"}).err, "[--model] expected ./no/such to be"));
   for (const char* flag : {"--account", "--partition"}) {
     for (const char* value : {"x\n#SBATCH --uid=0", "a b", "a;b", "\xff"}) {
       const Outcome outcome = slurm({flag, value});

@@ -75,6 +75,7 @@ TEST(ConfigFile, WhatIsNoConfiguration) {
   EXPECT_TRUE(has(rejection("steps: 3"), "expected JSON"));
   EXPECT_TRUE(has(rejection(""), "expected JSON"));
   EXPECT_TRUE(has(rejection("[1]"), "expected one JSON object"));
+  EXPECT_TRUE(has(rejection("{\"steps\": 1e999}"), "got a larger one"));
   const Outcome missing = run_app({"train", "--config", "no/such/file.json"});
   EXPECT_EQ(missing.status, 2);
   EXPECT_TRUE(has(missing.err, "no/such/file.json")) << missing.err;

@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "app/run/metrics.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::pages_test {
@@ -26,6 +29,25 @@ TEST(Pages, ManNamesEveryCommandAndFlag) {
       for (size_t at = 4; (at = name.find('-', at)) != std::string::npos; at += 2) name.insert(at, "\\");
       EXPECT_TRUE(option->positional || has(page, name)) << name;
     }
+  }
+}
+
+// Whatever a line of metrics.jsonl may have.
+TEST(Pages, DocsNameEveryKeyOfMetrics) {
+  MetricsRow row;
+  row.ranks = 2, row.matmul_share = 0.5, row.validation_loss = 1, row.validation_accuracy = 1, row.wear.days = 3;
+  const std::string page = run_app({"help", "markdown"}).out;
+  for (const std::string& text : {to_json(row), brief_json(1, {}, 1, 1, 1)}) {
+    const auto object = nlohmann::json::parse(text);
+    for (const auto& [key, value] : object.items()) EXPECT_TRUE(has(page, "`" + key + "`")) << key;
+  }
+}
+
+TEST(Pages, ManFitsEightyColumns) {
+  std::istringstream lines(run_app({"help", "man"}).out);
+  std::string before;
+  for (std::string line; std::getline(lines, line); before = line) {
+    EXPECT_TRUE(line != ".nf" || before == ".in 0") << "man sets paragraphs seven columns in";
   }
 }
 

@@ -133,6 +133,24 @@ TEST_F(CalibrationTest, AGoodValueBesideABadOneStands) {
   EXPECT_NE(c.warning.find("memory.axpy of -3"), std::string::npos) << c.warning;
 }
 
+// Figures of a busy node, which predictions would rest on; and of a faster one than it was.
+TEST_F(CalibrationTest, WhatIsFarFromTheOldIsSaid) {
+  const auto rows = [](double axpy, double adam, double read) {
+    return std::vector<BenchRow>{{.name = "memory.axpy", .path = "", .value = axpy, .unit = "bytes/s", .ceiling = {}, .threads = 2},
+                                 {.name = "cpu-adam.f32", .path = "", .value = adam, .unit = "ns/parameter", .ceiling = {}, .threads = 2},
+                                 {.name = "disk.read", .path = "/", .value = read, .unit = "bytes/s", .ceiling = {}, .threads = 2}};
+  };
+  EXPECT_TRUE(far_from_kept(rows(3e10, 0.5, 2e9), host()).empty()) << "nothing is kept";
+  save_bench_rows(rows(3e10, 0.5, 2e9), host());
+  EXPECT_TRUE(far_from_kept(rows(2.5e10, 0.6, 1.6e9), host()).empty());
+  const std::vector<std::string> far = far_from_kept(rows(1e10, 1.5, 6e9), host());
+  ASSERT_EQ(far.size(), 3u);
+  EXPECT_EQ(far[0].find("memory.axpy is 3.0 times slower"), 0u) << far[0];
+  EXPECT_EQ(far[1].find("cpu-adam.f32 is 3.0 times slower"), 0u) << far[1];
+  EXPECT_NE(far[1].find("is the node busy?"), std::string::npos) << far[1];
+  EXPECT_EQ(far[2], "disk.read of / is 3.0 times faster than the figure kept before");
+}
+
 TEST_F(CalibrationTest, SavingOverAWrongFileMendsIt) {
   write("{");
   save_bench_rows({{.name = "matmul.bf16", .path = "", .value = 2e11, .unit = "FLOP/s", .ceiling = {}, .threads = 2}}, host());

@@ -1,9 +1,11 @@
 #include "app/node/console.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <sstream>
 #include <thread>
@@ -58,6 +60,27 @@ TEST(Console, ATooLongProgressLineIsCutBetweenCharacters) {
   EXPECT_EQ(err.str().size() % 2, 0u);
 }
 
+// No width is known of what is no terminal: 80.
+TEST(Console, WhatDoesNotFitIsLeftOutWhole) {
+  std::ostringstream out, err;
+  Console console(out, err, true);
+  console.progress("step 1/2  loss " + std::string(50, '5') + "  norm 7.793  lr 2.86e-04");
+  EXPECT_EQ(err.str(), "step 1/2  loss " + std::string(50, '5') + "  norm 7.793");
+}
+
+TEST(Console, OnATerminalLinesWrapBetweenWords) {
+  std::ostringstream out, err;
+  Console console(out, err, true, false, true);
+  const std::string word(30, 'w'), command = "  spillway train " + word + " " + word + " " + word;
+  console.log("  a " + word + " " + word + " " + word + "\nshort");
+  EXPECT_EQ(err.str(), "  a " + word + " " + word + "\n      " + word + "\nshort\n");
+  console.result(command);
+  EXPECT_EQ(out.str(), command + "\n") << "is to be pasted";
+  out.str("");
+  console.result(std::string(100, 'x') + " " + word);
+  EXPECT_EQ(out.str(), std::string(100, 'x') + " " + word + "\n") << "a long word, as a path, stays as it is";
+}
+
 TEST(Console, QuietSilencesProgressAndLogAlone) {
   std::ostringstream out, err;
   Console console(out, err, true);
@@ -104,6 +127,15 @@ TEST(Console, LongWorkGivesASignOfLife) {
   }
   EXPECT_TRUE(err.str().starts_with("slow: ")) << err.str();
   EXPECT_NE(err.str().find(" so far\n"), std::string::npos);
+  std::atomic<int> done = 0;
+  err.str("");
+  {
+    const Working counted(
+        console, [&] { return fmt::format("counted, {} of 1000", ++done); }, std::chrono::milliseconds(5));
+    while (done < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(err.str().starts_with("counted, 1 of 1000: ")) << err.str();
+  EXPECT_NE(err.str().find("counted, 2 of 1000: "), std::string::npos) << err.str();
 }
 
 TEST(Signals, BecomeAFlag) {

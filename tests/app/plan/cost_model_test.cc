@@ -109,6 +109,35 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   }
 }
 
+// By what it was spent on, as long as nothing is made at once.
+TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
+  Rates rates;
+  rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
+  rates.unit = {.tile_s = 1e-8, .copy_s = 1e-9, .update_s = 1e-8, .norm_s = 1e-9, .gpu_update_s = 1e-8, .gpu_norm_s = 1e-9};
+  const auto ms = [&](const StepCost& cost, std::initializer_list<const char*> phases) {
+    double sum = 0;
+    for (const char* phase : phases) sum += cost.phase_ms.contains(phase) ? cost.phase_ms.at(phase) : 0;
+    return sum;
+  };
+  const StepCost on_cpu = predict(plan(Tier::host, Tier::device), {}, model_, rates);
+  EXPECT_GT(ms(on_cpu, {"fetch"}), 0) << "in the lane that computes";
+  EXPECT_NEAR(1e3 * on_cpu.computing_s, ms(on_cpu, {"forward", "backward", "reduce"}), 1e-6);
+
+  request_.device = Device::Kind::cuda;
+  request_.scheduling.copy_engines = true;
+  rates.machine.cores = parallel::kLanes;
+  const StepCost spilled = predict(plan(Tier::host, Tier::device), {}, model_, rates);
+  EXPECT_GT(ms(spilled, {"optimizer"}), 0);
+  EXPECT_NEAR(1e3 * spilled.computing_s, ms(spilled, {"forward", "backward", "reduce"}), 1e-6);
+  const StepCost resident = predict(plan(Tier::device, Tier::device), {}, model_, rates);
+  EXPECT_NEAR(1e3 * resident.computing_s, ms(resident, {"forward", "backward", "reduce", "optimizer"}), 1e-6);
+
+  request_.scheduling.overlap = parallel::OptimizerOverlap::backward;
+  const StepCost at_once = predict(plan(Tier::device, Tier::device), {}, model_, rates);
+  EXPECT_LT(1e3 * at_once.computing_s, ms(at_once, {"forward", "backward", "reduce", "optimizer"}) - 1);
+  EXPECT_LE(at_once.computing_s, at_once.seconds + 1e-9);
+}
+
 // What the input part takes and what is left for the weight part, each by the number of its instructions.
 TEST_F(CostModel, PricesABackwardInParts) {
   request_.scheduling.micro_batches = 4;

@@ -38,10 +38,23 @@ TEST_F(PredictionTest, AKindOfStepIsSimulatedOnce) {
 
 TEST_F(PredictionTest, TheProcessHoldsItsRanksOrWhatTimingTook) {
   const parallel::Plan plan = make_plan(request);
-  const i64 of_rank = plan.total[0] + plan.total[1];
-  EXPECT_EQ(Prediction(plan, request, {.process_bytes = 1000}, 1).process_bytes(), 1000 + of_rank);
-  EXPECT_EQ(Prediction(plan, request, {.process_bytes = 1000}, 3).process_bytes(), 1000 + 3 * of_rank);
-  EXPECT_EQ(Prediction(plan, request, {.process_bytes = 1000, .probe_bytes = of_rank + 5}, 1).process_bytes(), 1000 + of_rank + 5);
+  const i64 planned = plan.total[0] + plan.total[1] - plan.queue_buffers * plan.queue_buffer_bytes;
+  const auto bytes = [&](const NodeRates& node, int ranks) { return Prediction(plan, request, node, ranks).process_bytes(); };
+  const i64 of_rank = bytes({.process_bytes = 1000}, 1) - 1000;
+  EXPECT_GE(of_rank, planned);
+  EXPECT_LE(of_rank, planned + 4 * kMiB) << "threads, and code";
+  EXPECT_EQ(bytes({.process_bytes = 1000}, 3), 1000 + 3 * of_rank);
+  EXPECT_EQ(bytes({.process_bytes = 1000, .peak_bytes = of_rank + 1005}, 1), 1000 + of_rank + 5);
+}
+
+// As many tiles as the model has.
+TEST_F(PredictionTest, OfALargeRingASmallModelTouchesLittle) {
+  request.placement = parallel::Placement::uniform(request.layout, Tier::nvme, Tier::nvme, Tier::nvme);
+  const i64 few = Prediction(make_plan(request), request, {}, 1).process_bytes();
+  request.staging_buffers = 200;
+  const parallel::Plan plan = make_plan(request);
+  EXPECT_GT(plan.total[1], 300 * kMiB);
+  EXPECT_LT(Prediction(plan, request, {}, 1).process_bytes(), few + 64 * kMiB);
 }
 
 TEST_F(PredictionTest, SaysWhatItIsDoubtfulOf) {
@@ -49,8 +62,25 @@ TEST_F(PredictionTest, SaysWhatItIsDoubtfulOf) {
   const std::string text = Prediction(plan, request, {.doubts = "; blocks are guessed"}, 1).text();
   EXPECT_TRUE(text.starts_with("predicted: ")) << text;
   EXPECT_NE(text.find(" a step, bound by "), std::string::npos) << text;
+  EXPECT_NE(text.find("; computing goes on for "), std::string::npos) << text;
   EXPECT_NE(text.find("; the process about "), std::string::npos) << text;
   EXPECT_TRUE(text.ends_with("; blocks are guessed")) << text;
+}
+
+TEST_F(PredictionTest, SaysWhatShareOfAStepTheGpuComputes) {
+  request.device = Device::Kind::cuda;
+  request.scheduling.copy_engines = true;
+  const parallel::Plan plan = make_plan(request);
+  Rates rates = make_rates({}, Device::Kind::cuda, DType::f32, {}, {});
+  const double copying_s = predict(plan, {}, model, rates).seconds;
+  rates.blocks.assign(plan.layout.blocks.size(),
+                      {.forward = 1e3 * copying_s, .backward = 1e3 * copying_s, .backward_more = 1e3 * copying_s});
+  const std::string busy = Prediction(plan, request, {.rates = rates}, 1).text();
+  EXPECT_NE(busy.find("; the GPU computes 100 % of the step; "), std::string::npos) << busy;
+  rates.blocks.assign(plan.layout.blocks.size(), {.forward = 1e-12, .backward = 1e-12, .backward_more = 1e-12});
+  rates.unit.gpu_norm_s = rates.unit.gpu_sweep_s = 0;
+  const std::string idle = Prediction(plan, request, {.rates = rates}, 1).text();
+  EXPECT_NE(idle.find("; the GPU computes 0 % of the step; "), std::string::npos) << idle;
 }
 
 TEST_F(PredictionTest, RanksOfAPipelineWaitForEachOther) {

@@ -55,6 +55,15 @@ TEST(DeviceChoice, LeftOpenItIsTheBestFound) {
   EXPECT_EQ(config.precision, Precision::fp32);
 }
 
+TEST(DeviceChoice, SlicesOfOneGpuAreGpusOfTheirOwn) {
+  GpuFacts one = two_gpus().gpus[0], other = one;
+  one.unique = "0a", other.unique = "0b";
+  EXPECT_NE(gpu_of_node("here", one), gpu_of_node("here", other)) << "in one place";
+  other.unique = one.unique;
+  EXPECT_EQ(gpu_of_node("here", one), gpu_of_node("here", other));
+  EXPECT_NE(gpu_of_node("here", one), gpu_of_node("there", one));
+}
+
 TEST(DeviceChoice, Tf32IsAGpus) {
   ResourceConfig config = on("cuda");
   config.precision = Precision::tf32;

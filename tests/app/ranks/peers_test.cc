@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "parallel/comm/communicator_local.h"
@@ -57,6 +58,39 @@ TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
       if (!peers.first()) sleep(3 * kTimeout_s);
     });
   }));
+}
+
+// What the first of two ranks says when the second tells it so many bytes of this size.
+std::string told(i64 size_told, i64 bytes) {
+  auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
+  std::string error;
+  std::thread second([&, end = std::move(ends[1])]() mutable {
+    const Peers peers(std::move(end), "here");
+    std::vector<i64> sizes(2);
+    const std::string text(static_cast<size_t>(bytes), 'x');
+    std::string both(static_cast<size_t>(8 + bytes), ' ');
+    parallel::Communicator& ranks = *peers.communicator();
+    try {
+      ranks.all_gather(std::as_bytes(std::span(&size_told, 1)), std::as_writable_bytes(std::span(sizes)), {0, 8, 16}).wait();
+      ranks.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(both)), {0, 8, 8 + bytes}).wait();
+    } catch (const Error&) {  // the first does not come to the second
+    }
+  });
+  try {
+    Peers(std::move(ends[0]), "here").gather(std::vector<double>{1});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::peer);
+    error = e.what();
+  }
+  second.join();
+  return error;
+}
+
+TEST(Peers, SizesThatCannotBeAreRefused) {
+  EXPECT_EQ(told(16, 16), "");
+  for (const i64 size : {i64{-1}, i64{1} << 31, std::numeric_limits<i64>::max(), std::numeric_limits<i64>::min()})
+    EXPECT_NE(told(size, 8).find("of rank 1, got " + std::to_string(size) + " bytes"), std::string::npos) << size;
+  EXPECT_NE(told(9, 9).find("got 9 bytes where numbers of 8 are"), std::string::npos);
 }
 
 }  // namespace

@@ -61,6 +61,8 @@ void act(const std::string& word) {
     sigwait(&set, &got);
     std::_Exit(got == SIGTERM ? 75 : 3);
   }
+  if (said[0] == "hides_token" && std::string(std::getenv("SPILLWAY_MEETING")).find(std::getenv("SPILLWAY_TOKEN")) != std::string::npos)
+    std::_Exit(9);
   if (said[0] == "exit") std::_Exit(number());
 }
 
@@ -99,6 +101,9 @@ TEST(Supervise, RanksMeetAndTheirStatusIsThatOfTheWhole) {
   EXPECT_EQ(ranks_that("meet exit:0|meet exit:0|meet exit:0").status, 0);
   EXPECT_EQ(ranks_that("exit:75|exit:75").status, 75);
 }
+
+// Names of sockets are there for everybody to see.
+TEST(Supervise, TheNameAtWhichRanksMeetDoesNotTellTheirSecret) { EXPECT_EQ(ranks_that("hides_token exit:0|hides_token exit:0").status, 0); }
 
 TEST(Supervise, ErrorOfARankIsSaidOnce) {
   const Ended agreed = ranks_that("say:[disk]_is_full exit:3|exit:3|exit:3");
@@ -186,18 +191,11 @@ TEST(Supervise, ProgramThatIsNotThere) {
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("/nowhere/spillway"), HasSubstr("No such file")));
 }
 
-TEST(Cores, AreDealtInOrder) {
-  EXPECT_EQ(share_of_cores({0, 1, 2, 3, 8, 9, 10}, 0, 2), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(share_of_cores({0, 1, 2, 3, 8, 9, 10}, 1, 2), (std::vector<int>{3, 8, 9, 10}));
-  EXPECT_EQ(share_of_cores({4, 5}, 2, 3), (std::vector<int>{5}));
-  EXPECT_EQ(share_of_cores({4, 5}, 0, 3), (std::vector<int>{4}));
-}
-
 // On a thread of its own, whose cores nobody else has.
 std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher) {
   std::vector<int> cores;
   std::thread([&] {
-    bind_to_share(bind, launcher);
+    bind_to_share(bind, launcher, Host(), {});
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
     for (int core = 0; core < CPU_SETSIZE; ++core) {
@@ -211,7 +209,7 @@ TEST(Cores, RankIsBoundToItsShareUnlessItsLauncherBinds) {
   const Launcher own{.name = "spillway", .ranks = 3, .rank = 1, .local_ranks = 3, .local_rank = 1};
   Launcher srun = own, alone = own;
   srun.name = "srun", alone.local_ranks = 1;
-  const std::vector<int> all = bound_cores("none", own), mine = share_of_cores(all, 1, 3);
+  const std::vector<int> all = bound_cores("none", own), mine = share_of_cores(Host(), all, 1, 3);
   EXPECT_EQ(bound_cores("auto", own), mine);
   EXPECT_EQ(bound_cores("auto", srun), all);
   EXPECT_EQ(bound_cores("cores", srun), mine);
@@ -242,19 +240,27 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   EXPECT_THROW(meeting_place(torchrun, "auto", half.env("MASTER_ADDR", "n1").host()), Error);
 }
 
+std::string why_not_joined(const Launcher& launcher, const Host& host) {
+  try {
+    join_ranks(launcher, 0.1, "auto", host);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    return e.what();
+  }
+  return "";
+}
+
 // Where anyone can connect, ranks know each other by a secret, or do not begin.
 TEST(MeetingPlace, ThroughANetworkAsksForASecret) {
   const Launcher torchrun{.name = "torchrun", .ranks = 2};
   for (const char* token : {"", "short"}) {
     FakeHost fake;
     fake.env("MASTER_ADDR", "n1").env("MASTER_PORT", "29500").env("SPILLWAY_TOKEN", token);
-    try {
-      join_ranks(torchrun, 0.1, "auto", fake.host());
-      ADD_FAILURE();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::usage);
-      EXPECT_NE(std::string(e.what()).find("export SPILLWAY_TOKEN=$("), std::string::npos) << e.what();
-    }
+    EXPECT_THAT(why_not_joined(torchrun, fake.host()),
+                AllOf(HasSubstr("export SPILLWAY_TOKEN=$("), HasSubstr("made once, and the same value on all nodes"),
+                      HasSubstr("before the ranks start"), Not(HasSubstr("torchrun"))));
+    fake.env("TORCHELASTIC_RUN_ID", "1");
+    EXPECT_THAT(why_not_joined(torchrun, fake.host()), HasSubstr("before torchrun on every node"));
   }
 }
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <regex>
+
 #include "app/node/disk_limit.h"
 #include "app/node/process_memory.h"
 #include "tests/app/support_app.h"
@@ -120,6 +123,52 @@ TEST(ProcessMemory, KnowsThisProcess) {
   const ProcessMemory memory = process_memory();
   EXPECT_GT(memory.now_bytes, 0);
   EXPECT_GE(memory.peak_bytes, memory.now_bytes);
+}
+
+// The program's own process, which a test's is not: what the plan said it would hold, and what it held at its most.
+class ProcessLineRelease : public testing::Test {
+ protected:
+  // How far the audit's process line is off, in percent.
+  int off(const std::string& flags) const {
+    const std::string command = "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train " + flags + " 2>&1";
+    std::string text;
+    FILE* pipe = ::popen(command.c_str(), "r");
+    for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+    EXPECT_EQ(::pclose(pipe), 0) << text;
+    std::smatch line;
+    const bool found = std::regex_search(text, line, std::regex("peak process +[0-9.]+ .iB +[0-9.]+ .iB(?: +([+-][0-9]+) %)?\n"));
+    EXPECT_TRUE(found) << text;
+    return found && line[1].matched ? std::stoi(line[1]) : 0;
+  }
+  void text() const {
+    std::string all;
+    for (int i = 0; i < 3000; ++i) all += "and it was so, for the king went out to the sea. ";
+    folder_.write("t.txt", all);
+  }
+  static constexpr int kMostOff = 15;
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ProcessLineRelease, OfAFreshRunAndAResumedOne) {
+  text();
+  for (const char* steps : {"10", "20"})
+    EXPECT_LE(std::abs(off(std::string("--model gpt2-tiny --data t.txt --out run --steps ") + steps)), kMostOff) << steps;
+}
+
+TEST_F(ProcessLineRelease, OfImages) {
+  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
+    std::string images;
+    for (int i = 0; i < 1000; ++i) images += static_cast<char>(i % 10) + std::string(3072, static_cast<char>(i));
+    folder_.write(std::string("cifar/") + name, images);
+  }
+  EXPECT_LE(std::abs(off("--model cifar-net --data cifar --validation-data cifar --out run --steps 10")), kMostOff);
+}
+
+TEST_F(ProcessLineRelease, OfStateOnNvme) {
+  text();
+  EXPECT_LE(std::abs(off("--model llama-tiny --data t.txt --out run --steps 10 --nvme s --place-parameters nvme --place-gradients nvme "
+                         "--place-optimizer nvme")),
+            kMostOff);
 }
 
 // What moves hides behind computing on it from bytes / rate * flops / 6 tokens on; the least time of a disk that is shared or not.

@@ -1,5 +1,5 @@
 // What a run remembers of a step beside its state: Progress as the text that a commit on nvme carries.
-#include "app/run/checkpoint.h"
+#include "app/checkpoints/checkpoint.h"
 
 #include <gtest/gtest.h>
 

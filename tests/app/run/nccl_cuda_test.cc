@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
+#include <tuple>
 
+#include "app/ranks/gpu_meeting.h"
 #include "device/device_query.h"
+#include "parallel/exchange/nccl_cuda.h"
 #include "parallel/exchange/nccl_exchange.h"
 #include "tests/app/run/support_ranks.h"
 
@@ -93,6 +97,78 @@ TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
   expect_all_well(over_nccl, kOverNccl);
   EXPECT_EQ(over_nccl[0].out, through_host[0].out);
 }
+
+// The variables are this process's, as those of a rank are.
+class RankOfSeveral : public testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override { clear(); }
+  static void clear() {
+    for (const char* name : {"CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS"}) ::unsetenv(name);
+  }
+  static std::string value(const char* name) {
+    const char* text = std::getenv(name);
+    return text ? text : "unset";
+  }
+  // What is said when the second of so many begins.
+  static std::string begin(int ranks, const std::string& device = "cuda", const std::string& communicator = "auto") {
+    std::ostringstream out, err;
+    RanksConfig config;
+    config.ranks = ranks, config.device = device, config.communicator = communicator;
+    Console console(out, err);
+    keep_nccl_from_hanging(config, {.name = "torchrun", .ranks = ranks, .local_ranks = ranks, .local_rank = ranks - 1}, console);
+    return err.str();
+  }
+};
+
+TEST_F(RankOfSeveral, HasKernelsLoadedAtTheStartAndAQueueForEachLane) {
+  for (const auto& [ranks, device, communicator] :
+       {std::tuple{1, "cuda", "auto"}, std::tuple{2, "cpu", "auto"}, std::tuple{2, "cuda", "mpi"}}) {
+    EXPECT_EQ(begin(ranks, device, communicator), "");
+    EXPECT_EQ(value("CUDA_MODULE_LOADING"), "unset") << "it costs time and memory, and nothing can hang here";
+  }
+  EXPECT_EQ(begin(2), "");
+  EXPECT_EQ(value("CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_EQ(value("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
+TEST_F(RankOfSeveral, LeavesWhatTheUserSaysAndWarnsOfQueuesThatWaitForEachOther) {
+  ::setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  const std::string said = begin(2);
+  EXPECT_NE(said.find("CUDA_DEVICE_MAX_CONNECTIONS=1"), std::string::npos) << said;
+  EXPECT_EQ(value("CUDA_MODULE_LOADING"), "LAZY");
+  EXPECT_EQ(value("CUDA_DEVICE_MAX_CONNECTIONS"), "1");
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
+  EXPECT_EQ(begin(2), "");
+}
+
+TEST(NcclMemory, IsThatOfThePairsThatTalk) {
+  const auto of = [](i64 ranks, i64 stages) {
+    RanksConfig config;
+    config.ranks = ranks, config.pipeline_stages = stages;
+    return nccl_memory(config, 1000, 1);
+  };
+  EXPECT_EQ(of(64, 1), 1063);
+  EXPECT_EQ(of(64, 8), 1007 + 4 * 1001) << "seven data-parallel ranks, and two neighbours each way";
+  EXPECT_EQ(of(2, 2), 2 * 1001);
+}
+
+#ifdef NCCL_EMULATED
+using CommandsOverNcclDeathTest = CommandsOverNccl;
+
+// As a rank of srun's or torchrun's ends, whom nobody of ours would end.
+TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto train = [&] {
+    emulated_cuda::block_nccl_abort(true);
+    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // after those of the trial and of the first connections
+    train_on(2, flags("hangs", "nccl", {"--zero-stage", "3", "--timeout", "2s"}));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(train(), testing::ExitedWithCode(6), "expected NCCL to give up the data-parallel ranks within 2");
+}
+#endif
 
 class CommandsOnOneGpu : public CommandsOverNccl {
   void SetUp() override { set_up(1); }

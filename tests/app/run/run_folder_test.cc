@@ -2,33 +2,15 @@
 #include "app/run/run_folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <optional>
 
+#include "base/error.h"
 #include "tests/app/support_app.h"
+#include "tests/app/support_file_limit.h"
 
 namespace spillway::app::run_folder_test {
 namespace {
-
-// ulimit -f for this process: what a file would grow beyond fails with EFBIG, as a full disk does with ENOSPC.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : before_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, before_signal_);
-  }
-
- private:
-  rlimit before_{};
-  void (*before_signal_)(int);
-};
 
 std::string line(int step) { return "{\"step\":" + std::to_string(step) + "}"; }
 
@@ -48,6 +30,25 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
     EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
   }
   EXPECT_NE(open.metrics_line(line(4)).find("whole again"), std::string::npos);
+  EXPECT_EQ(metrics(), line(1) + "\n" + line(2) + "\n" + line(3) + "\n" + line(4) + "\n");
+}
+
+// One line tells of all files, when the first of them begins to wait and when the last one is whole.
+TEST_F(FullDisk, FilesToWatchTheRunByWaitWithThem) {
+  RunFolder open(run);
+  open.open_metrics(0);
+  EXPECT_TRUE(open.watch({.tensorboard = true, .metrics_csv = true}, 0, "{}").empty());
+  EXPECT_EQ(open.metrics_line(line(1)), "");
+  {
+    const FileLimit full(16);
+    const std::string said = open.metrics_line(line(2));
+    for (const char* piece : {"metrics.jsonl, events.out.tfevents.", ", metrics.csv have to wait: ", "kept in memory"})
+      EXPECT_NE(said.find(piece), std::string::npos) << said;
+    EXPECT_EQ(open.sample(2, "In"), "") << "said once";
+    EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
+  }
+  EXPECT_EQ(open.sample(3, "In"), "") << "the others wait for their next line";
+  EXPECT_NE(open.metrics_line(line(4)).find("metrics.jsonl is whole again"), std::string::npos);
   EXPECT_EQ(metrics(), line(1) + "\n" + line(2) + "\n" + line(3) + "\n" + line(4) + "\n");
 }
 
@@ -76,6 +77,23 @@ TEST_F(FullDisk, APartOfALineIsNone) {
   RunFolder again(run);
   EXPECT_EQ(again.open_metrics(10), 1);
   EXPECT_EQ(metrics(), line(1) + "\n");
+}
+
+// Its lines are not taken for none, since what is kept of them replaces the file.
+TEST_F(FullDisk, MetricsThatCannotBeReadStay) {
+  RunFolder open(run);
+  std::filesystem::create_directory(run / "metrics.jsonl");  // root may read any file; nobody reads a folder
+  EXPECT_THROW(open.open_metrics(10), Error);
+  EXPECT_TRUE(std::filesystem::is_directory(run / "metrics.jsonl"));
+}
+
+TEST_F(FullDisk, WhatAKillLeftHalfReplacedGoesAtTheNextStart) {
+  std::filesystem::create_directories(run);
+  for (const char* name : {"config.json.77.new", "metrics.jsonl.1234.new", "notes.new"}) std::ofstream(run / name) << "half";
+  const RunFolder open(run);
+  EXPECT_FALSE(std::filesystem::exists(run / "config.json.77.new"));
+  EXPECT_FALSE(std::filesystem::exists(run / "metrics.jsonl.1234.new"));
+  EXPECT_TRUE(std::filesystem::exists(run / "notes.new"));
 }
 
 }  // namespace

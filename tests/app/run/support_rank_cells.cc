@@ -21,17 +21,18 @@ struct FactorText {
 
 const std::vector<FactorText>& factors() {
   static const Words tiers{"device", "host", "nvme"};
-  static const std::vector<FactorText> all{{"model", {"gpt2-tiny", "llama-tiny", "gpt2-uneven", "llama-uneven"}},
-                                           {"zero", {"0", "1", "2", "3"}},
-                                           {"pipeline", {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"}},
-                                           {"parameters", tiers},
-                                           {"gradients", tiers},
-                                           {"optimizer", tiers},
-                                           {"activations", {"device", "host", "nvme", "recompute"}},
-                                           {"overlap", {"none", "backward", "forward", "auto"}},
-                                           {"threads", {"1", "2"}},
-                                           {"communicator", {"local", "sockets", "mpi"}},
-                                           {"reduction", {"step", "micro-batch"}}};
+  static const std::vector<FactorText> all{
+      {"model", {"gpt2-tiny", "llama-tiny", "gpt2-uneven", "llama-uneven", "experts", "window", "packed", "adapters", "adapters-nf4"}},
+      {"zero", {"0", "1", "2", "3"}},
+      {"pipeline", {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"}},
+      {"parameters", tiers},
+      {"gradients", tiers},
+      {"optimizer", tiers},
+      {"activations", {"device", "host", "nvme", "recompute"}},
+      {"overlap", {"none", "backward", "forward", "auto"}},
+      {"threads", {"1", "2"}},
+      {"communicator", {"local", "sockets", "mpi"}},
+      {"reduction", {"step", "micro-batch"}}};
   return all;
 }
 
@@ -51,6 +52,15 @@ const char* uneven_config(const std::string& family) {
   if (family == "gpt2")
     return R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 500, "n_positions": 512, "n_embd": 132,
                "n_layer": 2, "n_head": 4, "activation_function": "gelu_new"})";
+  if (family == "mistral")
+    return R"({"model_type": "mistral", "architectures": ["MistralForCausalLM"], "vocab_size": 500, "max_position_embeddings": 256,
+               "hidden_size": 136, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 34,
+               "intermediate_size": 352, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "sliding_window": 5})";
+  if (family == "mixtral")
+    return R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 500, "max_position_embeddings": 256,
+               "hidden_size": 136, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 34,
+               "intermediate_size": 88, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+               "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": null})";
   return R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 500, "max_position_embeddings": 256,
              "hidden_size": 136, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 34,
              "intermediate_size": 352, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
@@ -95,7 +105,11 @@ RankCells::RankCells(OnThreads on_threads) : on_threads_(std::move(on_threads)) 
   u32 state = 1;
   for (int i = 0; i < 20000; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
   folder_.write("text.txt", words);
-  for (const char* family : {"gpt2", "llama"}) write_uneven_model(folder_, family);
+  std::string rows;  // shorter and longer than a window
+  for (int i = 0; i < 1000; ++i)
+    rows += R"({"prompt": "of )" + std::to_string(i) + R"(", "completion": ")" + std::string(i * 7 % 23 + 1, 'a') + "\"}\n";
+  folder_.write("rows.jsonl", rows);
+  for (const char* family : {"gpt2", "llama", "mistral", "mixtral"}) write_uneven_model(folder_, family);
   // For mpirun: as root, on fewer cores than ranks; and what it never frees is no leak of ours.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     ::setenv(name, "1", 1);
@@ -105,16 +119,34 @@ RankCells::RankCells(OnThreads on_threads) : on_threads_(std::move(on_threads)) 
 
 std::string RankCells::model(const Row& cell) const {
   const std::string& name = value(cell, kRankModel);
-  return name.ends_with("-uneven") ? (folder_.path() / name).string() : name;
+  const std::string folder = name == "experts"  ? "mixtral-uneven"
+                             : name == "window" ? "mistral-uneven"
+                             : name == "packed" ? "gpt2-uneven"
+                                                : name;
+  return folder.ends_with("-uneven") ? (folder_.path() / folder).string() : folder;
 }
 
-Words RankCells::flags(const Row& cell, const std::string& out) const {
+// A model with weights, made when first asked for.
+std::string RankCells::base() {
+  const std::filesystem::path run = folder_.path() / "base-run", base = folder_.path() / "base";
+  if (std::filesystem::exists(base)) return base.string();
+  const Outcome made = run_app({"train", "--model", (folder_.path() / "llama-uneven").string(), "--from-scratch", "--data",
+                                (folder_.path() / "text.txt").string(), "--sequence-length", "16", "--steps", "1", "--out", run.string()});
+  if (made.status != 0 || run_app({"export", run.string(), "--out", base.string()}).status != 0)
+    throw std::runtime_error("the base: " + made.err);
+  return base.string();
+}
+
+Words RankCells::flags(const Row& cell, const std::string& out) {
+  const std::string& kind = value(cell, kRankModel);
+  const bool adapters = kind.starts_with("adapters");
   Words all = {"--json",
-               "--from-scratch",
                "--model",
-               model(cell),
+               adapters ? base() : model(cell),
                "--data",
-               (folder_.path() / "text.txt").string(),
+               (folder_.path() / (kind == "packed" ? "rows.jsonl" : "text.txt")).string(),
+               "--tokenizer",
+               "bytes",
                "--sequence-length",
                "16",
                "--gradient-accumulation-steps",
@@ -147,6 +179,10 @@ Words RankCells::flags(const Row& cell, const std::string& out) const {
                value(cell, kReduction),
                "--out",
                out};
+  // Of rank 60 a block's adapters have 9 tiles.
+  if (adapters) all.insert(all.end(), {"--lora", "60", "--lora-dropout", "0.1"});
+  if (!adapters) all.push_back("--from-scratch");
+  if (kind == "adapters-nf4") all.insert(all.end(), {"--base-weights", "nf4"});
   const std::string& kept = value(cell, kKept);
   const Words more = kept == "recompute" ? Words{"--recompute", "block"} : Words{"--recompute", "none", "--place-activations", kept};
   all.insert(all.end(), more.begin(), more.end());
@@ -182,10 +218,13 @@ RankCells::Trained RankCells::train(const Row& cell, const Words& more, std::str
   if (first.status != 0) wrong = "status " + std::to_string(first.status) + ": " + first.err;
   Trained trained{numbers_in(out), state_in(out, kSteps)};
   if (wrong.empty() && (trained.numbers.size() != kSteps || trained.state.size() < 1'000'000)) wrong = "not all of it was trained or saved";
+  // The rank that tells may hold frozen blocks alone.
+  const bool may_train_nothing = stages(cell) > 1 && value(cell, kRankModel).starts_with("adapters");
   for (const auto& row : metrics(out)) {
-    if (wrong.empty() && row["exchanged_bytes"].get<i64>() == 0) wrong = "nothing crossed the data-parallel ranks";
+    if (wrong.empty() && row["exchanged_bytes"].get<i64>() == 0 && !may_train_nothing) wrong = "nothing crossed the data-parallel ranks";
     const bool in_parts = value(cell, kPipeline).starts_with("zb-");
-    if (wrong.empty() && row["phase_ms"].contains("backward_weight") != in_parts) wrong = "weight gradients were not made when they should";
+    if (wrong.empty() && row["phase_ms"].contains("backward_weight") != in_parts && !may_train_nothing)
+      wrong = "weight gradients were not made when they should";
   }
   const i64 unplanned = wrong.empty() ? nlohmann::json::parse(first.out).at("unplanned_bytes").get<i64>() : 0;
   if (unplanned != 0) wrong = std::to_string(unplanned) + " bytes moved otherwise than planned";

@@ -1,6 +1,6 @@
 // The ways to train one small model on several ranks that must give one set of numbers, as cells: a value for each factor. Cells of one
-// model and gradient reduction share every bit. The models are the tiny presets and, of each family, one whose every bucket spans several
-// tiles on every rank, not as many on all.
+// model and gradient reduction share every bit. The models are the tiny presets; of two families one whose every bucket spans several tiles
+// on every rank, not as many on all; and as large a one of each other kind of layer, data or training.
 #pragma once
 #include <functional>
 #include <map>
@@ -28,6 +28,8 @@ enum RankFactor {
   kRankFactors
 };
 constexpr int kCellDataRanks = 2;
+// Models from here on are the other kinds: a mixture of experts, a sliding window, packed rows, adapters, adapters beside a base in nf4.
+constexpr int kFirstKind = 4, kKinds = 5;
 
 std::vector<int> rank_factor_sizes();
 /// "model=gpt2-tiny zero=3 …"
@@ -36,7 +38,7 @@ std::string to_string(const test::Row& cell);
 /// micro-batch from stage 2 on.
 bool possible_ranks(const test::Row& cell);
 
-/// A folder for --model with the config.json of the uneven model of a family: "gpt2" or "llama".
+/// A folder for --model with the config.json of the uneven model of a family: "gpt2", "llama", "mistral" (a window) or "mixtral" (experts).
 std::string write_uneven_model(const TemporaryFolder& folder, const std::string& family);
 
 class RankCells {
@@ -54,7 +56,8 @@ class RankCells {
     std::string state;
   };
   std::string model(const test::Row& cell) const;
-  std::vector<std::string> flags(const test::Row& cell, const std::string& out) const;
+  std::string base();
+  std::vector<std::string> flags(const test::Row& cell, const std::string& out);
   Outcome start(const test::Row& cell, const std::vector<std::string>& flags) const;
   Trained train(const test::Row& cell, const std::vector<std::string>& more, std::string& wrong);
   const Trained& reference(int model, int reduction);

@@ -85,7 +85,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
     if (peers.communicator()) ends = split_mesh(*peers.communicator(), session.mesh());
     session.open(nullptr, &ends);
     session.make_rank();
-    load_checkpoint(checkpoint_path(run, step), session.model(), session.rank());
+    load_checkpoint(checkpoint_path(run, step), session.source(), session.model(), session.rank());
     std::ostream nowhere(nullptr);
     Console console(nowhere, nowhere);
     RunFolder folder(onto, peers.first());
@@ -109,9 +109,9 @@ std::vector<std::string> numbers_in(const std::filesystem::path& run) {
 
 std::string state_in(const std::filesystem::path& run, int step) {
   std::stringstream bytes;
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+  for (const char* name : {"model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"}) {
     std::ifstream file(run / "checkpoints" / fmt::format("step-{:08}", step) / name, std::ios::binary);
-    bytes << file.rdbuf();
+    if (file) bytes << file.rdbuf();
   }
   return bytes.str();
 }

@@ -15,25 +15,44 @@ struct Case {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal = true;
   double dropout = 0;
+  i64 window = 0;
+  bool documents = false;
+  double softcap = 0;
   Shape q() const { return {batch, queries, heads, width}; }
   Shape k() const { return {batch, keys, kv_heads, width}; }
   kernels::AttentionMask mask() const {
-    return {1 / std::sqrt(static_cast<double>(width)), causal, dropout, RandomKey{77}.derive("attention"), 5};
+    kernels::AttentionMask mask{1 / std::sqrt(static_cast<double>(width)), causal, dropout, RandomKey{77}.derive("attention"), 5};
+    mask.softcap = softcap, mask.window = window;
+    return mask;
+  }
+  // Documents of one position, of five, of nine and so on, in each row from another on.
+  Tensor positions() const {
+    if (!documents) return {};
+    const Tensor positions = empty({batch, keys}, DType::int32);
+    for (i64 b = 0; b < batch; ++b) {
+      for (i64 s = 0, begin = 0, length = 1 + 4 * b; s < keys; ++s) {
+        if (s == begin + length) begin = s, length += 4;
+        positions.data<i32>()[b * keys + s] = static_cast<i32>(s - begin);
+      }
+    }
+    return positions;
   }
   std::string name() const {
-    return to_string(q()) + " over " + to_string(k()) + (causal ? " causal" : "") + (dropout > 0 ? " dropout" : "");
+    return to_string(q()) + " over " + to_string(k()) + (causal ? " causal" : "") + (dropout > 0 ? " dropout" : "") +
+           (window > 0 ? " window" : "") + (documents ? " documents" : "") + (softcap > 0 ? " softcap" : "");
   }
 };
 
 struct Inputs {
-  Tensor q, k, v, dout;
+  Tensor q, k, v, dout, positions;
 };
 struct Results {
   Tensor out, lse, dq, dk, dv;
 };
 
 Inputs inputs(const Case& c, DType dtype) {
-  return {test::random(c.q(), dtype, 1), test::random(c.k(), dtype, 2), test::random(c.k(), dtype, 3), test::random(c.q(), dtype, 4)};
+  return {test::random(c.q(), dtype, 1), test::random(c.k(), dtype, 2), test::random(c.k(), dtype, 3), test::random(c.q(), dtype, 4),
+          c.positions()};
 }
 
 Results run(const Case& c, const Inputs& in) {
@@ -41,8 +60,10 @@ Results run(const Case& c, const Inputs& in) {
   const Results r{empty(c.q(), dtype), empty({c.batch, c.heads, c.queries}, wide_dtype(dtype)), empty(c.q(), dtype), empty(c.k(), dtype),
                   empty(c.k(), dtype)};
   const auto bytes = [](i64 n) { return empty({n}, DType::uint8); };
-  kernels::attention(in.q, in.k, in.v, c.mask(), r.out, r.lse, bytes(kernels::attention_workspace_bytes(c.q(), c.k(), dtype)));
-  kernels::attention_gradient(in.q, in.k, in.v, r.out, r.lse, in.dout, c.mask(), r.dq, r.dk, r.dv,
+  kernels::AttentionMask mask = c.mask();
+  mask.positions_BT = in.positions;
+  kernels::attention(in.q, in.k, in.v, mask, r.out, r.lse, bytes(kernels::attention_workspace_bytes(c.q(), c.k(), dtype)));
+  kernels::attention_gradient(in.q, in.k, in.v, r.out, r.lse, in.dout, mask, r.dq, r.dk, r.dv,
                               bytes(kernels::attention_gradient_workspace_bytes(c.q(), c.k(), dtype)));
   return r;
 }
@@ -53,13 +74,15 @@ Results each(const Results& r, F f) {
 }
 
 Results on_gpu(test::Gpu& gpu, const Case& c, const Inputs& in) {
-  const Results r = gpu.run([&] { return run(c, {gpu(in.q), gpu(in.k), gpu(in.v), gpu(in.dout)}); });
+  const Results r = gpu.run([&] {
+    return run(c, {gpu(in.q), gpu(in.k), gpu(in.v), gpu(in.dout), in.positions.defined() ? gpu(in.positions) : Tensor()});
+  });
   return each(r, [&](const Tensor& t) { return gpu.host(t); });
 }
 
 Inputs wide(const Inputs& in) {
   const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
-  return {wide(in.q), wide(in.k), wide(in.v), wide(in.dout)};
+  return {wide(in.q), wide(in.k), wide(in.v), wide(in.dout), in.positions};
 }
 Results in_fp64(const Case& c, const Inputs& in) { return run(c, wide(in)); }
 
@@ -96,6 +119,11 @@ TEST_F(AttentionTwins, NearFp64AndTheCpu) {
       {1, 66, 66, 2, 1, 8},       // a group over tiles
       {1, 7, 7, 1, 1, 136},       // wider than a block of columns
       {1, 66, 70, 1, 1, 16, true, 0.3},
+      {1, 140, 140, 2, 1, 8, true, 0, 3},               // tiles that a window leaves behind
+      {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a window of more than a tile, beyond the first key
+      {2, 140, 140, 1, 1, 8, true, 0, 0, true},         // documents, other ones in each row
+      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // all of it
+      {1, 66, 66, 1, 1, 16, false, 0, 0, false, 1.5},
   };
   for (const Case& c : cases) {
     for (const DType dtype : kFloats) {
@@ -281,6 +309,7 @@ TEST_F(AttentionTwins, TheSameBitsAgainAndInOtherViews) {
   expect_same_bits_again(gpu(), {1, 9, 9, 2, 2, 12}, {DType::f32, DType::f64, DType::bf16});
   expect_same_bits_again(gpu(), {1, 70, 70, 2, 2, 64}, {DType::bf16});
   expect_same_bits_again(gpu(), {2, 9, 9, 1, 1, 80}, {DType::bf16});
+  expect_same_bits_again(gpu(), {1, 40, 40, 1, 1, 32, true, 0.3}, {DType::f16});
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Matrix products on a GPU against fp64, and what is said where cuBLASLt is missing.
+#include <cstdlib>
 #include <tuple>
 
 #include "base/error.h"
+#include "kernels/layout.h"
 #include "kernels/matmul/blas_lt_cuda.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
 #include "tests/kernels/matmul/support_matmul.h"
@@ -154,6 +156,25 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   }
 }
 
+// Of equal extents and pitch, one beginning where 256 bytes do, one behind a row or beside another matrix of its width.
+TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
+  for (const Types& types : kAllTypes) {
+    const i64 m = 20, k = 330, n = 66;  // rows of no multiple of 16 bytes
+    const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
+    const auto product = [&](i64 row, i64 column) {
+      const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);
+      const Tensor first = tall.slice(0, row, row + m), second = wide.slice(1, column, column + n);
+      gpu().run([&] {
+        kernels::copy_view(gpu()(a), first);
+        kernels::copy_view(gpu()(b), second);
+      });
+      multiply(first, second, {}, out);
+      return gpu().host(out);
+    };
+    EXPECT_TRUE(test::same_bits(product(0, 0), product(1, n)));
+  }
+}
+
 TEST_F(MatmulTwins, RefusesWorkspacesThatDoNotDo) {
   const Tensor a = gpu()(test::random({4, 4}, DType::f32, 1)), out = gpu().empty({4, 4}, DType::f32);
   const Tensor large = gpu().empty({2 * kMiB}, DType::uint8), small = gpu().empty({100}, DType::uint8);
@@ -184,6 +205,24 @@ Error error_of(Work work) {
   return Error(ErrorCode::bug, "nothing was thrown");
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
+
+// Without the bias in it, without a workspace, by a kernel of ours. Plans are kept, so each has shapes of its own.
+TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
+  if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
+  i64 k = 101;
+  for (const char* cannot : {"bias", "workspace", "all", "some"}) {
+    ::setenv("SPILLWAY_EMULATED_BLAS", cannot, 1);
+    for (const Types& types : kAllTypes) {
+      for (int layout = 0; layout < 32; ++layout) {
+        if ((layout & 16) != 0 && is_half(types.out)) continue;
+        check({13, 7, k}, types, layout);
+        check({1, 1, k}, types, layout);
+      }
+    }
+    k += 2;
+  }
+  ::unsetenv("SPILLWAY_EMULATED_BLAS");
+}
 
 TEST_F(MatmulTwins, SaysWhatTheLibraryCannotDo) {
   const Error error = error_of([] { kernels::matmul_plan(key_of({5, 6, 7}, {DType::f32, DType::f64})); });

@@ -113,6 +113,8 @@ TEST_F(GpuNccl, ARankThatDoesNotComeIsNamed) {
       const GpuQueue queue(Device::cuda(rank));
       const Allocation all = pool.allocate(parallel::kTileElems * 4, "test");
       exchange->sum(&queue, {all.data(), static_cast<size_t>(all.bytes())}, DType::f32);
+      queue.wait();
+      exchange->settle();
     });
     EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
   }
@@ -175,7 +177,9 @@ TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
   const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) {
     const parallel::NcclTrial trial = parallel::try_nccl(ranks, rank, 30);
     EXPECT_EQ(trial.problem, "");
-    EXPECT_GE(trial.memory_bytes, kMiB) << "its buffers are not counted";
+#ifdef NCCL_EMULATED  // a real one's memory may have been taken before, by another of this process's communicators
+    EXPECT_GE(trial.communicator_bytes, static_cast<i64>(emulated_cuda::kNcclBytes)) << "its buffers are not counted";
+#endif
   });
   for (const std::string& one : said) EXPECT_EQ(one, "");
 }

@@ -4,6 +4,7 @@
 
 #ifdef SPILLWAY_HAS_NCCL
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <tuple>
 
@@ -12,6 +13,10 @@
 #include "tests/parallel/device/support_gpus.h"
 
 namespace spillway::test {
+
+// As the program does for ranks that talk over NCCL, before CUDA is used: their queues are more than the eight ways to a GPU that there are
+// otherwise, and of two that share one an exchange may wait behind what waits for it.
+inline const int kConnections = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
 // What the ranks asked for.
 struct ExchangeCalls {
@@ -42,6 +47,7 @@ class CountingExchange final : public parallel::RankExchange {
     calls_.received += std::ssize(bytes);
     inner_->receive(queue, bytes, from, tag);
   }
+  void settle() override { inner_->settle(); }
 
  private:
   const std::unique_ptr<parallel::RankExchange> inner_;

@@ -103,6 +103,17 @@ TEST(Simulate, ReadsAndWritesShareADiskOrDoNot) {
   EXPECT_DOUBLE_EQ(simulated_s(two, {{.read_s = 1}, {.read_s = 1}}, {.duplex = 2}), 2);
 }
 
+// Each way by an engine of its own, which those that copy the same way share; beside computing, and no wait for a disk.
+TEST(Simulate, CopiesShareTheLinkEachWay) {
+  const List ways = {on(Op::Fetch, Lane::load), on(Op::Evict, Lane::store), on(Op::Forward, Lane::compute)};
+  EXPECT_DOUBLE_EQ(simulated_s(ways, {{.to_gpu_s = 2}, {.from_gpu_s = 2}, {.cpu_s = 2}}, {}), 2);
+  const List same = {on(Op::Fetch, Lane::load), on(Op::Step, Lane::optimizer)};
+  EXPECT_DOUBLE_EQ(simulated_s(same, {{.to_gpu_s = 2}, {.to_gpu_s = 1}}, {}), 3);
+  const List list = {disk(Op::Fetch, Lane::load)};
+  const std::vector<Work> works = {{.read_s = 1, .to_gpu_s = 3}};
+  EXPECT_DOUBLE_EQ(simulate(list, [&](const Instruction&) { return works[0]; }, {})[0].disk_us, 1e6);
+}
+
 TEST(Simulate, AnUpdateStreamsAndAFetchIsCheckedAfterwards) {
   const List list = {on(Op::Step, Lane::optimizer)};
   EXPECT_DOUBLE_EQ(simulated_s(list, {{.cpu_s = 1, .read_s = 3, .write_s = 3}}, {.duplex = 2}), 3);

@@ -42,12 +42,17 @@ class World {
   size_t size() const { return plans_.size(); }
 
   std::string refusal() const {
-    std::vector<const Program*> programs;
     try {
-      for (const parallel::Plan& p : plans_) {
-        programs.push_back(&p.train);
-        parallel::check(p.train, p.layout, p.placement, p.scheduling);
-      }
+      for (const parallel::Plan& p : plans_) parallel::check(p.train, p.layout, p.placement, p.scheduling);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return refusal_of_all();
+  }
+  std::string refusal_of_all() const {
+    std::vector<const Program*> programs;
+    for (const parallel::Plan& p : plans_) programs.push_back(&p.train);
+    try {
       parallel::check_together(programs, mesh_);
     } catch (const Error& e) {
       return e.what();
@@ -127,6 +132,24 @@ TEST(PipelineCheck, FindsMessagesInAnotherOrder) {
 
 // A receive whose slot is free only once this rank has sent something that its peer takes later: each by itself is whole, together they
 // lock.
+// Whatever of a rank waits for others on its GPU is on three lanes, whose queues all have room there.
+TEST(PipelineCheck, FindsAnExchangeOnALaneOfOthers) {
+  for (const Op op : {Op::SendActivation, Op::ReceiveGradient, Op::Gather}) {
+    RunOptions o = tiny(2, {.ranks = 2});
+    o.zero_stage = 3;
+    World world(o);
+    int found = 0;
+    for (size_t rank = 0; rank < world.size(); ++rank) {
+      for (Instruction& i : world.program(rank).head) {
+        if (i.op == op && found++ == 0) i.lane = Lane::optimizer;
+      }
+    }
+    ASSERT_GT(found, 0) << parallel::to_string(op);
+    EXPECT_NE(world.refusal_of_all().find("is on the optimizer lane, where no exchange may be"), std::string::npos)
+        << parallel::to_string(op);
+  }
+}
+
 TEST(PipelineCheck, FindsARingOfWaits) {
   World world(tiny(1, {.ranks = 2}));
   bool found = false;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -17,10 +18,11 @@ Instruction on(Lane lane, std::vector<u32> after = {}) { return {.lane = lane, .
 TEST(Executor, ObeysLanesAndAfter) {
   const List list = {on(Lane::load),       on(Lane::compute, {0}),    on(Lane::load),
                      on(Lane::store, {1}), on(Lane::compute, {2, 3}), on(Lane::optimizer, {4})};
+  Executor executor;
   for (int round = 0; round < 200; ++round) {
     std::mutex mutex;
     std::vector<size_t> order;
-    execute(list, [&](const Instruction& i) {
+    executor.run(list, [&](const Instruction& i) {
       std::lock_guard lock(mutex);
       order.push_back(static_cast<size_t>(&i - list.data()));
       return 0;
@@ -43,7 +45,7 @@ TEST(Executor, AnErrorStopsTheOthers) {
   list.push_back(on(Lane::compute, {49}));
   std::atomic<int> performed{0};
   try {
-    execute(list, [&](const Instruction& i) {
+    Executor().run(list, [&](const Instruction& i) {
       if (&i - list.data() == 10) throw Error(ErrorCode::io, "[test] the disk is gone");
       ++performed;
       return 0;
@@ -59,7 +61,7 @@ TEST(Executor, AnErrorStopsTheOthers) {
 TEST(Executor, LanesRunAtTheSameTime) {
   const List list = {on(Lane::load), on(Lane::compute)};
   std::atomic<int> arrived{0};
-  const auto timings = execute(list, [&](const Instruction&) {
+  const auto timings = Executor().run(list, [&](const Instruction&) {
     ++arrived;
     while (arrived < 2) std::this_thread::yield();  // ends only if both are inside
     return 7;
@@ -67,6 +69,26 @@ TEST(Executor, LanesRunAtTheSameTime) {
   EXPECT_EQ(timings[1].disk_us, 7);
   EXPECT_LT(timings[0].start_us, timings[1].end_us);
   EXPECT_LT(timings[1].start_us, timings[0].end_us);
+}
+
+TEST(Executor, KeepsItsThreadsAlsoAfterAnError) {
+  Executor executor;
+  const auto threads_of = [&](const List& list) {
+    std::mutex mutex;
+    std::map<Lane, std::thread::id> threads;
+    executor.run(list, [&](const Instruction& i) {
+      const std::lock_guard lock(mutex);
+      threads[i.lane] = std::this_thread::get_id();
+      return 0;
+    });
+    return threads;
+  };
+  const auto before = threads_of({on(Lane::load), on(Lane::compute), on(Lane::store)});
+  EXPECT_THROW(executor.run({on(Lane::load)}, [](const Instruction&) -> double { throw Error(ErrorCode::io, "[test]"); }), Error);
+  auto after = threads_of({on(Lane::store), on(Lane::optimizer), on(Lane::load), on(Lane::compute)});
+  after.erase(Lane::optimizer);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(before.at(Lane::compute), std::this_thread::get_id());
 }
 
 }  // namespace

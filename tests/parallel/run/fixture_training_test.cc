@@ -119,6 +119,12 @@ INSTANTIATE_TEST_SUITE_P(Models, Fixture,
                          testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "llama3rope-tiny"),
                                           testing::Values(DType::f32, DType::f64), testing::Values(Tier::device, Tier::nvme)),
                          cell_name);
+INSTANTIATE_TEST_SUITE_P(Families, Fixture,
+                         testing::Combine(testing::Values("mistral-tiny", "mistral-window-tiny", "qwen2-tiny", "qwen3-tiny", "gemma2-tiny",
+                                                          "gemma3-text-tiny", "phi3-tiny", "phi3-partial-tiny", "olmo2-tiny",
+                                                          "qwen3-moe-tiny", "mixtral-tiny"),
+                                          testing::Values(DType::f32, DType::f64), testing::Values(Tier::nvme)),
+                         cell_name);
 
 }  // namespace
 }  // namespace spillway::test::fixture_training_test

@@ -23,8 +23,6 @@ using parallel::Tier;
 constexpr i64 kSteps = 3;
 constexpr const char* kOverlaps[] = {"none", "backward", "forward", "adaptive"};
 
-fs::path fast_folder() { return fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path(); }
-
 RunOptions options(int overlap) {
   RunOptions o;
   o.model.layers = 1;

@@ -1,7 +1,6 @@
 #include "tests/parallel/run/support_run.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <thread>
@@ -14,14 +13,6 @@
 namespace spillway::test {
 
 namespace fs = std::filesystem;
-
-TemporaryFolder::TemporaryFolder(const fs::path& in) {
-  std::string name = (in / "spillway-test-XXXXXX").string();
-  if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() { fs::remove_all(path_); }
 
 StepBatch random_batch(const RunOptions& o, i64 step, int rank) {
   const RandomKey key = RandomKey{7}.derive("tokens");
@@ -96,6 +87,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.model = &model;
   request.layout = parallel::make_layout(model, {.max_bucket_elems = o.max_bucket_elems});
   request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer, {o.recompute, o.activations});
+  request.placement.keeps_logits = o.keeps_logits;
   request.scheduling.micro_batches = o.micro_batches;
   request.scheduling.prefetch = o.prefetch;
   request.scheduling.format = optim::plain_format(o.dtype);
@@ -130,7 +122,7 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
 namespace {
 
 RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, const parallel::MeshEnds& ends) {
-  const nn::Sequential model = models::build(o.model, o.dtype);
+  const nn::Sequential model = o.build ? o.build(o.model, o.dtype) : models::build(o.model, o.dtype);
   for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
   const parallel::PlanRequest request = plan_request(model, o, rank_number, pipeline_rank);
   RunResult result;
@@ -140,7 +132,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   const TemporaryFolder folder;
   const int gpu = o.gpu_to_gpu ? parallel::Mesh{o.ranks, o.pipeline.ranks}.world_rank(rank_number, pipeline_rank) : 0;
   MemoryPool device("device", result.plan.total[0], "", o.on_gpu ? gpu_memory(gpu, result.plan.total[0]) : system_memory());
-  MemoryPool host("host", result.plan.total[1]);
+  MemoryPool host("host", result.plan.total[1], "", o.on_gpu ? pinned_memory() : system_memory());
   ThreadPool threads(o.threads);
   auto engine = offload::make_io_engine(o.engine).engine;
   if (o.wrap_engine) engine = o.wrap_engine(std::move(engine));

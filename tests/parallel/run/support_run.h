@@ -11,22 +11,13 @@
 #include "optim/loss_scale.h"
 #include "parallel/exchange/rank_exchange.h"
 #include "parallel/run/rank.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::test {
 
-/// A fresh folder, removed at the end.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::filesystem::path& in = std::filesystem::temp_directory_path());
-  ~TemporaryFolder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 struct RunOptions {
   models::ModelConfig model;
+  std::function<nn::Sequential(const models::ModelConfig&, DType)> build;  // instead of models::build
   DType dtype = DType::f32;
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
@@ -41,7 +32,7 @@ struct RunOptions {
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
-  bool recompute = false, adaptive = false;
+  bool recompute = false, adaptive = false, keeps_logits = false;
   parallel::Tier activations = parallel::Tier::device;
   parallel::OptimizerOverlap overlap = parallel::OptimizerOverlap::none;
   parallel::Order order = parallel::Order::micro_batch;

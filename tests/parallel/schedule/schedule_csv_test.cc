@@ -6,6 +6,7 @@
 #include "parallel/schedule/schedule_generate.h"
 #include "parallel/schedule/schedule_simulate.h"
 #include "tests/parallel/schedule/support_schedules.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::parallel::schedule_csv_test {
 namespace {
@@ -146,11 +147,11 @@ TEST(ScheduleCsv, FilesThatAreNoTables) {
   EXPECT_NE(data_error_of([] { read_schedule_csv("/no/such/table.csv"); }).find("/no/such/table.csv"), std::string::npos);
   EXPECT_NE(data_error_of([] { read_schedule_csv(test::data("schedules/index.json")); }).find("index.json, row 1, column 1"),
             std::string::npos);
-  const std::filesystem::path large = testing::TempDir() + "spillway_large_schedule.csv";
+  const test::TemporaryFolder folder;
+  const std::filesystem::path large = folder / "large.csv";
   std::ofstream(large).close();
   std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // sparse
   EXPECT_NE(data_error_of([&] { read_schedule_csv(large); }).find("got a file of 1099511627776 bytes"), std::string::npos);
-  std::filesystem::remove(large);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Ranks that meet, as threads of this process: who does not come, comes twice, speaks something else, or belongs to another run.
 #include "parallel/sockets/meeting.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,14 +12,13 @@
 #include <fstream>
 #include <memory>
 #include <random>
-#include <set>
-#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "parallel/sockets/attendee.h"
 #include "parallel/sockets/meeting_place.h"
 #include "parallel/sockets/secret.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::parallel::meeting_test {
 namespace {
@@ -95,10 +95,28 @@ TEST(Meeting, AllAreLinkedWithAll) {
   expect_linked(attend_all(ranks(1, own_name(), kLong_s)), 0);
 }
 
+// The port it names is another program's now, which lets everybody in and says nothing.
 TEST(Meeting, FileLeftByAnotherRunDoesNotMislead) {
-  const auto file = std::filesystem::temp_directory_path() / ("spillway-meeting-test-" + std::to_string(getpid()));
-  std::ofstream(file) << "a token\n127.0.0.1 " << free_port() << "\n";
-  expect_linked(attend_all(ranks(3, "file:" + file.string(), kLong_s, 1)), 1);
+  const test::TemporaryFolder folder;
+  const auto file = folder / "meeting";
+  int error = 0;
+  const Descriptor silent = try_listen(SocketAddress::resolve("127.0.0.1", 0).front(), error);
+  std::ofstream(file) << "a token\n127.0.0.1 " << SocketAddress::of_this_end(silent).port() << "\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  auto all = ranks(3, "file:" + file.string(), 5, 1);
+  std::vector<Outcome> outcomes(3);
+  std::vector<std::thread> guests;
+  for (size_t r : {1, 2}) {
+    all[r].first_answer_s = 0.2;
+    guests.emplace_back([&, r] { outcomes[r] = attend(all[r]); });
+  }
+  std::vector<Descriptor> held;
+  while (held.size() < 2) {
+    if (Descriptor one = accept_from(silent)) held.push_back(std::move(one));
+  }
+  outcomes[0] = attend(all[0]);
+  for (std::thread& one : guests) one.join();
+  expect_linked(outcomes, 1);
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
@@ -151,7 +169,7 @@ struct Caller {
   }
   // Whether the host proved what it is.
   bool greet() {
-    send_words(socket, {"hello", "2", nonces[0]}, deadline);
+    send_words(socket, {"hello", "3", nonces[0]}, deadline);
     const Words host = hear();
     if (host.size() != 2) return false;
     nonces[1] = host[0];
@@ -203,7 +221,7 @@ TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
     EXPECT_TRUE(replaying.hear().empty());
 
     Caller large("t", place);
-    send_words(large.socket, {"hello", "2", std::string(10'000, 'x')}, large.deadline);
+    send_words(large.socket, {"hello", "3", std::string(10'000, 'x')}, large.deadline);
     EXPECT_TRUE(large.hear().empty());
     EXPECT_EQ(attend(all[1]).error, "");
   });
@@ -219,7 +237,7 @@ TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
     std::vector<std::unique_ptr<Caller>> callers;
     for (int k = 0; k < 400; ++k) {
       callers.push_back(std::make_unique<Caller>("guessed", place));
-      if (k % 3 == 0) send_words(callers.back()->socket, {"hello", "2", "x"}, deadline_in(1));
+      if (k % 3 == 0) send_words(callers.back()->socket, {"hello", "3", random_bits()}, deadline_in(1));
       if (k % 3 == 1) send_all(callers.back()->socket, "SPILLWAY\x08", 9, deadline_in(1));
     }
     EXPECT_EQ(attend(all[1]).error, "");
@@ -355,75 +373,86 @@ TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
   EXPECT_THAT(outcome.error, HasSubstr("speaks something else"));
 }
 
-// TCP ports at which this process listens: rank 0's, and every rank's own door.
-std::vector<int> own_ports() {
-  std::set<std::string> sockets;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none))
-    sockets.insert(std::filesystem::read_symlink(entry.path(), none).string());
-  std::vector<int> ports;
-  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
-    std::ifstream lines(table);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
-      std::string number, local, remote, state, skip, inode;
-      words >> number >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
-      if (state == "0A" && sockets.contains("socket:[" + inode + "]"))
-        ports.push_back(std::stoi(local.substr(local.rfind(':') + 1), nullptr, 16));
-    }
+// Below those that the system gives to connections, which strangers make in crowds.
+int quiet_port(int number) {
+  int error = 0;
+  for (int port = 20000 + (getpid() + 16 * number) % 10000, last = port + 1000; port < last; ++port) {
+    if (try_listen(SocketAddress::any(AF_INET, port), error)) return port;
   }
-  return ports;
+  throw std::runtime_error("no port is free");
 }
 
-// At every door, while ranks meet through TCP again and again: silence, noise, half a frame, a frame that is too long, greetings and links
-// without a proof. 10,000 of them, and each meeting is whole.
+// Where this process listens: rank 0's place, and every rank's own doors.
+std::vector<SocketAddress> own_doors(const SocketAddress& localhost) {
+  std::vector<SocketAddress> doors;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const Descriptor one(fcntl(std::stoi(entry.path().filename()), F_DUPFD_CLOEXEC, 3));
+    int listens = 0;
+    socklen_t bytes = sizeof listens;
+    if (!one || getsockopt(one.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || !listens) continue;
+    const SocketAddress door = SocketAddress::of_this_end(one);
+    doors.push_back(door.family() == AF_UNIX ? door : localhost.with_port(door.port()));
+  }
+  return doors;
+}
+
+// Silence, noise, half a frame, a frame that is too long, greetings and links without a proof.
+void be_strange(const Descriptor& one, std::mt19937& random) {
+  const auto soon = [] { return deadline_in(0.1); };
+  const std::vector<std::string> noise = {"", "GET / HTTP/1.1\r\n\r\n", "SPILLWAY\x40", "SPILLWAY\xff\xff\xff\xff"};
+  const size_t kind = random() % (noise.size() + 2);
+  if (kind < noise.size()) send_all(one, noise[kind].data(), noise[kind].size(), soon());
+  if (kind == noise.size()) send_words(one, {"hello", "3", random_bits()}, soon());
+  if (kind > noise.size()) send_words(one, {"link", std::to_string(random() % 5), std::string(64, '0')}, soon());
+}
+
+// Comes to every door there is until it is over.
+void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
+  std::mt19937 random(1);
+  std::deque<Descriptor> held;  // a few stay, and say nothing more
+  const SocketAddress localhost = SocketAddress::resolve("127.0.0.1", 1).front();
+  while (!over) {
+    bool look = false;
+    for (const std::vector<SocketAddress> doors = own_doors(localhost); !look && !over;) {
+      look = doors.empty();
+      for (const SocketAddress& door : doors) {
+        std::string why;
+        Descriptor one = try_connect(door, deadline_in(0.1), why);
+        look |= why.find("refused") != std::string::npos;
+        if (!one) continue;
+        ++strangers;
+        be_strange(one, random);
+        held.push_back(std::move(one));
+        if (held.size() > 100) held.pop_front();
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+// Strangers at every door of ranks that meet through TCP, again and again; the last rank comes when 500 of them have. Each meeting is
+// whole.
 TEST(SoakMeeting, TenThousandStrangersAtEveryDoor) {
+  constexpr int kMeetings = 20, kStrangers = 500;
   std::atomic<int> strangers = 0;
   std::atomic<bool> over = false;
-  std::thread crowd([&] {
-    std::mt19937 random(1);
-    std::deque<Descriptor> held;  // a few stay, and say nothing more
-    while (!over) {
-      for (const int port : own_ports()) {
-        std::string why;
-        for (const SocketAddress& address : SocketAddress::resolve("localhost", port)) {
-          Descriptor one = try_connect(address, deadline_in(0.1), why);
-          if (!one) continue;
-          ++strangers;
-          switch (random() % 6) {
-            case 0:
-              send_all(one, "GET / HTTP/1.1\r\n\r\n", 18, deadline_in(0.1));
-              break;
-            case 1:
-              send_all(one, "SPILLWAY\x40", 9, deadline_in(0.1));
-              break;
-            case 2:
-              send_all(one, "SPILLWAY\xff\xff\xff\xff", 12, deadline_in(0.1));
-              break;
-            case 3:
-              send_words(one, {"hello", "2", "x"}, deadline_in(0.1));
-              break;
-            case 4:
-              send_words(one, {"link", std::to_string(random() % 5), std::string(64, '0')}, deadline_in(0.1));
-              break;
-            default:
-              break;
-          }
-          held.push_back(std::move(one));
-          if (held.size() > 100) held.pop_front();
-        }
-      }
+  std::thread them([&] { crowd(strangers, over); });
+  for (int k = 0; k < kMeetings && !HasFailure(); ++k) {
+    const auto all = ranks(4, "tcp:127.0.0.1:" + std::to_string(quiet_port(k)), kLong_s, k % 2 + 1);
+    const int enough = strangers + kStrangers;
+    std::vector<Outcome> outcomes(4);
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < 4; ++r) {
+      while (r == 3 && strangers < enough) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      threads.emplace_back([&, r] { outcomes[r] = attend(all[r]); });
     }
-  });
-  int meetings = 0;
-  for (const auto begin = std::chrono::steady_clock::now(); strangers < 10'000 || meetings < 20; ++meetings) {
-    expect_linked(attend_all(ranks(4, "tcp:127.0.0.1:" + std::to_string(free_port()), kLong_s, 1)), 1);
-    if (HasFailure() || std::chrono::steady_clock::now() - begin > std::chrono::minutes(10)) break;
+    for (std::thread& one : threads) one.join();
+    expect_linked(outcomes, k % 2 + 1);
   }
   over = true;
-  crowd.join();
-  EXPECT_GE(strangers, 10'000);
-  EXPECT_GE(meetings, 20);
+  them.join();
+  EXPECT_GE(strangers, kMeetings * kStrangers);
 }
 
 TEST(Meeting, PortInUseIsNamed) {
@@ -434,7 +463,9 @@ TEST(Meeting, PortInUseIsNamed) {
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 to open " + place + ", got \"Address already in use\""));
   // The others find somebody who says nothing.
-  const Outcome other = attend(ranks(2, place, kShort_s)[1]);
+  auto guest = ranks(2, place, kShort_s)[1];
+  guest.first_answer_s = 0.1;
+  const Outcome other = attend(guest);
   EXPECT_EQ(other.code, ErrorCode::peer);
   EXPECT_THAT(other.error, HasSubstr("does not answer"));
 }

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
 
 namespace spillway::parallel::socket_link_test {
 namespace {
@@ -198,6 +200,56 @@ TEST(SocketLink, MoreBytesThanAskedForEndIt) {
   pair.a->read();
   ASSERT_TRUE(pair.a->end().has_value());
   EXPECT_THAT(*pair.a->end(), HasSubstr("no more bytes"));
+}
+
+// Half a letter, and nothing more: no letter, and the end.
+TEST(SocketLink, HalfALetterIsNone) {
+  Pair pair(false);
+  const Bytes letter = pattern(1000, 1);
+  {
+    const Descriptor other(pair.raw);
+    SocketFrame frame{.bytes = std::ssize(letter)};
+    frame.check = frame.expected_check();
+    ASSERT_TRUE(send_all(other, &frame, sizeof frame, deadline_in(1)));
+    ASSERT_TRUE(send_all(other, letter.data(), letter.size() / 2, deadline_in(1)));
+  }
+  pair.a->read();
+  EXPECT_TRUE(pair.a->end().has_value());
+  EXPECT_TRUE(pair.a->letters().empty());
+}
+
+// Headers at random, their checks right, and some bytes: frames or the end, and nothing outside of the buffers (which ASan watches).
+TEST(SocketLink, FuzzedFramesWithGoodChecks) {
+  std::mt19937_64 random(1);
+  int ended = 0, letters = 0;
+  for (int k = 0; k < 2000; ++k) {
+    Pair pair(false);
+    const Descriptor other(pair.raw);
+    Bytes in(300), out(300);
+    pair.a->receive(1, kMessage, in, 5);
+    pair.a->send(2, kMessage, out, 5);
+    for (int n = 0; n < 10; ++n) {
+      const auto wild = random() % 16 == 0;
+      SocketFrame frame{.kind = static_cast<SocketFrame::Kind>(random() % (wild ? 70'000 : 5)),
+                        .channel = static_cast<u16>(random() % 3),
+                        .bytes = static_cast<i64>(wild ? random() : random() % 200),
+                        .ticket = random() % 4,
+                        .tag = static_cast<i32>(random() % 3 + 4)};
+      if (frame.kind == SocketFrame::Kind::ready && random() % 2) frame.bytes = 300;
+      frame.check = frame.expected_check();
+      send_all(other, &frame, sizeof frame, deadline_in(0));
+      const bool carries = frame.kind == SocketFrame::Kind::letter || frame.kind == SocketFrame::Kind::data;
+      const Bytes bytes(static_cast<size_t>(carries ? std::clamp<i64>(frame.bytes, 0, 1000) : 0));
+      send_all(other, bytes.data(), bytes.size(), deadline_in(0));
+      if (random() % 8 == 0) pair.a->drop(1 + random() % 2);
+      pair.a->read();
+      pair.a->write();
+    }
+    ended += pair.a->end().has_value();
+    letters += static_cast<int>(pair.a->letters().size());
+  }
+  EXPECT_GT(ended, 100);
+  EXPECT_GT(letters, 100);
 }
 
 }  // namespace

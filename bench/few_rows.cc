@@ -1,0 +1,127 @@
+// Products with few rows of A, as in generation, beside what the memory gives, for weights of Qwen2.5-0.5B. Each iteration runs the
+// product, the same with five rows (too many to be few, and packed as one row would be) and the ceilings in turn, on one CPU thread each:
+// counters are medians, so drift of the machine hits all. A weight is one of several copies that are together larger than the caches,
+// walked in turn.
+//   GB/s: bytes of weights by the time of the product. packed_GB/s: with five rows. Ceilings: read_GB/s, a plain sum, which only reads, as
+//   a product does; axpy_GB/s, in-place a[i] += s * b[i], 12 bytes an element, what `spillway bench memory` shows. share: of read_GB/s.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "app/node/axpy.h"
+#include "device/memory_pool.h"
+#include "device/stream.h"
+#include "kernels/matmul/gemm_few_rows.h"
+#include "kernels/matmul/matmul.h"
+
+namespace spillway {
+namespace {
+
+constexpr i64 kCached = 192 * kMiB, kPacked = kernels::gemm::kFewRows + 1;
+
+struct Row {
+  i64 m, out, in;
+  bool out_in;  // the weight is stored [out, in]
+  DType dtype;
+  std::string name() const {
+    return std::string(to_string(dtype)) + "/" + std::to_string(out) + "x" + std::to_string(in) + (out_in ? "/out_in" : "/in_out") +
+           "/rows:" + std::to_string(m);
+  }
+};
+
+Tensor filled(const Shape& shape, DType dtype) {
+  const Tensor t = empty(shape, dtype);
+  u32 state = 1;
+  for (i64 i = 0; i < t.elems(); ++i) {
+    const float x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) * 0x1p-24F - 0.5F;
+    if (dtype == DType::f32) {
+      t.data<float>()[i] = x;
+    } else {
+      t.data<BFloat16>()[i] = narrow<BFloat16>(x);
+    }
+  }
+  return t;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// 64 sums, so that the latency of an addition does not bound it.
+float plain_sum(const float* a, i64 n) {
+  float sum[64] = {};
+  for (i64 i = 0; i + 64 <= n; i += 64) {
+    for (i64 k = 0; k < 64; ++k) sum[k] += a[i + k];
+  }
+  return std::accumulate(sum, sum + 64, 0.0F);
+}
+
+template <class F>
+double seconds(F work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void few_rows(benchmark::State& state, const Row& row) {
+  const Stream stream{Device::cpu(), nullptr, &MemoryPool::heap()};
+  StreamScope scope(stream);
+  const i64 weight_bytes = row.out * row.in * size_of(row.dtype), elems = kCached / 8;
+  std::vector<Tensor> weights;
+  while (std::ssize(weights) * weight_bytes < kCached) {
+    const Tensor weight = filled(row.out_in ? Shape{row.out, row.in} : Shape{row.in, row.out}, row.dtype);
+    weights.push_back(row.out_in ? weight.transpose(0, 1) : weight);
+  }
+  const Tensor x = filled({kPacked, row.in}, row.dtype), y = empty({kPacked, row.out}, row.dtype);
+  const Tensor a = filled({elems}, DType::f32), b = filled({elems}, DType::f32);
+  const Tensor workspace = empty({kernels::matmul_workspace_bytes(kPacked, row.out, row.in, row.dtype, row.dtype)}, DType::uint8);
+  const auto product = [&](i64 m) {
+    return seconds([&] {
+      for (const Tensor& weight : weights) kernels::matmul(x.slice(0, 0, m), weight, {}, y.slice(0, 0, m), workspace);
+    });
+  };
+  std::vector<double> few, packed, read, axpy;
+  const double bytes = static_cast<double>(std::ssize(weights) * weight_bytes) * 1e-9;
+  for (auto _ : state) {
+    const double elapsed = product(row.m);
+    state.SetIterationTime(elapsed / static_cast<double>(weights.size()));
+    few.push_back(bytes / elapsed);
+    packed.push_back(bytes / product(kPacked));
+    read.push_back(static_cast<double>(4 * elems) * 1e-9 / seconds([&] { benchmark::DoNotOptimize(plain_sum(a.data<float>(), elems)); }));
+    axpy.push_back(app::kAxpyBytes * static_cast<double>(elems) * 1e-9 /
+                   seconds([&] { app::axpy(a.data<float>(), b.data<float>(), elems, 1e-9F); }));
+  }
+  state.counters["GB/s"] = median(few);
+  state.counters["packed_GB/s"] = median(packed);
+  state.counters["read_GB/s"] = median(read);
+  state.counters["axpy_GB/s"] = median(axpy);
+  state.counters["share"] = 100 * median(few) / median(read);
+}
+
+}  // namespace
+}  // namespace spillway
+
+int main(int argc, char** argv) {
+  using spillway::DType;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const bool out_in : {true, false}) {
+      for (const auto& [m, out, in] :
+           std::vector<std::array<spillway::i64, 3>>{{1, 896, 4864}, {4, 896, 4864}, {1, 4864, 896}, {1, 151936, 896}, {4, 151936, 896}}) {
+        const spillway::Row row{m, out, in, out_in, dtype};
+        benchmark::RegisterBenchmark(row.name().c_str(), [row](benchmark::State& state) { spillway::few_rows(state, row); })
+            ->UseManualTime()
+            ->Iterations(9)
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

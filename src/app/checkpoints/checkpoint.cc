@@ -1,0 +1,247 @@
+#include "app/checkpoints/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "app/checkpoints/adapters.h"
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "base/error.h"
+#include "data/safetensors.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using optim::StatePart;
+
+constexpr const char* kRemoved = ".removed";  // behind the name of a checkpoint that is being removed: it must not look whole
+
+// The numbers of optimizer.safetensors, every tensor looked at before the first is read.
+class StateReader {
+ public:
+  StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
+      : file_(checkpoint / kStateName, data::FolderChecksums::of(checkpoint).find(kStateName)), dtype_(state_dtype(format)) {
+    for (const auto& p : model.parameters) {
+      if (p->frozen) continue;
+      for (const StateTensor& t : state_tensors(format)) {
+        const data::TensorInfo* info = file_.find(p->name + t.suffix);
+        if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
+          throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
+                                                   file_.path().string(), p->name + t.suffix, to_string(p->shape), to_string(dtype_)));
+        }
+        tensors_[{p->id, t.part}] = info;
+      }
+    }
+  }
+
+  void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
+    const data::TensorInfo& info = *tensors_.at({p.id, part});
+    if (dtype_ == DType::f64) return file_.read(info, begin * 8, std::as_writable_bytes(out));
+    std::vector<float> narrow(out.size());
+    file_.read(info, begin * 4, std::as_writable_bytes(std::span(narrow)));
+    std::copy(narrow.begin(), narrow.end(), out.begin());
+  }
+
+ private:
+  const data::SafetensorsReader file_;
+  const DType dtype_;
+  std::map<std::pair<u32, StatePart>, const data::TensorInfo*> tensors_;
+};
+
+nlohmann::json read_manifest(const fs::path& checkpoint) {
+  const bool checked = data::FolderChecksums::of(checkpoint).any();  // by its own checksum
+  std::ifstream file(checkpoint / data::kManifestName);
+  const nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
+  if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
+      manifest["format"] < 1) {
+    throw data::Damaged(checkpoint, fmt::format("expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
+  }
+  if (manifest["format"].get<i64>() > kCheckpointFormat) {
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, this program reads up to {}: use a newer spillway",
+                                             checkpoint.string(), manifest["format"].get<i64>(), kCheckpointFormat));
+  }
+  if (manifest["format"] > 1 && !checked) {
+    throw data::Damaged(checkpoint,
+                        fmt::format("{} is damaged: expected checksums in its manifest.json, which has none", checkpoint.string()));
+  }
+  return manifest;
+}
+
+// Empty when it is not there.
+std::string text_of(const nlohmann::json& manifest, const char* key) {
+  const auto found = manifest.find(key);
+  return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// None where it does not move, or is not one.
+std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
+  const auto scale = json.find("loss_scale"), steps = json.find("finite_steps");
+  if (scale == json.end() || steps == json.end() || !scale->is_number() || !steps->is_number_integer()) return {};
+  const optim::LossScale found{scale->get<double>(), steps->get<i64>()};
+  return found.is_valid() ? std::optional(found) : std::nullopt;
+}
+
+i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path& checkpoint) {
+  if (!manifest.contains(key) || !manifest[key].is_number_integer() || manifest[key].get<i64>() < 0) {
+    throw Error(ErrorCode::data,
+                fmt::format("[checkpoint] {}: expected `{}` to be a whole number from 0", (checkpoint / "manifest.json").string(), key));
+  }
+  return manifest[key].get<i64>();
+}
+
+}  // namespace
+
+std::string to_record(const Progress& p, const std::string& numbers_hash, const std::string& metrics_line) {
+  nlohmann::json record = {{"step", p.step},
+                           {"updates", p.updates},
+                           {"cursor", p.cursor},
+                           {"tokens", p.tokens},
+                           {"schedule_steps", p.schedule_steps},
+                           {"made_with", p.made_with},
+                           {"numbers", numbers_hash},
+                           {"metrics", metrics_line}};
+  if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
+  return record.dump();
+}
+
+std::optional<Record> parse_record(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  Record record;
+  for (const auto& [key, member] : {std::pair("step", &Progress::step),
+                                    {"updates", &Progress::updates},
+                                    {"cursor", &Progress::cursor},
+                                    {"tokens", &Progress::tokens},
+                                    {"schedule_steps", &Progress::schedule_steps}}) {
+    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // of an older program
+    if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
+    record.progress.*member = json[key].get<i64>();
+  }
+  record.progress.loss_scale = loss_scale_of(json);
+  record.progress.made_with = text_of(json, "made_with");
+  record.numbers_hash = text_of(json, "numbers");
+  record.metrics_line = text_of(json, "metrics");
+  return record;
+}
+
+std::vector<fs::path> checkpoints(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool committed = name.starts_with("step-") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+    if (committed && entry.is_directory(ignored)) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+i64 newest_step(const fs::path& run) {
+  const std::vector<fs::path> all = checkpoints(run);
+  return all.empty() ? -1 : std::stoll(all.back().filename().string().substr(std::string("step-").size()));
+}
+
+fs::path find_checkpoint(const fs::path& run, const std::string& which) {
+  const std::vector<fs::path> all = checkpoints(run);
+  if (all.empty()) throw Error(ErrorCode::data, fmt::format("[checkpoint] {} holds no complete checkpoint yet", run.string()));
+  if (which == "last") return all.back();
+  std::string names;
+  for (const fs::path& c : all) {
+    const std::string digits = c.filename().string().substr(std::string("step-").size());
+    const std::string step = digits.substr(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+    if (which == step) return c;
+    names += " " + step;
+  }
+  throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has no checkpoint `{}`; there are:{}", run.string(), which, names));
+}
+
+Progress read_progress(const fs::path& checkpoint) {
+  const nlohmann::json manifest = read_manifest(checkpoint);
+  const auto number = [&](const char* key) { return whole_number(manifest, key, checkpoint); };
+  const i64 schedule_steps = manifest.contains("schedule_steps") ? number("schedule_steps") : 0;
+  return {number("step"),
+          number("updates"),
+          number("cursor"),
+          number("tokens"),
+          schedule_steps,
+          loss_scale_of(manifest),
+          text_of(manifest, "made_with")};
+}
+
+bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
+
+std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
+  read_manifest(checkpoint);
+  return data::damage_of(checkpoint);
+} catch (const data::Damaged& e) {
+  return {e.wrong()};
+} catch (const Error& e) {
+  if (e.code() != ErrorCode::io) throw;
+  return {fmt::format("{} cannot be read: {}", checkpoint.string(), e.what())};
+}
+
+void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
+  const nlohmann::json manifest = read_manifest(checkpoint);
+  const optim::StateFormat& format = rank.plan().scheduling.format;
+  const DType dtype = format.weight;
+  if (text_of(manifest, "dtype") != to_string(dtype)) {
+    throw Error(ErrorCode::usage, fmt::format("[checkpoint] {} was saved in {}, this run trains in {}: give the run's --precision",
+                                              checkpoint.string(), text_of(manifest, "dtype"), to_string(dtype)));
+  }
+  ModelSource saved = source;
+  source.config.lora ? check_adapters_base(source, checkpoint), saved.adapter = checkpoint : saved.folder = checkpoint;
+  const auto weights = weights_of(saved, model);
+  const StateReader state(checkpoint, model, format);
+  const auto master = [&](const nn::Parameter& p, i64 begin, std::span<double> out) {
+    is_half(dtype) && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights->read(p, begin, out);
+  };
+  rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) {
+    if (!p.frozen) state.read(p, part, begin, out);
+  });
+}
+
+void prune_checkpoints(const fs::path& run, i64 keep) {
+  std::vector<fs::path> all = checkpoints(run);
+  std::error_code ignored;
+  for (i64 i = 0; i + keep < static_cast<i64>(all.size()); ++i) {
+    const fs::path& old = all[static_cast<size_t>(i)];
+    const fs::path doomed = old.string() + kRemoved;
+    fs::rename(old, doomed, ignored);
+    fs::remove_all(doomed, ignored);
+  }
+}
+
+std::vector<fs::path> not_before(const fs::path& run, const std::optional<fs::path>& from, i64 step) {
+  std::vector<fs::path> all = checkpoints(run);
+  std::error_code none;
+  if (from && !fs::equivalent(from->parent_path(), run / "checkpoints", none)) return all;
+  std::erase_if(all, [&](const fs::path& checkpoint) { return checkpoint <= checkpoint_path(run, step); });
+  return all;
+}
+
+fs::path set_checkpoint_aside(const fs::path& checkpoint, const std::string& why) {
+  fs::path aside = checkpoint.string() + "." + why;
+  for (int n = 2; fs::exists(aside); ++n) aside = fmt::format("{}.{}-{}", checkpoint.string(), why, n);
+  std::error_code error;
+  fs::rename(checkpoint, aside, error);
+  if (error)
+    throw Error(ErrorCode::io,
+                fmt::format("[checkpoint] cannot rename {} to {}: {}", checkpoint.string(), aside.string(), error.message()));
+  return aside;
+}
+
+void remove_half_pruned(const fs::path& run) {
+  std::error_code ignored;
+  std::vector<fs::path> doomed;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(kRemoved)) doomed.push_back(entry.path());
+  }
+  for (const fs::path& folder : doomed) fs::remove_all(folder, ignored);
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,272 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "app/checkpoints/adapters.h"
+#include "app/checkpoints/checkpoint.h"
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/tokenizer_files.h"
+#include "base/error.h"
+#include "data/atomic_folder.h"
+#include "data/safetensors.h"
+#include "models/lora.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using parallel::Group;
+using parallel::kTileElems;
+using parallel::Segment;
+using parallel::TileRange;
+
+data::TensorInfo describe(const nn::Parameter& p, std::string name, DType dtype) {
+  data::TensorInfo info;
+  info.name = std::move(name);
+  info.dtype = dtype;
+  info.shape = p.shape;
+  return info;
+}
+
+// By one rank, or by all together: bytes, and ChecksumSums of both files.
+struct Written {
+  i64 bytes = 0;
+  std::vector<u32> weights, state;
+
+  std::string text() const {
+    std::string text;
+    const auto append = [&](const auto& numbers) {
+      text.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]);
+    };
+    append(std::array{bytes});
+    append(weights);
+    append(state);
+    return text;
+  }
+  // Another rank's, of the same files.
+  void add(std::string_view text) {
+    require(text.size() == sizeof bytes + (weights.size() + state.size()) * sizeof(u32),
+            "[checkpoint] another rank's sums are of other files");
+    const auto take = [&](auto number) {
+      std::memcpy(&number, text.data(), sizeof number);
+      text.remove_prefix(sizeof number);
+      return number;
+    };
+    bytes += take(i64{});
+    for (std::vector<u32>* sums : {&weights, &state}) {
+      for (u32& sum : *sums) sum ^= take(u32{});
+    }
+  }
+};
+
+// Fills both files with tiles as they come.
+class Writer {
+ public:
+  using Mode = data::SafetensorsWriter::Mode;
+  Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan, Mode mode)
+      : layout_(plan.layout),
+        sharding_(plan.scheduling.sharding),
+        format_(plan.scheduling.format),
+        parts_(state_tensors(format_)),
+        weights_name_(models::has_adapters(model) ? models::kAdapterName : kWeightsName),
+        weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
+        state_(folder / kStateName, moment_tensors(model), {}, mode) {}
+
+  // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
+  void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    const TileRange own = parallel::intersection(range, sharding_.own(layout_.groups[group]));
+    const i64 first = range.begin * kTileElems, size = size_of(format_.weight);
+    if (own.count() == 0 || !layout_.owns(layout_.groups[group])) return;
+    parallel::for_segments(layout_.groups[group], own.begin * kTileElems, own.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+      if (!s) return;
+      const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
+      if (const size_t of_weights = weights_of_[s->parameter]; of_weights != kNone) {
+        weights_.write(weights_.tensors()[of_weights], run.at * size,
+                       weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
+      }
+      for (size_t p = 0; !state.empty() && p < parts_.size(); ++p) {
+        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
+        state_dtype(format_) == DType::f64 ? write_part<double>(tensor, parts_[p].part, run)
+                                           : write_part<float>(tensor, parts_[p].part, run);
+      }
+    });
+  }
+
+  Written finish() {
+    const i64 bytes = weights_.finish_part() + state_.finish_part();
+    return {bytes, weights_.checksum_sums(), state_.checksum_sums()};
+  }
+  // What all wrote together, when that is all there is to write: of both files.
+  data::FolderChecksums checksums(const Written& all, const fs::path& folder) const {
+    if (const i64 expected = weights_.data_bytes() + state_.data_bytes(); all.bytes != expected) {
+      throw Error(ErrorCode::bug,
+                  fmt::format("[checkpoint] {}: expected {} bytes of data, {} were written", folder.string(), expected, all.bytes));
+    }
+    data::FolderChecksums checksums;
+    checksums.add(weights_name_, data::ChecksumSums::checksums(weights_.file_bytes(), all.weights));
+    checksums.add(kStateName, data::ChecksumSums::checksums(state_.file_bytes(), all.state));
+    return checksums;
+  }
+
+ private:
+  // A parameter's elements in neighbouring tiles.
+  struct Run {
+    const std::byte *weights, *state;  // of the first tile
+    i64 begin, end;                    // elements from there
+    i64 at;                            // in the parameter
+  };
+
+  // Of a model with adapters those alone.
+  std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) {
+    std::vector<data::TensorInfo> tensors;
+    const bool adapters = models::has_adapters(model);
+    for (const auto& p : model.parameters) {
+      const bool saved = !adapters || models::is_adapter(*p);
+      weights_of_.push_back(saved ? tensors.size() : kNone);
+      if (saved) tensors.push_back(describe(*p, adapters ? models::peft_name(*p) : p->name, format_.weight));
+    }
+    return tensors;
+  }
+  std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
+    std::vector<data::TensorInfo> tensors;
+    for (const auto& p : model.parameters) {
+      first_state_.push_back(tensors.size());
+      for (const StateTensor& t : parts_) {
+        if (!p->frozen) tensors.push_back(describe(*p, p->name + t.suffix, state_dtype(format_)));
+      }
+    }
+    return tensors;
+  }
+
+  template <class T>
+  void write_part(const data::TensorInfo& tensor, optim::StatePart part, const Run& run) {
+    T values[kTileElems];
+    for (i64 begin = run.begin; begin < run.end;) {
+      const i64 tile = begin / kTileElems, end = std::min(run.end, (tile + 1) * kTileElems);
+      const std::span<T> some(values, static_cast<size_t>(end - begin));
+      optim::read_part(format_, part, run.weights + tile * format_.weight_tile_bytes(), run.state + tile * format_.state_tile_bytes(),
+                       begin - tile * kTileElems, some);
+      state_.write(tensor, (run.at + begin - run.begin) * static_cast<i64>(sizeof(T)), std::as_bytes(some));
+      begin = end;
+    }
+  }
+
+  const parallel::Layout& layout_;
+  const parallel::Sharding sharding_;
+  const optim::StateFormat format_;
+  const std::vector<StateTensor> parts_;
+  static constexpr size_t kNone = ~size_t{0};
+  std::vector<size_t> weights_of_, first_state_;  // by parameter: its tensor of weights_, its first one of state_
+  const char* const weights_name_;
+  data::SafetensorsWriter weights_, state_;
+};
+
+// A loss scale that does not move is 1.
+void put_loss_scale(nlohmann::json& to, const Progress& p) {
+  to["loss_scale"] = p.loss_scale ? p.loss_scale->scale : 1.0;
+  if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
+}
+
+// Who may read the run may read its checkpoints, and nobody else. Where a filesystem does not know permissions, the run's hold.
+void take_permissions(const fs::path& folder, const fs::path& run) {
+  using fs::perms;
+  constexpr perms kReading = perms::owner_read | perms::group_read | perms::others_read,
+                  kWriting = perms::owner_write | perms::group_write | perms::others_write;
+  const perms all = fs::status(run).permissions();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder)) fs::permissions(entry.path(), all & (kReading | kWriting), ignored);
+  fs::permissions(folder, (all & perms::all) | (fs::status(folder).permissions() & perms::set_gid), ignored);
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
+
+struct CheckpointWriter::State {
+  std::optional<data::AtomicFolder> whole;  // of the first rank
+  fs::path folder;
+  fs::path run;  // of the first rank
+  std::string manifest;
+  std::vector<std::pair<std::string, std::string>> texts;  // files beside the weights: name and contents
+  std::optional<Writer> writer;
+  Written written;
+};
+
+CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress, const ModelSource& source, const nn::Sequential& model,
+                                   const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
+  const DType dtype = plan.scheduling.format.weight;
+  const bool adapters = models::has_adapters(model);
+  if (source.tokenizer) state_->texts = tokenizer_files(*source.tokenizer);
+  if (adapters) {
+    state_->texts.emplace_back(models::kAdapterConfigName,
+                               models::adapter_json(source.config, models::adapted_modules(model), source.reference));
+  } else {
+    state_->texts.emplace_back(kConfigName, models::to_json(source.config, dtype));
+  }
+  nlohmann::json manifest = {{"format", kCheckpointFormat},     {"step", progress.step},
+                             {"updates", progress.updates},     {"cursor", progress.cursor},
+                             {"tokens", progress.tokens},       {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}, {"schedule_steps", progress.schedule_steps}};
+  put_loss_scale(manifest, progress);
+  if (adapters) {
+    manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
+    if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);
+  }
+  state_->manifest = manifest.dump();
+  state_->run = run;
+  state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
+  state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);
+}
+
+CheckpointWriter::CheckpointWriter(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan)
+    : state_(std::make_unique<State>()) {
+  state_->folder = folder;
+  state_->writer.emplace(folder, model, plan, Writer::Mode::joined);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+const fs::path& CheckpointWriter::folder() const { return state_->folder; }
+std::string CheckpointWriter::written() const { return state_->written.text(); }
+
+void CheckpointWriter::write(const parallel::Snapshot::Tiles& tiles) {
+  tiles([&](u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
+    state_->writer->write(group, range, weights, state);
+  });
+  state_->written = state_->writer->finish();
+}
+
+void CheckpointWriter::commit(std::span<const std::string> written) {
+  Written all = state_->written;
+  all = {0, std::vector<u32>(all.weights.size()), std::vector<u32>(all.state.size())};
+  for (const std::string& rank : written) all.add(rank);
+  data::FolderChecksums checksums = state_->writer->checksums(all, state_->folder);
+  for (const auto& [name, text] : state_->texts) {
+    const auto bytes = std::as_bytes(std::span(text));
+    data::ChecksumSums sums(std::ssize(bytes));
+    sums.add(0, bytes);
+    checksums.add(name, data::ChecksumSums::checksums(std::ssize(bytes), sums.sums()));
+    state_->whole->write_text(name, text);
+  }
+  state_->whole->write_text(data::kManifestName, checksums.seal(state_->manifest));
+  take_permissions(state_->folder, state_->run);
+  state_->whole->commit();
+}
+
+i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
+  constexpr i64 kHeaders = 1 << 20;
+  i64 bytes = kHeaders;
+  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
+  const bool adapters = models::has_adapters(model);
+  for (const auto& p : model.parameters) {
+    const i64 weight = !adapters || models::is_adapter(*p) ? size_of(format.weight) : 0;
+    bytes += p->elems() * (weight + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
+  }
+  return bytes;
+}
+
+}  // namespace spillway::app

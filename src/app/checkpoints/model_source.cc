@@ -1,0 +1,109 @@
+#include "app/checkpoints/model_source.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "app/checkpoints/adapters.h"
+#include "app/checkpoints/checkpoint.h"
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "base/error.h"
+#include "data/folder_checksums.h"
+#include "models/presets.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<fs::path> environment_path(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read before any thread starts
+  return value && *value ? std::optional<fs::path>(value) : std::nullopt;
+}
+
+fs::path hugging_face_cache() {
+  if (auto p = environment_path("HF_HUB_CACHE")) return *p;
+  if (auto p = environment_path("HF_HOME")) return *p / "hub";
+  if (auto p = environment_path("XDG_CACHE_HOME")) return *p / "huggingface" / "hub";
+  return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
+}
+
+// models--org--name/snapshots/<the commit that refs/main names>, as huggingface_hub's documentation lays the cache out.
+std::optional<fs::path> cached_snapshot(const std::string& model) {
+  const size_t slash = model.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
+  const fs::path folder = hugging_face_cache() / ("models--" + model.substr(0, slash) + "--" + model.substr(slash + 1));
+  std::ifstream main(folder / "refs/main");
+  std::string commit;
+  if (main >> commit && commit.find('/') == std::string::npos && fs::exists(folder / "snapshots" / commit / "config.json"))
+    return folder / "snapshots" / commit;
+  std::vector<fs::path> snapshots;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
+    if (fs::exists(entry.path() / "config.json")) snapshots.push_back(entry.path());
+  }
+  if (snapshots.size() < 2) return snapshots.empty() ? std::nullopt : std::optional(snapshots.front());
+  throw Error(ErrorCode::usage,
+              fmt::format("[model] {} holds {} snapshots of {} and refs/main names none of them: give one of their folders",
+                          (folder / "snapshots").string(), snapshots.size(), model));
+}
+
+// Of a checkpoint nothing is read but through its manifest, which is there unless something happened to it.
+void check_manifest(const fs::path& folder) {
+  if (!fs::exists(folder / kStateName) || fs::exists(folder / data::kManifestName)) return;
+  throw data::Damaged(folder, fmt::format("{} is a checkpoint whose {} is gone, with the checksums of what it holds", folder.string(),
+                                          data::kManifestName));
+}
+
+ModelSource from_folder(const fs::path& folder, std::string name) {
+  check_manifest(folder);
+  if (is_adapter_folder(folder)) return find_adapted(folder, std::move(name));
+  ModelSource source{std::move(name), models::read_config(folder), folder, false};
+  source.made_here = fs::exists(folder / kStateName);
+  source.reference = fs::weakly_canonical(fs::absolute(folder)).string();
+  source.has_weights = fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+  return source;
+}
+
+std::string last_component(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+}  // namespace
+
+ModelSource find_model(const std::string& model) {
+  if (models::is_preset(model)) return {model, models::preset(model), {}, false};
+  if (fs::is_directory(model)) return from_folder(model, last_component(model));
+  if (const auto snapshot = cached_snapshot(model)) {
+    ModelSource source = from_folder(*snapshot, last_component(model));
+    source.reference = model;
+    return source;
+  }
+  if (model.find('/') == std::string::npos) models::preset(model);  // throws: names the known ones and the nearest
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`: no such folder; download it first",
+                  hugging_face_cache().string(), model));
+}
+
+ModelSource find_trained_model(const std::string& model, const std::string& which) {
+  const fs::path path(model);
+  if (fs::is_directory(path / "checkpoints")) {
+    const fs::path checkpoint = find_checkpoint(model, which);
+    return from_folder(checkpoint, last_component(model));
+  }
+  if (fs::exists(path / "metrics.jsonl")) {
+    throw Error(ErrorCode::data,
+                fmt::format("[model] {} is a run that has saved no checkpoint yet: wait for its first, or resume it", model));
+  }
+  if (models::is_preset(model) || fs::is_directory(path) || cached_snapshot(model)) return find_model(model);
+  const char* got = fs::exists(path) ? "which is a file" : "which does not exist";
+  throw Error(ErrorCode::usage,
+              fmt::format("[model] expected a run folder (train --out; runs/<model>-<8 hex digits> by default), a checkpoint in one, a "
+                          "folder with config.json and model.safetensors, or org/name in {}, got `{}`, {}",
+                          hugging_face_cache().string(), model, got));
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,125 @@
+#include "app/commands/choice_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/text/generation.h"
+#include "base/error.h"
+#include "data/documents/line_reader.h"
+#include "data/documents/prepare.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Texts {
+  std::string prompt;
+  std::vector<std::string> choices;
+  size_t answer = 0;
+};
+
+// What a row is, before it is tokens. Error(data) says what was expected, and got, behind `where`.
+Texts texts_of(const std::string& line, const std::string& where) {
+  const auto complain = [&](const std::string& expected) { throw Error(ErrorCode::data, where + " expected " + expected); };
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded() || !json.is_object())
+    complain(R"({"prompt": TEXT, "choices": [TEXT, …], "answer": NUMBER or TEXT}, got no JSON object)");
+  const auto text = [&](const Json& value, const std::string& what) {
+    if (!value.is_string()) complain(fmt::format("{} to be text, got {}", what, value.type_name()));
+    return value.get<std::string>();
+  };
+  for (const char* key : {"prompt", "choices", "answer"}) {
+    if (!json.contains(key)) complain(fmt::format("the key `{}`, got none", key));
+  }
+  Texts row{text(json["prompt"], "`prompt`"), {}, 0};
+  if (!json["choices"].is_array() || json["choices"].size() < 2) complain("`choices` to be a list of two texts or more");
+  for (const Json& choice : json["choices"]) {
+    row.choices.push_back(text(choice, "each of `choices`"));
+    if (row.choices.back().empty()) complain("each of `choices` to be text, got an empty one");
+  }
+  const Json& answer = json["answer"];
+  if (answer.is_string()) {
+    const auto found = std::ranges::find(row.choices, answer.get<std::string>());
+    if (found == row.choices.end()) complain("`answer` to be one of `choices` or its number, got another text");
+    row.answer = static_cast<size_t>(found - row.choices.begin());
+  } else if (answer.is_number_integer() && answer >= 0 && answer < row.choices.size()) {
+    row.answer = answer.get<size_t>();
+  } else {
+    complain(fmt::format("`answer` to be one of `choices` or its number, 0 to {}, got {}", row.choices.size() - 1,
+                         answer.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  }
+  return row;
+}
+
+ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data::Tokenizer& tokenizer, const std::string& where) {
+  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // of no other character: all
+  const std::string moved = prompt.substr(prompt.size() - spaces) + choice;
+  prompt.resize(prompt.size() - spaces);
+  ChoiceTokens all{tokenizer.encode(prompt + moved), std::ssize(tokenizer.encode(prompt)), std::ssize(choice)};
+  if (all.begin == 0) {
+    const auto named = tokenizer.named();
+    const auto first = named.begin_of_text ? named.begin_of_text : named.end_of_text;
+    if (!first) throw Error(ErrorCode::data, where + " expected a prompt, got none, and the tokenizer names no token that begins a text");
+    all.tokens.insert(all.tokens.begin(), *first);
+    all.begin = 1;
+  }
+  if (all.begin >= std::ssize(all.tokens))
+    throw Error(ErrorCode::data, where + " expected choices with tokens of their own, got one without");
+  return all;
+}
+
+// True where it lost any.
+bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
+  const i64 dropped = std::ssize(choice.tokens) - (positions + 1);
+  if (dropped <= 0) return false;
+  if (dropped >= choice.begin)
+    throw Error(ErrorCode::data, fmt::format("{} expected choices that fit the {} positions in view, got one of {} tokens", where,
+                                             positions, std::ssize(choice.tokens) - choice.begin));
+  choice.tokens.erase(choice.tokens.begin(), choice.tokens.begin() + dropped);
+  choice.begin -= dropped;
+  return true;
+}
+
+}  // namespace
+
+bool has_choices(const std::string& path) {
+  if (!data::is_json_lines(path)) return false;
+  data::LineReader lines(path);
+  for (std::string line; lines.next(line);) {
+    if (const Json json = Json::parse(line, nullptr, false); json.is_object()) return json.contains("choices");
+  }
+  return false;
+}
+
+ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad_lines, const data::Tokenizer& tokenizer, i64 vocabulary,
+                            i64 positions) {
+  ChoiceRows all;
+  for (const std::string& path : paths) {
+    data::LineReader lines(path);
+    for (std::string line; lines.next(line);) {
+      const std::string where = fmt::format("[data] {}, line {}:", path, lines.number());
+      try {
+        const Texts texts = texts_of(line, where);
+        ChoiceRow row{{}, texts.answer, where};
+        i64 cut = 0;
+        for (const std::string& choice : texts.choices) {
+          row.choices.push_back(tokens_of(texts.prompt, choice, tokenizer, where));
+          check_prompt(row.choices.back().tokens, vocabulary, where);
+          cut += keep_last(row.choices.back(), positions, where);
+        }
+        all.rows.push_back(std::move(row));
+        all.cut_prompts += cut;
+      } catch (const Error& e) {
+        if (!skip_bad_lines || e.code() != ErrorCode::data) throw;
+        ++all.bad_lines;
+      }
+    }
+  }
+  if (all.rows.empty()) throw Error(ErrorCode::data, fmt::format("[data] expected rows with choices in {}, got none", paths.front()));
+  return all;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,143 @@
+#include "app/plan/search.h"
+
+#include <algorithm>
+
+#include "app/plan/candidates.h"
+#include "app/plan/fit.h"
+#include "base/error.h"
+
+namespace spillway::app {
+namespace {
+
+using parallel::Plan;
+using parallel::PlanRequest;
+using parallel::Tier;
+
+// Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
+constexpr int kMostSized = 60;
+// Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
+constexpr size_t kMostCompared = 4;
+constexpr double kWorthComparing = 1.25;
+
+constexpr i64 kPlentyBytes = i64{1} << 50;
+// Sized exactly, of those that would do by their estimates: first the ones that take least of the tier, then the ones that take most and
+// leave the others most room.
+constexpr size_t kMostTried = 12;
+
+// What is missing over all tiers, for the message when nothing fits.
+i64 missing(const Candidate& c, const TierBudgets& b) {
+  i64 sum = 0;
+  for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
+  return sum;
+}
+
+bool same_places(const PlanRequest& a, const PlanRequest& b) {
+  const parallel::Placement &p = a.placement, &q = b.placement;
+  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
+}
+
+PlanRequest request_of(PlanRequest base, const Plan& plan) {
+  base.placement = plan.placement;
+  base.scheduling = plan.scheduling;
+  base.adaptive_overlap = plan.train_when_clipping.has_value();
+  return base;
+}
+
+// Estimates in order of time may hide the one that is small enough.
+void look_for_the_smallest(Found& found, const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+                           const Rates& rates) {
+  found.ways = ways_out(base, wishes, budgets, rates);
+  for (WayOut& way : found.ways) {
+    if (total_excess(way.plan, budgets) > 0) continue;
+    PlanRequest request = request_of(base, way.plan);
+    found.best = Fitting{std::move(request), std::move(way.plan)};
+    return;
+  }
+}
+
+}  // namespace
+
+// The plan that takes least of the tier, of those tried.
+std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets,
+                                     const Rates& rates) {
+  const auto t = static_cast<size_t>(tier);
+  budgets.bytes[t] = kPlentyBytes;
+  std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
+  std::erase_if(all, [&](const Candidate& c) { return hopeless(c, budgets); });
+  std::stable_sort(all.begin(), all.end(), [t](const Candidate& a, const Candidate& b) { return a.bytes[t] < b.bytes[t]; });
+  std::optional<Plan> least;
+  const auto try_one = [&](const Candidate& c) {
+    Plan plan = make_plan(c.request);
+    if (total_excess(plan, budgets) == 0 && (!least || plan.total[t] < least->total[t])) least = std::move(plan);
+  };
+  for (size_t i = 0; i < all.size() && i < kMostTried; ++i) try_one(all[i]);
+  for (size_t i = 0; !least && i + kMostTried < all.size() && i < kMostTried; ++i) try_one(all[all.size() - 1 - i]);
+  return least;
+}
+
+std::optional<Plan> plan_with_a_disk(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  TierBudgets roomy = budgets;
+  roomy.bytes[2] = kPlentyBytes;
+  std::optional<Plan> plan = plan_with_plenty(Tier::device, base, wishes, roomy, rates);
+  return plan && plan->total[2] > budgets.bytes[2] ? std::move(plan) : std::nullopt;
+}
+
+std::vector<WayOut> ways_out(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  std::vector<WayOut> ways;
+  for (const Tier tier : {Tier::nvme, Tier::device, Tier::host}) {
+    if (tier == Tier::host && budgets.host_from_device) continue;
+    if (auto plan = plan_with_plenty(tier, base, wishes, budgets, rates)) ways.push_back({tier, std::move(*plan)});
+  }
+  return ways;
+}
+
+double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
+
+namespace {
+
+// `closest`: of those that do not fit.
+std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanRequest& base, const TierBudgets& budgets,
+                                  const Rates& rates, bool quick, std::optional<Plan>& closest) {
+  std::vector<Fitting> fitting;
+  int sized = 0;
+  for (const Candidate& c : all) {
+    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return same_places(f.request, c.request); })) continue;
+    if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
+    if (sized++ == kMostSized) break;
+    Plan plan = make_plan(c.request);
+    if (total_excess(plan, budgets) == 0) {
+      const double seconds = plan.training && !quick ? step_seconds(plan, *base.model, rates) : c.seconds;
+      fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
+      if (quick || fitting.size() == kMostCompared) break;
+      continue;
+    }
+    if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
+  }
+  if (fitting.empty()) return {};
+  return std::move(*std::ranges::min_element(fitting, {}, &Fitting::seconds));
+}
+
+}  // namespace
+
+std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+                                         const Rates& rates) {
+  std::optional<Plan> closest;
+  return fastest_of(candidates(base, wishes, budgets, rates), base, budgets, rates, false, closest);
+}
+
+Found search(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates, bool quick) {
+  const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
+  if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
+  Found found;
+  found.best = fastest_of(all, base, budgets, rates, quick, found.closest);
+  if (found.best) return found;
+  if (quick && std::ranges::all_of(all, [&](const Candidate& c) { return hopeless(c, budgets); })) return found;
+  look_for_the_smallest(found, base, wishes, budgets, rates);
+  if (!found.best && !found.closest) {
+    const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
+    found.closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
+  }
+  return found;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,386 @@
+#include "app/roofline/step_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "device/stream.h"
+#include "kernels/attention/attention_library.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/norm.h"
+#include "ops/loss.h"
+
+// Legend: R = rows (positions of a micro-batch), C = width, F = MLP's width, V = vocabulary, H = heads, D = head width.
+namespace spillway::app {
+namespace {
+
+using models::ModelConfig;
+using parallel::Instruction;
+using parallel::Op;
+using parallel::Plan;
+using parallel::Tier;
+
+constexpr double kHalf = 2, kWide = 4;  // bytes of bf16 and f16; of fp32
+constexpr i64 kAligned = 16;            // bytes that a load takes at most
+
+// How often a kind of block's kernels run in a step: those of its forward, for a backward's recomputation too; of a backward or one part of
+// it; of the gradients of its input; of its weights; and of these those that join what is there; of what makes a head's logits again.
+struct Runs {
+  double forward = 0, backward = 0, input = 0, weights = 0, added = 0, logits = 0;
+};
+
+class Table {
+ public:
+  Table(const Plan& plan, const ModelConfig& model, const Ceilings& ceilings)
+      : plan_(plan), m_(model), ceilings_(ceilings), rows_(static_cast<double>(plan.micro_batch_size * plan.sequence_length)) {}
+
+  std::vector<Kernel> all() {
+    Stream gpu = Stream::current();
+    gpu.device = Device::meta(Device::Kind::cuda);
+    const StreamScope as_on_a_gpu(gpu);  // how the head is cut, and norms' rows
+    const std::map<Block, Runs> runs = runs_by_block();
+    const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
+    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer));
+    embedding(of(Block::embedding));
+    head(of(Block::head));
+    for (const parallel::List* list : {&plan_.train.head, &plan_.train.commit}) {
+      for (const Instruction& i : *list) instruction(i);
+    }
+    std::erase_if(kernels_, [](const Kernel& k) { return k.times == 0; });
+    return std::move(kernels_);
+  }
+
+ private:
+  enum class Block { embedding, layer, head };
+
+  std::map<Block, Runs> runs_by_block() const {
+    std::map<Block, Runs> runs;
+    for (const Instruction& i : plan_.train.head) {
+      if (!computes_block(i.op)) continue;
+      Runs& r = runs[i.block == 0 ? Block::embedding : i.block + 1u == plan_.layout.blocks.size() ? Block::head : Block::layer];
+      const bool input = makes_input_gradient(i.op), weights = makes_weight_gradients(i.op);
+      r.forward += i.op == Op::Forward || i.recompute;
+      r.backward += i.op != Op::Forward;
+      r.input += input;
+      r.weights += weights;
+      r.added += weights && !i.first;
+      r.logits += i.op != Op::Forward && plan_.logits_bytes > 0 && !i.keep_logits;
+    }
+    return runs;
+  }
+
+  // -- Kinds of kernels --------------------------------------------------------------------------------------------------------------
+
+  void add(Kernel kernel, double times) {
+    kernel.times = times;
+    kernels_.push_back(std::move(kernel));
+  }
+
+  // A pass over the GPU's memory.
+  void pass(Work work, const std::string& name, double times, double bytes, double share = 1, std::string note = "") {
+    add({.work = work, .name = name, .bytes = bytes, .memory = share, .note = std::move(note)}, times);
+  }
+
+  // Of the memory's usual rate, what so many bytes on their way at once allow (Little's law).
+  double in_flight(double blocks, double threads, double bytes_of_thread) const {
+    const double resident = std::min(blocks, static_cast<double>(ceilings_.processors) * std::floor(2048 / threads));
+    const double rate = resident * threads * bytes_of_thread / ceilings_.memory_latency_s;
+    return std::min(1.0, rate / (ceilings_.memory_bytes_per_s * ceilings_.memory_share));
+  }
+  static std::string in_flight_text(double blocks, double threads, double bytes_of_thread) {
+    return fmt::format("{:.0f} blocks of {:.0f} threads, {:.0f} B of each under way", blocks, threads, bytes_of_thread);
+  }
+
+  // Of the multiprocessors' time, what tiles of a product's result leave of it: whole tiles in whole waves. Where few tiles would idle
+  // many, the sums are split, and smaller tiles read more.
+  double tile_share(double m, double n) const {
+    constexpr double kSmaller = 0.9;
+    double best = 0;
+    for (const auto& [down, across] : {std::pair(128.0, 256.0), {256.0, 128.0}, {128.0, 128.0}}) {
+      for (const double split : {1.0, 2.0, 4.0}) {
+        const double tiles = std::ceil(m / down) * std::ceil(n / across) * split;
+        const double slots = std::ceil(tiles / static_cast<double>(ceilings_.processors)) * static_cast<double>(ceilings_.processors);
+        const double share = m * n * split / (slots * down * across);
+        best = std::max(best, share * (down == across ? kSmaller : 1) * (split > 1 ? kSmaller : 1));
+      }
+    }
+    return best;
+  }
+
+  // C[m, n] = A[m, k] B[k, n] of halves, into `out_bytes` an element. Rows lie at multiples of 16 bytes.
+  Kernel product(Work work, const std::string& name, double m, double n, double k, double out_bytes) const {
+    Kernel kernel{.work = work, .name = name, .flops = 2 * m * n * k, .bytes = kHalf * (m * k + n * k) + out_bytes * m * n};
+    kernel.model_flops = kernel.flops;
+    kernel.compute = tile_share(m, n);
+    kernel.note = fmt::format("{:.0f} x {:.0f} x {:.0f}", m, n, k);
+    return kernel;
+  }
+
+  // y = x w + bias, its gradients, and that of the bias, which is a kernel of its own. `beside`: bytes that the product and that of dx move
+  // for what else is made of their results, or for what they are added to.
+  void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
+    Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
+    y.bytes += beside, dx.bytes += beside_dx;
+    add(std::move(y), r.forward);
+    again(r.forward - r.input);
+    add(std::move(dx), r.input);
+    add(product(Work::products, name + ", dw", in, out, rows_, kWide), r.weights);
+    if (bias) column_sums(name + ", dbias", r, out);
+  }
+  // What was run for a backward is no work of the model.
+  void again(double times) {
+    Kernel& kernel = kernels_.back();
+    if (kernel.times > 0) kernel.model_flops *= std::max(0.0, kernel.times - std::max(0.0, times)) / kernel.times;
+  }
+
+  // kernels::sum_axis: a block of 512 threads has 32 packs of eight columns, or fewer until there are 128 blocks; eight loads of a thread
+  // at once.
+  void column_sums(const std::string& name, const Runs& r, double columns) {
+    constexpr double kThreads = 512, kUnderWay = 8 * kAligned;
+    const double packs = std::ceil(columns / 8);
+    double width = 32;
+    while (width > 2 && std::ceil(packs / width) < 128) width /= 2;
+    const double blocks = std::ceil(packs / width);
+    pass(Work::elementwise, name, r.weights, kHalf * rows_ * columns, in_flight(blocks, kThreads, kUnderWay),
+         in_flight_text(blocks, kThreads, kUnderWay));
+  }
+
+  // Statistics are small. `joined`: dx is added to the residual's gradient. Of the gradients of its parameters: chunks of rows, blocks of
+  // 256 columns, a load of each array.
+  void norm(const std::string& name, Work work, const Runs& r, bool joined) {
+    constexpr double kThreads = 256, kUnderWay = 2 * kAligned;
+    const double c = width(), blocks = std::ceil(c / 256) * static_cast<double>(kernels::norm_chunks(static_cast<i64>(rows_)));
+    pass(work, name, r.forward, 2 * kHalf * rows_ * c);
+    pass(work, name + ", dx", r.input, (joined ? 4 : 3) * kHalf * rows_ * c);
+    pass(work, name + ", dgamma and dbeta", r.weights, 2 * kHalf * rows_ * c, in_flight(blocks, kThreads, kUnderWay),
+         in_flight_text(blocks, kThreads, kUnderWay));
+  }
+
+  void dropout(const std::string& name, const Runs& r, double share) {
+    if (share > 0) pass(Work::elementwise, name, r.forward + r.input, 2 * kHalf * rows_ * width());
+  }
+
+  // Ours: two products a score forward, seven backward (five, and the scores and the probabilities' gradients once more), of tiles of 128
+  // queries up to the diagonal. The model asks for two and four, below the diagonal.
+  void attention(const Runs& r) {
+    const auto t = static_cast<double>(plan_.sequence_length), heads = static_cast<double>(m_.heads), d = static_cast<double>(m_.head_dim);
+    const double batch = static_cast<double>(plan_.micro_batch_size), q = heads * d, kv = static_cast<double>(m_.kv_heads) * d;
+    const double scores = batch * heads * t * (t + 128) / 2, asked = batch * heads * t * (t + 1) / 2, lse = kWide * rows_ * heads;
+    const auto multiplied = [&](const char* name, double products, double exps, double model, double bytes) {
+      return Kernel{.work = Work::attention,
+                    .name = name,
+                    .flops = products * 2 * d * scores,
+                    .exps = exps * scores,
+                    .bytes = bytes,
+                    .model_flops = model * 2 * d * asked,
+                    .note = fmt::format("{:.0f} products of {:.0f} a score", products, d)};
+    };
+    Kernel forward = multiplied("attention", 2, 1, 2, kHalf * rows_ * (2 * q + 2 * kv) + lse);
+    const bool cudnn = m_.attention == kernels::AttentionLibrary::cudnn && kernels::attention_shape_problem(shape()).empty();
+    const auto by_cudnn = [&](Kernel kernel, double wide, double narrow) {
+      kernel.reaches = d < 96 ? narrow : wide;
+      kernel.note += fmt::format(", at {:.1f} % of the peak by cuDNN", 100 * kernel.reaches);
+      return kernel;
+    };
+    if (cudnn) forward = by_cudnn(std::move(forward), ceilings_.cudnn_forward_share, ceilings_.cudnn_narrow_forward_share);
+    add(std::move(forward), r.forward);
+    again(r.forward - r.input);
+    pass(Work::attention, "attention, out times dout", r.input, kHalf * rows_ * 2 * q + lse);
+    if (!cudnn) return add(multiplied("attention, dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
+    // In one order: the gradients of all scores, of the whole square, are written, and dq is a product of them.
+    const double square = kHalf * batch * heads * t * t;
+    for (Kernel part : {multiplied("attention, dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
+                        multiplied("attention, dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
+      add(by_cudnn(std::move(part), ceilings_.cudnn_backward_share, ceilings_.cudnn_narrow_backward_share), r.input);
+  }
+  kernels::AttentionShape shape() const {
+    return {.batch = plan_.micro_batch_size,
+            .length = plan_.sequence_length,
+            .heads = m_.heads,
+            .kv_heads = m_.kv_heads,
+            .width = m_.head_dim,
+            .dtype = plan_.scheduling.format.weight};
+  }
+
+  // A micro-batch's weight gradients are made whole, then added.
+  void accumulate(const std::string& name, const Runs& r, double parameters) {
+    pass(Work::elementwise, name, r.added, 3 * kWide * parameters);
+  }
+
+  double width() const { return static_cast<double>(m_.width); }
+
+  // -- Blocks ------------------------------------------------------------------------------------------------------------------------
+
+  void gpt2_layer(const Runs& r) {
+    const double c = width(), f = static_cast<double>(m_.mlp_width);
+    linear("qkv", r, c, 3 * c, true);
+    linear("attention's projection", r, c, c, true, residual());
+    // GELU's approximation by tanh is part of these products: what it is taken of is written beside it and read beside its gradient.
+    const bool within = m_.activation == models::Activation::gelu_tanh;
+    linear("MLP up", r, c, f, true, within ? kHalf * rows_ * f : 0, 0);
+    linear("MLP down", r, f, c, true, residual(), within ? kHalf * rows_ * f : 0);
+    attention(r);
+    norms_and_residuals(r);
+    if (!within) {
+      pass(Work::elementwise, "activation", r.forward, 2 * kHalf * rows_ * f);
+      pass(Work::elementwise, "activation, dx", r.input, 3 * kHalf * rows_ * f);
+    }
+    dropout("dropout after attention", r, m_.residual_dropout);
+    dropout("dropout after the MLP", r, m_.residual_dropout);
+    accumulate("weight gradients added", r, 4 * c * c + 2 * c * f + 9 * c + f);
+  }
+
+  // Read by the product that adds to it; after dropout it is a pass of its own.
+  double residual() const { return m_.residual_dropout > 0 ? 0 : one_pass(); }
+  double one_pass() const { return kHalf * rows_ * width(); }
+
+  void norms_and_residuals(const Runs& r) {
+    norm("norm before attention", Work::elementwise, r, true);
+    norm("norm before the MLP", Work::elementwise, r, true);
+    if (m_.residual_dropout > 0) pass(Work::elementwise, "residual additions", 2 * r.forward, 3 * one_pass());
+  }
+
+  void llama_layer(const Runs& r) {
+    const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
+    const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
+    // Backward runs the last first, and the others' dx are added to its.
+    linear("q", r, c, q, m_.attention_bias, 0, one_pass());
+    linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
+    linear("v", r, c, kv, m_.attention_bias);
+    linear("o", r, q, c, m_.attention_bias && m_.family != models::Family::qwen2, residual());
+    linear("MLP gate", r, c, f, m_.mlp_bias, 0, one_pass());
+    linear("MLP up", r, c, f, m_.mlp_bias);
+    linear("MLP down", r, f, c, m_.mlp_bias, residual());
+    attention(r);
+    norms_and_residuals(r);
+    pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
+    pass(Work::elementwise, "SwiGLU", r.forward, 3 * kHalf * rows_ * f);
+    pass(Work::elementwise, "SwiGLU, dx", r.input, 5 * kHalf * rows_ * f);
+    accumulate("weight gradients added", r, 2 * c * (q + kv) + 3 * c * f + 2 * c);
+  }
+
+  // Looked up; the gradient's table is cleared, and a row read and written once for each 1024 positions that have its token.
+  void embedding(const Runs& r) {
+    const double c = width(), v = static_cast<double>(m_.vocabulary), looked_up = 2 * kHalf * rows_ * c,
+                 summed = (kHalf + 2 * kWide) * rows_ * c;
+    pass(Work::embedding, "tokens looked up", r.forward, looked_up);
+    pass(Work::embedding, "tokens, dw", r.weights, summed + kWide * v * c);
+    double parameters = v * c;
+    if (m_.family == models::Family::gpt2) {
+      const double positions = static_cast<double>(m_.positions), blocks = std::ceil(positions / 32) * std::ceil(c / (128 * 8));
+      pass(Work::embedding, "positions looked up and added", r.forward, looked_up + 3 * kHalf * rows_ * c);
+      pass(Work::embedding, "positions, dw", r.weights, summed + kWide * positions * c, in_flight(blocks, 128, 8 * kAligned),
+           in_flight_text(blocks, 128, 8 * kAligned));
+      if (m_.embedding_dropout > 0) pass(Work::embedding, "dropout", r.forward + r.weights, looked_up);
+      parameters += positions * c;
+    }
+    accumulate("embedding gradients added", r, parameters);
+  }
+
+  // ops::linear_cross_entropy: logits in fp32, some columns of all rows at a time, computed once more by each part of a backward unless the
+  // plan keeps them; their gradient is halves at the start of each wide row. All rows lie at multiples of 64 elements.
+  void head(const Runs& r) {
+    const double c = width(), v = static_cast<double>(m_.vocabulary);
+    const kernels::LogitsCut cut = kernels::logits_cut(static_cast<i64>(rows_), m_.vocabulary, DType::f32, ops::LogitsMemory().piece_bytes);
+    const double columns = std::min(v, static_cast<double>(cut.columns)), pieces = v / columns;
+    const bool whole = cut.columns >= m_.vocabulary;
+    norm("final norm", Work::head, r, false);
+    add(product(Work::head, "logits", rows_, columns, c, kWide), pieces * r.forward);
+    pass(Work::head, "cross-entropy", pieces * r.forward, kWide * rows_ * columns);
+    Kernel logits = product(Work::head, "logits, again", rows_, columns, c, kWide);
+    logits.model_flops = 0;
+    add(std::move(logits), pieces * r.logits);
+    // Of kept logits the second part finds them.
+    const double made = r.logits > 0 ? r.backward : std::max(r.input, r.weights);
+    pass(Work::head, "cross-entropy, dlogits", pieces * made, (kWide + kHalf) * rows_ * columns);
+    Kernel dx = product(Work::head, "logits, dx", rows_, c, columns, whole ? kHalf : kWide);
+    if (!whole) dx.bytes += kWide * rows_ * c * (pieces - 1) / pieces;  // read again by all pieces but the first
+    add(std::move(dx), pieces * r.input);
+    if (!whole) pass(Work::head, "dx, rounded", r.input, (kWide + kHalf) * rows_ * c);
+    add(product(Work::head, "logits, dw", columns, c, rows_, kWide), pieces * r.weights);
+    accumulate("head's gradients added", r, v * c + c);
+  }
+
+  // -- What is not a block's ---------------------------------------------------------------------------------------------------------
+
+  void instruction(const Instruction& i) {
+    const double elems = static_cast<double>(i.tiles.count() * parallel::kTileElems);
+    switch (i.op) {
+      case Op::Reduce:
+        return sum_up(Work::optimizer, "squares of gradients", elems * static_cast<double>(size_of(plan_.resting_gradient({i.group, 0}))));
+      case Op::AddTied:
+      case Op::Accumulate:
+        return sum_up(Work::embedding, "uses of tied weights added", 3 * kWide * elems);
+      case Op::Step:
+        if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return sum_up(Work::optimizer, "AdamW", update_bytes(i));
+        from_gpu("for the CPU's Steps, from the GPU", static_cast<double>(plan_.step_link_bytes(i).from_gpu));
+        return to_gpu("from the CPU's Steps, to the GPU", static_cast<double>(plan_.step_link_bytes(i).to_gpu));
+      default:
+        return moved(i);
+    }
+  }
+
+  // One line for many like it, which are launches of their own.
+  void sum_up(Work work, const std::string& name, double bytes, bool to_gpu = false) {
+    if (bytes == 0) return;
+    const auto at = std::ranges::find_if(kernels_, [&](const Kernel& k) { return k.name == name; });
+    if (at == kernels_.end()) return add({.work = work, .name = name, .bytes = bytes, .to_gpu = to_gpu}, 1);
+    at->bytes = (at->bytes * at->times + bytes) / (at->times + 1);
+    at->times += 1;
+  }
+  void to_gpu(const std::string& name, double bytes) { sum_up(Work::link, name, bytes, true); }
+  void from_gpu(const std::string& name, double bytes) { sum_up(Work::link, name, bytes); }
+
+  double update_bytes(const Instruction& i) const {
+    const optim::StateFormat& f = plan_.scheduling.format;
+    const i64 gradient = parallel::kTileElems * size_of(plan_.resting_gradient({i.group, 0}));
+    return static_cast<double>(i.tiles.count() *
+                               (gradient + (f.update_reads_weight() ? 2 : 1) * f.weight_tile_bytes() + 2 * f.state_tile_bytes()));
+  }
+
+  void moved(const Instruction& i) {
+    const auto off_device = [](const std::array<i64, offload::kTiers>& bytes) { return static_cast<double>(bytes[1] + bytes[2]); };
+    if (computes_block(i.op)) {
+      from_gpu("activations spilled", off_device(i.written_bytes));
+      return to_gpu("activations come back", off_device(i.read_bytes));
+    }
+    if (i.what == parallel::What::activations) return;  // between host memory and the disk
+    if (i.op == Op::Fetch) to_gpu(i.what == parallel::What::weights ? "weights fetched" : "gradients fetched", off_device(i.read_bytes));
+    if (i.op == Op::Evict) from_gpu("gradients put away", off_device(i.written_bytes));
+  }
+
+  const Plan& plan_;
+  const ModelConfig& m_;
+  const Ceilings& ceilings_;
+  const double rows_;
+  std::vector<Kernel> kernels_;
+};
+
+bool is_in_the_table(const ModelConfig& m) {
+  using models::Family;
+  const bool like_llama = m.family == Family::llama || m.family == Family::mistral || m.family == Family::qwen2;
+  return m.family == Family::gpt2 || (like_llama && m.windowed.empty());
+}
+
+}  // namespace
+
+std::vector<Kernel> kernels_of_step(const Plan& plan, const ModelConfig& model, const Ceilings& ceilings) {
+  const bool frozen = std::ranges::any_of(plan.layout.groups, [](const parallel::Group& g) { return g.frozen; });
+  const bool text = !model.reads_images(), halves = size_of(plan.scheduling.format.weight) == 2;
+  if (plan.on_gpu() && plan.training && text && halves && !frozen && is_in_the_table(model)) return Table(plan, model, ceilings).all();
+  if (text && !is_in_the_table(model)) {
+    throw Error(ErrorCode::usage,
+                "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without windows, whose kernels the table knows; of other models "
+                "`plan` says "
+                "times without it");
+  }
+  throw Error(ErrorCode::usage,
+              "[--roofline] expected a plan for training text on a GPU in bf16 or fp16 with nothing frozen: --cluster "
+              "\"1x1xH100-80GiB,1TiB\" describes a GPU that is not here");
+}
+
+}  // namespace spillway::app

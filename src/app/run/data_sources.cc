@@ -1,0 +1,239 @@
+#include "app/run/data_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/tokenizer_files.h"
+#include "app/flags/weighted_path.h"
+#include "app/node/grant.h"
+#include "app/run/resolve.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "data/chat/find_chat_template.h"
+#include "data/tokenizer/byte_tokenizer.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents_of(const fs::path& path) {
+  const data::File file = data::File::open(path);
+  std::string text(static_cast<size_t>(file.size_bytes()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+bool is_tokens(const std::string& path) { return fs::path(path).extension() == ".bin" || fs::path(path).extension() == ".idx"; }
+
+std::string note_of(const data::PreparedFile& file, const data::RowCounts& rows) {
+  const data::PreparedCounts& all = file.counts();
+  std::string note =
+      fmt::format("{}: {} documents, {} tokens of which {:.0f} % are targets, in {} rows of {} ({:.1f} % padding)", file.name(),
+                  rows.documents, rows.tokens, 100 * static_cast<double>(rows.targets) / static_cast<double>(std::max<i64>(1, rows.tokens)),
+                  rows.rows, rows.sequence_length, 100 * rows.padding());
+  if (rows.cut_documents > 0) note += fmt::format("; {} longer than a row lost their ends, {} tokens", rows.cut_documents, rows.cut_tokens);
+  if (const i64 without = all.without_targets + rows.without_targets; without > 0)
+    note += fmt::format("; {} without a target left out", without);
+  if (all.bad_lines > 0) note += fmt::format("; {} bad lines left out", all.bad_lines);
+  return note;
+}
+
+bool is_prepared(const std::string& path, bool bytes) {
+  const bool packed = path.ends_with(".gz") || path.ends_with(".zst");
+  return data::is_json_lines(path) || (data::is_plain_text(path) && (!bytes || packed));
+}
+
+}  // namespace
+
+std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::string>& wish, const std::optional<fs::path>& folder) {
+  if (wish && fs::is_regular_file(*wish)) return data::ChatTemplate(contents_of(*wish), *wish);
+  const std::string name = wish.value_or("default");
+  auto found = folder ? data::find_chat_template(*folder, name) : std::nullopt;
+  if (found || !wish) return found;
+  const auto names = folder ? data::chat_template_names(*folder) : std::vector<std::string>();
+  throw Error(ErrorCode::usage, fmt::format("[--chat-template] expected a file, or a template of the model{}, got {}",
+                                            names.empty() ? ", which has none" : fmt::format(": {}", fmt::join(names, ", ")), name));
+}
+
+std::string data_cache(const TextConfig& text, const fs::path& run) {
+  if (text.data_cache) return *text.data_cache;
+  if (run.empty()) return (cache_folder(Host{}) / "data").string();
+  const fs::path whole = fs::absolute(run).lexically_normal();
+  return ((whole.has_filename() ? whole : whole.parent_path()).parent_path() / "data-cache").string();
+}
+
+bool needs_preparation(const TrainConfig& config, const ModelSource& source) {
+  const bool bytes = !tokenizer_place(config, source);
+  return std::ranges::any_of(weighted_paths(config.data).paths, [&](const std::string& path) { return is_prepared(path, bytes); });
+}
+
+namespace {
+
+// A checkpoint of adapters without a tokenizer was trained on bytes, or on tokens that others made, whatever its base has.
+bool adapters_on_bytes(const ModelSource& source) {
+  return source.adapter && fs::exists(*source.adapter / kStateName) && !fs::exists(*source.adapter / "tokenizer.json");
+}
+
+}  // namespace
+
+std::optional<fs::path> tokenizer_place(const ResourceConfig& config, const ModelSource& source) {
+  if (config.tokenizer == "bytes") return {};
+  if (config.tokenizer) return fs::absolute(*config.tokenizer);
+  if (adapters_on_bytes(source)) return {};
+  for (const auto& folder : {source.adapter, source.folder}) {
+    if (folder && fs::exists(*folder / "tokenizer.json")) return folder;
+  }
+  return {};
+}
+
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const ResourceConfig& config, const ModelSource& source, bool for_text) {
+  if (const auto place = tokenizer_place(config, source)) return data::read_tokenizer(*place);
+  if (for_text && !config.tokenizer && source.has_weights && !source.made_here && !adapters_on_bytes(source)) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[tokenizer] expected a tokenizer.json in {}, which has weights, to make tokens of text, got none: give "
+                            "--tokenizer FILE, token files (.bin), or --tokenizer bytes if the model was trained on bytes",
+                            source.folder->string()));
+  }
+  return std::make_shared<data::ByteTokenizer>();
+}
+
+bool any_text(const std::vector<std::string>& paths) {
+  return std::ranges::any_of(paths, [](const std::string& p) { return !is_tokens(p); });
+}
+
+void PreparationProgress::set(const std::string& path, i64 done, i64 bytes) {
+  const std::lock_guard lock(mutex_);
+  if (path_ != path) begin_ = std::chrono::steady_clock::now();
+  path_ = path, done_ = done, bytes_ = bytes;
+}
+
+std::string PreparationProgress::text(const std::string& otherwise) const {
+  const std::lock_guard lock(mutex_);
+  if (path_.empty() || done_ >= bytes_) return otherwise;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  const double rate = static_cast<double>(done_) / std::max(seconds, 1e-3);
+  return fmt::format("making tokens of {}: {} of {}, {}/s, {} left", path_, format_bytes(done_), format_bytes(bytes_),
+                     format_bytes(static_cast<i64>(rate)), format_duration(static_cast<double>(bytes_ - done_) / std::max(rate, 1.0)));
+}
+
+TextWay text_way(const ResourceConfig& config, const TextConfig& text, const ModelSource& source, const std::vector<std::string>& paths,
+                 const std::string& cache, int threads, PreparationProgress* progress) {
+  TextWay way;
+  const auto tokenizer = tokenizer_of(config, source, any_text(paths));
+  const bool bytes = dynamic_cast<const data::ByteTokenizer*>(tokenizer.get()) != nullptr;
+  bool rows = false;
+  for (const std::string& path : paths) {
+    if (is_prepared(path, bytes)) way.prepared.push_back(path);
+    rows |= data::is_json_lines(path);
+  }
+  if (way.prepared.empty()) return way;
+  const auto place = tokenizer_place(config, source);
+  const std::optional<fs::path> folder = place && !fs::is_directory(*place) ? place->parent_path() : place;
+  data::DocumentOptions options;
+  if (text.data_format != "auto") options.layout = data::row_layout(text.data_format);
+  options.loss_on = text.loss_on;
+  options.end_token = tokenizer->named().end_of_text;
+  if (!options.end_token && !bytes && !source.config.end_tokens.empty())
+    options.end_token = static_cast<i32>(source.config.end_tokens.front());
+  auto chat = rows ? chat_template_of(text.chat_template, folder ? folder : source.folder) : std::nullopt;
+  auto variables = std::make_shared<const nlohmann::ordered_json>(folder && rows ? data::special_token_variables(*folder)
+                                                                                 : nlohmann::ordered_json::object());
+  way.options.chat = chat ? chat->source() + variables->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) : "";
+  way.options.tokenizer = bytes ? "bytes" : tokenizer_files(*place).front().second;
+  way.options.cache = cache;
+  way.options.skip_bad_lines = text.skip_bad_lines;
+  way.options.threads = threads;
+  if (progress) way.options.progress = [progress](const std::string& path, i64 done, i64 all) { progress->set(path, done, all); };
+  way.maker = std::make_shared<data::DocumentMaker>(tokenizer, std::move(chat), std::move(variables), options);
+  return way;
+}
+
+std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary) {
+  auto file = data::prepare(path, *way.maker, way.options);
+  if (const i64 least = file->counts().least_vocabulary; least > vocabulary) {
+    throw Error(ErrorCode::data,
+                fmt::format("[data] {}: expected ids from 0 to {}, got {}: the tokenizer is another model's, with a larger vocabulary",
+                            path, vocabulary - 1, least - 1));
+  }
+  return file;
+}
+
+DataSources::DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split) {
+  if (model.reads_images()) {
+    images_ = data::open_cifar10(paths, split);
+    return;
+  }
+  for (const std::string& path : paths) {
+    Source& source = texts_.emplace_back();
+    if (std::ranges::find(way.prepared, path) == way.prepared.end()) {
+      source.tokens = std::move(data::open_token_sources({path}, model.vocabulary).front());
+      continue;
+    }
+    source.documents = prepared_tokens(path, way, model.vocabulary);
+    source.rows = data::is_json_lines(path);
+  }
+}
+
+std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool packing, DType dtype) const {
+  if (!images_.empty()) return data::images_of(images_, dtype);
+  std::vector<std::unique_ptr<data::TextRows>> rows;
+  notes_.clear();
+  for (const Source& source : texts_) {
+    if (!source.rows) {
+      rows.push_back(data::windows_of(source.tokens ? *source.tokens : *source.documents, sequence_length));
+      continue;
+    }
+    data::RowCounts counts;
+    rows.push_back(data::document_rows(*source.documents, sequence_length, packing, counts));
+    notes_.push_back(note_of(*source.documents, counts));
+  }
+  return data::rows_of(std::move(rows), sequence_length);
+}
+
+RunData::RunData(const TrainConfig& config, int rank, const ModelSource& source, PreparationProgress* progress) {
+  const models::ModelConfig& model = source.config;
+  const WeightedPaths training_paths = weighted_paths(config.data);
+  if (model.reads_images() && !training_paths.weights.empty())
+    throw Error(ErrorCode::usage, "[--data] expected no weights for images, whose files are one source: write the path alone");
+  std::vector<std::string> paths = training_paths.paths;
+  paths.insert(paths.end(), config.validation_data.begin(), config.validation_data.end());
+  TextWay way;
+  if (!model.reads_images()) {
+    const int threads = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, 1, 1).cores;
+    const std::string run = config.out.empty() ? default_out(config) : config.out;
+    way = text_way(config, config, source, paths, data_cache(config, run), threads, progress);
+  }
+  sources.emplace(training_paths.paths, model, way, data::Split::training);
+  data::LoaderOptions options = loader_options(config, rank);
+  options.weights = training_paths.weights;
+  const auto loader = [&](const DataSources& from) {
+    return std::make_unique<const data::Loader>(from.samples(options.sequence_length, config.packing, weight_dtype(*config.precision)),
+                                                options);
+  };
+  training = loader(*sources);
+  if (!config.validation_data.empty()) {
+    validation_sources.emplace(config.validation_data, model, way, data::Split::held_out);
+    options.validation_fraction = 1;
+    options.weights.clear();
+    held_out = loader(*validation_sources);
+  } else if (training->validation_windows() > 0) {
+    held_out = loader(*sources);
+  }
+}
+
+std::vector<std::string> RunData::mixture_notes(const TrainConfig& config, i64 rows) const {
+  std::vector<std::string> notes;
+  const std::vector<std::string> paths = weighted_paths(config.data).paths;
+  for (const data::Loader::Part& part : training->parts(rows)) {
+    const auto own = static_cast<double>(part.rows);
+    notes.push_back(fmt::format("{:.1f} % of the rows are of {}: {} rows, {:.1f} times its {}", 100 * own / static_cast<double>(rows),
+                                paths[notes.size()], part.rows, own / static_cast<double>(part.windows), part.windows));
+  }
+  return notes;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,90 @@
+// The data of a run as its flags name it, of the kind that the model reads: images, files of tokens, or text that is made into tokens once.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "app/checkpoints/model_source.h"
+#include "app/flags/config.h"
+#include "data/documents/document_rows.h"
+#include "data/documents/prepare.h"
+#include "data/image_source.h"
+#include "data/loader.h"
+
+namespace spillway::app {
+
+/// The tokenizer of --tokenizer, or else the model folder's own; bytes for models that have none and no weights. Error(usage): a model with
+/// weights has none, and `for_text` wants one; Error(data) from its file.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const ResourceConfig& config, const ModelSource& source, bool for_text);
+/// Whether text lies at one of the paths.
+bool any_text(const std::vector<std::string>& paths);
+/// The chat template that is wished for, a file or a name among the folder's; without a wish the folder's own, if there is one.
+/// Error(usage) for a name that is not there, Error(data).
+std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::string>& wish,
+                                                   const std::optional<std::filesystem::path>& folder);
+/// The folder or file of that tokenizer; none: bytes.
+std::optional<std::filesystem::path> tokenizer_place(const ResourceConfig& config, const ModelSource& source);
+
+/// What is said while text is made into tokens, from any thread.
+class PreparationProgress {
+ public:
+  void set(const std::string& path, i64 done, i64 bytes);
+  std::string text(const std::string& otherwise) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string path_;
+  i64 done_ = 0, bytes_ = 0;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+/// Where text is kept as tokens: --data-cache, else a folder beside the run's, else, without a run, one in the user's cache.
+std::string data_cache(const TextConfig& text, const std::filesystem::path& run);
+/// Whether some of --data has to become tokens first.
+bool needs_preparation(const TrainConfig& config, const ModelSource& source);
+
+/// How text becomes tokens, of flags that all of a command's text has.
+struct TextWay {
+  std::shared_ptr<const data::DocumentMaker> maker;
+  data::PreparationOptions options;
+  std::vector<std::string> prepared;  // paths that it takes; others are tokens already
+};
+/// `threads`: for making tokens. Error(usage), Error(data).
+TextWay text_way(const ResourceConfig& config, const TextConfig& text, const ModelSource& source, const std::vector<std::string>& paths,
+                 const std::string& cache, int threads, PreparationProgress* progress);
+
+/// What of `way.prepared` lies at `path`, as tokens. Errors are prepare's; Error(data): ids that the vocabulary has not.
+std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary);
+
+/// What lies at paths of --data or --validation-data; it outlives its samples.
+class DataSources {
+ public:
+  /// Errors are prepare's, open_token_sources' and open_cifar10's.
+  DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split);
+  /// Rows of documents are counted in notes().
+  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype) const;
+  /// A line a file of documents: what is in it and what was left out.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Source {
+    std::unique_ptr<data::TokenSource> tokens;      // one of these
+    std::unique_ptr<data::PreparedFile> documents;  // in rows of their own where it is JSON Lines
+    bool rows = false;
+  };
+  std::vector<Source> texts_;
+  std::vector<std::unique_ptr<data::ImageSource>> images_;
+  mutable std::vector<std::string> notes_;
+};
+
+/// A run's data. `held_out` serves validation, from --validation-data or the fraction.
+struct RunData {
+  RunData(const TrainConfig& config, int rank, const ModelSource& source, PreparationProgress* progress = nullptr);
+
+  /// A line each source of a mixture: its share of so many rows, and how often they walk it.
+  std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;
+
+  std::optional<DataSources> sources, validation_sources;
+  std::unique_ptr<const data::Loader> training, held_out;  // held_out null: no validation
+};
+
+}  // namespace spillway::app

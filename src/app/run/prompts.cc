@@ -1,0 +1,70 @@
+#include "app/run/prompts.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/run/data_sources.h"
+#include "app/text/generation.h"
+#include "base/error.h"
+#include "data/chat/find_chat_template.h"
+#include "data/documents/line_reader.h"
+#include "data/rows/row.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+bool has(const Json& json, const char* key) { return json.is_object() && json.contains(key); }
+
+}  // namespace
+
+Conversations::Conversations(const WritingConfig& config, const ModelSource& source, std::shared_ptr<const data::Tokenizer> tokenizer)
+    : tokenizer_(std::move(tokenizer)) {
+  const auto place = tokenizer_place(config, source);
+  auto found = chat_template_of(config.chat_template, place ? place : source.folder);
+  if (!found) {
+    throw Error(ErrorCode::usage, fmt::format("[chat] expected a chat template (chat_template.jinja) in {}, got none: give --chat-template "
+                                              "FILE, or plain prompts to generate",
+                                              (place ? *place : *source.folder).string()));
+  }
+  template_ = std::make_shared<const data::ChatTemplate>(std::move(*found));
+  variables_ = std::make_shared<const Json>(place ? data::special_token_variables(*place) : Json::object());
+}
+
+std::vector<i32> Conversations::tokens(const Json& messages) const {
+  return tokenizer_->encode(template_->render(messages, *variables_, true).text);
+}
+
+std::vector<Prompt> read_prompts(const std::string& path, const WritingConfig& config, const ModelSource& source,
+                                 const std::shared_ptr<const data::Tokenizer>& tokenizer) {
+  std::optional<Conversations> conversations;
+  std::vector<Prompt> prompts;
+  const bool rows = data::is_json_lines(path);
+  data::LineReader lines(path);
+  for (std::string line; lines.next(line);) {
+    const auto where = [&] { return fmt::format("[prompts] {}, line {}:", path, lines.number()); };
+    const Json json = rows ? Json::parse(line, nullptr, false) : Json();
+    if (!rows) {
+      prompts.push_back({line, tokenizer->encode(line)});
+    } else if (has(json, "messages")) {
+      const auto row = data::parse_row(line, data::RowLayout::messages, path, lines.number());
+      if (!conversations) conversations.emplace(config, source, tokenizer);
+      prompts.push_back({dumped(*row.messages), conversations->tokens(*row.messages)});
+    } else if (has(json, "prompt") && json["prompt"].is_string()) {
+      const std::string text = json["prompt"].get<std::string>();
+      prompts.push_back({text, tokenizer->encode(text)});
+    } else {
+      throw Error(ErrorCode::data, fmt::format("{} expected {{\"prompt\": TEXT}} or {{\"messages\": […]}}, got {}", where(),
+                                               json.is_discarded() ? "no JSON" : "something else"));
+    }
+    check_prompt(prompts.back().tokens, source.config.vocabulary, where());
+  }
+  if (prompts.empty()) throw Error(ErrorCode::data, fmt::format("[prompts] expected a prompt a line in {}, got none", path));
+  return prompts;
+}
+
+}  // namespace spillway::app

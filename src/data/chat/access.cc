@@ -1,0 +1,233 @@
+#include "data/chat/access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "data/chat/builtins.h"
+#include "data/chat/print_value.h"
+#include "data/python_text/code_points.h"
+
+namespace spillway::data::chat {
+namespace {
+
+// What Python's types have beside the methods known here: using it is refused by name instead of taken for undefined.
+const std::set<std::string_view>& unknown_attributes(const Value& owner) {
+  static const std::set<std::string_view> of_text = {"casefold",    "encode",    "expandtabs", "format_map", "isascii",
+                                                     "isprintable", "maketrans", "swapcase",   "translate"},
+                                          of_number = {"as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
+                                                       "from_bytes",       "fromhex",   "hex",        "imag",      "is_integer",
+                                                       "numerator",        "real",      "to_bytes"},
+                                          of_view = {"isdisjoint", "mapping"}, of_dict = {"copy", "fromkeys"}, of_list = {"copy"},
+                                          of_range = {"count", "index", "start", "step", "stop"},
+                                          of_macro = {"name", "arguments", "caller", "catch_kwargs", "catch_varargs", "explicit_caller"},
+                                          none;
+  if (owner.text()) return of_text;
+  if (owner.number()) return of_number;
+  if (owner.dict()) return of_dict;
+  if (owner.range()) return of_range;
+  if (owner.callable()) return of_macro;
+  if (const Sequence* s = owner.sequence()) return s->is_list() ? of_list : s->has_length() && !s->has_index() ? of_view : none;
+  return none;
+}
+
+bool is_internal(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
+
+Value hidden(const Value& owner, const std::string& name) {
+  return Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(owner)));
+}
+
+// A method of Python's that would change the value: the sandbox hides it.
+bool changes(const Value& owner, std::string_view name) {
+  static const std::set<std::string_view> of_list = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"},
+                                          of_dict = {"clear", "pop", "popitem", "setdefault", "update"};
+  if (owner.dict()) return of_dict.contains(name);
+  return owner.sequence() && owner.sequence()->is_list() && of_list.contains(name);
+}
+
+Value loop_attribute(Run& run, const Loop& loop, const std::string& name, bool& found) {
+  const size_t count = loop.items->items.size(), i = loop.index;
+  const auto neighbour = [&](size_t at, const char* which) {
+    return at < count ? loop.items->items[at] : Value::undefined(fmt::format("there is no {} item", which));
+  };
+  const auto number = [](size_t n) { return Value(static_cast<i64>(n)); };
+  found = true;
+  if (name == "index") return number(i + 1);
+  if (name == "index0") return number(i);
+  if (name == "revindex") return number(count - i);
+  if (name == "revindex0") return number(count - i - 1);
+  if (name == "first") return i == 0;
+  if (name == "last") return i + 1 == count;
+  if (name == "length") return number(count);
+  if (name == "previtem") return neighbour(i - 1, "previous");
+  if (name == "nextitem") return neighbour(i + 1, "next");
+  if (name == "depth") return i64{1};
+  if (name == "depth0") return i64{0};
+  if (name == "cycle" || name == "changed") run.fail("expected loop's index, first, last, length and neighbours, got loop." + name);
+  found = false;
+  return {};
+}
+
+// A method or attribute that Python's value has; nothing when it has none of that name.
+std::optional<Value> own_attribute(Run& run, const Value& owner, const std::string& name) {
+  if (is_internal(name)) return hidden(owner, name);
+  if (changes(owner, name)) return hidden(owner, name);
+  if (has_method(owner, name)) {
+    run.spend();
+    return Value(std::make_shared<const Callable>(Callable{name, owner, nullptr}));
+  }
+  if (unknown_attributes(owner).contains(name))
+    run.fail(fmt::format("expected what chat templates use of Python, got {}.{}", type_name(owner), name));
+  if (owner.space()) {
+    for (const auto& [key, value] : owner.space()->attributes) {
+      if (key == name) return value;
+    }
+  }
+  if (owner.loop()) {
+    bool found = false;
+    Value value = loop_attribute(run, *owner.loop(), name, found);
+    if (found) return value;
+  }
+  if (const Sequence* s = owner.sequence(); s && s->form == Form::group) {
+    if (name == "grouper") return s->items[0];
+    if (name == "list") return s->items[1];
+  }
+  return {};
+}
+
+Value no_such(const Value& owner, const std::string& shown) {
+  return Value::undefined(fmt::format("'{} object' has no attribute '{}'", type_name(owner), shown));
+}
+
+[[noreturn]] void fail_undefined(const Run& run, const Value& owner) {
+  const auto& why = std::get<Undefined>(owner.held()).why;
+  run.fail(why ? *why : std::string("a value is undefined"));
+}
+
+std::optional<Value> item_at(Run& run, const Value& owner, i64 index) {
+  const auto place = [&](i64 count) { return index < 0 ? index + count : index; };
+  if (const Sequence* s = owner.sequence(); s && s->has_index()) {
+    const auto count = static_cast<i64>(s->items.size());
+    const i64 at = place(count);
+    if (at < 0 || at >= count) return {};
+    return s->items[static_cast<size_t>(at)];
+  }
+  if (const Range* r = owner.range()) {
+    const i64 at = place(r->size());
+    if (at < 0 || at >= r->size()) return {};
+    return Value(r->at(at));
+  }
+  if (const std::string* text = owner.text()) {
+    run.spend_bytes(text->size());
+    const auto count = static_cast<i64>(code_point_count(*text));
+    const i64 at = place(count);
+    if (at < 0 || at >= count) return {};
+    const size_t begin = code_point_offset(*text, static_cast<size_t>(at));
+    return Value(text->substr(begin, code_point_bytes(*text, begin)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Value get_attribute(Run& run, const Value& owner, const std::string& name) {
+  if (owner.is_undefined() && name != "__class__") fail_undefined(run, owner);
+  if (auto own = own_attribute(run, owner, name)) return *own;
+  if (owner.dict()) {
+    if (const Value* found = owner.dict()->find(name)) return *found;
+  }
+  return no_such(owner, name);
+}
+
+Value get_item(Run& run, const Value& owner, const Value& key) {
+  if (owner.is_undefined()) fail_undefined(run, owner);
+  if (owner.dict()) {
+    const bool list_like = key.dict() || (key.sequence() && !key.sequence()->is_tuple());
+    if (const Value* found = list_like ? nullptr : owner.dict()->find(run, key)) return *found;
+  } else if (key.whole()) {
+    if (auto item = item_at(run, owner, *key.whole())) return *item;
+  }
+  if (key.text()) {
+    if (auto own = own_attribute(run, owner, *key.text())) return *own;
+  }
+  std::string shown;
+  if (key.text()) shown = *key.text();
+  if (key.whole()) shown = std::to_string(*key.whole());
+  return no_such(owner, shown);
+}
+
+namespace {
+
+// Python's slice.indices().
+Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, const Value& step) {
+  const auto given = [&](const Value& v, i64 otherwise) {
+    if (v.is_none()) return otherwise;
+    if (!v.whole()) run.fail("slice indices must be integers or None, not " + type_name(v));
+    return *v.whole();
+  };
+  const i64 stride = given(step, 1);
+  if (stride == 0) run.fail("slice step cannot be zero");
+  const i64 low = stride < 0 ? -1 : 0, high = stride < 0 ? count - 1 : count;
+  const auto clamp = [&](i64 i) { return i < 0 ? std::max(i + count, low) : std::min(i, high); };
+  Range range;
+  range.start = start.is_none() ? (stride < 0 ? high : low) : clamp(given(start, 0));
+  range.stop = stop.is_none() ? (stride < 0 ? low : high) : clamp(given(stop, 0));
+  range.step = std::clamp(stride, -count - 1, count + 1);
+  return range;
+}
+
+}  // namespace
+
+Value get_slice(Run& run, const Value& owner, const Value& start, const Value& stop, const Value& step) {
+  if (owner.is_undefined()) fail_undefined(run, owner);
+  if (const std::string* text = owner.text()) {
+    run.spend_bytes(2 * text->size());
+    const Range range = slice_range(run, static_cast<i64>(code_point_count(*text)), start, stop, step);
+    if (range.step == 1) {
+      const size_t begin = code_point_offset(*text, static_cast<size_t>(range.start));
+      const size_t bytes = code_point_offset(std::string_view(*text).substr(begin), static_cast<size_t>(range.size()));
+      return Value(text->substr(begin, bytes));
+    }
+    const std::u32string points = decode(*text);
+    std::u32string out;
+    for (i64 i = 0; i < range.size(); ++i) out.push_back(points[static_cast<size_t>(range.at(i))]);
+    return make_text(run, encode(out));
+  }
+  if (const Sequence* s = owner.sequence(); s && s->has_index()) {
+    const Range range = slice_range(run, static_cast<i64>(s->items.size()), start, stop, step);
+    Values items;
+    for (i64 i = 0; i < range.size(); ++i) items.push_back(s->items[static_cast<size_t>(range.at(i))]);
+    return make_sequence(run, s->is_list() ? Form::list : Form::tuple, std::move(items));
+  }
+  if (const Range* r = owner.range()) {
+    const Range places = slice_range(run, r->size(), start, stop, step);
+    return Range{r->at(places.start), r->at(places.stop), r->step * places.step};
+  }
+  run.fail(fmt::format("'{}' object is not subscriptable", type_name(owner)));
+}
+
+Value follow(Run& run, Value item, const Value& key, const Value* otherwise) {
+  const auto step = [&](const Value& part) {
+    item = get_item(run, item, part);
+    if (otherwise && !otherwise->is_none() && item.is_undefined()) item = *otherwise;
+  };
+  if (key.is_none()) return item;
+  if (!key.text()) {
+    step(key);
+    return item;
+  }
+  std::string_view rest = *key.text();
+  while (true) {
+    const size_t dot = rest.find('.');
+    const std::string part(rest.substr(0, dot));
+    const bool number =
+        !part.empty() && part.size() < 18 && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    step(number ? Value(static_cast<i64>(std::stoll(part))) : Value(part));
+    if (dot == rest.npos) return item;
+    rest.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace spillway::data::chat

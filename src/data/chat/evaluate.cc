@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+
+#include "data/chat/access.h"
+#include "data/chat/interpreter.h"
+#include "data/chat/print_value.h"
+
+namespace spillway::data::chat {
+namespace {
+
+// Counts one up while it lives.
+class Counted {
+ public:
+  explicit Counted(int& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  int& count_;
+};
+
+}  // namespace
+
+Value Interpreter::evaluate(const Node& node, const ScopePtr& scope) {
+  const Run::Level level(run_);
+  run_.line = node.line;
+  run_.spend();
+  return evaluate_kind(node, scope);
+}
+
+Value Interpreter::evaluate_kind(const Node& node, const ScopePtr& scope) {
+  const auto kid = [&](size_t i) { return evaluate(*node.kids[i], scope); };
+  switch (node.kind) {
+    case NodeKind::constant:
+      return node.constant;
+    case NodeKind::name:
+      return name(node.name, *scope);
+    case NodeKind::list:
+    case NodeKind::tuple:
+      return list(node, scope);
+    case NodeKind::dict:
+      return dict(node, scope);
+    case NodeKind::negation:
+      return !truth(kid(0));
+    case NodeKind::minus:
+      return negate(run_, kid(0));
+    case NodeKind::plus:
+      return unary_plus(run_, kid(0));
+    case NodeKind::binary:
+      return binary(node, scope);
+    case NodeKind::concat:
+      return concat(node, scope);
+    case NodeKind::comparison:
+      return comparison(node, scope);
+    case NodeKind::both:
+    case NodeKind::either: {
+      Value left = kid(0);
+      return truth(left) == (node.kind == NodeKind::either) ? left : kid(1);
+    }
+    case NodeKind::conditional:
+      if (truth(kid(1))) return kid(0);
+      if (node.kids[2]) return kid(2);
+      return Value::undefined("the inline if-expression evaluated to false and no else section was defined.");
+    case NodeKind::attribute:
+      return get_attribute(run_, kid(0), node.name);
+    case NodeKind::item:
+      return item(node, scope);
+    case NodeKind::slice:
+      return slice(node, scope);
+    case NodeKind::call:
+      return call(node, scope, nullptr);
+    case NodeKind::filter:
+      return filter(node, scope, nullptr);
+    case NodeKind::test: {
+      Arguments all = arguments(node, scope);
+      return apply_test(run_, node.name, std::move(all));
+    }
+    default:
+      run_.fail("expected an expression, got a statement");
+  }
+}
+
+Value Interpreter::name(const std::string& name, const Scope& scope) const {
+  for (const Scope* around = &scope; around; around = around->around.get()) {
+    for (const auto& [known, value] : around->variables) {
+      if (known == name) return value;
+    }
+  }
+  if (const Value* variable = variables_->find(name)) return *variable;
+  if (has_function(name)) return std::make_shared<const Callable>(Callable{name, Value(), nullptr});
+  return Value::undefined("'" + name + "' is undefined");
+}
+
+Value Interpreter::list(const Node& node, const ScopePtr& scope) {
+  Values items;
+  for (const NodePtr& kid : node.kids) items.push_back(evaluate(*kid, scope));
+  return make_sequence(run_, node.kind == NodeKind::list ? Form::list : Form::tuple, std::move(items));
+}
+
+Value Interpreter::dict(const Node& node, const ScopePtr& scope) {
+  DictBuilder dict(run_);
+  for (size_t i = 0; i < node.kids.size(); i += 2) {
+    Value key = evaluate(*node.kids[i], scope);
+    dict.set(std::move(key), evaluate(*node.kids[i + 1], scope));
+  }
+  return dict.done();
+}
+
+Value Interpreter::concat(const Node& node, const ScopePtr& scope) {
+  std::string out;
+  for (const NodePtr& kid : node.kids) append_text(run_, out, evaluate(*kid, scope));
+  return make_text(run_, std::move(out));
+}
+
+Value Interpreter::binary(const Node& node, const ScopePtr& scope) {
+  const Value left = evaluate(*node.kids[0], scope), right = evaluate(*node.kids[1], scope);
+  run_.line = node.line;
+  return apply(run_, node.op, left, right);
+}
+
+Value Interpreter::comparison(const Node& node, const ScopePtr& scope) {
+  Value left = evaluate(*node.kids[0], scope);
+  for (size_t i = 0; i < node.comparisons.size(); ++i) {
+    Value right = evaluate(*node.kids[i + 1], scope);
+    run_.line = node.line;
+    if (!holds(run_, node.comparisons[i], left, right)) return false;
+    left = std::move(right);
+  }
+  return true;
+}
+
+Value Interpreter::item(const Node& node, const ScopePtr& scope) {
+  const Value owner = evaluate(*node.kids[0], scope), key = evaluate(*node.kids[1], scope);
+  run_.line = node.line;
+  return get_item(run_, owner, key);
+}
+
+Value Interpreter::evaluate_or_none(const NodePtr& node, const ScopePtr& scope) { return node ? evaluate(*node, scope) : Value(None{}); }
+
+Value Interpreter::slice(const Node& node, const ScopePtr& scope) {
+  const Value owner = evaluate(*node.kids[0], scope), start = evaluate_or_none(node.kids[1], scope);
+  const Value stop = evaluate_or_none(node.kids[2], scope), step = evaluate_or_none(node.kids[3], scope);
+  run_.line = node.line;
+  return get_slice(run_, owner, start, stop, step);
+}
+
+Arguments Interpreter::arguments(const Node& node, const ScopePtr& scope) {
+  Arguments all;
+  for (const NodePtr& kid : node.kids) {
+    if (kid) all.plain.push_back(evaluate(*kid, scope));
+  }
+  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
+  run_.line = node.line;
+  return all;
+}
+
+Value Interpreter::filter(const Node& node, const ScopePtr& scope, const Value* filtered) {
+  if (!filtered || !node.kids[0]) {
+    Arguments all = arguments(node, scope);
+    if (filtered) all.plain.insert(all.plain.begin(), *filtered);
+    return apply_filter(run_, node.name, std::move(all));
+  }
+  // In a chain of a filter block, what is filtered goes in at its beginning.
+  Arguments all;
+  all.plain.push_back(filter(*node.kids[0], scope, filtered));
+  for (size_t i = 1; i < node.kids.size(); ++i) all.plain.push_back(evaluate(*node.kids[i], scope));
+  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
+  run_.line = node.line;
+  return apply_filter(run_, node.name, std::move(all));
+}
+
+Value Interpreter::call(const Node& node, const ScopePtr& scope, const Value* caller) {
+  Arguments all = arguments(node, scope);
+  const Value called = std::move(all.plain.front());
+  all.plain.erase(all.plain.begin());
+  if (caller) all.named.emplace_back("caller", *caller);
+  const Callable* callable = called.callable();
+  if (called.is_undefined()) {
+    const auto& why = std::get<Undefined>(called.held()).why;
+    run_.fail(why ? *why : std::string("a value is undefined"));
+  }
+  if (!callable) run_.fail(fmt::format("'{}' object is not callable", type_name(called)));
+  if (callable->macro) return call_macro(*callable->macro, std::move(all));
+  if (callable->self.is_undefined()) return call_function(run_, callable->name, std::move(all));
+  return call_method(run_, callable->self, callable->name, std::move(all));
+}
+
+Value Interpreter::call_macro(const Macro& macro, Arguments all) {
+  const MacroCode& code = macro.code;
+  const Counted counted(calls_);
+  if (calls_ > kDeepest) run_.fail(fmt::format("expected macros that call each other at most {} deep, got deeper calls", kDeepest));
+  const auto take_named = [&](const std::string& wanted) -> std::optional<Value> {
+    for (auto at = all.named.begin(); at != all.named.end(); ++at) {
+      if (at->first != wanted) continue;
+      Value value = std::move(at->second);
+      all.named.erase(at);
+      return value;
+    }
+    return {};
+  };
+  const ScopePtr own = inner(code.body, macro.scope);
+  const size_t count = code.parameters.size();
+  std::vector<std::optional<Value>> given(count);
+  for (size_t i = 0; i < count; ++i) given[i] = i < all.plain.size() ? std::optional(all.plain[i]) : take_named(code.parameters[i]);
+  // A default sees the parameters before it; one that comes later counts as undefined, not as what it is around the macro.
+  for (size_t i = 0; i < count; ++i) {
+    assign_name(*own, code.parameters[i],
+                given[i] ? *given[i] : Value::undefined("parameter '" + code.parameters[i] + "' was not provided"));
+  }
+  if (code.uses_caller) assign_name(*own, "caller", take_named("caller").value_or(Value::undefined("No caller defined")));
+  if (code.uses_kwargs) {
+    DictBuilder rest(run_);
+    for (auto& [name, value] : std::exchange(all.named, {})) rest.set(name, std::move(value));
+    assign_name(*own, "kwargs", rest.done());
+  }
+  if (!all.named.empty()) run_.fail(fmt::format("macro '{}' takes no keyword argument '{}'", code.name, all.named.front().first));
+  if (code.uses_varargs) {
+    Values rest(all.plain.begin() + static_cast<std::ptrdiff_t>(std::min(count, all.plain.size())), all.plain.end());
+    assign_name(*own, "varargs", make_sequence(run_, Form::tuple, std::move(rest)));
+  } else if (all.plain.size() > count) {
+    run_.fail(fmt::format("macro '{}' takes not more than {} argument(s)", code.name, count));
+  }
+  const size_t first_default = count - code.defaults.size();
+  for (size_t i = first_default; i < count; ++i) {
+    if (!given[i]) assign_name(*own, code.parameters[i], evaluate(*code.defaults[i - first_default], own));
+  }
+  return make_text(run_, rendered(code.body, own));
+}
+
+}  // namespace spillway::data::chat

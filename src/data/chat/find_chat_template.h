@@ -1,0 +1,26 @@
+// Finds the chat template in a model's folder, and the special tokens that it reads.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/chat/chat_template.h"
+
+namespace spillway::data {
+
+/// The template called `name` of a Hugging Face folder; where there is none, nothing. Looked for as transformers does: chat_template.jinja
+/// (it is the one called "default") and additional_chat_templates/<name>.jinja; if there is neither, chat_template.json; then
+/// `chat_template` of tokenizer_config.json, a text or a list of {name, template}. Error(data) for files that are there and cannot be
+/// read, and for what is no template.
+std::optional<ChatTemplate> find_chat_template(const std::filesystem::path& folder, const std::string& name = "default");
+
+/// The names of the templates there, sorted: what to say where find_chat_template() finds nothing.
+std::vector<std::string> chat_template_names(const std::filesystem::path& folder);
+
+/// The variables that transformers gives every template: bos_token, eos_token and whatever else ends in _token, from tokenizer_config.json
+/// and special_tokens_map.json; a token is a text, or an object with `content`. Those that are null or absent are left out, and so are
+/// those that only the tokenizer's class in Python knows. Error(data) for files that are there and cannot be read.
+nlohmann::ordered_json special_token_variables(const std::filesystem::path& folder);
+
+}  // namespace spillway::data

@@ -1,0 +1,113 @@
+// The functions that transformers gives to every chat template.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "data/chat/builtins.h"
+#include "data/chat/print_value.h"
+#include "data/python_text/code_points.h"
+
+namespace spillway::data::chat {
+namespace {
+
+constexpr i64 kLongestRange = 100'000;  // of Jinja's sandbox
+
+Value range(Run& run, const Bound& a) {
+  Range made;
+  if (a[1]) {
+    made = {a.whole(run, 0, 0), a.whole(run, 1, 0), a.whole(run, 2, 1)};
+  } else {
+    made.stop = a.whole(run, 0, 0);
+  }
+  if (made.step == 0) run.fail("range() arg 3 must not be zero");
+  if (made.size() > kLongestRange)
+    run.fail(fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kLongestRange));
+  return made;
+}
+
+Value raise_exception(Run& run, const Bound& a) { run.fail(to_text(run, a.at(0))); }
+
+Value strftime_now(Run& run, const Bound& a) {
+  const std::string& format = a.text(run, 0);
+  for (size_t i = format.find('%'); i < format.size(); i = format.find('%', i + 2)) {
+    if (i + 1 == format.size() || std::string_view("aAbBcdHIjmMpSUwWxXyYZzGuV%ehDFRTnt").find(format[i + 1]) == std::string_view::npos)
+      run.fail("expected a date's format of strftime, got '" + format + "'");
+  }
+  const std::time_t now = run.now();
+  std::tm parts{};
+  if (!::localtime_r(&now, &parts)) run.fail("expected a date that the system knows, got another");
+  std::array<char, 1024> text;
+  if (format.size() > 200) run.fail("expected a date's format of at most 200 bytes");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  const size_t length = std::strftime(text.data(), text.size(), format.c_str(), &parts);
+#pragma GCC diagnostic pop
+  return make_text(run, std::string(text.data(), length));
+}
+
+const Builtin kFunctions[] = {
+    {"raise_exception", {"message"}, 1, raise_exception},
+    {"range", {"", "", ""}, 1, range},
+    {"strftime_now", {"format"}, 1, strftime_now},
+};
+
+// The pairs of dict(…) and namespace(…): those of a dict or of a list of pairs, then the named ones.
+std::vector<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const Arguments& arguments) {
+  if (arguments.plain.size() > 1) run.fail(fmt::format("{} expected at most 1 argument, got {}", name, arguments.plain.size()));
+  std::vector<std::pair<Value, Value>> pairs;
+  if (!arguments.plain.empty()) {
+    const Value& first = arguments.plain.front();
+    if (first.dict()) {
+      pairs = first.dict()->entries;
+    } else {
+      for (const auto all = items_of(run, first); const Value& item : all->items) {
+        const auto pair = items_of(run, item);
+        if (pair->items.size() != 2) run.fail(fmt::format("expected pairs for {}(), got {} items", name, pair->items.size()));
+        pairs.emplace_back(pair->items[0], pair->items[1]);
+      }
+    }
+  }
+  for (const auto& [key, value] : arguments.named) pairs.emplace_back(key, value);
+  return pairs;
+}
+
+}  // namespace
+
+bool has_function(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kOthers = {"cycler", "dict", "joiner", "lipsum", "namespace"};
+  return find_builtin(kFunctions, name) || std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
+}
+
+Value call_function(Run& run, const std::string& name, Arguments arguments) {
+  if (name == "dict") {
+    DictBuilder dict(run);
+    for (auto& [key, value] : pairs_of(run, name, arguments)) dict.set(std::move(key), std::move(value));
+    return dict.done();
+  }
+  if (name == "namespace") {
+    Space* space = run.new_space();
+    for (auto& [key, value] : pairs_of(run, name, arguments)) {
+      if (!key.text()) run.fail("expected names for namespace(), got '" + type_name(key) + "'");
+      set_attribute(run, *space, *key.text(), std::move(value));
+    }
+    return space;
+  }
+  const Builtin* function = find_builtin(kFunctions, name);
+  if (!function) run.fail("expected a function that chat templates use, got " + name + "()");
+  return call_builtin(run, "function", *function, std::move(arguments));
+}
+
+void set_attribute(Run& run, Space& space, const std::string& name, Value value) {
+  if (name.starts_with('_')) run.fail("expected an attribute that does not begin with '_', got '" + name + "'");
+  run.spend(1 + static_cast<i64>(space.attributes.size()));
+  const auto found = std::find_if(space.attributes.begin(), space.attributes.end(), [&](const auto& a) { return a.first == name; });
+  if (found != space.attributes.end()) {
+    found->second = std::move(value);
+  } else {
+    space.attributes.emplace_back(name, std::move(value));
+  }
+}
+
+}  // namespace spillway::data::chat

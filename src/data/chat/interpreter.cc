@@ -1,0 +1,206 @@
+// The statements; evaluate.cc has the expressions.
+#include "data/chat/interpreter.h"
+
+#include <fmt/format.h>
+
+#include "data/chat/print_value.h"
+
+namespace spillway::data::chat {
+namespace {
+
+constexpr size_t kLongestText = size_t{64} << 20;
+
+}  // namespace
+
+Interpreter::Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages)
+    : run_(run), variables_(std::move(variables)) {
+  for (size_t i = 0; i < messages.size(); ++i) message_numbers_.emplace(messages[i].dict(), static_cast<i64>(i) + 1);
+}
+
+Interpreter::~Interpreter() {
+  // A macro's scope may hold the macro: such rings end here.
+  for (auto& macro : macros_) {
+    for (Scope* scope = macro->scope.get(); scope; scope = scope->around.get()) scope->variables.clear();
+  }
+}
+
+std::string Interpreter::run(const Block& root) {
+  std::string out;
+  execute(root, inner(root, nullptr), out);
+  return out;
+}
+
+Interpreter::ScopePtr Interpreter::inner(const Block& block, const ScopePtr& around) {
+  run_.spend();
+  auto scope = std::make_shared<Scope>();
+  scope->around = around;
+  for (const std::string& name : block.unset) scope->variables.emplace_back(name, Value::undefined("'" + name + "' is undefined"));
+  return scope;
+}
+
+Interpreter::Flow Interpreter::execute(const Block& block, const ScopePtr& scope, std::string& out) {
+  const Run::Level level(run_);
+  for (const NodePtr& node : block.statements) {
+    const Flow flow = execute(*node, scope, out);
+    if (flow != Flow::on) return flow;
+    if (out.size() > kLongestText) run_.fail(fmt::format("expected a text of at most {} bytes, got a longer one", kLongestText));
+  }
+  return Flow::on;
+}
+
+Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, std::string& out) {
+  run_.line = node.line;
+  run_.spend();
+  switch (node.kind) {
+    case NodeKind::data:
+      run_.spend_bytes(node.name.size());
+      out += node.name;
+      return Flow::on;
+    case NodeKind::print:
+      append_text(run_, out, evaluate(*node.kids[0], scope));
+      return Flow::on;
+    case NodeKind::branch:
+      return branch(node, scope, out);
+    case NodeKind::loop:
+      return loop(node, scope, out);
+    case NodeKind::set:
+      assign(*node.kids[0], evaluate(*node.kids[1], scope), *scope);
+      return Flow::on;
+    case NodeKind::set_attribute:
+      set_attribute_of(node, scope);
+      return Flow::on;
+    case NodeKind::set_block:
+      set_block(node, scope);
+      return Flow::on;
+    case NodeKind::macro:
+      assign(node, macro(*node.code, scope), *scope);
+      return Flow::on;
+    case NodeKind::call_block: {
+      const Value caller = macro(*node.code, scope);
+      append_text(run_, out, call(*node.kids[0], scope, &caller));
+      return Flow::on;
+    }
+    case NodeKind::filter_block:
+      filter_block(node, scope, out);
+      return Flow::on;
+    case NodeKind::generation:
+      generation(node, scope, out);
+      return Flow::on;
+    case NodeKind::leave:
+      return Flow::leave;
+    case NodeKind::next_iteration:
+      return Flow::next;
+    default:
+      run_.fail("expected a statement, got an expression");
+  }
+}
+
+Interpreter::Flow Interpreter::branch(const Node& node, const ScopePtr& scope, std::string& out) {
+  for (size_t i = 0; i < node.parts.size(); ++i) {
+    if (!node.kids[i] || truth(evaluate(*node.kids[i], scope))) return execute(node.parts[i], scope, out);
+  }
+  return Flow::on;
+}
+
+bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& item) {
+  auto own = std::make_shared<Scope>();
+  own->around = scope;
+  assign(*node.kids[0], item, *own);
+  return truth(evaluate(*node.kids[2], own));
+}
+
+Interpreter::Flow Interpreter::loop(const Node& node, const ScopePtr& scope, std::string& out) {
+  auto items = items_of(run_, evaluate(*node.kids[1], scope));
+  const bool has_condition = node.kids[2] != nullptr;
+  // Where `loop` counts items they are chosen before; else each when its turn comes, as what the condition reads may change.
+  if (has_condition && node.uses_loop) {
+    Values chosen;
+    for (const Value& item : items->items) {
+      if (passes(node, scope, item)) chosen.push_back(item);
+    }
+    items = std::get<std::shared_ptr<const Sequence>>(make_list(run_, std::move(chosen)).held());
+  }
+  bool any_whole = false;
+  for (size_t i = 0; i < items->items.size(); ++i) {
+    if (has_condition && !node.uses_loop && !passes(node, scope, items->items[i])) continue;
+    const Flow flow = iteration(node, scope, items, i, out);
+    if (flow == Flow::leave) break;
+    any_whole = any_whole || flow == Flow::on;
+  }
+  // As Jinja compiles it, a loop whose every iteration ended early counts as one without iterations.
+  if (any_whole || node.parts.size() < 2) return Flow::on;
+  return execute(node.parts[1], inner(node.parts[1], scope), out);
+}
+
+Interpreter::Flow Interpreter::iteration(const Node& node, const ScopePtr& scope, const std::shared_ptr<const Sequence>& items,
+                                         size_t index, std::string& out) {
+  const Value& item = items->items[index];
+  const i64 outer_message = run_.message;
+  if (const auto found = message_numbers_.find(item.dict()); found != message_numbers_.end()) run_.message = found->second;
+  const ScopePtr own = inner(node.parts[0], scope);
+  assign(*node.kids[0], item, *own);
+  if (node.uses_loop) assign_name(*own, "loop", Value(std::make_shared<const Loop>(Loop{items, index})));
+  const Flow flow = execute(node.parts[0], own, out);
+  run_.message = outer_message;
+  return flow;
+}
+
+std::string Interpreter::rendered(const Block& block, const ScopePtr& scope) {
+  std::string out;
+  execute(block, scope, out);
+  return out;
+}
+
+void Interpreter::set_block(const Node& node, const ScopePtr& scope) {
+  const ScopePtr own = inner(node.parts[0], scope);
+  Value text = make_text(run_, rendered(node.parts[0], own));
+  if (node.kids[1]) text = filter(*node.kids[1], own, &text);
+  assign(*node.kids[0], std::move(text), *scope);
+}
+
+void Interpreter::filter_block(const Node& node, const ScopePtr& scope, std::string& out) {
+  const ScopePtr own = inner(node.parts[0], scope);
+  const Value text = make_text(run_, rendered(node.parts[0], own));
+  append_text(run_, out, filter(*node.kids[0], own, &text));
+}
+
+void Interpreter::set_attribute_of(const Node& node, const ScopePtr& scope) {
+  const Value space = name(node.names[0], *scope);
+  Value value = evaluate(*node.kids[0], scope);
+  run_.line = node.line;
+  if (!space.space()) run_.fail("cannot assign attribute on non-namespace object");
+  set_attribute(run_, *space.space(), node.names[1], std::move(value));
+}
+
+void Interpreter::generation(const Node& node, const ScopePtr& scope, std::string& out) {
+  const size_t begin = out.size();
+  execute(node.parts[0], inner(node.parts[0], scope), out);
+  generated_.emplace_back(begin, out.size());
+}
+
+void Interpreter::assign(const Node& target, Value value, Scope& scope) {
+  if (target.kind == NodeKind::macro) return assign_name(scope, target.code->name, std::move(value));
+  if (target.kind == NodeKind::name) return assign_name(scope, target.name, std::move(value));
+  const auto items = items_of(run_, value);
+  if (items->items.size() != target.kids.size())
+    run_.fail(fmt::format("expected {} values to unpack, got {}", target.kids.size(), items->items.size()));
+  for (size_t i = 0; i < target.kids.size(); ++i) assign(*target.kids[i], items->items[i], scope);
+}
+
+void Interpreter::assign_name(Scope& scope, std::string_view name, Value value) {
+  for (auto& [known, held] : scope.variables) {
+    if (known == name) {
+      held = std::move(value);
+      return;
+    }
+  }
+  scope.variables.emplace_back(name, std::move(value));
+}
+
+Value Interpreter::macro(const MacroCode& code, const ScopePtr& scope) {
+  run_.spend(20);
+  macros_.push_back(std::make_unique<Macro>(Macro{code, scope}));
+  return std::make_shared<const Callable>(Callable{code.name, Value(), macros_.back().get()});
+}
+
+}  // namespace spillway::data::chat

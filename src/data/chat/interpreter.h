@@ -1,0 +1,85 @@
+// Runs a template's tree once. One thread; the tree is shared.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/chat/builtins.h"
+#include "data/chat/syntax.h"
+
+namespace spillway::data::chat {
+
+/// Variables of a block, a loop's body or a macro; what is not here is looked for around it.
+struct Scope {
+  std::shared_ptr<Scope> around;
+  std::vector<std::pair<std::string_view, Value>> variables;
+};
+
+struct Macro {
+  const MacroCode& code;
+  std::shared_ptr<Scope> scope;
+};
+
+class Interpreter {
+ public:
+  /// `variables` are what the template can read; `messages`, those of them whose number errors give.
+  Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  /// Renders. At most 64 MiB; fails beyond.
+  std::string run(const Block& root);
+  /// Bytes of what each {% generation %} rendered, in order.
+  const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
+
+ private:
+  using ScopePtr = std::shared_ptr<Scope>;
+  enum class Flow { on, leave, next };
+
+  // Statements.
+  Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
+  Flow execute(const Node& node, const ScopePtr& scope, std::string& out);
+  Flow branch(const Node& node, const ScopePtr& scope, std::string& out);
+  Flow loop(const Node& node, const ScopePtr& scope, std::string& out);
+  Flow iteration(const Node& node, const ScopePtr& scope, const std::shared_ptr<const Sequence>& items, size_t index, std::string& out);
+  bool passes(const Node& node, const ScopePtr& scope, const Value& item);
+  void set_block(const Node& node, const ScopePtr& scope);
+  void filter_block(const Node& node, const ScopePtr& scope, std::string& out);
+  void set_attribute_of(const Node& node, const ScopePtr& scope);
+  void generation(const Node& node, const ScopePtr& scope, std::string& out);
+  std::string rendered(const Block& block, const ScopePtr& scope);
+  void assign(const Node& target, Value value, Scope& scope);
+  static void assign_name(Scope& scope, std::string_view name, Value value);
+  ScopePtr inner(const Block& block, const ScopePtr& around);
+  Value macro(const MacroCode& code, const ScopePtr& scope);
+
+  // Expressions.
+  Value evaluate(const Node& node, const ScopePtr& scope);
+  Value evaluate_kind(const Node& node, const ScopePtr& scope);
+  Value name(const std::string& name, const Scope& scope) const;
+  Value list(const Node& node, const ScopePtr& scope);
+  Value dict(const Node& node, const ScopePtr& scope);
+  Value concat(const Node& node, const ScopePtr& scope);
+  Value comparison(const Node& node, const ScopePtr& scope);
+  Value binary(const Node& node, const ScopePtr& scope);
+  Value item(const Node& node, const ScopePtr& scope);
+  Value slice(const Node& node, const ScopePtr& scope);
+  Value filter(const Node& node, const ScopePtr& scope, const Value* filtered);
+  Value call(const Node& node, const ScopePtr& scope, const Value* caller);
+  Value call_macro(const Macro& macro, Arguments arguments);
+  Arguments arguments(const Node& node, const ScopePtr& scope);
+  Value evaluate_or_none(const NodePtr& node, const ScopePtr& scope);
+
+  Run& run_;
+  std::shared_ptr<const Dict> variables_;
+  std::map<const Dict*, i64> message_numbers_;
+  std::vector<std::unique_ptr<Macro>> macros_;
+  std::vector<std::pair<size_t, size_t>> generated_;
+  int calls_ = 0;
+};
+
+}  // namespace spillway::data::chat

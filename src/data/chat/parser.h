@@ -1,0 +1,16 @@
+// Parses a template into its tree. Pure.
+#pragma once
+#include "data/chat/syntax.h"
+
+namespace spillway::data::chat {
+
+struct Syntax {
+  Block body;
+  bool has_generation = false;
+};
+
+/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" for what is no template, for statements beyond those of chat
+/// templates, by name, and for a {% generation %} whose place in the text cannot be told.
+Syntax parse(std::string source, const std::string& file);
+
+}  // namespace spillway::data::chat

@@ -1,0 +1,224 @@
+// Filters whose outcome is a text, of any value made text.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "data/chat/access.h"
+#include "data/chat/filters.h"
+#include "data/chat/print_value.h"
+#include "data/chat/text_methods.h"
+#include "data/python_text/code_points.h"
+
+namespace spillway::data::chat {
+namespace {
+
+template <std::string (*change)(std::string_view)>
+Value changed(Run& run, const Bound& a) {
+  const std::string text = to_text(run, a.at(0));
+  run.spend_bytes(2 * text.size());
+  return make_text(run, change(text));
+}
+
+// Jinja's own title: words begin behind white space and - ( { [ <.
+std::string jinja_title(std::string_view text) {
+  const auto parts_words = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const bool between = parts_words(code_point_at(text, begin));
+    size_t end = begin;
+    while (end < text.size() && parts_words(code_point_at(text, end)) == between) end += code_point_bytes(text, end);
+    const size_t first = code_point_bytes(text, begin);
+    out += upper(text.substr(begin, first)) + lower(text.substr(begin + first, end - begin - first));
+    begin = end;
+  }
+  return out;
+}
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+Value trim(Run& run, const Bound& a) {
+  const std::string text = to_text(run, a.at(0));
+  return make_text(run, std::string(a.has(1) ? strip(text, a.text(run, 1), 0) : strip(text, 0)));
+}
+
+Value replace(Run& run, const Bound& a) {
+  const i64 most = a.has(3) ? a.whole(run, 3, -1) : -1;
+  return replace_text(run, to_text(run, a.at(0)), to_text(run, a.at(1)), to_text(run, a.at(2)), most);
+}
+
+Value center(Run& run, const Bound& a) { return pad_text(run, to_text(run, a.at(0)), a.whole(run, 1, 80), " ", 0); }
+
+Value indent(Run& run, const Bound& a) {
+  const std::string& text = a.text(run, 0);
+  std::string before;
+  if (a[1] && a[1]->text()) {
+    before = *a[1]->text();
+  } else {
+    const i64 width = std::max<i64>(a.whole(run, 1, 4), 0);
+    run.spend(width);
+    before = std::string(static_cast<size_t>(width), ' ');
+  }
+  const bool first = a.flag(2, false), blank = a.flag(3, false);
+  const Values lines = split_lines(run, text + "\n", false);
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = *lines[i].text();
+    run.spend_bytes(before.size() + line.size());
+    if (i > 0) out += "\n";
+    if (i == 0 ? first : (blank || !line.empty())) out += before;
+    out += line;
+  }
+  return make_text(run, std::move(out));
+}
+
+Value truncate(Run& run, const Bound& a) {
+  if (a.at(0).is_undefined()) return a.at(0);
+  const std::string &text = a.text(run, 0), end = a.text(run, 3, "...");
+  const i64 length = a.whole(run, 1, 255), leeway = a.has(4) ? a.whole(run, 4, 5) : 5;
+  const i64 of_end = static_cast<i64>(code_point_count(end));
+  if (length < of_end) run.fail(fmt::format("expected length >= {}, got {}", of_end, length));
+  if (leeway < 0) run.fail(fmt::format("expected leeway >= 0, got {}", leeway));
+  run.spend_bytes(text.size());
+  const auto size = static_cast<i64>(code_point_count(text));
+  if (size <= length || size - length <= leeway) return a.at(0);
+  std::string cut = text.substr(0, code_point_offset(text, static_cast<size_t>(length - of_end)));
+  if (!a.flag(2, false)) cut = cut.substr(0, cut.rfind(' '));
+  return make_text(run, cut + end);
+}
+
+Value word_count(Run& run, const Bound& a) {
+  const std::string text = to_text(run, a.at(0));
+  i64 words = 0;
+  bool inside = false;
+  for (const char32_t c : decode(text)) {
+    words += !inside && is_word(c) ? 1 : 0;
+    inside = is_word(c);
+  }
+  return words;
+}
+
+std::string url_quoted(const std::string& text, bool in_query) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
+                       c == '~' || (c == '/' && !in_query);
+    if (plain) {
+      out += c;
+    } else if (in_query && c == ' ') {
+      out += '+';
+    } else {
+      out += fmt::format("%{:02X}", static_cast<u8>(c));
+    }
+  }
+  return out;
+}
+
+Value url_encode(Run& run, const Bound& a) {
+  const Value& value = a.at(0);
+  if (value.text() || (!value.sequence() && !value.dict() && !value.range())) return make_text(run, url_quoted(to_text(run, value), false));
+  std::string out;
+  const auto add = [&](const Value& key, const Value& item) {
+    if (!out.empty()) out += '&';
+    out += url_quoted(to_text(run, key), true) + "=" + url_quoted(to_text(run, item), true);
+  };
+  if (value.dict()) {
+    for (const auto& [key, item] : value.dict()->entries) add(key, item);
+  } else {
+    for (const auto all = items_of(run, value); const Value& item : all->items) {
+      const auto pair = items_of(run, item);
+      if (pair->items.size() != 2) run.fail("expected pairs for urlencode, got another count");
+      add(pair->items[0], pair->items[1]);
+    }
+  }
+  return make_text(run, std::move(out));
+}
+
+Value join(Run& run, const Bound& a) {
+  Values items = items_of(run, a.at(0))->items;
+  if (a.has(2)) {
+    for (Value& item : items) item = follow(run, item, a.at(2));
+  }
+  return join_texts(run, a[1] ? to_text(run, a.at(1)) : "", items);
+}
+
+Value as_text(Run& run, const Bound& a) { return a.at(0).text() ? a.at(0) : make_text(run, to_text(run, a.at(0))); }
+
+std::string json_separator(Run& run, const Value& pair, size_t i) {
+  const auto parts = items_of(run, pair);
+  if (parts->items.size() != 2 || !parts->items[i].text()) run.fail("expected two texts as separators of tojson");
+  return *parts->items[i].text();
+}
+
+Value to_json(Run& run, const Bound& a) {
+  JsonStyle style;
+  style.ascii = a.flag(1, false);
+  style.sorted = a.flag(4, false);
+  if (a.has(2)) {
+    if (a[2]->text()) {
+      style.indent = *a[2]->text();
+    } else {
+      const i64 width = std::max<i64>(a.whole(run, 2, 0), 0);
+      run.spend(width);
+      style.indent = std::string(static_cast<size_t>(width), ' ');
+    }
+    style.comma = ",";
+  }
+  if (a.has(3)) {
+    style.comma = json_separator(run, *a[3], 0);
+    style.colon = json_separator(run, *a[3], 1);
+  }
+  std::string out;
+  append_json(run, out, a.at(0), style);
+  return make_text(run, std::move(out));
+}
+
+const Builtin kFilters[] = {
+    {"capitalize", {"s"}, 1, changed<capitalize>},
+    {"center", {"value", "width"}, 1, center},
+    {"e", {"s"}, 1, changed<escape_html>},
+    {"escape", {"s"}, 1, changed<escape_html>},
+    {"forceescape", {"value"}, 1, changed<escape_html>},
+    {"indent", {"s", "width", "first", "blank"}, 1, indent},
+    {"join", {"value", "d", "attribute"}, 1, join},
+    {"lower", {"s"}, 1, changed<lower>},
+    {"replace", {"s", "old", "new", "count"}, 3, replace},
+    {"safe", {"value"}, 1, as_text},
+    {"string", {"s"}, 1, as_text},
+    {"title", {"s"}, 1, changed<jinja_title>},
+    {"tojson", {"x", "ensure_ascii", "indent", "separators", "sort_keys"}, 1, to_json},
+    {"trim", {"value", "chars"}, 1, trim},
+    {"truncate", {"s", "length", "killwords", "end", "leeway"}, 1, truncate},
+    {"upper", {"s"}, 1, changed<upper>},
+    {"urlencode", {"value"}, 1, url_encode},
+    {"wordcount", {"s"}, 1, word_count},
+};
+
+}  // namespace
+
+std::span<const Builtin> text_filters() { return kFilters; }
+
+}  // namespace spillway::data::chat

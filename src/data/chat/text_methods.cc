@@ -1,0 +1,311 @@
+#include "data/chat/text_methods.h"
+
+#include <algorithm>
+
+#include "data/chat/print_value.h"
+#include "data/python_text/code_points.h"
+
+namespace spillway::data::chat {
+namespace {
+
+// The part of a text that start and stop (arguments 2 and 3) leave, as slices do; nothing where start is behind the end.
+struct Window {
+  std::string_view text;
+  i64 begin = 0;  // in code points
+  bool beyond = false;
+};
+
+Window window(Run& run, const Bound& a) {
+  const std::string& text = *a.at(0).text();
+  run.spend_bytes(text.size());
+  const auto size = static_cast<i64>(code_point_count(text));
+  const auto given = [&](size_t i, i64 otherwise) { return a.has(i) ? a.whole(run, i, 0) : otherwise; };
+  i64 begin = given(2, 0), end = std::min(given(3, size), size);
+  if (begin < 0) begin = std::max<i64>(begin + size, 0);
+  if (end < 0) end = std::max<i64>(end + size, 0);
+  if (begin > end) return {"", begin, true};
+  const size_t from = code_point_offset(text, static_cast<size_t>(begin));
+  const size_t to = from + code_point_offset(std::string_view(text).substr(from), static_cast<size_t>(end - begin));
+  return {std::string_view(text).substr(from, to - from), begin, false};
+}
+
+template <bool last>
+i64 found_at(Run& run, const Bound& a) {
+  const std::string& needle = a.text(run, 1);
+  const Window in = window(run, a);
+  if (in.beyond) return -1;
+  const size_t at = last ? in.text.rfind(needle) : in.text.find(needle);
+  return at == in.text.npos ? -1 : in.begin + static_cast<i64>(code_point_count(in.text.substr(0, at)));
+}
+
+template <bool last>
+Value find(Run& run, const Bound& a) {
+  return found_at<last>(run, a);
+}
+
+template <bool last>
+Value index(Run& run, const Bound& a) {
+  const i64 at = found_at<last>(run, a);
+  if (at < 0) run.fail("substring not found");
+  return at;
+}
+
+Value count(Run& run, const Bound& a) {
+  const std::string& needle = a.text(run, 1);
+  const Window in = window(run, a);
+  if (in.beyond) return i64{0};
+  if (needle.empty()) return static_cast<i64>(code_point_count(in.text)) + 1;
+  i64 n = 0;
+  for (size_t at = in.text.find(needle); at != in.text.npos; at = in.text.find(needle, at + needle.size())) ++n;
+  return n;
+}
+
+template <bool at_end>
+Value begins(Run& run, const Bound& a) {
+  const Window in = window(run, a);
+  const auto fits = [&](const Value& mark) {
+    if (!mark.text()) run.fail("expected a text or a tuple of them for startswith or endswith, got " + type_name(mark));
+    return !in.beyond && (at_end ? in.text.ends_with(*mark.text()) : in.text.starts_with(*mark.text()));
+  };
+  const Sequence* marks = a.at(1).sequence();
+  if (!marks || !marks->is_tuple()) return fits(a.at(1));
+  return std::any_of(marks->items.begin(), marks->items.end(), fits);
+}
+
+template <int sides>
+Value strip_method(Run& run, const Bound& a) {
+  const std::string& text = *a.at(0).text();
+  return make_text(run, std::string(a.has(1) ? strip(text, a.text(run, 1), sides) : strip(text, sides)));
+}
+
+// At white space, from the left or from the right, at most `most` times.
+std::vector<std::string_view> split_at_spaces(std::string_view text, i64 most, bool from_right) {
+  std::vector<std::string_view> parts;
+  text = strip(text, from_right ? 1 : -1);
+  while (!text.empty()) {
+    if (most >= 0 && static_cast<i64>(parts.size()) == most) {
+      parts.push_back(text);
+      break;
+    }
+    size_t edge = from_right ? text.size() : 0;
+    if (from_right) {
+      while (edge > 0) {
+        size_t before = edge - 1;
+        while ((static_cast<u8>(text[before]) & 0xC0) == 0x80) --before;
+        if (is_space(code_point_at(text, before))) break;
+        edge = before;
+      }
+      parts.push_back(text.substr(edge));
+      text = strip(text.substr(0, edge), 1);
+    } else {
+      while (edge < text.size() && !is_space(code_point_at(text, edge))) edge += code_point_bytes(text, edge);
+      parts.push_back(text.substr(0, edge));
+      text = strip(text.substr(edge), -1);
+    }
+  }
+  return parts;
+}
+
+std::vector<std::string_view> split_at(std::string_view text, std::string_view mark, i64 most, bool from_right) {
+  std::vector<std::string_view> parts;
+  while (most < 0 || static_cast<i64>(parts.size()) < most) {
+    const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+    if (at == text.npos) break;
+    parts.push_back(from_right ? text.substr(at + mark.size()) : text.substr(0, at));
+    text = from_right ? text.substr(0, at) : text.substr(at + mark.size());
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+template <bool from_right>
+Value split(Run& run, const Bound& a) {
+  const std::string& text = *a.at(0).text();
+  run.spend_bytes(2 * text.size());
+  const i64 most = a.whole(run, 2, -1);
+  if (a.has(1) && a.text(run, 1).empty()) run.fail("empty separator");
+  auto parts = a.has(1) ? split_at(text, a.text(run, 1), most, from_right) : split_at_spaces(text, most, from_right);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  run.spend(static_cast<i64>(parts.size()));
+  Values items;
+  for (const std::string_view part : parts) items.emplace_back(std::string(part));
+  return make_list(run, std::move(items));
+}
+
+template <bool from_right>
+Value partition(Run& run, const Bound& a) {
+  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
+  if (mark.empty()) run.fail("empty separator");
+  run.spend_bytes(2 * text.size());
+  const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+  Values parts = from_right ? Values{"", "", a.at(0)} : Values{a.at(0), "", ""};
+  if (at != text.npos) parts = {text.substr(0, at), mark, text.substr(at + mark.size())};
+  return make_sequence(run, Form::tuple, std::move(parts));
+}
+
+Value replace(Run& run, const Bound& a) { return replace_text(run, *a.at(0).text(), a.text(run, 1), a.text(run, 2), a.whole(run, 3, -1)); }
+
+Value remove_prefix(Run& run, const Bound& a) {
+  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
+  return make_text(run, text.starts_with(mark) ? text.substr(mark.size()) : text);
+}
+
+Value remove_suffix(Run& run, const Bound& a) {
+  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
+  return make_text(run, text.ends_with(mark) ? text.substr(0, text.size() - mark.size()) : text);
+}
+
+template <int side>
+Value pad(Run& run, const Bound& a) {
+  return pad_text(run, *a.at(0).text(), a.whole(run, 1, 0), a.text(run, 2, " "), side);
+}
+
+Value zfill(Run& run, const Bound& a) {
+  const std::string& text = *a.at(0).text();
+  const bool sign = text.starts_with('-') || text.starts_with('+');
+  const std::string body = text.substr(sign ? 1 : 0);
+  const Value filled = pad_text(run, body, a.whole(run, 1, 0) - (sign ? 1 : 0), "0", 1);
+  return make_text(run, text.substr(0, sign ? 1 : 0) + *filled.text());
+}
+
+Value join(Run& run, const Bound& a) {
+  const auto items = items_of(run, a.at(1));
+  for (const Value& item : items->items) {
+    if (!item.text()) run.fail("sequence item: expected str instance, " + type_name(item) + " found");
+  }
+  return join_texts(run, *a.at(0).text(), items->items);
+}
+
+template <std::string (*change)(std::string_view)>
+Value changed(Run& run, const Bound& a) {
+  run.spend_bytes(2 * a.at(0).text()->size());
+  return make_text(run, change(*a.at(0).text()));
+}
+
+template <bool (*is)(char32_t)>
+Value all_are(Run& run, const Bound& a) {
+  run.spend_bytes(a.at(0).text()->size());
+  const std::u32string points = decode(*a.at(0).text());
+  return !points.empty() && std::all_of(points.begin(), points.end(), is);
+}
+
+template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
+Value cased(Run& run, const Bound& a) {
+  run.spend_bytes(a.at(0).text()->size());
+  const std::u32string points = decode(*a.at(0).text());
+  return std::any_of(points.begin(), points.end(), is) && std::none_of(points.begin(), points.end(), is_other);
+}
+
+bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
+
+Value lines(Run& run, const Bound& a) { return make_list(run, split_lines(run, *a.at(0).text(), a.flag(1, false))); }
+
+const Builtin kMethods[] = {
+    {"capitalize", {""}, 1, changed<capitalize>},
+    {"center", {"", "", ""}, 2, pad<0>},
+    {"count", {"", "", "", ""}, 2, count},
+    {"endswith", {"", "", "", ""}, 2, begins<true>},
+    {"find", {"", "", "", ""}, 2, find<false>},
+    {"index", {"", "", "", ""}, 2, index<false>},
+    {"isalnum", {""}, 1, all_are<is_alnum>},
+    {"isalpha", {""}, 1, all_are<is_alpha>},
+    {"isdecimal", {""}, 1, all_are<is_decimal>},
+    {"isdigit", {""}, 1, all_are<is_digit>},
+    {"islower", {""}, 1, cased<is_lower, is_upper>},
+    {"isnumeric", {""}, 1, all_are<is_numeric>},
+    {"isspace", {""}, 1, all_are<is_space>},
+    {"isupper", {""}, 1, cased<is_upper, is_lower>},
+    {"join", {"", ""}, 2, join},
+    {"ljust", {"", "", ""}, 2, pad<-1>},
+    {"lower", {""}, 1, changed<lower>},
+    {"lstrip", {"", ""}, 1, strip_method<-1>},
+    {"partition", {"", ""}, 2, partition<false>},
+    {"removeprefix", {"", ""}, 2, remove_prefix},
+    {"removesuffix", {"", ""}, 2, remove_suffix},
+    {"replace", {"", "", "", ""}, 3, replace},
+    {"rfind", {"", "", "", ""}, 2, find<true>},
+    {"rindex", {"", "", "", ""}, 2, index<true>},
+    {"rjust", {"", "", ""}, 2, pad<1>},
+    {"rpartition", {"", ""}, 2, partition<true>},
+    {"rsplit", {"", "sep", "maxsplit"}, 1, split<true>},
+    {"rstrip", {"", ""}, 1, strip_method<1>},
+    {"split", {"", "sep", "maxsplit"}, 1, split<false>},
+    {"splitlines", {"", "keepends"}, 1, lines},
+    {"startswith", {"", "", "", ""}, 2, begins<false>},
+    {"strip", {"", ""}, 1, strip_method<0>},
+    {"title", {""}, 1, changed<title>},
+    {"upper", {""}, 1, changed<upper>},
+    {"zfill", {"", ""}, 2, zfill},
+};
+
+bool ends_line(char32_t c) { return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029; }
+
+}  // namespace
+
+std::span<const Builtin> text_methods() { return kMethods; }
+
+Values split_lines(Run& run, std::string_view text, bool keep_ends) {
+  run.spend_bytes(2 * text.size());
+  Values found;
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size();) {
+    const size_t bytes = code_point_bytes(text, i);
+    if (!ends_line(code_point_at(text, i))) {
+      i += bytes;
+      continue;
+    }
+    const size_t end = i;
+    i += text[i] == '\r' && text.substr(i + 1).starts_with('\n') ? 2 : bytes;
+    run.spend();
+    found.emplace_back(std::string(text.substr(begin, (keep_ends ? i : end) - begin)));
+    begin = i;
+  }
+  if (begin < text.size()) found.emplace_back(std::string(text.substr(begin)));
+  return found;
+}
+
+Value replace_text(Run& run, const std::string& text, const std::string& old, const std::string& by, i64 most) {
+  run.spend_bytes(2 * text.size());
+  std::string out;
+  size_t from = 0;
+  for (i64 done = 0; most < 0 || done < most; ++done) {
+    // An empty word stands before each character and at the end.
+    const size_t at = old.empty() ? (done == 0            ? 0
+                                     : from < text.size() ? from + code_point_bytes(text, from)
+                                                          : text.npos)
+                                  : text.find(old, from);
+    if (at == text.npos) break;
+    run.spend_bytes(by.size());
+    out.append(text, from, at - from).append(by);
+    from = at + old.size();
+  }
+  out.append(text, from);
+  return make_text(run, std::move(out));
+}
+
+Value pad_text(Run& run, const std::string& text, i64 width, const std::string& fill, int side) {
+  if (code_point_count(fill) != 1) run.fail("The fill character must be exactly one character long");
+  run.spend_bytes(text.size());
+  const auto size = static_cast<i64>(code_point_count(text));
+  if (width <= size) return make_text(run, text);
+  const i64 missing = width - size;
+  run.spend(missing);
+  const i64 left = side < 0 ? 0 : side > 0 ? missing : missing / 2 + (missing & width & 1);
+  std::string out;
+  for (i64 i = 0; i < left; ++i) out += fill;
+  out += text;
+  for (i64 i = left; i < missing; ++i) out += fill;
+  return make_text(run, std::move(out));
+}
+
+Value join_texts(Run& run, const std::string& between, const Values& items) {
+  std::string out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    run.spend_bytes(between.size());
+    if (i > 0) out += between;
+    append_text(run, out, items[i]);
+  }
+  return make_text(run, std::move(out));
+}
+
+}  // namespace spillway::data::chat

@@ -1,0 +1,164 @@
+// A value of the template language: Python's, as far as chat templates see them. Values never change once made, so they share what they
+// hold; only a namespace's attributes can be set. The nesting of containers is bounded when they are made.
+#pragma once
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/types.h"
+#include "data/chat/run.h"
+
+namespace spillway::data::chat {
+
+class Value;
+struct Sequence;
+struct Dict;
+struct Loop;
+struct Callable;
+
+/// `why` says what was not there; null is an empty word.
+struct Undefined {
+  std::shared_ptr<const std::string> why;
+};
+struct None {};
+struct Range {
+  i64 start = 0, stop = 0, step = 1;
+  i64 size() const;
+  i64 at(i64 index) const { return start + index * step; }
+};
+using Text = std::shared_ptr<const std::string>;
+
+class Value {
+ public:
+  using Held = std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+                            std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Callable>>;
+
+  Value() = default;  // undefined
+  Value(None none) : held_(none) {}
+  Value(bool b) : held_(b) {}
+  Value(i64 i) : held_(i) {}
+  Value(double d) : held_(d) {}
+  Value(std::string text) : held_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(Text text) : held_(std::move(text)) {}
+  Value(Range range) : held_(std::make_shared<const Range>(range)) {}
+  Value(Space* space) : held_(space) {}
+  Value(std::shared_ptr<const Sequence> s) : held_(std::move(s)) {}
+  Value(std::shared_ptr<const Dict> d) : held_(std::move(d)) {}
+  Value(std::shared_ptr<const Loop> l) : held_(std::move(l)) {}
+  Value(std::shared_ptr<const Callable> c) : held_(std::move(c)) {}
+  static Value undefined(std::string why);
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
+  bool is_none() const { return std::holds_alternative<None>(held_); }
+  const bool* boolean() const { return std::get_if<bool>(&held_); }
+  const i64* integer() const { return std::get_if<i64>(&held_); }
+  const double* real() const { return std::get_if<double>(&held_); }
+  const std::string* text() const { return pointee<std::string>(); }
+  const Sequence* sequence() const { return pointee<Sequence>(); }
+  const Dict* dict() const { return pointee<Dict>(); }
+  const Range* range() const { return pointee<Range>(); }
+  Space* space() const;
+  const Loop* loop() const { return pointee<Loop>(); }
+  const Callable* callable() const { return pointee<Callable>(); }
+  const Held& held() const { return held_; }
+
+  /// Of an integer or a boolean, which is one in Python.
+  std::optional<i64> whole() const;
+  /// Of any number.
+  std::optional<double> number() const;
+  /// How deep containers nest in it; 0 for what holds nothing.
+  int depth() const;
+
+ private:
+  template <class T>
+  const T* pointee() const {
+    const auto* shared = std::get_if<std::shared_ptr<const T>>(&held_);
+    return shared ? shared->get() : nullptr;
+  }
+  Held held_;
+};
+
+using Values = std::vector<Value>;
+
+/// What Python has several types for: they differ in how they print, compare and can be indexed.
+enum class Form : u8 { list, tuple, group, keys, values, items, generator };
+
+struct Sequence {
+  Form form = Form::list;
+  Values items;
+  int depth = 1;
+  mutable size_t taken = 0;  // of a generator, which gives its items once
+  bool is_list() const { return form == Form::list; }
+  bool is_tuple() const { return form == Form::tuple || form == Form::group; }
+  bool has_index() const { return is_list() || is_tuple(); }
+  bool has_length() const { return form != Form::generator; }
+};
+
+/// Keeps the order in which keys came.
+struct Dict {
+  std::vector<std::pair<Value, Value>> entries;
+  std::unordered_map<std::string, size_t> places;  // by hash_key, where there are more than a few
+  int depth = 1;
+  /// Null when absent. A key that cannot be one (a list) fails, as in Python.
+  const Value* find(const Run& run, const Value& key) const;
+  const Value* find(std::string_view key) const;
+};
+
+struct Space {
+  std::vector<std::pair<std::string, Value>> attributes;
+};
+
+/// The variable `loop` of one iteration.
+struct Loop {
+  std::shared_ptr<const Sequence> items;
+  size_t index = 0;
+};
+
+struct Macro;
+/// A built-in function (`name` alone), a method of `self`, or a macro, which the rendering keeps.
+struct Callable {
+  std::string name;
+  Value self;
+  const Macro* macro = nullptr;
+};
+
+/// Made with their bounds checked and their cost spent.
+Value make_sequence(Run& run, Form form, Values items);
+Value make_list(Run& run, Values items);
+Value make_text(Run& run, std::string text);
+
+/// Collects a dict; a key set again keeps its place and takes the new value.
+class DictBuilder {
+ public:
+  explicit DictBuilder(Run& run) : run_(run), dict_(std::make_shared<Dict>()) {}
+  void set(Value key, Value value);
+  Value done();
+
+ private:
+  Run& run_;
+  std::shared_ptr<Dict> dict_;
+};
+
+/// Equal for keys that Python takes for the same, 1, 1.0 and True among them. Fails for what is no key.
+std::string hash_key(const Run& run, const Value& value);
+
+/// The items a loop sees. Fails with "… is not iterable" for what has none; undefined has none and does not fail.
+std::shared_ptr<const Sequence> items_of(Run& run, const Value& value);
+
+/// Python's bool(value).
+bool truth(const Value& value);
+
+/// Python's name of the type, for messages.
+std::string type_name(const Value& value);
+
+/// Of JSON: objects keep their order. Fails for whole numbers beyond 64 bits, texts that are no UTF-8, and nesting beyond kDeepest.
+Value from_json(Run& run, const nlohmann::ordered_json& json);
+
+}  // namespace spillway::data::chat

@@ -1,0 +1,80 @@
+#include "data/documents/document_rows.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/documents/packing.h"
+
+namespace spillway::data {
+namespace {
+
+class DocumentRows final : public TextRows {
+ public:
+  DocumentRows(const PreparedFile& file, i64 T, bool packing, RowCounts& counts) : file_(file), T_(T), packing_(packing) {
+    counts.sequence_length = T;
+    std::vector<u32> lengths;
+    std::vector<u32> words(static_cast<size_t>(T));
+    for (i64 d = 0; d < file.counts().documents; ++d) {
+      const i64 all = file.document_tokens(d), length = std::min(all, T);
+      counts.cut_documents += all > T, counts.cut_tokens += all - length;
+      const auto some = std::span(words).first(static_cast<size_t>(length));
+      file.read_document(d, some);
+      const i64 targets = targets_in(some);
+      if (targets == 0) {
+        ++counts.without_targets;
+        continue;
+      }
+      kept_.push_back(static_cast<u32>(d));
+      lengths.push_back(static_cast<u32>(length));
+      ++counts.documents, counts.tokens += length, counts.targets += targets;
+    }
+    packed_ = packing ? pack_documents(lengths, T) : unpacked_documents(std::ssize(lengths));
+    tokens_ = counts.tokens, counts.rows = packed_.rows();
+  }
+
+  i64 rows() const override { return packed_.rows(); }
+  i64 tokens() const override { return tokens_; }
+  bool packed() const override { return packing_; }
+
+  i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
+    std::vector<u32> words(static_cast<size_t>(T_));
+    size_t at = 0;
+    i64 counted = 0;
+    for (u32 i = packed_.begin[static_cast<size_t>(row)]; i < packed_.begin[static_cast<size_t>(row) + 1]; ++i) {
+      const i64 document = kept_[packed_.documents[i]];
+      const auto some = std::span(words).first(static_cast<size_t>(std::min(file_.document_tokens(document), T_)));
+      file_.read_document(document, some);
+      for (size_t t = 0; t < some.size(); ++t, ++at) {
+        tokens_T[at] = static_cast<i32>(some[t] & ~PreparedFile::kNoTarget);
+        positions_T[at] = static_cast<i32>(t);
+        const bool target = t + 1 < some.size() && (some[t + 1] & PreparedFile::kNoTarget) == 0;
+        targets_T[at] = target ? static_cast<i32>(some[t + 1]) : kIgnoredTarget;
+        counted += target;
+      }
+    }
+    for (i32 position = 0; at < tokens_T.size(); ++at) tokens_T[at] = 0, targets_T[at] = kIgnoredTarget, positions_T[at] = position++;
+    return counted;
+  }
+
+ private:
+  // Of a document's tokens as they stand: its first one is never a target.
+  static i64 targets_in(std::span<const u32> words) {
+    return std::count_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
+  }
+
+  const PreparedFile& file_;
+  const i64 T_;
+  const bool packing_;
+  std::vector<u32> kept_;
+  PackedRows packed_;
+  i64 tokens_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, bool packing, RowCounts& counts) {
+  require(sequence_length > 0, "[data] expected rows of at least one token");
+  return std::make_unique<DocumentRows>(file, sequence_length, packing, counts);
+}
+
+}  // namespace spillway::data

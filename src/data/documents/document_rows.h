@@ -1,0 +1,21 @@
+// Documents that were prepared, in rows: what a loader deals out of them. A document longer than a row is cut at its end.
+#pragma once
+#include <memory>
+
+#include "data/documents/prepared_file.h"
+#include "data/samples.h"
+
+namespace spillway::data {
+
+/// What rows are made of, to be said before training.
+struct RowCounts {
+  i64 rows = 0, documents = 0, tokens = 0, targets = 0;        // tokens: those in rows
+  i64 cut_documents = 0, cut_tokens = 0, without_targets = 0;  // without_targets: cut so that nothing counts any more, and left out
+  i64 sequence_length = 0;
+  double padding() const { return rows > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(rows * sequence_length) : 0; }
+};
+
+/// `packing`: several documents share a row, with borders between them that nothing crosses; else a row has one. `file` must outlive it.
+std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, bool packing, RowCounts& counts);
+
+}  // namespace spillway::data

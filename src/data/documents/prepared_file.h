@@ -1,0 +1,81 @@
+// Tokenized text on disk, as preparation leaves it: documents one after the other, with which tokens count. Little-endian:
+//
+//   header  128 bytes: magic "SPWDOCS\1", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
+//   out
+//           (u64), documents left out for having nothing that counts (u64), CRC32C of the ends (u32), of the header up to here (u32), zeros
+//   tokens  u32 each: the id, and in the highest bit whether it is no target
+//   ends    u64 each document: the number of tokens up to its end
+//
+// Errors: Error(data) for a file that is none or damaged.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/file_lock.h"
+#include "data/documents/document_maker.h"
+#include "data/file.h"
+#include "data/token_source.h"
+
+namespace spillway::data {
+
+struct PreparedCounts {
+  i64 documents = 0, tokens = 0, least_vocabulary = 0;
+  i64 lines = 0, bad_lines = 0, without_targets = 0;
+};
+
+class PreparedWriter {
+ public:
+  explicit PreparedWriter(const std::filesystem::path& path);
+  /// Removes the file unless finish() was reached.
+  ~PreparedWriter();
+  PreparedWriter(const PreparedWriter&) = delete;
+  PreparedWriter& operator=(const PreparedWriter&) = delete;
+
+  /// A document without a token that counts beyond its first is left out, and said in the counts.
+  void add(const Document& document);
+  /// Some more of a document of a stream of text, whose tokens all count; end_text() ends it.
+  void add_text(std::span<const i32> ids);
+  void end_text();
+  PreparedCounts& counts() { return counts_; }
+  /// fsyncs and closes.
+  void finish();
+
+ private:
+  void put(u32 word);
+  void flush();
+  File file_;
+  PreparedCounts counts_;
+  std::vector<u32> pending_;
+  std::vector<u64> ends_;
+  i64 flushed_ = 0;
+  bool finished_ = false;
+};
+
+/// Locked by flock, shared, while it is open: nobody removes it. Thread-safe. As a token source it is all documents in a row.
+class PreparedFile final : public TokenSource {
+ public:
+  explicit PreparedFile(const std::filesystem::path& path, std::string name);
+  const PreparedCounts& counts() const { return counts_; }
+  const std::string& name() const override { return name_; }
+  i64 tokens() const override { return counts_.tokens; }
+  void read(i64 begin, std::span<i32> out) const override;
+
+  i64 document_tokens(i64 document) const { return end(document) - begin(document); }
+  /// The document's first out.size() tokens, as they are stored: kNoTarget is set where one is none.
+  void read_document(i64 document, std::span<u32> out) const;
+  static constexpr u32 kNoTarget = u32{1} << 31;
+
+ private:
+  i64 begin(i64 document) const { return document == 0 ? 0 : end(document - 1); }
+  i64 end(i64 document) const { return static_cast<i64>(ends_[static_cast<size_t>(document)]); }
+  void read_words(i64 begin, std::span<u32> out) const;
+
+  File file_;
+  std::optional<FileLock> lock_;
+  PreparedCounts counts_;
+  std::vector<u64> ends_;
+  std::string name_;
+};
+
+}  // namespace spillway::data

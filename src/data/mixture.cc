@@ -1,0 +1,68 @@
+#include "data/mixture.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace spillway::data {
+namespace {
+
+__extension__ typedef unsigned __int128 u128;
+constexpr i64 kBeyond = i64{1} << 62;
+
+}  // namespace
+
+// Whole numbers, so that what falls due first is exact. By the largest weight first: a sum could be beyond the largest double.
+Mixture::Mixture(const std::vector<double>& weights) {
+  require(!weights.empty(), "[data] expected a mixture of sources, got none");
+  const double largest = *std::ranges::max_element(weights);
+  double sum = 0;
+  for (const double w : weights) {
+    require(w > 0 && std::isfinite(w), "[data] expected weights above 0");
+    sum += w / largest;
+  }
+  for (const double w : weights) {
+    weights_.push_back(static_cast<u64>(std::max(1.0, std::nearbyint(w / largest / sum * 0x1p52))));
+    sum_ += weights_.back();
+  }
+}
+
+// How many rows fall due before it, or kBeyond.
+i64 Mixture::place_of(size_t source, i64 row) const {
+  u128 before = 0;
+  for (size_t other = 0; other < weights_.size(); ++other) {
+    // Of `other` those rows j with (2j + 1) / weight(other) < due, or equal to it and of an earlier source.
+    const u128 due = (2 * static_cast<u128>(row) + 1) * weights_[other], each = weights_[source];
+    const u128 limit = due + (other < source ? 1 : 0);  // (2j + 1) · each < limit
+    if (limit > each) before += (limit - each - 1) / (2 * each) + 1;
+  }
+  return static_cast<i64>(std::min<u128>(before, kBeyond));
+}
+
+i64 Mixture::rows_of(size_t source, i64 count) const {
+  // Where row k falls due each source has its share of all rows before, to within half a row: k is its own of `count`, to within
+  // (sources + 3) / 2.
+  const i64 sources = std::ssize(weights_);
+  const auto share = static_cast<i64>(static_cast<u128>(count) * weights_[source] / sum_);
+  i64 low = std::max<i64>(0, share - sources), high = std::min(count, share + sources + 1);
+  while (low < high) {
+    const i64 middle = low + (high - low) / 2;
+    if (place_of(source, middle) < count) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+Mixture::Row Mixture::at(i64 at) const {
+  require(at >= 0, "[data] a mixture's rows are counted from 0");
+  size_t source = 0;
+  i64 row = rows_of(0, at);
+  while (place_of(source, row) != at) row = rows_of(++source, at);
+  return {source, row};
+}
+
+}  // namespace spillway::data

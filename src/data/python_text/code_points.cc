@@ -1,0 +1,139 @@
+#include "data/python_text/code_points.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+namespace spillway::data::chat {
+namespace {
+
+utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+std::string_view strip_where(std::string_view text, int sides, auto&& drops) {
+  size_t begin = 0, end = text.size();
+  if (sides <= 0) {
+    while (begin < end && drops(code_point_at(text, begin))) begin += code_point_bytes(text, begin);
+  }
+  if (sides >= 0) {
+    while (end > begin) {
+      size_t last = end - 1;
+      while (last > begin && (static_cast<u8>(text[last]) & 0xC0) == 0x80) --last;
+      if (!drops(code_point_at(text, last))) break;
+      end = last;
+    }
+  }
+  return text.substr(begin, end - begin);
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  for (size_t i = 0; i < text.size();) {
+    if (bytes[i] < 0x80) {
+      ++i;
+      continue;
+    }
+    utf8proc_int32_t c = 0;
+    const auto length = utf8proc_iterate(bytes + i, static_cast<utf8proc_ssize_t>(text.size() - i), &c);
+    if (length <= 0) return false;
+    i += static_cast<size_t>(length);
+  }
+  return true;
+}
+
+size_t code_point_bytes(std::string_view text, size_t at) {
+  const u8 first = static_cast<u8>(text[at]);
+  return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+char32_t code_point_at(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<u8>(text[at + i])); };
+  switch (code_point_bytes(text, at)) {
+    case 1:
+      return byte(0);
+    case 2:
+      return (byte(0) & 0x1F) << 6 | (byte(1) & 0x3F);
+    case 3:
+      return (byte(0) & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+    default:
+      return (byte(0) & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+  }
+}
+
+size_t code_point_count(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<u8>(c) & 0xC0) != 0x80; }));
+}
+
+size_t code_point_offset(std::string_view text, size_t nth) {
+  size_t at = 0;
+  for (size_t i = 0; i < nth && at < text.size(); ++i) at += code_point_bytes(text, at);
+  return at;
+}
+
+std::u32string decode(std::string_view text) {
+  std::u32string points;
+  points.reserve(text.size());
+  for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) points.push_back(code_point_at(text, i));
+  return points;
+}
+
+std::string encode(std::u32string_view points) {
+  std::string text;
+  text.reserve(points.size());
+  for (const char32_t c : points) append_utf8(text, c);
+  return text;
+}
+
+void append_utf8(std::string& out, char32_t c) {
+  utf8proc_uint8_t bytes[4];
+  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
+  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
+}
+
+bool is_space(char32_t c) {
+  if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20);
+  const auto kind = category(c);
+  return c == 0x85 || kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL || kind == UTF8PROC_CATEGORY_ZP;
+}
+
+bool is_alpha(char32_t c) {
+  const auto kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+
+bool is_digit(char32_t c) {
+  // Beside the decimal ones, digits that stand above, below, or in rings.
+  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490);
+}
+
+bool is_numeric(char32_t c) {
+  const auto kind = category(c);
+  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_printable(char32_t c) {
+  const auto kind = category(c);
+  const bool hidden = kind == UTF8PROC_CATEGORY_CN || (kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_CO);
+  return c == ' ' || !hidden;
+}
+
+bool is_upper(char32_t c) { return utf8proc_isupper(static_cast<utf8proc_int32_t>(c)) != 0; }
+bool is_lower(char32_t c) { return utf8proc_islower(static_cast<utf8proc_int32_t>(c)) != 0; }
+
+bool is_word(char32_t c) {
+  if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_alpha(c) || is_numeric(c);
+}
+
+std::string_view strip(std::string_view text, int sides) { return strip_where(text, sides, is_space); }
+
+std::string_view strip(std::string_view text, std::string_view chars, int sides) {
+  const std::u32string dropped = decode(chars);
+  return strip_where(text, sides, [&](char32_t c) { return dropped.find(c) != dropped.npos; });
+}
+
+}  // namespace spillway::data::chat

@@ -1,0 +1,45 @@
+// Texts as Python sees them: sequences of code points, kept as UTF-8. All are pure functions; all but is_utf8 expect valid UTF-8.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace spillway::data::chat {
+
+/// Valid UTF-8, without surrogates.
+bool is_utf8(std::string_view text);
+
+/// Bytes of the code point that begins at `at`.
+size_t code_point_bytes(std::string_view text, size_t at);
+char32_t code_point_at(std::string_view text, size_t at);
+size_t code_point_count(std::string_view text);
+/// The byte at which the `nth` code point begins (from 0), or the end.
+size_t code_point_offset(std::string_view text, size_t nth);
+
+std::u32string decode(std::string_view text);
+std::string encode(std::u32string_view text);
+void append_utf8(std::string& out, char32_t code_point);
+
+/// Python's str.isspace, isalpha, isdigit, isdecimal, isprintable, isupper, islower of one character; a letter, digit or _ of `\w`.
+bool is_space(char32_t c);
+bool is_alpha(char32_t c);
+bool is_digit(char32_t c);
+bool is_decimal(char32_t c);
+bool is_numeric(char32_t c);
+bool is_printable(char32_t c);
+bool is_upper(char32_t c);
+bool is_lower(char32_t c);
+bool is_word(char32_t c);
+
+/// Python's str.upper, lower, capitalize, title.
+std::string upper(std::string_view text);
+std::string lower(std::string_view text);
+std::string capitalize(std::string_view text);
+std::string title(std::string_view text);
+
+/// Python's str.strip, of white space or of the characters in `chars`; `sides` is -1 for the left, 1 for the right, 0 for both.
+std::string_view strip(std::string_view text, int sides);
+std::string_view strip(std::string_view text, std::string_view chars, int sides);
+
+}  // namespace spillway::data::chat

@@ -1,0 +1,259 @@
+#include "data/tokenizer/decode_stages.h"
+
+#include <array>
+
+#include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/utf8.h"
+
+namespace spillway::data {
+namespace {
+
+struct Stage : DecodeStage {
+  explicit Stage(DecodeStage& stage_behind) : next(stage_behind) {}
+  void finish() override { next.finish(); }
+  DecodeStage& next;
+};
+
+/// Waits until it has the whole of a token.
+struct WholeTokenStage : Stage {
+  using Stage::Stage;
+  virtual void token(std::string text) = 0;
+  void put(std::string_view text, bool ends) override {
+    held += text;
+    if (ends) token(std::exchange(held, {}));
+  }
+  std::string held;
+};
+
+struct Join : Stage {
+  using Stage::Stage;
+  void put(std::string_view text, bool ends) override {
+    if (between) next.put(" ", false);
+    between = ends;
+    next.put(text, false);
+  }
+  void finish() override {
+    next.put("", true);
+    next.finish();
+  }
+  bool between = false;
+};
+
+struct ByteLevel : WholeTokenStage {
+  using WholeTokenStage::WholeTokenStage;
+  void token(std::string text) override {
+    bytes += bytes_of_characters(text).value_or(text);
+    const size_t whole = bytes.size() - static_cast<size_t>(unfinished_utf8(bytes));
+    next.put(replace_broken_utf8(std::string_view(bytes).substr(0, whole)), false);
+    bytes.erase(0, whole);
+  }
+  void finish() override {
+    next.put(replace_broken_utf8(bytes), true);
+    next.finish();
+  }
+  std::string bytes;
+};
+
+int hex_digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+struct ByteFallback : WholeTokenStage {
+  using WholeTokenStage::WholeTokenStage;
+  void token(std::string text) override {
+    if (text.size() == 6 && text.starts_with("<0x") && text[5] == '>') {
+      const int high = text[3] == '+' ? 0 : hex_digit(text[3]), low = hex_digit(text[4]);
+      if (high >= 0 && low >= 0) {
+        bytes += static_cast<char>(static_cast<unsigned char>(16 * high + low));
+        return;
+      }
+    }
+    flush();
+    next.put(text, true);
+  }
+  void flush() {
+    if (bytes.empty()) return;
+    if (is_utf8(bytes)) {
+      next.put(bytes, true);
+    } else {
+      for (size_t i = 0; i < bytes.size(); ++i) next.put(kReplacementText, true);
+    }
+    bytes.clear();
+  }
+  void finish() override {
+    flush();
+    next.finish();
+  }
+  std::string bytes;
+};
+
+struct Fuse : Stage {
+  using Stage::Stage;
+  void put(std::string_view text, bool) override { next.put(text, false); }
+  void finish() override {
+    next.put("", true);
+    next.finish();
+  }
+};
+
+struct Strip : Stage {
+  Strip(DecodeStage& stage_behind, char32_t code, i64 at_start, i64 at_stop)
+      : Stage(stage_behind), content(utf8_of(code)), start(at_start), stop(at_stop) {}
+  void put(std::string_view text, bool ends) override {
+    while (stripped < start && text.starts_with(content)) {
+      text.remove_prefix(content.size());
+      ++stripped;
+    }
+    if (!text.empty()) stripped = start;
+    // What may be at the end of the token waits.
+    held += text;
+    size_t certain = held.size();
+    i64 at_end = 0;
+    while (at_end < stop && std::string_view(held).substr(0, certain).ends_with(content)) {
+      certain -= content.size();
+      ++at_end;
+    }
+    next.put(std::string_view(held).substr(0, certain), ends);
+    held.erase(0, certain);
+    if (!ends) return;
+    held.clear();
+    stripped = 0;
+  }
+  std::string content, held;
+  i64 start, stop, stripped = 0;
+};
+
+struct ReplaceText : Stage {
+  ReplaceText(DecodeStage& stage_behind, std::string what, std::string by)
+      : Stage(stage_behind), pattern(std::move(what)), content(std::move(by)) {}
+  void put(std::string_view text, bool ends) override {
+    held += text;
+    std::string made;
+    size_t done = 0;
+    for (size_t at = held.find(pattern); at != std::string::npos; at = held.find(pattern, done)) {
+      made.append(held, done, at - done).append(content);
+      done = at + pattern.size();
+    }
+    const size_t rest = ends ? held.size() : held.size() - beginning_at_end(std::string_view(held).substr(done));
+    made.append(held, done, rest - done);
+    held.erase(0, rest);
+    next.put(made, ends);
+  }
+  /// How many bytes at the end may be the pattern's beginning.
+  size_t beginning_at_end(std::string_view text) const {
+    for (size_t n = std::min(text.size(), pattern.size() - 1); n > 0; --n) {
+      if (pattern.starts_with(text.substr(text.size() - n))) return n;
+    }
+    return 0;
+  }
+  std::string pattern, content, held;
+};
+
+struct ReplaceRegex : WholeTokenStage {
+  ReplaceRegex(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
+      : WholeTokenStage(stage_behind), pattern(std::move(what)), content(std::move(by)) {}
+  void token(std::string text) override {
+    Segments segments;
+    pattern->segments(text, segments);
+    for (const auto& [begin, end, match] : segments) next.put(match ? content : text.substr(begin, end - begin), false);
+    next.put("", true);
+  }
+  std::shared_ptr<const Pattern> pattern;
+  std::string content;
+};
+
+struct SpacesBack : Stage {
+  SpacesBack(DecodeStage& stage_behind, char32_t code, bool in_first) : Stage(stage_behind), replacement(code), drop(in_first) {}
+  void put(std::string_view text, bool ends) override {
+    std::string made;
+    for (size_t at = 0; at < text.size();) {
+      const char32_t code = next_code(text, at);
+      if (code != replacement) {
+        append_code(made, code);
+      } else if (!drop) {
+        made += ' ';
+      }
+    }
+    if (ends) drop = false;
+    next.put(made, ends);
+  }
+  char32_t replacement;
+  bool drop;
+};
+
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+}
+
+struct WordPieces : WholeTokenStage {
+  WordPieces(DecodeStage& stage_behind, std::string before, bool clean)
+      : WholeTokenStage(stage_behind), prefix(std::move(before)), cleanup(clean) {}
+  void token(std::string text) override {
+    if (!first && text.starts_with(prefix)) {
+      text.erase(0, prefix.size());
+    } else if (!first) {
+      text.insert(0, " ");
+    }
+    first = false;
+    static constexpr std::array<std::array<std::string_view, 2>, 11> kClean = {{{" .", "."},
+                                                                                {" ?", "?"},
+                                                                                {" !", "!"},
+                                                                                {" ,", ","},
+                                                                                {" ' ", "'"},
+                                                                                {" n't", "n't"},
+                                                                                {" 'm", "'m"},
+                                                                                {" do not", " don't"},
+                                                                                {" 's", "'s"},
+                                                                                {" 've", "'ve"},
+                                                                                {" 're", "'re"}}};
+    if (cleanup) {
+      for (const auto& [what, by] : kClean) replace_all(text, what, by);
+    }
+    next.put(text, true);
+  }
+  std::string prefix;
+  bool cleanup, first = true;
+};
+
+struct Suffixes : WholeTokenStage {
+  Suffixes(DecodeStage& stage_behind, std::string behind) : WholeTokenStage(stage_behind), suffix(std::move(behind)) {}
+  void token(std::string text) override {
+    flush(" ");
+    last = std::move(text);
+    any = true;
+  }
+  void flush(std::string_view by) {
+    if (!any) return;
+    replace_all(last, suffix, by);
+    next.put(last, true);
+  }
+  void finish() override {
+    flush("");
+    next.finish();
+  }
+  std::string suffix, last;
+  bool any = false;
+};
+
+}  // namespace
+
+StageOwner join_stage(DecodeStage& next) { return std::make_unique<Join>(next); }
+StageOwner byte_level_stage(DecodeStage& next) { return std::make_unique<ByteLevel>(next); }
+StageOwner byte_fallback_stage(DecodeStage& next) { return std::make_unique<ByteFallback>(next); }
+StageOwner fuse_stage(DecodeStage& next) { return std::make_unique<Fuse>(next); }
+StageOwner strip_stage(DecodeStage& next, char32_t content, i64 start, i64 stop) {
+  return std::make_unique<Strip>(next, content, start, stop);
+}
+StageOwner replace_stage(DecodeStage& next, std::shared_ptr<const Pattern> pattern, const std::string& content) {
+  if (pattern->literal()) return std::make_unique<ReplaceText>(next, *pattern->literal(), content);
+  return std::make_unique<ReplaceRegex>(next, std::move(pattern), content);
+}
+StageOwner metaspace_stage(DecodeStage& next, char32_t replacement, bool drop_first) {
+  return std::make_unique<SpacesBack>(next, replacement, drop_first);
+}
+StageOwner word_piece_stage(DecodeStage& next, const std::string& prefix, bool cleanup) {
+  return std::make_unique<WordPieces>(next, prefix, cleanup);
+}
+StageOwner suffix_stage(DecodeStage& next, const std::string& suffix) { return std::make_unique<Suffixes>(next, suffix); }
+
+}  // namespace spillway::data

@@ -1,0 +1,62 @@
+// A tokenizer as Hugging Face's tokenizer.json describes it: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
+// Immutable and thread-safe but for a locked list of memory that calls use again.
+#pragma once
+#include <mutex>
+
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/model.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/post_processor.h"
+#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace spillway::data {
+
+class HuggingFaceTokenizer : public Tokenizer {
+ public:
+  /// The parsed file; `place` names it. Errors: Error(data).
+  HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place);
+
+  void set_named(const NamedTokens& named) { named_ = named; }
+
+  i64 vocabulary() const override { return vocabulary_; }
+  std::vector<i32> encode(std::string_view text, bool with_special) const override;
+  Encoded encode_with_ranges(std::string_view text, bool with_special) const override;
+  std::string decode(std::span<const i32> ids, bool skip_special) const override;
+  std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special) const override;
+  std::optional<i32> id_of(std::string_view token) const override;
+  std::string token(i32 id) const override;
+  NamedTokens named() const override { return named_; }
+  i64 last_cut(std::string_view text) const override;
+
+ private:
+  class Stream;
+  class Borrowed;
+  struct Output;
+  void encode_into(std::string_view text, bool with_special, Output& out) const;
+  void encode_utf8(std::string_view text, Output& out) const;
+  void encode_broken(std::string_view text, Output& out) const;
+  void encode_stretch(AlignedText stretch, bool at_start, Output& out) const;
+  void encode_plain(std::string_view stretch, i64 begin, Output& out) const;
+  void encode_pieces(const Pieces& pieces, Output& out) const;
+  std::string_view shown(i32 id, bool skip_special) const;
+  void find_line_ends();
+
+  Normalizers normalizers_;
+  PreTokenizers pre_tokenizers_;
+  std::unique_ptr<Model> model_;
+  AddedTokens added_;
+  Around around_;
+  std::optional<Decoder> decoder_;
+  NamedTokens named_;
+  i64 vocabulary_ = 0;
+  // Pieces are parts of the text as it is, cut by at most one pattern: of any text; of ASCII.
+  bool plain_ = false, plain_ascii_ = false;
+  const Regex* pattern_ = nullptr;  // that one
+  bool cut_at_line_ends_ = false;
+  mutable std::mutex lock_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+};
+
+}  // namespace spillway::data

@@ -1,0 +1,47 @@
+// The merges of a byte pair encoding: (left id, right id) -> (rank, new id), in one flat hash table. Immutable after the last put().
+#pragma once
+#include <vector>
+
+#include "base/types.h"
+
+namespace spillway::data {
+
+class Merges {
+ public:
+  struct Merge {
+    u32 rank;
+    i32 id;
+  };
+  explicit Merges(size_t count = 0) {
+    size_t slots = 16;
+    while (slots < 2 * count) slots *= 2;
+    slots_.resize(slots);
+  }
+  /// At most as many pairs as were announced; a pair that is there already is changed.
+  void put(i32 left, i32 right, Merge merge) { slots_[slot_of(key_of(left, right))] = {key_of(left, right), merge}; }
+  /// Null if the pair is never merged.
+  const Merge* find(i32 left, i32 right) const {
+    const u64 key = key_of(left, right);
+    const Slot& slot = slots_[slot_of(key)];
+    return slot.key == key ? &slot.merge : nullptr;
+  }
+
+ private:
+  static constexpr u64 kFree = ~u64{0};
+  struct Slot {
+    u64 key = kFree;
+    Merge merge{0, 0};
+  };
+  static u64 key_of(i32 left, i32 right) { return static_cast<u64>(static_cast<u32>(left)) << 32 | static_cast<u32>(right); }
+  size_t slot_of(u64 key) const {
+    const size_t mask = slots_.size() - 1;
+    u64 hash = key * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+    size_t slot = static_cast<size_t>(hash) & mask;
+    while (slots_[slot].key != key && slots_[slot].key != kFree) slot = (slot + 1) & mask;
+    return slot;
+  }
+  std::vector<Slot> slots_;
+};
+
+}  // namespace spillway::data

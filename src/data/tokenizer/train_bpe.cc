@@ -1,0 +1,243 @@
+#include "data/tokenizer/train_bpe.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "data/tokenizer/regex.h"
+#include "data/tokenizer/utf8.h"
+
+namespace spillway::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr i64 kLargestVocabulary = i64{1} << 24;
+constexpr i64 kLeastCount = 2;
+
+struct TrainingWord {
+  std::vector<i32> symbols;
+  i64 count = 0;
+};
+
+/// Two neighbours; ordered by the left id, then the right one.
+using Pair = std::pair<i32, i32>;
+struct PairHash {
+  size_t operator()(const Pair& pair) const {
+    const u64 key = (static_cast<u64>(static_cast<u32>(pair.first)) << 32 | static_cast<u32>(pair.second)) * 0x9E3779B97F4A7C15u;
+    return static_cast<size_t>(key ^ key >> 32);
+  }
+};
+
+/// How often a pair occurs, and the words that may have it, ascending.
+struct PairUse {
+  i64 count = 0;
+  std::vector<size_t> words;
+};
+
+/// What a pair's count was when it was looked at; the truth is never more.
+struct PairOffer {
+  i64 count;
+  Pair pair;
+  bool operator<(const PairOffer& other) const { return count != other.count ? count < other.count : other.pair < pair; }
+};
+
+class Training {
+ public:
+  explicit Training(const BpeTraining& training) : training_(training) {
+    std::vector<std::pair<char32_t, unsigned char>> alphabet;
+    for (unsigned i = 0; i < 256; ++i) {
+      size_t at = 0;
+      alphabet.emplace_back(next_code(byte_character(static_cast<char>(i)), at), static_cast<unsigned char>(i));
+    }
+    std::ranges::sort(alphabet);
+    for (const std::string& token : training.special_tokens) add_token(token);
+    for (const auto& [code, byte] : alphabet) of_byte_[byte] = add_token(utf8_of(code));
+  }
+
+  void read(const std::function<bool(std::string&)>& next) {
+    const Regex pattern(training_.pattern, "[train-vocab] the pattern");
+    std::unordered_map<std::string, i64> counts;
+    for (std::string text; next(text);) {
+      if (!is_utf8(text)) text = replace_broken_utf8(text);
+      size_t behind = 0;
+      const auto word = [&](size_t from, size_t to) {
+        if (from < to) ++counts[text.substr(from, to - from)];
+      };
+      Regex::Walk walk(pattern, text);
+      while (walk.next()) {
+        word(behind, walk.begin());
+        word(walk.begin(), walk.end());
+        behind = walk.end();
+      }
+      word(behind, text.size());
+    }
+    words_.reserve(counts.size());
+    for (const auto& [text, count] : counts) {
+      TrainingWord word{{}, count};
+      for (const char c : text) word.symbols.push_back(of_byte_[static_cast<unsigned char>(c)]);
+      words_.push_back(std::move(word));
+    }
+  }
+
+  void merge_all() {
+    std::priority_queue<PairOffer> offers;
+    for (size_t w = 0; w < words_.size(); ++w) {
+      const auto& symbols = words_[w].symbols;
+      for (size_t i = 0; i + 1 < symbols.size(); ++i) change({symbols[i], symbols[i + 1]}, words_[w].count, w);
+    }
+    for (const auto& [pair, use] : uses_) offers.push({use.count, pair});
+    while (static_cast<i64>(tokens_.size()) < training_.vocabulary && !offers.empty()) {
+      const PairOffer best = offers.top();
+      offers.pop();
+      const i64 count = uses_[best.pair].count;
+      if (count < kLeastCount) continue;
+      if (count != best.count) {
+        offers.push({count, best.pair});
+        continue;
+      }
+      for (const Pair& pair : merge(best.pair)) offers.push({uses_[pair].count, pair});
+    }
+  }
+
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  const std::vector<Pair>& merges() const { return merges_; }
+
+ private:
+  i32 add_token(const std::string& text) {
+    const auto [entry, fresh] = ids_.emplace(text, static_cast<i32>(tokens_.size()));
+    if (fresh) tokens_.push_back(text);
+    return entry->second;
+  }
+
+  void change(const Pair& pair, i64 by, size_t word) {
+    PairUse& use = uses_[pair];
+    use.count += by;
+    if (by > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
+  }
+
+  /// Makes a token of the pair and puts it into all words; gives the pairs that are more often there now.
+  std::vector<Pair> merge(const Pair& pair) {
+    const i32 id = add_token(tokens_[static_cast<size_t>(pair.first)] + tokens_[static_cast<size_t>(pair.second)]);
+    merges_.push_back(pair);
+    const std::vector<size_t> words = std::move(uses_[pair].words);
+    uses_.erase(pair);
+    std::vector<Pair> grown;
+    for (const size_t w : words) merge_in_word(w, pair, id, grown);
+    uses_.erase(pair);  // what neighbours have taken from it
+    std::ranges::sort(grown);
+    grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
+    std::erase(grown, pair);
+    return grown;
+  }
+
+  void merge_in_word(size_t w, const Pair& pair, i32 id, std::vector<Pair>& grown) {
+    auto& symbols = words_[w].symbols;
+    const i64 count = words_[w].count;
+    size_t kept = 0;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      if (i + 1 == symbols.size() || Pair{symbols[i], symbols[i + 1]} != pair) {
+        symbols[kept++] = symbols[i];
+        continue;
+      }
+      if (kept > 0) {
+        change({symbols[kept - 1], pair.first}, -count, w);
+        change({symbols[kept - 1], id}, count, w);
+        grown.push_back({symbols[kept - 1], id});
+      }
+      if (i + 2 < symbols.size()) {
+        change({pair.second, symbols[i + 2]}, -count, w);
+        change({id, symbols[i + 2]}, count, w);
+        grown.push_back({id, symbols[i + 2]});
+      }
+      symbols[kept++] = id;
+      ++i;
+    }
+    symbols.resize(kept);
+  }
+
+  const BpeTraining& training_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, i32> ids_;
+  i32 of_byte_[256] = {};
+  std::vector<TrainingWord> words_;
+  std::unordered_map<Pair, PairUse, PairHash> uses_;
+  std::vector<Pair> merges_;
+};
+
+void check_training(const BpeTraining& training) {
+  const i64 least = 256 + static_cast<i64>(training.special_tokens.size());
+  if (training.vocabulary < least || training.vocabulary > kLargestVocabulary) {
+    throw Error(ErrorCode::usage, "[train-vocab] expected a vocabulary from " + std::to_string(least) +
+                                      " (the bytes and special tokens) to " + std::to_string(kLargestVocabulary) + ", got " +
+                                      std::to_string(training.vocabulary));
+  }
+  std::vector<std::string> sorted = training.special_tokens;
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const bool of_a_byte = bytes_of_characters(sorted[i]).value_or("").size() == 1;
+    if (sorted[i].empty() || !is_utf8(sorted[i]) || of_a_byte || (i > 0 && sorted[i] == sorted[i - 1])) {
+      throw Error(ErrorCode::usage, "[train-vocab] expected special tokens in UTF-8, of several characters, each once, got " +
+                                        json(sorted[i]).dump(-1, ' ', true, json::error_handler_t::replace));
+    }
+  }
+}
+
+json split_of(const std::string& pattern) {
+  const bool gpt2 = pattern == kGpt2Pattern;
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", gpt2}};
+  if (gpt2) return bytes;
+  const json split = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+}
+
+json added_tokens_of(const BpeTraining& training) {
+  json added = json::array();
+  for (const std::string& token : training.special_tokens) {
+    added.push_back({{"id", added.size()},
+                     {"content", token},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  return added;
+}
+
+}  // namespace
+
+TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text)>& next, const BpeTraining& asked) {
+  check_training(asked);
+  Training training(asked);
+  training.read(next);
+  training.merge_all();
+  const auto& tokens = training.tokens();
+  json vocabulary = json::object(), merges = json::array();
+  for (size_t id = 0; id < tokens.size(); ++id) vocabulary[tokens[id]] = id;
+  for (const auto& [left, right] : training.merges())
+    merges.push_back(tokens[static_cast<size_t>(left)] + " " + tokens[static_cast<size_t>(right)]);
+  const json model = {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"ignore_merges", false},
+                      {"vocab", std::move(vocabulary)},
+                      {"merges", std::move(merges)}};
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
+  const json file = {{"version", "1.0"},        {"truncation", nullptr},
+                     {"padding", nullptr},      {"added_tokens", added_tokens_of(asked)},
+                     {"normalizer", nullptr},   {"pre_tokenizer", split_of(asked.pattern)},
+                     {"post_processor", bytes}, {"decoder", bytes},
+                     {"model", model}};
+  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  if (!asked.special_tokens.empty()) config["eos_token"] = asked.special_tokens[0];
+  return {file.dump() + "\n", config.dump(1) + "\n", static_cast<i64>(tokens.size())};
+}
+
+}  // namespace spillway::data

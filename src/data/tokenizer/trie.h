@@ -1,0 +1,58 @@
+// A trie of byte strings with an id each, for finding all that a text begins with. Immutable after the last add(); then thread-safe.
+#pragma once
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/types.h"
+
+namespace spillway::data {
+
+class Trie {
+ public:
+  /// A string that is there already gets the new id.
+  void add(std::string_view key, i32 id) {
+    u32 node = 0;
+    for (const char c : key) {
+      const u32 next = child(node, c);
+      if (next != 0) {
+        node = next;
+        continue;
+      }
+      const auto made = static_cast<u32>(ids_.size());
+      ids_.push_back(-1);
+      if (node == 0) {
+        first_[static_cast<unsigned char>(c)] = made;
+      } else {
+        children_.emplace(key_of(node, c), made);
+      }
+      node = made;
+    }
+    ids_[node] = id;
+  }
+
+  /// Calls found(length, id) for each string that `text` begins with, the shortest first.
+  template <class Found>
+  void prefixes(std::string_view text, const Found& found) const {
+    u32 node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = child(node, text[i]);
+      if (node == 0) return;
+      if (ids_[node] >= 0) found(i + 1, ids_[node]);
+    }
+  }
+
+ private:
+  static u64 key_of(u32 node, char c) { return static_cast<u64>(node) << 8 | static_cast<unsigned char>(c); }
+  u32 child(u32 node, char c) const {
+    if (node == 0) return first_[static_cast<unsigned char>(c)];
+    const auto found = children_.find(key_of(node, c));
+    return found == children_.end() ? 0 : found->second;
+  }
+  std::array<u32, 256> first_{};  // of the root, which is node 0; 0: none
+  std::unordered_map<u64, u32> children_;
+  std::vector<i32> ids_ = {-1};
+};
+
+}  // namespace spillway::data

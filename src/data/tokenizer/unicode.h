@@ -1,0 +1,33 @@
+// Properties of code points and the normalization forms, from utf8proc (Unicode 15). Hugging Face's parts have tables of several
+// ages: its accents, punctuation and compatibility forms are those of about Unicode 9, so characters younger than that may differ. Pure
+// functions.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace spillway::data {
+
+bool is_white_space(char32_t code);  // the property White_Space
+bool is_punctuation(char32_t code);  // ASCII punctuation and symbols, and the categories P*
+bool is_number(char32_t code);       // N*
+bool is_mark(char32_t code);         // M*
+bool is_nonspacing_mark(char32_t code);
+bool is_control(char32_t code);  // Cc, Cf, Cs, Co
+/// A word's character as UTS 18 has it: Alphabetic, M*, Nd, Pc and the joiners.
+bool is_word(char32_t code);
+
+/// The full lower-case form, which does not look at neighbours: only U+0130 has two characters.
+void append_lower(std::string& text, char32_t code);
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+/// Valid UTF-8 in, the normal form out.
+std::string normal_form(std::string_view text, NormalForm form);
+/// Whether a text may be cut before this character and both parts be normalized apart.
+bool begins_normal_part(char32_t code);
+
+/// Where the extended grapheme cluster that begins at `at` ends.
+size_t grapheme_end(std::string_view text, size_t at);
+
+}  // namespace spillway::data

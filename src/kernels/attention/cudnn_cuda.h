@@ -1,0 +1,196 @@
+// cuDNN's graph API, opened at run time: neither its headers nor the library are needed to build. What is used of it is declared here, with
+// the names and values of cudnn_graph.h (cudnn_cuda_test.cc compares them where that is). Included by kernels/*_cuda.* alone. Thread-safe.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "device/shared_library.h"
+
+struct CUstream_st;  // cudaStream_t's
+
+namespace spillway::kernels::cudnn {
+
+/// cudnnBackendDescriptorType_t, CUDNN_BACKEND_..._DESCRIPTOR.
+enum class Kind : int {
+  pointwise = 0,
+  engine = 2,
+  engine_config = 3,
+  engine_heuristics = 4,
+  execution_plan = 5,
+  knob_choice = 7,
+  operation_pointwise = 13,
+  operation_graph = 15,
+  variant_pack = 16,
+  tensor = 17,
+  matmul = 18,
+  operation_matmul = 19,
+  reduction = 21,
+  operation_reduction = 22,
+  operation_reshape = 31,
+  device_properties = 38
+};
+
+/// cudnnBackendAttributeName_t, CUDNN_ATTR_...
+enum class Attribute : int {
+  pointwise_mode = 0,
+  pointwise_math_precision = 1,
+  pointwise_axis = 9,
+  heuristics_mode = 200,
+  heuristics_graph = 201,
+  heuristics_results = 202,
+  heuristics_device = 204,
+  config_engine = 300,
+  config_knob_choices = 302,
+  config_workspace_bytes = 303,
+  plan_handle = 400,
+  plan_config = 401,
+  plan_workspace_bytes = 402,
+  knob_type = 600,
+  knob_value = 601,
+  operation_pointwise = 750,
+  operation_pointwise_x = 751,
+  operation_pointwise_b = 752,
+  operation_pointwise_y = 753,
+  operation_pointwise_t = 758,
+  graph_handle = 800,
+  graph_operations = 801,
+  tensor_alignment = 900,
+  tensor_type = 901,
+  tensor_dimensions = 902,
+  tensor_strides = 903,
+  tensor_id = 906,
+  tensor_is_virtual = 907,
+  tensor_is_by_value = 908,
+  pack_ids = 1000,
+  pack_pointers = 1001,
+  pack_workspace = 1003,
+  engine_graph = 1300,
+  engine_index = 1301,
+  engine_device = 1307,
+  matmul_type = 1500,
+  operation_matmul_a = 1520,
+  operation_matmul_b = 1521,
+  operation_matmul_c = 1522,
+  operation_matmul = 1523,
+  reduction_operator = 1600,
+  reduction_type = 1601,
+  operation_reduction_x = 1610,
+  operation_reduction_y = 1611,
+  operation_reduction = 1612,
+  operation_reshape_x = 2200,
+  operation_reshape_y = 2201,
+  device_json = 2702
+};
+
+/// cudnnBackendAttributeType_t, CUDNN_TYPE_...
+enum class Type : int {
+  handle = 0,
+  data_type = 1,
+  boolean = 2,
+  int64 = 3,
+  pointer = 6,
+  heuristics_mode = 8,
+  knob_type = 9,
+  pointwise_mode = 14,
+  descriptor = 15,
+  reduction_operator = 18,
+  character = 24
+};
+
+/// cudnnDataType_t, CUDNN_DATA_...
+enum class Data : int { f32 = 0, f16 = 2, int32 = 4, bf16 = 9, boolean = 11 };
+/// cudnnPointwiseMode_t, CUDNN_POINTWISE_...
+enum class Pointwise : int {
+  add = 0,
+  mul = 1,
+  div = 6,
+  sub = 9,
+  exp = 13,
+  log = 15,
+  identity = 21,
+  greater_equal = 303,
+  index = 501,
+  select = 601
+};
+/// cudnnReduceTensorOp_t, CUDNN_REDUCE_TENSOR_...
+enum class Reduce : int { add = 0, max = 3 };
+/// cudnnBackendHeurMode_t, CUDNN_HEUR_MODE_A.
+enum class Heuristics : int { a = 3 };
+/// cudnnStatus_t, CUDNN_STATUS_SUCCESS; of the others only their text is looked at.
+constexpr int kSuccess = 0;
+
+using Handle = void*;
+using RawDescriptor = void*;
+
+/// The functions in use.
+struct Library {
+  SharedLibrary library;  // in which they lie; none in a build that has them in itself
+  size_t (*version)() = nullptr;
+  const char* (*error_string)(int status) = nullptr;
+  void (*last_error)(char* text, size_t size) = nullptr;
+  int (*create)(Handle*) = nullptr;
+  int (*set_stream)(Handle, CUstream_st*) = nullptr;
+  int (*descriptor_create)(int kind, RawDescriptor*) = nullptr;
+  int (*descriptor_destroy)(RawDescriptor) = nullptr;
+  int (*finalize)(RawDescriptor) = nullptr;
+  int (*set)(RawDescriptor, int attribute, int type, i64 count, const void* values) = nullptr;
+  int (*get)(RawDescriptor, int attribute, int type, i64 wanted, i64* count, void* values) = nullptr;
+  int (*execute)(Handle, RawDescriptor plan, RawDescriptor pack) = nullptr;
+
+  /// As cuDNN counts: 91900 for 9.19.0.
+  i64 version_number() const { return static_cast<i64>(version()); }
+};
+
+/// The oldest that is taken: up to 9.15.0 backward is wrong for lengths of no multiple of 128 (cudnn-frontend works round it).
+constexpr i64 kLeastVersion = 91501;
+/// "9.19.0"
+std::string version_text(i64 version);
+
+/// Looked for once, never closed: the loader's, the CUDA toolkit's, and those of the wheel nvidia-cudnn beside a Python of this user's.
+/// Error(usage) in one line with the cure where there is none; the next call looks again.
+const Library& library();
+/// From the first of these. Error(usage) as above.
+Library open(const std::vector<std::string>& names);
+/// One line with the cure, where it is older than kLeastVersion; else empty.
+std::string too_old(const Library& found);
+/// What library() tries, in this order.
+std::vector<std::string> library_names();
+
+/// Throws Error(io) naming `call` in cuDNN's words unless `status` is success.
+void check(int status, std::string_view call);
+
+/// One of the API's objects. Errors are Error(io).
+class Descriptor {
+ public:
+  explicit Descriptor(Kind kind);
+  RawDescriptor raw() const { return raw_.get(); }
+
+  void set(Attribute attribute, Type type, i64 count, const void* values) const;
+  void set(Attribute attribute, i64 value) const { set(attribute, Type::int64, 1, &value); }
+  void set(Attribute attribute, bool value) const { set(attribute, Type::boolean, 1, &value); }
+  void set(Attribute attribute, const std::vector<i64>& values) const;
+  void set(Attribute attribute, Type type, int value) const { set(attribute, type, 1, &value); }
+  void set(Attribute attribute, const Descriptor& value) const;
+  void set(Attribute attribute, const std::vector<RawDescriptor>& values) const;
+  void set_handle(Attribute attribute, Handle value) const { set(attribute, Type::handle, 1, &value); }
+  void finalize() const;
+  /// Whether it could be.
+  bool try_finalize() const;
+
+  i64 number(Attribute attribute) const;
+  int enumerator(Attribute attribute, Type type) const;
+  /// The first of an array, finished ones of `kind`. (How many there are it does not tell of every array.)
+  std::vector<Descriptor> descriptors(Attribute attribute, Kind kind, i64 most) const;
+
+ private:
+  struct Destroy {
+    void operator()(void* descriptor) const { static_cast<void>(library().descriptor_destroy(descriptor)); }
+  };
+  std::unique_ptr<void, Destroy> raw_;
+};
+
+}  // namespace spillway::kernels::cudnn

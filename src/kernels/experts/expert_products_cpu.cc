@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/experts/expert_products.h"
+#include "kernels/has_cuda.h"
+#include "kernels/layout.h"
+#include "kernels/matmul/gemm.h"
+#include "kernels/matmul/matmul.h"
+
+namespace spillway::kernels {
+namespace {
+
+void check(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out) {
+  require(begins.rank() == 1 && begins.dtype() == DType::int32 && begins.is_contiguous() && expert >= 0 && expert + 1 < begins.elems(),
+          "[expert_products] expected contiguous int32 begins [E + 1] and one of the experts");
+  require(a.rank() == 2 && b.rank() == 2 && out.rank() == 2 && a.is_contiguous() && out.is_contiguous() && a.dtype() == b.dtype(),
+          "[expert_products] expected matrices of one type");
+}
+
+struct Range {
+  i64 begin, end;
+};
+Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
+  const i32* begin = begins.data<i32>();
+  const Range range{begin[expert], begin[expert + 1]};
+  require(0 <= range.begin && range.begin <= range.end && range.end <= rows, "[expert_products] the begins leave the rows");
+  return range;
+}
+
+}  // namespace
+
+// The packed operand of fewer rows may be deeper: the most that any number of them wants.
+i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype) {
+  if (Stream::current().device.works_as_cuda()) return 0;
+  i64 most = matmul_workspace_bytes(rows, n, k, dtype);
+  for (i64 m = gemm::kStrip; m < round_up(std::min(rows, n), gemm::kStrip); m += gemm::kStrip)
+    most = std::max(most, matmul_workspace_bytes(m, n, k, dtype));
+  return most;
+}
+
+i64 expert_weight_workspace_bytes(i64 rows, i64 m, i64 n, DType operands, DType out) {
+  return Stream::current().device.works_as_cuda() ? 0 : matmul_workspace_bytes(m, n, rows, operands, out);
+}
+
+void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& workspace) {
+  check(begins, expert, a, b, out);
+  require(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1) && out.dtype() == a.dtype(),
+          "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of their type");
+  if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::multiply_expert_rows(begins, expert, a, b, out);
+  }
+  const auto [begin, end] = rows_of(begins, expert, a.size(0));
+  if (begin < end) matmul(a.slice(0, begin, end), b, {}, out.slice(0, begin, end), workspace);
+}
+
+void multiply_over_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out,
+                               const Tensor& workspace) {
+  check(begins, expert, a, b, out);
+  require(b.is_contiguous() && a.size(0) == b.size(0) && out.size(0) == a.size(1) && out.size(1) == b.size(1),
+          "[expert_products] expected a [M, O], b [M, I] and a result [O, I]");
+  if (out.device().is_meta() || out.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (out.device().is_cuda()) return cuda::multiply_over_expert_rows(begins, expert, a, b, out);
+  }
+  const auto [begin, end] = rows_of(begins, expert, a.size(0));
+  if (begin == end) return fill_zero(out);
+  matmul(a.slice(0, begin, end).transpose(0, 1), b.slice(0, begin, end), {}, out, workspace);
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/dispatch.h"
+#include "kernels/experts/router.h"
+#include "kernels/experts/router_rows.h"
+#include "kernels/has_cuda.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr i64 kGrain = 1 << 12;  // logits of a task
+
+void check(const Tensor& logits, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
+  const bool ranks = logits.rank() == 2 && experts.rank() == 2 && experts.shape() == weights.shape();
+  require(ranks && probabilities.shape() == logits.shape() && experts.size(0) == logits.size(0) && experts.size(1) >= 1 &&
+              experts.size(1) <= logits.size(1),
+          "[router] expected logits and probabilities [N, E], experts and weights [N, K] with 1 <= K <= E");
+  const DType wide = wide_dtype(logits.dtype());
+  require(probabilities.dtype() == wide && weights.dtype() == wide && experts.dtype() == DType::int32,
+          "[router] expected int32 experts, probabilities and weights in f32 (f64 of f64)");
+  require(logits.is_contiguous() && probabilities.is_contiguous() && experts.is_contiguous() && weights.is_contiguous(),
+          "[router] expected contiguous views");
+}
+
+template <class T>
+void softmax(const T* logits, i64 n, Wide<T>* p) {
+  using W = Wide<T>;
+  W largest = widen(logits[0]), sum = 0;
+  for (i64 e = 1; e < n; ++e) largest = std::max(largest, widen(logits[e]));
+  for (i64 e = 0; e < n; ++e) sum += p[e] = std::exp(widen(logits[e]) - largest);
+  for (i64 e = 0; e < n; ++e) p[e] /= sum;
+}
+
+}  // namespace
+
+void router(const Tensor& logits, bool normalised, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
+  check(logits, probabilities, experts, weights);
+  if (logits.device().is_meta() || logits.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (logits.device().is_cuda()) return cuda::router(logits, normalised, probabilities, experts, weights);
+  }
+  for_dtype("router", logits.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const i64 E = logits.size(1), K = experts.size(1);
+    const T* from = logits.data<T>();
+    W *p = probabilities.data<W>(), *weight = weights.data<W>();
+    i32* choice = experts.data<i32>();
+    Stream::current().for_ranges(logits.size(0), ceil_div(kGrain, E), [=](i64 begin, i64 end) {
+      for (i64 n = begin; n < end; ++n) {
+        softmax(from + n * E, E, p + n * E);
+        choose_experts(p + n * E, E, K, normalised, choice + n * K, weight + n * K);
+      }
+    });
+  });
+}
+
+void router_gradient(const Tensor& probabilities, const Tensor& experts, const Tensor& weights, const Tensor& dweights, bool normalised,
+                     const Tensor& load, double load_factor, const Tensor& dlogits) {
+  check(dlogits, probabilities, experts, weights);
+  require(dweights.shape() == weights.shape() && dweights.dtype() == weights.dtype() && dweights.is_contiguous(),
+          "[router_gradient] expected a gradient of the weights' shape and type");
+  if (dlogits.device().is_meta() || dlogits.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (dlogits.device().is_cuda())
+      return cuda::router_gradient(probabilities, experts, weights, dweights, normalised, load, load_factor, dlogits);
+  }
+  for_dtype("router_gradient", dlogits.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const i64 E = dlogits.size(1), K = experts.size(1);
+    const W *p = probabilities.data<W>(), *weight = weights.data<W>(), *dweight = dweights.data<W>();
+    const i32* choice = experts.data<i32>();
+    const double* choices = load.defined() ? load.data<double>() : nullptr;
+    T* to = dlogits.data<T>();
+    Stream::current().for_ranges(dlogits.size(0), ceil_div(kGrain, E), [=](i64 begin, i64 end) {
+      for (i64 n = begin; n < end; ++n)
+        choice_gradient(p + n * E, choice + n * K, weight + n * K, dweight + n * K, E, K, normalised, choices, load_factor, to + n * E);
+    });
+  });
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,442 @@
+#include "kernels/matmul/gemm_few_rows.h"
+
+#include "kernels/simd.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/gemm_few_rows_cpu.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/storage_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels::gemm {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::load;
+using kernels::HWY_NAMESPACE::store;
+
+using Floats = hn::ScalableTag<float>;
+using Words = hn::ScalableTag<u32>;
+using V = hn::Vec<Floats>;
+constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
+// Sums that registers hold.
+constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 16 : 8;
+// Columns of one strip: of B with contiguous columns as many as there are sums; of B with contiguous k.
+template <int kRows>
+constexpr int kWideVectors = kSums / (kRows == 3 ? 4 : kRows);
+constexpr int kTransposedVectors = 1;
+constexpr i64 kMostColumns = kSums * kLanes;
+// How far ahead B is asked for. Of columns whose k is contiguous, lines into the second-level cache; of contiguous columns, rows of k into
+// the second level and the first.
+constexpr i64 kLinesAhead = 512, kRowsFarAhead = 32, kRowsAhead = 4;
+
+// Elements of k in a 32-bit word.
+template <class T>
+constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
+
+HWY_INLINE V broadcast(const u32* word) { return hn::BitCast(Floats(), hn::Set(Words(), *word)); }
+HWY_INLINE V even_of(V pairs) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::BitCast(Words(), pairs))); }
+HWY_INLINE V odd_of(V pairs) { return hn::BitCast(Floats(), hn::And(hn::BitCast(Words(), pairs), hn::Set(Words(), 0xffff0000u))); }
+
+// How what lies in a word of B is multiplied: by which Row of A's words, of P, and added to the sums. The next of A's words for the same
+// row is kRows further.
+struct Whole {
+  using P = float;
+  using Row = V;
+  template <int kRows>
+  static HWY_INLINE Row row(const u32* a) {
+    return broadcast(a);
+  }
+  static HWY_INLINE V add(Row row, V column, V sum) { return hn::MulAdd(row, column, sum); }
+};
+struct TwoRows {
+  V even, odd;
+};
+// Pairs by words of f32.
+struct Apart {
+  using P = float;
+  using Row = TwoRows;
+  template <int kRows>
+  static HWY_INLINE Row row(const u32* a) {
+    return {broadcast(a), broadcast(a + kRows)};
+  }
+  static HWY_INLINE V add(const Row& row, V column, V sum) {
+    return hn::MulAdd(row.odd, odd_of(column), hn::MulAdd(row.even, even_of(column), sum));
+  }
+};
+// Pairs by pairs.
+struct Widened {
+  using P = BFloat16;
+  using Row = TwoRows;
+  template <int kRows>
+  static HWY_INLINE Row row(const u32* a) {
+    return {even_of(broadcast(a)), odd_of(broadcast(a))};
+  }
+  static HWY_INLINE V add(const Row& row, V column, V sum) { return Apart::add(row, column, sum); }
+};
+#if HWY_TARGET == HWY_AVX3
+// An instruction beyond this target's: written out, it needs no function of its own, which would not be inlined.
+struct Dots {
+  using P = BFloat16;
+  using Row = V;
+  template <int kRows>
+  static HWY_INLINE Row row(const u32* a) {
+    return broadcast(a);
+  }
+  static HWY_INLINE V add(Row row, V column, V sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(row.raw), "v"(column.raw));
+    return sum;
+  }
+};
+#endif
+
+template <int kRows, int kVectors>
+HWY_INLINE void clear(V (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(Floats());
+  }
+}
+
+// A's rows times kVectors vectors of B's words.
+template <class By, int kRows, int kVectors>
+HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const typename By::Row row = By::template row<kRows>(a + r);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = By::add(row, column[v], sum[r][v]);
+  }
+}
+
+// Sixteen bytes of one column: four words.
+HWY_INLINE hn::Vec<hn::Full128<float>> block(const float* from) { return hn::LoadU(hn::Full128<float>(), from); }
+HWY_INLINE hn::Vec<hn::Full128<float>> block(const BFloat16* from) {
+  return hn::BitCast(hn::Full128<float>(), hn::LoadU(hn::Full128<u16>(), reinterpret_cast<const u16*>(from)));
+}
+// Blocks of columns `stride` elements apart, side by side.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> blocks(D d, const T* from, i64 stride) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return block(from);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, blocks(half, from + static_cast<i64>(hn::MaxLanes(half)) / 4 * stride, stride), blocks(half, from, stride));
+  }
+}
+
+// Four words of kLanes columns: word[i] gets their i-th.
+template <class T>
+HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
+  const Floats d;
+  const hn::Repartition<double, Floats> dd;
+  const V c0 = blocks(d, from, 4 * stride), c1 = blocks(d, from + stride, 4 * stride);
+  const V c2 = blocks(d, from + 2 * stride, 4 * stride), c3 = blocks(d, from + 3 * stride, 4 * stride);
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, c0, c1)), high01 = hn::BitCast(dd, hn::InterleaveUpper(d, c0, c1));
+  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, c2, c3)), high23 = hn::BitCast(dd, hn::InterleaveUpper(d, c2, c3));
+  word[0] = hn::BitCast(d, hn::InterleaveLower(dd, low01, low23));
+  word[1] = hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23));
+  word[2] = hn::BitCast(d, hn::InterleaveLower(dd, high01, high23));
+  word[3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
+}
+
+// Four words of kVectors vectors of columns whose k is contiguous; `words` of the four are there.
+template <class By, int kRows, int kVectors, class T>
+HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V (&sum)[kRows][kVectors]) {
+  V word[kVectors][4];
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) load_transposed(from + v * kLanes * stride, stride, word[v]);
+#pragma GCC unroll 4
+  for (int w = 0; w < 4; ++w) {
+    if (w >= words) break;
+    V column[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) column[v] = word[v][w];
+    add_words<By>(a + w * kRows * kInWord<T> / kInWord<typename By::P>, column, sum);
+  }
+}
+
+// Asks for B's memory in the order in which chunk_transposed reads it: strips of columns, in each KiB of k column after column.
+template <class T>
+class Ahead {
+ public:
+  Ahead(const Operand<T>& b, i64 begin, i64 end, i64 strip, i64 k)
+      : b_(b), begin_(begin), end_(end), strip_(strip), k_(k), depth_(std::min(kTile, k)), column_(begin) {
+    ask(kLinesAhead);
+  }
+  void ask(i64 lines) {
+    for (; lines > 0 && begin_ < end_; --lines) {
+      __builtin_prefetch(b_.data + column_ * b_.outer_stride + first_ + at_, 0, 2);
+      at_ += kLine;
+      if (at_ >= depth_) next_column();
+    }
+  }
+
+ private:
+  static constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kTile = 16 * kLine;
+  void next_column() {
+    at_ = 0;
+    if (++column_ < std::min(begin_ + strip_, end_)) return;
+    first_ += kTile;
+    if (first_ >= k_) {
+      first_ = 0;
+      begin_ += strip_;
+    }
+    depth_ = std::min(kTile, k_ - first_);
+    column_ = begin_;
+  }
+
+  const Operand<T>& b_;
+  i64 begin_, end_, strip_, k_, depth_, column_, first_ = 0, at_ = 0;
+};
+
+// Of kVectors vectors of columns of B, whose k is contiguous, over one chunk: to[kRows][kMostColumns].
+template <class By, int kRows, int kVectors, class T>
+HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
+  constexpr i64 kStep = 4 * kInWord<T>, kColumns = kVectors * kLanes;
+  V sum[kRows][kVectors];
+  clear(sum);
+  const i64 whole = k / kStep * kStep, stride = b.outer_stride;
+  for (i64 p = 0; p < whole; p += kStep) {
+    ahead.ask(kColumns / 4);  // as many lines as are multiplied
+    add_block<By>(4, a, b.data + p, stride, sum);
+    a += kStep / kInWord<typename By::P> * kRows;
+  }
+  if (whole < k) {
+    T rest[kColumns * kStep] = {};
+    for (i64 j = 0; j < kColumns; ++j) {
+      std::memcpy(static_cast<void*>(rest + j * kStep), b.data + j * stride + whole, static_cast<size_t>(k - whole) * sizeof(T));
+    }
+    add_block<By>(static_cast<int>(ceil_div(k - whole, kInWord<T>)), a, rest, kStep, sum);
+  }
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], Floats(), to + r * kMostColumns + v * kLanes);
+  }
+}
+
+// A row of B's words, its columns being contiguous: f32, or what is widened to it.
+template <class P, int kVectors, class T>
+HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
+}
+// Of pairs two rows are interleaved within blocks of eight columns: store_words puts what they lead to in order.
+template <class P, int kVectors>
+requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
+  const hn::Repartition<u16, Floats> halves;
+  const u16 *even = reinterpret_cast<const u16*>(from), *odd = reinterpret_cast<const u16*>(from + (both ? k_stride : 0));
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; v += 2) {
+    const auto low = hn::LoadU(halves, even + v * kLanes), high = both ? hn::LoadU(halves, odd + v * kLanes) : hn::Zero(halves);
+    word[v] = hn::BitCast(Floats(), hn::InterleaveLower(halves, low, high));
+    word[v + 1] = hn::BitCast(Floats(), hn::InterleaveUpper(halves, low, high));
+  }
+}
+
+template <class P, int kVectors>
+HWY_INLINE void store_words(const V (&sum)[kVectors], float* to) {
+  HWY_ALIGN float lanes[2 * kLanes];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; v += kInWord<P>) {
+    if constexpr (sizeof(P) == 4) {
+      hn::StoreU(sum[v], Floats(), to + v * kLanes);
+    } else {
+      hn::Store(sum[v], Floats(), lanes);
+      hn::Store(sum[v + 1], Floats(), lanes + kLanes);
+      for (i64 i = 0; i < kLanes; i += 4) {
+        std::memcpy(to + v * kLanes + 2 * i, lanes + i, 16);
+        std::memcpy(to + v * kLanes + 2 * i + 4, lanes + kLanes + i, 16);
+      }
+    }
+  }
+}
+
+// Of kVectors vectors of contiguous columns of B over one chunk: to[kRows][kMostColumns].
+template <class By, int kRows, int kVectors, class T>
+HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
+  V sum[kRows][kVectors];
+  clear(sum);
+  using P = typename By::P;
+  constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
+  const T* from = b.data;
+  for (i64 p = 0; p < k; p += kInWord<P>) {
+    for (i64 q = 0; q < kInWord<P>; ++q) {
+      for (i64 j = 0; j < kVectors * kLanes; j += kLine) {
+        __builtin_prefetch(from + (kRowsFarAhead + q) * b.k_stride + j, 0, 2);
+        __builtin_prefetch(from + (kRowsAhead + q) * b.k_stride + j, 0, 3);
+      }
+    }
+    V word[kVectors];
+    load_words<P>(from, b.k_stride, p + kInWord<P> <= k, word);
+    add_words<By>(a, word, sum);
+    a += kRows;
+    from += kInWord<P> * b.k_stride;
+  }
+  for (int r = 0; r < kRows; ++r) store_words<P>(sum[r], to + r * kMostColumns);
+}
+
+// The sums so far (none before the first) and those of one more chunk, of a multiple of kLanes columns.
+HWY_ATTR void add_chunk(bool first, const float* chunk, i64 columns, float* sums) {
+  const Floats d;
+  for (i64 j = 0; j < columns; j += kLanes) {
+    const V sum = hn::LoadU(d, chunk + j);
+    hn::StoreU(first ? sum : hn::Add(hn::LoadU(d, sums + j), sum), d, sums + j);
+  }
+}
+
+template <class P, class Out>
+HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) {
+  const Floats d;
+  const i64 whole = columns / kLanes * kLanes;
+  for (i64 j = 0; j < whole; j += kLanes) {
+    const V sum = hn::LoadU(d, sums + j);
+    store(d, bias ? hn::Add(sum, load(d, bias + j)) : sum, to + j);
+  }
+  for (i64 j = whole; j < columns; ++j) to[j] = narrow<Out>(bias ? sums[j] + widen(bias[j]) : sums[j]);
+}
+
+// Columns [begin, end), at most kColumns. Where they are fewer, others beside them are computed too, and dropped.
+template <i64 kColumns, int kRows, class P, class T, class Out, class Chunk>
+void multiply_strip(const FewRows<P, T, Out>& product, i64 begin, i64 end, const Chunk& chunk) {
+  const i64 from = std::min(begin, product.n - kColumns), skipped = begin - from, columns = end - begin;
+  alignas(64) float sums[kRows * kMostColumns], part[kRows * kMostColumns];
+  const Output<P, Out>& c = product.c;
+  if (c.added) {
+    std::fill(std::begin(sums), std::end(sums), 0.0F);
+    for (i64 r = 0; r < kRows; ++r) std::copy_n(c.added + r * c.added_stride + begin, columns, sums + r * kMostColumns + skipped);
+  }
+  for (i64 p = 0; p < product.k; p += product.depth) {
+    chunk(product.a + p / kInWord<P> * kRows, product.b.from(from, p), std::min(product.depth, product.k - p), part);
+    for (i64 r = 0; r < kRows; ++r) add_chunk(p == 0 && !c.added, part + r * kMostColumns, kColumns, sums + r * kMostColumns);
+  }
+  for (i64 r = 0; r < kRows; ++r) {
+    store_row(sums + r * kMostColumns + skipped, columns, c.bias ? c.bias + begin : nullptr, c.data + r * c.row_stride + begin);
+  }
+}
+
+template <class By, int kRows, int kVectors, class P, class T, class Out>
+void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
+  constexpr i64 kColumns = kVectors * kLanes;
+  const auto strip = [&](i64 to) { multiply_strip<kColumns, kRows>(product, begin, to, chunk_wide<By, kRows, kVectors, T>); };
+  for (; end - begin >= kColumns; begin += kColumns) strip(begin + kColumns);
+  if (begin == end) return;
+  if constexpr (kVectors > 2) {
+    multiply_wide<By, kRows, kVectors / 2>(product, begin, end);
+  } else {
+    strip(end);
+  }
+}
+
+template <class By, int kRows, class P, class T, class Out>
+void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
+  constexpr i64 kColumns = kTransposedVectors * kLanes;
+  Ahead<T> ahead(product.b, begin, end, kColumns, product.k);
+  const auto chunk = [&](const u32* a, const Operand<T>& b, i64 k, float* to) {
+    chunk_transposed<By, kRows, kTransposedVectors>(a, b, k, ahead, to);
+  };
+  for (; begin < end; begin += kColumns) multiply_strip<kColumns, kRows>(product, begin, std::min(begin + kColumns, end), chunk);
+}
+
+template <class Transposed, class Wide, int kRows, class P, class T, class Out>
+void multiply_rows(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
+  if (product.b.k_stride == 1) return multiply_transposed<Transposed, kRows>(product, begin, end);
+  multiply_wide<Wide, kRows, kWideVectors<kRows>>(product, begin, end);
+}
+
+template <class Transposed, class Wide, class P, class T, class Out>
+void multiply_by(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
+  constexpr decltype(&multiply_by<Transposed, Wide, P, T, Out>) kByRows[] = {
+      multiply_rows<Transposed, Wide, 1>, multiply_rows<Transposed, Wide, 2>, multiply_rows<Transposed, Wide, 3>,
+      multiply_rows<Transposed, Wide, 4>};
+  kByRows[product.m - 1](product, begin, end);
+}
+
+template <class Out>
+void multiply_pairs(const FewRows<BFloat16, BFloat16, Out>& product, i64 begin, i64 end) {
+#if HWY_TARGET == HWY_AVX3
+  if (pairs_by() == Pairs::vectors) return multiply_by<Dots, Dots>(product, begin, end);
+#endif
+  multiply_by<Widened, Widened>(product, begin, end);
+}
+
+void f32(const FewRows<float, float, float>& product, i64 begin, i64 end) { multiply_by<Whole, Whole>(product, begin, end); }
+void widened(const FewRows<float, BFloat16, float>& product, i64 begin, i64 end) { multiply_by<Apart, Whole>(product, begin, end); }
+void widened_to_bf16(const FewRows<float, BFloat16, BFloat16>& product, i64 begin, i64 end) {
+  multiply_by<Apart, Whole>(product, begin, end);
+}
+void pairs(const FewRows<BFloat16, BFloat16, float>& product, i64 begin, i64 end) { multiply_pairs(product, begin, end); }
+void pairs_to_bf16(const FewRows<BFloat16, BFloat16, BFloat16>& product, i64 begin, i64 end) { multiply_pairs(product, begin, end); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels::gemm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spillway::kernels::gemm {
+
+HWY_EXPORT(f32);
+HWY_EXPORT(widened);
+HWY_EXPORT(widened_to_bf16);
+HWY_EXPORT(pairs);
+HWY_EXPORT(pairs_to_bf16);
+
+template <>
+void multiply_few_rows(const FewRows<float, float, float>& product, i64 begin, i64 end) {
+  HWY_DYNAMIC_DISPATCH(f32)(product, begin, end);
+}
+template <>
+void multiply_few_rows(const FewRows<float, BFloat16, float>& product, i64 begin, i64 end) {
+  HWY_DYNAMIC_DISPATCH(widened)(product, begin, end);
+}
+template <>
+void multiply_few_rows(const FewRows<float, BFloat16, BFloat16>& product, i64 begin, i64 end) {
+  HWY_DYNAMIC_DISPATCH(widened_to_bf16)(product, begin, end);
+}
+template <>
+void multiply_few_rows(const FewRows<BFloat16, BFloat16, float>& product, i64 begin, i64 end) {
+  HWY_DYNAMIC_DISPATCH(pairs)(product, begin, end);
+}
+template <>
+void multiply_few_rows(const FewRows<BFloat16, BFloat16, BFloat16>& product, i64 begin, i64 end) {
+  HWY_DYNAMIC_DISPATCH(pairs_to_bf16)(product, begin, end);
+}
+
+namespace {
+
+template <class T>
+void pack_f32(const Operand<T>& a, i64 m, i64 k, u32* to) {
+  for (i64 p = 0; p < k; ++p) {
+    for (i64 r = 0; r < m; ++r) *to++ = std::bit_cast<u32>(widen(*a.from(r, p).data));
+  }
+  if (k % 2 != 0) std::fill_n(to, m, 0u);
+}
+
+}  // namespace
+
+template <>
+void pack_words<float, float>(Operand<float> a, i64 m, i64 k, u32* to) {
+  pack_f32(a, m, k, to);
+}
+template <>
+void pack_words<BFloat16, float>(Operand<BFloat16> a, i64 m, i64 k, u32* to) {
+  pack_f32(a, m, k, to);
+}
+template <>
+void pack_words<BFloat16, BFloat16>(Operand<BFloat16> a, i64 m, i64 k, u32* to) {
+  for (i64 p = 0; p < k; p += 2) {
+    for (i64 r = 0; r < m; ++r) {
+      const u32 odd = p + 1 < k ? a.from(r, p + 1).data->bits : 0;
+      *to++ = a.from(r, p).data->bits | odd << 16;
+    }
+  }
+}
+
+}  // namespace spillway::kernels::gemm
+#endif

@@ -1,0 +1,67 @@
+// What config.json says of a mixture of experts, as transformers' Qwen3MoeConfig and MixtralConfig read it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "models/config_parts.h"
+
+namespace spillway::models {
+namespace {
+
+using nlohmann::json;
+
+// transformers 5 says num_local_experts of all families, 4 says it of Mixtral and num_experts of Qwen.
+i64 read_count(const ConfigObject& object, i64 otherwise) {
+  constexpr const char *kOne = "num_local_experts", *kOther = "num_experts";
+  const i64 count = object.whole(object.has(kOne) ? kOne : kOther, 1, kMaxExperts, otherwise);
+  if (object.has(kOne) && object.has(kOther) && object.whole(kOther, 1, kMaxExperts) != count)
+    object.complain(kOther, fmt::format("{}, which `{}` says, or no such key", count, kOne));
+  return count;
+}
+
+std::vector<i64> read_dense_layers(const ConfigObject& object, i64 layers) {
+  std::vector<bool> dense(static_cast<size_t>(layers));
+  const i64 step = object.whole("decoder_sparse_step", 1, kMaxLayers, 1);
+  for (i64 i = 0; i < layers; ++i) dense[static_cast<size_t>(i)] = (i + 1) % step != 0;
+  if (const json* listed = object.find("mlp_only_layers")) {
+    if (!listed->is_array()) object.complain("mlp_only_layers", "a list of layers");
+    for (const json& layer : *listed) {
+      if (!layer.is_number_integer() || layer < 0 || layer >= layers)
+        object.complain("mlp_only_layers", fmt::format("layers from 0 to {}", layers - 1));
+      dense[layer.get<size_t>()] = true;
+    }
+  }
+  std::vector<i64> all;
+  for (i64 i = 0; i < layers; ++i) {
+    if (dense[static_cast<size_t>(i)]) all.push_back(i);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const std::string_view> expert_features() {
+  static constexpr std::array<std::string_view, 2> kKeys{"num_experts", "num_local_experts"};
+  return kKeys;
+}
+
+ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config) {
+  const bool mixtral = config.family == Family::mixtral;
+  ExpertsConfig experts;
+  experts.count = read_count(object, mixtral ? 8 : 128);
+  experts.chosen = object.whole("num_experts_per_tok", 1, experts.count, std::min<i64>(experts.count, mixtral ? 2 : 8));
+  experts.balance = object.real("router_aux_loss_coef", 0, 1e6, 0.001);
+  experts.evened_out = object.flag("output_router_logits", false);
+  if (object.real("router_jitter_noise", 0, 1e6, 0) != 0) object.complain("router_jitter_noise", "0: this feature is not built");
+  if (mixtral) {
+    experts.width = config.mlp_width;
+    return experts;
+  }
+  experts.width = object.whole("moe_intermediate_size", 1, kMaxMlpWidth, 768);
+  experts.normalised = object.flag("norm_topk_prob", false);
+  experts.dense_layers = read_dense_layers(object, config.layers);
+  return experts;
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,70 @@
+#include "models/config_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway::models {
+namespace {
+
+using nlohmann::json;
+
+// A key that is harmless while it is absent, null or the given value. Another value is a feature we lack.
+struct Feature {
+  const char* key;
+  json harmless;
+};
+
+const std::vector<Feature>& features() {
+  static const std::vector<Feature> all{
+      {"add_cross_attention", false}, {"is_encoder_decoder", false},          {"sliding_window", nullptr},
+      {"use_sliding_window", false},  {"attention_chunk_size", nullptr},      {"quantization_config", nullptr},
+      {"auto_map", nullptr},          {"partial_rotary_factor", 1.0},         {"pruned_heads", json::object()},
+      {"pretraining_tp", 1},          {"attn_logit_softcapping", nullptr},    {"final_logit_softcapping", nullptr},
+      {"use_qk_norm", false},         {"use_bidirectional_attention", false}, {"num_experts", nullptr},
+      {"num_local_experts", nullptr},
+  };
+  return all;
+}
+
+// -1 was once written for "none".
+std::optional<i64> token(const ConfigObject& object, const char* key, std::optional<i64> fallback) {
+  if (!object.object().contains(key)) return fallback;
+  const i64 id = object.whole(key, -1, kMaxToken, -1);
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+}  // namespace
+
+void refuse_features(const ConfigObject& object, std::span<const std::string_view> known) {
+  for (const Feature& feature : features()) {
+    const json* value = object.find(feature.key);
+    if (!value || *value == feature.harmless || std::ranges::find(known, feature.key) != known.end()) continue;
+    object.complain(feature.key, fmt::format("{} or no such key: this feature is not built", feature.harmless.dump()));
+  }
+  const json* layers = object.find("layer_types");
+  if (!layers || std::ranges::find(known, "layer_types") != known.end()) return;
+  for (const json& layer : *layers) {
+    if (layer != "full_attention") object.complain("layer_types", "\"full_attention\" throughout: no other kind of layer is built");
+  }
+}
+
+void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default) {
+  config.begin_token = token(object, "bos_token_id", begin_default);
+  config.pad_token = token(object, "pad_token_id", {});
+  const json* end = object.find("eos_token_id");
+  if (!end || !end->is_array()) {
+    if (const auto id = token(object, "eos_token_id", end_default)) config.end_tokens = {*id};
+    return;
+  }
+  for (const json& id : *end) {
+    if (!id.is_number_integer() || id < 0 || id > kMaxToken) object.complain("eos_token_id", "token ids");
+    config.end_tokens.push_back(id.get<i64>());
+  }
+}
+
+void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by) {
+  if (value % by != 0) object.complain(key, fmt::format("a multiple of `{}` ({})", by_key, by));
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,159 @@
+#include "models/decoder_layers.h"
+
+#include <cmath>
+
+#include "models/lora.h"
+#include "nn/key_value_cache.h"
+#include "ops/attention.h"
+#include "ops/glu.h"
+#include "ops/rope.h"
+#include "ops/shape.h"
+
+// Legend: B = rows, T = positions, C = width, H = heads, D = head width.
+namespace spillway::models {
+
+using nn::Context;
+using nn::Variable;
+
+namespace {
+
+nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias, DType dtype) {
+  return {name, in, out, dtype, {bias, ops::WeightLayout::out_in, c.initializer_range, false, lora_of(c, name), c.base_weights}};
+}
+
+std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias,
+                                        DType dtype) {
+  if (!wanted) return {};
+  return projection(c, name, in, out, bias, dtype);
+}
+
+std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name, i64 heads, DType dtype) {
+  const DecoderStyle style = style_of(c);
+  if (style.qk_norm == DecoderStyle::QkNorm::none) return {};
+  const bool whole = style.qk_norm == DecoderStyle::QkNorm::whole;
+  return nn::RmsNorm(name, whole ? heads * c.head_dim : c.head_dim, dtype, c.norm_eps, style.gain_offset);
+}
+
+// The last axis cut into heads.
+Variable heads(const Variable& x, i64 width) {
+  const Shape& s = x.shape();
+  return ops::reshape(x, {s[0], s[1], s[2] / width, width});
+}
+
+}  // namespace
+
+DecoderStyle style_of(const ModelConfig& c) {
+  DecoderStyle style;
+  style.output_bias = c.attention_bias && c.family != Family::qwen2;
+  switch (c.family) {
+    case Family::qwen3:
+    case Family::qwen3_moe:
+      style.qk_norm = DecoderStyle::QkNorm::head;
+      break;
+    case Family::olmo2:
+      style.qk_norm = DecoderStyle::QkNorm::whole;
+      style.norm_before = false, style.norm_after = true;
+      break;
+    case Family::phi3:
+      style.fused = true;
+      break;
+    case Family::gemma3:
+      style.qk_norm = DecoderStyle::QkNorm::head;
+      [[fallthrough]];
+    case Family::gemma2:
+      style.norm_after = style.gelu_gate = style.scaled_embedding = true;
+      style.gain_offset = 1;
+      break;
+    default:
+      break;
+  }
+  return style;
+}
+
+DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
+    : head_dim_(c.head_dim),
+      heads_(c.heads),
+      kv_heads_(c.kv_heads),
+      window_(c.is_windowed(layer) ? c.window : 0),
+      scale_(1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim))),
+      softcap_(c.attention_softcap),
+      rotary_(rotary_of(c, layer)),
+      style_(style_of(c)),
+      qkv_(projection_if(style_.fused, c, name + ".qkv_proj", c.width, (c.heads + 2 * c.kv_heads) * c.head_dim, c.attention_bias, dtype)),
+      q_(projection_if(!style_.fused, c, name + ".q_proj", c.width, c.heads * c.head_dim, c.attention_bias, dtype)),
+      k_(projection_if(!style_.fused, c, name + ".k_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
+      v_(projection_if(!style_.fused, c, name + ".v_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
+      o_(projection(c, name + ".o_proj", c.heads * c.head_dim, c.width, style_.output_bias, dtype)),
+      q_norm_(qk_norm(c, name + ".q_norm", c.heads, dtype)),
+      k_norm_(qk_norm(c, name + ".k_norm", c.kv_heads, dtype)),
+      dropout_(name + ".attention_dropout", c.attention_dropout),
+      library_(c.attention) {}
+
+Variable DecoderAttention::normed(const Variable& x, const std::optional<nn::RmsNorm>& norm, const Context& context) const {
+  if (!norm) return heads(x, head_dim_);
+  if (style_.qk_norm == DecoderStyle::QkNorm::whole) return heads((*norm)(x, context), head_dim_);
+  return (*norm)(heads(x, head_dim_), context);
+}
+
+DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
+  if (!style_.fused) {
+    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context), k = normed((*k_)(x_BTC, context), k_norm_, context);
+    return {q, k, heads((*v_)(x_BTC, context), head_dim_)};
+  }
+  const Variable all = heads((*qkv_)(x_BTC, context), head_dim_);
+  const i64 keys = heads_ + kv_heads_;
+  return {ops::slice(all, 2, 0, heads_), ops::slice(all, 2, heads_, keys), ops::slice(all, 2, keys, keys + kv_heads_)};
+}
+
+Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
+  const Tensor& positions_BT = context.batch->positions_BT;
+  const auto [q, k, v_BTHD] = heads_of(x_BTC, context);
+  const Variable q_BTHD = ops::rope(q, positions_BT, rotary_.frequencies, rotary_.scaling);
+  const auto [keys_BTHD, values_BTHD] = nn::with_cached(context, ops::rope(k, positions_BT, rotary_.frequencies, rotary_.scaling), v_BTHD);
+  ops::AttentionOptions options;
+  options.scale = scale_;
+  options.dropout = dropout_.share(context);
+  options.key = dropout_.key(context);
+  options.first_sample = context.batch->first_sample;
+  options.library = library_;
+  options.softcap = softcap_;
+  options.positions_BT = nn::mask_positions(context);
+  options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a wider one hides nothing
+  const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options);
+  const Shape& s = mixed_BTHD.shape();
+  return o_(ops::reshape(mixed_BTHD, {s[0], s[1], s[2] * s[3]}), context, residual_BTC);
+}
+
+void DecoderAttention::list(nn::ParameterList& parameters) const {
+  for (const auto* layer : {&qkv_, &q_, &k_, &v_}) {
+    if (*layer) (*layer)->list(parameters);
+  }
+  o_.list(parameters);
+  for (const auto* norm : {&q_norm_, &k_norm_}) {
+    if (*norm) (*norm)->list(parameters);
+  }
+}
+
+DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, DType dtype)
+    : gelu_gate_(style_of(c).gelu_gate),
+      gate_up_(projection_if(style_of(c).fused, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width, c.mlp_bias, dtype)),
+      gate_(projection_if(!gate_up_, c, name + ".gate_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
+      up_(projection_if(!gate_up_, c, name + ".up_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
+      down_(projection(c, name + ".down_proj", c.mlp_width, c.width, c.mlp_bias, dtype)) {}
+
+Variable DecoderMlp::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
+  const Variable both = gate_up_ ? (*gate_up_)(x_BTC, context) : Variable();
+  const i64 width = gate_up_ ? both.shape()[2] / 2 : 0;
+  const Variable gate = gate_up_ ? ops::slice(both, 2, 0, width) : (*gate_)(x_BTC, context);
+  const Variable up = gate_up_ ? ops::slice(both, 2, width, 2 * width) : (*up_)(x_BTC, context);
+  return down_(gelu_gate_ ? ops::geglu(gate, up) : ops::swiglu(gate, up), context, residual_BTC);
+}
+
+void DecoderMlp::list(nn::ParameterList& parameters) const {
+  for (const auto* layer : {&gate_up_, &gate_, &up_}) {
+    if (*layer) (*layer)->list(parameters);
+  }
+  down_.list(parameters);
+}
+
+}  // namespace spillway::models

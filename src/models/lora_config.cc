@@ -1,0 +1,115 @@
+// adapter_config.json, as PEFT 0.7 to 0.21 write it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/folder_checksums.h"
+#include "models/config_json.h"
+#include "models/lora.h"
+
+namespace spillway::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr i64 kMaxRank = 1 << 16;
+
+// Keys that change nothing here: records, and settings of what is refused below where it is on.
+constexpr std::string_view kSilent[] = {"auto_mapping",
+                                        "base_model_name_or_path",
+                                        "inference_mode",
+                                        "init_lora_weights",
+                                        "loftq_config",
+                                        "megatron_core",
+                                        "peft_version",
+                                        "revision",
+                                        "task_type",
+                                        "runtime_config",
+                                        "qalora_group_size",
+                                        "fan_in_fan_out",
+                                        "layers_pattern",
+                                        "peft_type",
+                                        "r",
+                                        "lora_alpha",
+                                        "lora_dropout",
+                                        "use_rslora",
+                                        "target_modules",
+                                        "bias",
+                                        "alora_invocation_string"};
+
+// Of any other key all but nothing is a feature: one of these.
+bool is_nothing(const json& value) {
+  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
+}
+
+std::vector<std::string> targets_of(const ConfigObject& object) {
+  const json* value = object.find("target_modules");
+  if (value && value->is_string() && *value == "all-linear") return {};
+  if (!value || !value->is_array() || value->empty())
+    object.complain("target_modules", "\"all-linear\" or a list of names: patterns are not built");
+  std::vector<std::string> names;
+  for (const json& name : *value) {
+    if (!name.is_string()) object.complain("target_modules", "names");
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+std::string text_of(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kAdapterConfigName;
+  if (!std::filesystem::exists(path))
+    throw Error(ErrorCode::data,
+                fmt::format("[adapter] {}: expected a PEFT folder with an {}, got none", folder.string(), kAdapterConfigName));
+  return data::read_checked_text(data::FolderChecksums::of(folder), path);
+}
+
+}  // namespace
+
+LoraConfig parse_adapter_config(std::string_view text, const std::string& file) {
+  const json root = parse_object(text, file, "adapter");
+  const ConfigObject object(root, file);
+  if (object.text("peft_type") != "LORA") object.complain("peft_type", "LORA: no other kind of adapter is built");
+  for (const auto& [key, value] : root.items()) {
+    if (std::ranges::find(kSilent, key) == std::end(kSilent) && !is_nothing(value))
+      object.complain(key, "nothing: this feature is not built");
+  }
+  if (object.text("bias", "none") != "none") object.complain("bias", "none: biases that are trained are not built");
+  LoraConfig lora;
+  lora.rank = object.whole("r", 1, kMaxRank);
+  lora.alpha = object.real("lora_alpha", 0, 1e9, 8.0, true);
+  lora.dropout = object.share("lora_dropout", 0);
+  lora.rank_stabilized = object.flag("use_rslora", false);
+  lora.targets = targets_of(object);
+  return lora;
+}
+
+LoraConfig read_adapter_config(const std::filesystem::path& folder) {
+  return parse_adapter_config(text_of(folder), (folder / kAdapterConfigName).string());
+}
+
+std::string read_adapter_base(const std::filesystem::path& folder) {
+  const std::string file = (folder / kAdapterConfigName).string();
+  const json root = parse_object(text_of(folder), file, "adapter");
+  return ConfigObject(root, file).text("base_model_name_or_path");
+}
+
+std::string adapter_json(const ModelConfig& config, const std::vector<std::string>& modules, const std::string& base) {
+  const LoraConfig& lora = config.lora.value();
+  const auto number = [](double x) { return x == static_cast<double>(static_cast<i64>(x)) ? json(static_cast<i64>(x)) : json(x); };
+  const json root = {{"peft_type", "LORA"},
+                     {"task_type", "CAUSAL_LM"},
+                     {"base_model_name_or_path", base},
+                     {"r", lora.rank},
+                     {"lora_alpha", number(lora.alpha)},
+                     {"lora_dropout", lora.dropout},
+                     {"use_rslora", lora.rank_stabilized},
+                     {"target_modules", lora.targets.empty() ? json(modules) : json(lora.targets)},
+                     {"fan_in_fan_out", config.family == Family::gpt2},
+                     {"bias", "none"},
+                     {"inference_mode", true},
+                     {"init_lora_weights", true}};
+  return root.dump(2) + "\n";
+}
+
+}  // namespace spillway::models

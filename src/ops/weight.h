@@ -1,0 +1,31 @@
+// A weight as products take it: its values, or units that are made into values for each product and forgotten (kernels/quantized). Values.
+#pragma once
+#include <concepts>
+
+#include "autograd/tape.h"
+#include "kernels/quantized/quantized.h"
+
+namespace spillway::ops {
+
+using autograd::Variable;
+
+struct Weight {
+  /// A plain one.
+  template <std::convertible_to<Variable> V>
+  Weight(V&& w) : stored(std::forward<V>(w)), shape(stored.shape()) {}
+  Weight(Variable w, kernels::WeightFormat f, const Shape& s) : stored(std::move(w)), format(f), shape(s) {}
+
+  Variable stored;
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // else `stored` is not differentiable
+  Shape shape;                                                  // of the values
+};
+
+/// The values, of the type of `stored`'s words: itself if plain, else made now.
+inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
+  if (format == kernels::WeightFormat::plain) return stored;
+  const Tensor values = empty(shape, stored.dtype(), "dequantized weight");
+  kernels::dequantize(format, stored, values);
+  return values;
+}
+
+}  // namespace spillway::ops

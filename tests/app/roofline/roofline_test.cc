@@ -1,0 +1,234 @@
+// The roofline's lines against the same arithmetic done by hand, and the command on the two models it is quoted for.
+#include "app/roofline/roofline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "tests/app/support_app.h"
+
+namespace spillway::app::roofline_test {
+namespace {
+
+using parallel::Tier;
+using Json = nlohmann::json;
+
+// GPT-2 124M at 16 x 1024, all in a GPU's memory.
+class Gpt2Roofline : public testing::Test {
+ protected:
+  static constexpr double kRows = 16 * 1024, kC = 768, kV = 50257, kLayers = 12;
+
+  Gpt2Roofline() : model_(models::build(models::preset("gpt2-124m"), DType::bf16)) {
+    request_.model = &model_;
+    request_.layout = parallel::make_layout(model_);
+    request_.scheduling.format = optim::plain_format(DType::bf16);
+    request_.scheduling.copy_engines = true;
+    request_.device = Device::Kind::cuda;
+    request_.micro_batch_size = 16;
+    request_.sequence_length = 1024;
+    place(Tier::device);
+  }
+  void place(Tier weights, parallel::ActivationPolicy activations = {}) {
+    request_.placement = parallel::Placement::uniform(request_.layout, weights, weights, weights, activations);
+  }
+  Roofline roofline() const { return make_roofline(make_plan(request_), models::preset("gpt2-124m")); }
+  static const Timed& line(const Roofline& r, const std::string& name) {
+    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
+    if (at == r.kernels.end()) throw std::runtime_error("no line " + name);
+    return *at;
+  }
+
+  nn::Sequential model_;
+  parallel::PlanRequest request_;
+};
+
+TEST_F(Gpt2Roofline, TheModelsFlopsAreSixAParameterAndToken) {
+  const Roofline r = roofline();
+  const double matrices = kLayers * 12 * kC * kC + kV * kC;              // the head's is the embedding's
+  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // below the diagonal, backward twice forward
+  const double again = 2 * kV * kC * kRows;                              // logits, for their gradients
+  EXPECT_NEAR(r.model_flops, 6 * matrices * kRows + attention, 1e-6 * r.model_flops);
+  EXPECT_GT(r.flops, r.model_flops + again) << "and attention's seven products instead of four";
+  EXPECT_DOUBLE_EQ(r.share_of_peak(r.model_flops), r.model_flops / r.gpu_s / 989e12);
+}
+
+TEST_F(Gpt2Roofline, ALineIsItsFlopsAndBytesAtTheCeilings) {
+  const Roofline r = roofline();
+  const Timed& up = line(r, "MLP up");
+  EXPECT_EQ(up.kernel.times, kLayers);
+  EXPECT_DOUBLE_EQ(up.kernel.flops, 2 * kRows * kC * 4 * kC);
+  EXPECT_DOUBLE_EQ(up.kernel.bytes, 2 * (kRows * kC + kC * 4 * kC + 2 * kRows * 4 * kC)) << "with what GELU is taken of";
+  // 128 x 12 tiles of 128 x 256 in twelve waves of 132.
+  EXPECT_NEAR(up.kernel.compute, 1536.0 / (12 * 132), 1e-12);
+  EXPECT_NEAR(up.seconds, kLayers * (up.kernel.flops / (989e12 * 0.72 * 1536 / 1584) + 2e-6), 1e-9);
+  EXPECT_EQ(up.bound, Bound::compute);
+
+  EXPECT_DOUBLE_EQ(line(r, "MLP down, dx").kernel.bytes, 2 * (kRows * kC + 4 * kC * kC + 2 * kRows * 4 * kC));
+
+  const Timed& norm = line(r, "norm before the MLP, dx");
+  EXPECT_DOUBLE_EQ(norm.kernel.bytes, 4 * 2 * kRows * kC) << "with the residual's gradient";
+  EXPECT_NEAR(norm.seconds, kLayers * (norm.kernel.bytes / (3.35e12 * 0.9) + 2e-6), 1e-9);
+  EXPECT_EQ(norm.bound, Bound::memory);
+
+  // 48 blocks of two packs of columns, each of 512 threads with eight loads of 16 bytes under way: enough for all of the memory's rate.
+  const Timed& bias = line(r, "MLP down, dbias");
+  EXPECT_NEAR(bias.seconds, kLayers * (2 * kRows * kC / (3.35e12 * 0.9) + 2e-6), 1e-9);
+  // The positions' table: 32 blocks of 128 threads with as many.
+  const Timed& positions = line(r, "positions, dw");
+  EXPECT_NEAR(positions.seconds, positions.kernel.bytes / (32 * 128 * 128 / 0.7e-6) + 2e-6, 1e-9);
+}
+
+// At the rates it was measured with; its backward in one order writes the gradients of all scores and reads them again.
+TEST_F(Gpt2Roofline, AttentionByCudnn) {
+  models::ModelConfig model = models::preset("gpt2-124m");
+  model.attention = kernels::AttentionLibrary::cudnn;
+  const Roofline r = make_roofline(make_plan(request_), model), own = roofline();
+  const double scores = 16 * 12 * 1024.0 * (1024 + 128) / 2, square = 2 * 16 * 12 * 1024.0 * 1024;
+  const Timed& forward = line(r, "attention");
+  EXPECT_NEAR(forward.seconds, kLayers * (2 * 2 * 64 * scores / (989e12 * 0.377) + 2e-6), 1e-9);
+  const Timed &keys = line(r, "attention, dk dv and dscores"), &queries = line(r, "attention, dq of dscores");
+  EXPECT_DOUBLE_EQ(keys.kernel.flops + queries.kernel.flops, 5 * 2 * 64 * scores);
+  EXPECT_NEAR(queries.seconds, kLayers * ((square + 2 * 2 * kRows * kC) / (3.35e12 * 0.9) + 2e-6), 1e-9);
+  EXPECT_EQ(queries.bound, Bound::memory);
+  EXPECT_NEAR(r.model_flops, own.model_flops, 1e-6 * own.model_flops);
+  EXPECT_THROW(line(r, "attention, dq dk dv"), std::runtime_error);
+}
+
+// 256 MiB hold 4096 columns of fp32 logits of all rows.
+TEST_F(Gpt2Roofline, TheHeadIsCutInPiecesOfColumns) {
+  const Roofline r = roofline();
+  const double columns = 4096, pieces = kV / columns;
+  const Timed& logits = line(r, "logits");
+  EXPECT_DOUBLE_EQ(logits.kernel.times, pieces);
+  EXPECT_DOUBLE_EQ(logits.kernel.bytes, 2 * (kRows * kC + columns * kC) + 4 * kRows * columns);
+  EXPECT_DOUBLE_EQ(line(r, "logits, again").kernel.times, pieces);
+  EXPECT_DOUBLE_EQ(line(r, "logits, dw").kernel.bytes, 2 * (columns * kRows + kC * kRows) + 4 * columns * kC);
+  EXPECT_DOUBLE_EQ(line(r, "logits, dx").kernel.bytes * pieces,
+                   pieces * 2 * (kRows * columns + kC * columns) + (2 * pieces - 1) * 4 * kRows * kC);
+  const Timed& losses = line(r, "cross-entropy");
+  EXPECT_NEAR(losses.seconds, pieces * (4 * kRows * columns / (3.35e12 * 0.9) + 2e-6), 1e-9);
+}
+
+TEST_F(Gpt2Roofline, KeptLogitsAreNotMadeAgain) {
+  const Roofline again = roofline();
+  request_.placement.keeps_logits = true;
+  const Roofline kept = roofline();
+  EXPECT_THROW(line(kept, "logits, again"), std::runtime_error);
+  EXPECT_NEAR(again.flops - kept.flops, 2 * kV * kC * kRows, 1e-6 * again.flops);
+  EXPECT_NEAR(kept.model_flops, again.model_flops, 1e-6 * again.model_flops);
+  EXPECT_NEAR(again.gpu_s - kept.gpu_s, line(again, "logits, again").seconds, 1e-9);
+  // 196.5 MiB, of which 17 columns are a piece by themselves.
+  request_.placement.keeps_logits = false;
+  request_.micro_batch_size = 1;
+  EXPECT_THROW(line(roofline(), "logits, again"), std::runtime_error);
+}
+
+TEST_F(Gpt2Roofline, AnUpdateReadsAndWritesThirtyBytesAParameter) {
+  const Roofline r = roofline();
+  const auto elems = static_cast<double>(request_.layout.elems());
+  const Kernel& update = line(r, "AdamW").kernel;
+  EXPECT_NEAR(update.times * update.bytes, 30 * elems, 1e-6 * 30 * elems);
+  const Kernel& squares = line(r, "squares of gradients").kernel;
+  EXPECT_NEAR(squares.times * squares.bytes, 4 * elems, 1e-6 * 4 * elems);
+}
+
+TEST_F(Gpt2Roofline, WhatIsRunAgainIsNoWorkOfTheModel) {
+  const Roofline once = roofline();
+  place(Tier::device, {.recompute = true});
+  const Roofline twice = roofline();
+  EXPECT_NEAR(twice.model_flops, once.model_flops, 1e-6 * once.model_flops);
+  EXPECT_NEAR(twice.flops - once.flops, kLayers * 24 * kC * kC * kRows + kLayers * line(once, "attention").kernel.flops, 1e-6 * once.flops);
+  EXPECT_GT(twice.gpu_s, once.gpu_s);
+}
+
+TEST_F(Gpt2Roofline, LaterMicroBatchesAddTheirWeightGradients) {
+  EXPECT_THROW(line(roofline(), "weight gradients added"), std::runtime_error);
+  request_.scheduling.micro_batches = 3;
+  const Kernel added = line(roofline(), "weight gradients added").kernel;
+  EXPECT_EQ(added.times, 2 * kLayers);
+  EXPECT_DOUBLE_EQ(added.bytes, 12 * (12 * kC * kC + 13 * kC));
+}
+
+// Off the device, weights come twice a step and the CPU steps: its new weights are fetched, its gradients put away.
+TEST_F(Gpt2Roofline, CopiesAreBesideTheKernels) {
+  place(Tier::host);
+  const Roofline r = roofline();
+  const Kernel& fetched = line(r, "weights fetched").kernel;
+  const auto elems = static_cast<double>(request_.layout.elems());
+  EXPECT_GT(fetched.times * fetched.bytes, 2 * elems);
+  EXPECT_LE(fetched.times * fetched.bytes, 2 * 2 * elems);
+  EXPECT_NEAR(r.to_gpu_s, fetched.times * fetched.bytes / (64e9 * 0.85), 1e-9);
+  EXPECT_GT(r.from_gpu_s, 0);
+  double gpu_s = 0;
+  for (const Timed& t : r.kernels) gpu_s += t.bound == Bound::link ? 0 : t.seconds;
+  EXPECT_NEAR(r.gpu_s, gpu_s, 1e-9);
+  EXPECT_THROW(line(r, "AdamW"), std::runtime_error);
+}
+
+TEST_F(Gpt2Roofline, OnlyTrainingOfTextInHalvesOnAGpu) {
+  request_.training = false;
+  EXPECT_THROW(roofline(), Error);
+  request_.training = true;
+  request_.device = Device::Kind::cpu;
+  request_.scheduling.copy_engines = false;
+  EXPECT_THROW(roofline(), Error);
+}
+
+Outcome planned(const std::string& model, std::vector<std::string> more) {
+  std::vector<std::string> args = {"plan", "--roofline", "--model", model, "--cluster", "1x1xH100-80GiB,1TiB", "--threads", "1"};
+  args.insert(args.end(), more.begin(), more.end());
+  return run_app(args);
+}
+
+TEST(RooflineCommand, SaysWhatBoundsEachOfTheTwoModels) {
+  const Outcome gpt2 = planned("gpt2-124m", {"--sequence-length", "1024", "--micro-batch-size", "16", "--json"});
+  ASSERT_EQ(gpt2.status, 0) << gpt2.err;
+  const Json small = Json::parse(gpt2.out)["roofline"];
+  EXPECT_GT(small["share_of_peak"], 0.15);
+  EXPECT_LT(small["share_of_peak"], 0.6);
+  const Outcome llama =
+      planned("llama3-8b", {"--sequence-length", "8192", "--micro-batch-size", "2", "--place-parameters", "device", "--place-gradients",
+                            "device", "--place-optimizer", "host", "--place-activations", "device", "--recompute", "block", "--json"});
+  ASSERT_EQ(llama.status, 0) << llama.err;
+  const Json large = Json::parse(llama.out)["roofline"];
+  // 6 FLOPs for each parameter of a matrix and token, and attention's.
+  const double matrices = 32.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336) + 128256.0 * 4096;
+  const double attention = 3.0 * 32 * 4 * 4096 * 2 * 8192 * 8193 / 2;
+  EXPECT_NEAR(large["model_flops"], 6 * matrices * 16384 + attention, 1e9);
+  EXPECT_GT(large["share_of_peak"], small["share_of_peak"]);
+  EXPECT_GT(large["to_gpu_s"], 0) << "new weights from the CPU's Steps";
+}
+
+TEST(RooflineCommand, HasTheLogitsThatThePlanKeeps) {
+  const auto has = [](const char* gpu) {
+    const Outcome outcome = run_app({"plan", "--roofline", "--model", "gpt2-124m", "--sequence-length", "1024", "--micro-batch-size", "16",
+                                     "--cluster", std::string("1x1x") + gpu + ",1TiB", "--threads", "1"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const bool again = outcome.out.find("\n  logits, again ") != std::string::npos;
+    EXPECT_EQ(again, outcome.out.find("\n  logits: computed again") != std::string::npos) << outcome.out;
+    return !again;
+  };
+  EXPECT_TRUE(has("H100-80GiB"));
+  EXPECT_FALSE(has("H100-8GiB"));
+}
+
+TEST(RooflineCommand, PrintsItsCeilingsAndLines) {
+  const Outcome outcome = planned("gpt2-tiny", {});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* piece :
+       {"989 TFLOP/s dense in bf16", "3.35 TB/s of memory", "\nproducts: ", "\nattention: ", "\nhead: ", "\nall of the GPU's: "})
+    EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in " << outcome.out;
+}
+
+TEST(RooflineCommand, OfACpuIsRefusedWithWhatWasExpected) {
+  const Outcome outcome = run_app({"plan", "--roofline", "--model", "gpt2-tiny", "--device", "cpu", "--threads", "1"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("[--roofline] expected a plan for training text on a GPU"), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace spillway::app::roofline_test

@@ -1,0 +1,87 @@
+// What tokens are drawn from, against transformers' logits processors, and texts that end at a word.
+#include "app/text/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "data/safetensors.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::app::sampling_test {
+namespace {
+
+struct Reference {
+  const data::SafetensorsReader file{test::data("generate/distributions-llama-tiny.safetensors")};
+  std::vector<double> row(const std::string& name, i64 b) const {
+    const data::TensorInfo& info = *file.find(name);
+    std::vector<double> values(static_cast<size_t>(info.shape[1]));
+    file.read_wide(info, b * info.shape[1], values);
+    return values;
+  }
+  std::vector<i32> seen(i64 b) const {
+    const data::TensorInfo& info = *file.find("input_ids");
+    std::vector<i64> ids(static_cast<size_t>(info.shape[1]));
+    file.read(info, b * info.shape[1] * 8, std::as_writable_bytes(std::span(ids)));
+    return {ids.begin(), ids.end()};
+  }
+};
+
+TEST(Sampling, DrawsFromTransformersDistributions) {
+  const Reference reference;
+  const auto info = nlohmann::json::parse(reference.file.metadata().at("info"));
+  int compared = 0;
+  for (const auto& [name, how] : info["cases"].items()) {
+    Sampling sampling{.temperature = how.value("temperature", 1.0), .top_k = how.value("top_k", i64{0}), .top_p = how.value("top_p", 1.0)};
+    sampling.min_p = how.value("min_p", 0.0), sampling.repetition_penalty = how.value("repetition_penalty", 1.0);
+    for (i64 b = 0; b < 3; ++b) {
+      const std::vector<double> want = reference.row("f64/probs/" + name, b);
+      std::vector<double> got(want.size());
+      double total = 0, last = 1;
+      for (const auto& [share, id] : distribution(reference.row("f64/logits", b), reference.seen(b), sampling)) {
+        got[static_cast<size_t>(id)] = share;
+        total += share;
+        EXPECT_LE(share, last) << "the likeliest first";
+        last = share;
+      }
+      EXPECT_NEAR(total, 1, 1e-12);
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-11) << name << " row " << b << " token " << i;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 45);
+}
+
+TEST(Sampling, IsGreedyAtZeroAndASeedsOwn) {
+  const std::vector<double> logits{0.5, 2, 2, -1};
+  EXPECT_EQ(sample_token(logits, {}, {.temperature = 0}, 0), 1) << "of equal ones the lower id";
+  const std::vector<i32> seen{1};
+  EXPECT_EQ(sample_token(logits, seen, {.temperature = 0, .repetition_penalty = 1.5}, 0), 2);
+  std::map<i32, int> drawn;
+  for (i64 n = 0; n < 4000; ++n) ++drawn[sample_token(logits, {}, {.temperature = 1}, n)];
+  for (const auto& [share, id] : distribution(logits, {}, {.temperature = 1}))
+    EXPECT_NEAR(drawn[id] / 4000.0, share, 4 * std::sqrt(share / 4000)) << id;
+  EXPECT_EQ(sample_token(logits, {}, {.seed = 5}, 9), sample_token(logits, {}, {.seed = 5}, 9));
+}
+
+TEST(StopText, HoldsBackWhatMayEndIt) {
+  StopText text({"###", "\nUser:", ""});
+  EXPECT_EQ(text.put("Noah"), "Noah");
+  EXPECT_EQ(text.put(" #"), " ");
+  EXPECT_EQ(text.put("#"), "");
+  EXPECT_EQ(text.put("x\nUs"), "##x");
+  EXPECT_EQ(text.put("age\nUse"), "\nUsage");
+  EXPECT_FALSE(text.stopped());
+  EXPECT_EQ(text.put("r: more###"), "");
+  EXPECT_TRUE(text.stopped());
+  EXPECT_EQ(text.put("nothing"), "");
+  EXPECT_EQ(text.finish(), "");
+  StopText open({"abc"});
+  EXPECT_EQ(open.put("xab"), "x");
+  EXPECT_EQ(open.finish(), "ab");
+}
+
+}  // namespace
+}  // namespace spillway::app::sampling_test

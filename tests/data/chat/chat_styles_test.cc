@@ -1,0 +1,76 @@
+// Templates in the styles of published ones, and a choice of random expressions and blocks, against what transformers made of them
+// (tests/peers/chat_templates.py --write).
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "data/chat/chat_template.h"
+#include "tests/data/chat/support_chat.h"
+
+namespace spillway::data::chat_styles_test {
+namespace {
+
+using test::Json, test::read_json, test::read_text;
+
+constexpr std::time_t kNow = 1753433100;  // 25 July 2025
+
+TEST(ChatStyles, RenderWhatTransformersRenders) {
+  const Json conversations = read_json("style_conversations.json");
+  int texts = 0;
+  for (const Json& tested : read_json("styles.json")) {
+    const std::string name = tested["template"], conversation = tested["conversation"];
+    SCOPED_TRACE(name + " " + conversation);
+    const ChatTemplate chat(read_text("styles/" + name + ".jinja"), name);
+    const auto render = [&] {
+      return chat.render(conversations[conversation]["messages"], conversations[conversation]["variables"], tested["add_generation_prompt"],
+                         kNow);
+    };
+    if (tested.contains("error")) {
+      test::error_of(render);
+      continue;
+    }
+    ++texts;
+    const auto rendered = render();
+    EXPECT_EQ(rendered.text, tested["text"].get<std::string>());
+    Json spans = Json::array();
+    for (const ByteRange& span : rendered.assistant) spans.push_back({span.begin, span.end});
+    EXPECT_EQ(spans, tested["spans"]);
+  }
+  EXPECT_GT(texts, 100);
+}
+
+// What Spillway refuses by name although Python has an answer.
+bool is_refused_by_name(const std::string& error) {
+  for (const char* words :
+       {"64 bits", "that can be printed", "is known, got", "of Python, got", "{% break %}", "{% continue %}", "that fits", "as argument 0",
+        "neighbours", "not subscriptable", "chat templates use", "dicts to compare", "at least 0"}) {
+    if (error.find(words) != error.npos) return true;
+  }
+  return false;
+}
+
+TEST(ChatStyles, ExpressionsAreWhatJinjaMakesOfThem) {
+  const Json all = read_json("expressions.json");
+  const Json messages = Json::parse(R"([{"role": "user", "content": "x"}])");
+  int texts = 0;
+  for (const Json& tested : all["cases"]) {
+    const std::string source = tested["template"];
+    const auto render = [&] { return ChatTemplate(source, "template").render(messages, all["variables"], false, kNow).text; };
+    if (tested.contains("error")) {
+      if (tested["error"].get<std::string>().find("No filter named") == std::string::npos) {
+        EXPECT_FALSE(test::error_of(render).empty()) << source;
+      }
+      continue;
+    }
+    try {
+      EXPECT_EQ(render(), tested["text"].get<std::string>()) << source;
+      ++texts;
+    } catch (const Error& error) {
+      EXPECT_TRUE(is_refused_by_name(error.what())) << source << "\n" << error.what();
+    }
+  }
+  EXPECT_GT(texts, 400);
+}
+
+}  // namespace
+}  // namespace spillway::data::chat_styles_test

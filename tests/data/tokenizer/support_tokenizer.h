@@ -1,0 +1,25 @@
+// Small tokenizer.json files made from their parts.
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "data/tokenizer/hugging_face.h"
+
+namespace spillway::test {
+
+/// A tokenizer of single ASCII characters and byte tokens, id = byte, with the parts that `with` has instead of none.
+inline nlohmann::json small_tokenizer(const nlohmann::json& with = nlohmann::json::object()) {
+  nlohmann::json vocabulary = nlohmann::json::object();
+  for (unsigned i = 0; i < 256; ++i) vocabulary[data::byte_token(static_cast<unsigned char>(i))] = i;
+  nlohmann::json file = {{"model", {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+                         {"decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}}}};
+  file.merge_patch(with);
+  return file;
+}
+
+inline std::unique_ptr<data::Tokenizer> made_of(const nlohmann::json& file) {
+  return std::make_unique<data::HuggingFaceTokenizer>(file, data::JsonPlace{"a.json", ""});
+}
+
+}  // namespace spillway::test

@@ -1,0 +1,245 @@
+// A model's folder and a file of conversations, and one command: tokens made once, the same numbers anywhere and after a kill, and what
+// comes out is whole.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/support_program.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::test::fine_tuning_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FineTuning : testing::Test {
+  void SetUp() override {
+    at.before_start([] { ::setenv("XDG_CACHE_HOME", "user-cache", 1); });
+    fs::create_directory(at / "new");
+    at.write("new/config.json",
+             R"({"model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "intermediate_size": 64, "max_position_embeddings": 96, "vocab_size": 700, "tie_word_embeddings": true, "eos_token_id": 641})");
+    fs::copy_file(test::data("tokenizer/chat/tokenizer.json"), at / "new/tokenizer.json");
+    fs::copy_file(test::data("chat/templates/chatml.jinja"), at / "new/chat_template.jinja");
+    std::string lines;
+    for (int i = 0; i < 60; ++i) {
+      lines += R"({"messages": [{"role": "user", "content": ")" + std::string(static_cast<size_t>(1 + i % 17), 'a') +
+               R"("}, {"role": "assistant", "content": "In the beginning )" + std::to_string(i) + "\"}]}\n";
+    }
+    at.write("chat.jsonl", lines);
+    expect_ends(
+        at.spillway({"train", "--model", "new", "--from-scratch", "--data", "chat.jsonl", "--steps", "3", "--quiet", "--out", "made"}));
+    expect_ends(at.spillway({"export", "made", "--out", "base"}));
+  }
+  static void expect_ends(const Finished& run) { ASSERT_EQ(run.status, 0) << run.err; }
+  Args train(const std::string& out, const Args& more = {}) const {
+    Args all{"train", "--model",           "base", "--data", "chat.jsonl", "--lora", "4", "--steps", "6", "--learning-rate",
+             "1e-2",  "--sequence-length", "64",   "--out",  out};
+    if (std::ranges::find(more, "--gradient-accumulation-steps") == more.end())
+      all.insert(all.end(), {"--gradient-accumulation-steps", "2"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Files of tokens.
+  int kept_in(const std::string& folder) const {
+    std::error_code none;
+    return std::ranges::count_if(fs::directory_iterator(at / folder, none),
+                                 [](const auto& entry) { return entry.path().extension() == ".tokens"; });
+  }
+  std::string adapter(const std::string& run) const { return at.read(run + "/checkpoints/step-00000006/adapter_model.safetensors"); }
+  Workplace at;
+};
+
+TEST_F(FineTuning, IsOneCommandWhoseTokensAreMadeOnce) {
+  const Finished first = at.spillway(train("one"));
+  expect_ends(first);
+  EXPECT_NE(first.err.find("data: chat.jsonl: 60 documents, "), std::string::npos) << first.err;
+  EXPECT_EQ(kept_in("data-cache"), 1);
+  for (const char* file : {"adapter_config.json", "tokenizer.json", "chat_template.jinja"})
+    EXPECT_TRUE(fs::exists(at / "one/checkpoints/step-00000006" / file)) << file;
+  expect_ends(at.spillway({"export", "one", "--merge", "--out", "merged"}));
+  EXPECT_EQ(at.read("merged/tokenizer.json"), at.read("base/tokenizer.json"));
+  const Finished said = at.spillway({"generate", "--model", "merged", "--prompt", "In the", "--max-tokens", "5", "--temperature", "0"});
+  expect_ends(said);
+  EXPECT_TRUE(said.out.starts_with("In the")) << said.out;
+  expect_ends(at.spillway({"evaluate", "--model", "merged", "--data", "chat.jsonl", "--quiet"}));
+  EXPECT_EQ(kept_in("user-cache/spillway/data"), 1);
+  EXPECT_FALSE(fs::exists(at / "runs")) << "nothing is left in the working folder";
+}
+
+TEST_F(FineTuning, EvaluatesARunWithTokensKeptBesideIt) {
+  expect_ends(at.spillway(
+      {"train", "--model", "base", "--data", "chat.jsonl", "--steps", "1", "--sequence-length", "64", "--quiet", "--out", "all/run"}));
+  EXPECT_EQ(kept_in("all/data-cache"), 1);
+  at.write("other.jsonl", "{\"text\": \"In the beginning\"}\n");
+  for (const char* model : {"all/run", "all/run/checkpoints/step-00000001"})
+    expect_ends(at.spillway({"evaluate", "--model", model, "--data", "other.jsonl", "--quiet"}));
+  EXPECT_EQ(kept_in("all/data-cache"), 2);
+  expect_ends(at.spillway({"evaluate", "--model", "all/run", "--data", "other.jsonl", "--data-cache", "kept", "--quiet"}));
+  EXPECT_EQ(kept_in("kept"), 1);
+  EXPECT_FALSE(fs::exists(at / "user-cache/spillway/data"));
+}
+
+TEST_F(FineTuning, ChatAnswersThroughTheTemplate) {
+  at.write("said.txt", "\nhello\nand then?\n/new\nhello\n/exit\nnever read\n");
+  at.before_start([] { ::dup2(::open("said.txt", O_RDONLY), 0); });
+  const Args flags{"--temperature", "0", "--max-tokens", "6", "--tokenizer", "base"};
+  Args chat{"chat", "base"};
+  chat.insert(chat.end(), flags.begin(), flags.end());
+  const Finished talk = at.spillway(chat);
+  expect_ends(talk);
+  const auto answer = [&](nlohmann::json messages) {
+    at.write("prompts.jsonl", nlohmann::json{{"messages", messages}}.dump());
+    Args same{"generate", "--model", "base", "--prompts", "prompts.jsonl"};
+    same.insert(same.end(), flags.begin(), flags.end());
+    const Finished line = at.spillway(same);
+    EXPECT_EQ(line.status, 0) << line.err;
+    return nlohmann::json::parse(line.out)["text"].get<std::string>();
+  };
+  const auto said = [](const char* who, const std::string& what) { return nlohmann::json{{"role", who}, {"content", what}}; };
+  const std::string first = answer({said("user", "hello")});
+  const std::string second = answer({said("user", "hello"), said("assistant", first), said("user", "and then?")});
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(talk.out, "> " + first + "\n> " + second + "\n> > " + first + "\n> \n");
+}
+
+TEST_F(FineTuning, ATemplateThatRefusesATurnDoesNotEndTheChat) {
+  at.write("strict.jinja",
+           "{% if messages[-1].content == 'no' %}{{ raise_exception('not that') }}{% endif %}"
+           "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+  const auto talk = [&](const std::string& lines) {
+    at.write("said.txt", lines);
+    return at.spillway({"chat", "base", "--chat-template", "strict.jinja", "--temperature", "0", "--max-tokens", "4"});
+  };
+  at.before_start([] { ::dup2(::open("said.txt", O_RDONLY), 0); });
+  const Finished refused = talk("hello\nno\nand then?\n"), smooth = talk("hello\nand then?\n");
+  expect_ends(refused);
+  expect_ends(smooth);
+  EXPECT_NE(refused.err.find("not that"), std::string::npos) << refused.err;
+  std::string without = refused.out;
+  const size_t second = without.find("> ", 2);
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_EQ(without.erase(second, 2), smooth.out) << "what was refused is not part of the conversation";
+}
+
+TEST_F(FineTuning, ATokenizerIsTheFileThatIsNamed) {
+  fs::copy_file(at / "base/tokenizer.json", at / "tokenizer.json");
+  fs::copy_file(test::data("tokenizer/gpt2-style/tokenizer.json"), at / "other.json");
+  const auto tokens = [&](const std::string& tokenizer) {
+    const Finished shown =
+        at.spillway({"inspect", "chat.jsonl", "--tokenizer", tokenizer, "--chat-template", "base/chat_template.jinja", "--json"});
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    return shown.status == 0 ? nlohmann::json::parse(shown.out).at("tokens").get<int>() : 0;
+  };
+  EXPECT_EQ(tokens("tokenizer.json"), tokens("base"));
+  EXPECT_NE(tokens("other.json"), tokens("base")) << "not the tokenizer.json beside it";
+}
+
+TEST_F(FineTuning, AdaptersOnBytesAreSpokenToInBytes) {
+  expect_ends(at.spillway(train("bytes", {"--tokenizer", "bytes", "--loss-on", "all"})));
+  const Args generate{"generate", "--model", "bytes", "--prompt", "In", "--max-tokens", "4", "--temperature", "0", "--quiet"};
+  Args named = generate;
+  named.insert(named.end(), {"--tokenizer", "bytes"});
+  const Finished own = at.spillway(generate), want = at.spillway(named);
+  expect_ends(own);
+  EXPECT_EQ(own.out, want.out);
+}
+
+TEST_F(FineTuning, HasTheSameBitsAnywhereAndAfterAKill) {
+  expect_ends(at.spillway(train("device")));
+  const std::string want = adapter("device");
+  const Args nvme{"--place-parameters",
+                  "nvme",
+                  "--place-gradients",
+                  "nvme",
+                  "--place-optimizer",
+                  "nvme",
+                  "--place-activations",
+                  "host",
+                  "--nvme",
+                  "scratch",
+                  "--checkpoint-every",
+                  "2"};
+  const auto saved = [&] { return fs::exists(at / "killed/checkpoints/step-00000002"); };
+  at.spillway_until(train("killed", nvme), saved, SIGKILL);
+  expect_ends(at.spillway(train("killed", nvme)));
+  EXPECT_TRUE(adapter("killed") == want);
+  expect_ends(at.spillway(train("ranks", {"--ranks", "2", "--gradient-accumulation-steps", "1", "--zero-stage", "3"})));
+  EXPECT_TRUE(adapter("ranks") == want);
+  expect_ends(at.spillway(train("stages", {"--ranks", "2", "--pipeline-stages", "2"})));
+  EXPECT_TRUE(adapter("stages") == want);
+  expect_ends(at.spillway(train("apart", {"--packing", "off"})));
+  EXPECT_FALSE(adapter("apart") == want);
+}
+
+TEST_F(FineTuning, AMixtureHasTheSameBitsAfterAKillAndOnOtherRanks) {
+  at.write("facts.jsonl", "{\"text\": \"The ark was made of wood\"}\n{\"text\": \"The rain was upon the earth forty days\"}\n");
+  const auto mixed = [&](const std::string& out, const std::string& weight, const Args& more = {}) {
+    Args all = with(train(out, more), "--data", "chat.jsonl:0.7");
+    all.insert(all.end(), {"--data", "facts.jsonl:" + weight});
+    return all;
+  };
+  const Finished whole = at.spillway(mixed("whole", "0.3"));
+  expect_ends(whole);
+  EXPECT_NE(whole.err.find("33.3 % of the rows are of facts.jsonl: 4 rows"), std::string::npos) << whole.err;
+  const std::string want = adapter("whole");
+  const auto saved = [&] { return fs::exists(at / "killed/checkpoints/step-00000003"); };
+  at.spillway_until(mixed("killed", "0.3", {"--checkpoint-every", "3"}), saved, SIGKILL);
+  const Finished other = at.spillway(mixed("killed", "0.2", {"--checkpoint-every", "3"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.err.find("\"facts.jsonl:0.3\"] -> ["), std::string::npos) << other.err;
+  expect_ends(at.spillway(mixed("killed", "0.3", {"--ranks", "2", "--gradient-accumulation-steps", "1"})));
+  EXPECT_TRUE(adapter("killed") == want);
+  expect_ends(at.spillway(mixed("weighted", "0.9")));
+  EXPECT_FALSE(adapter("weighted") == want);
+  const Finished bad = at.spillway(mixed("bad", "0"));
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_NE(bad.err.find("facts.jsonl:0"), std::string::npos) << bad.err;
+}
+
+TEST_F(FineTuning, WhatCannotBeReadNamesTheLineAndLeavesNothing) {
+  at.write("bad.jsonl", "{\"text\": \"fine\"}\n{\"text\": 7}\n{\"text\": \"fine too\"}\n");
+  const Args command{"train", "--model", "base", "--data", "bad.jsonl", "--steps", "1", "--out", "never"};
+  const Finished bad = at.spillway(command);
+  EXPECT_EQ(bad.status, 4);
+  EXPECT_NE(bad.err.find("bad.jsonl, line 2, column"), std::string::npos) << bad.err;
+  EXPECT_FALSE(fs::exists(at / "never"));
+  Args skipping = command;
+  skipping.insert(skipping.end(), {"--skip-bad-lines"});
+  const Finished skipped = at.spillway(skipping);
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find("1 bad lines left out"), std::string::npos) << skipped.err;
+
+  fs::remove(at / "base/chat_template.jinja");
+  const Finished plain = at.spillway(train("without"));
+  EXPECT_EQ(plain.status, 4);
+  EXPECT_NE(plain.err.find("expected a chat template for conversations"), std::string::npos) << plain.err;
+  at.write("raising.jinja", "{{ raise_exception('only one turn') }}");
+  const Finished raised = at.spillway(train("raised", {"--chat-template", "raising.jinja"}));
+  EXPECT_EQ(raised.status, 4);
+  EXPECT_NE(raised.err.find("chat.jsonl, line 1"), std::string::npos) << raised.err;
+  EXPECT_NE(raised.err.find("only one turn"), std::string::npos) << raised.err;
+  EXPECT_EQ(at.spillway(train("named", {"--chat-template", "tool_use"})).status, 2);
+  fs::remove(at / "base/tokenizer.json");
+  const Finished none = at.spillway(train("none"));
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("expected a tokenizer.json in"), std::string::npos) << none.err;
+}
+
+TEST_F(FineTuning, ATokenizerIsTrainedAndUsed) {
+  at.write_text("text.txt", 60'000);
+  expect_ends(at.spillway({"tokenize", "--train-vocab", "400", "--data", "text.txt", "--out", "own"}));
+  expect_ends(at.spillway({"tokenize", "--tokenizer", "own", "--data", "text.txt", "--out", "text.bin"}));
+  const Finished back = at.spillway({"tokenize", "--tokenizer", "own", "--decode", "text.bin"});
+  EXPECT_EQ(back.out, at.read("text.txt") + "<|endoftext|>");
+  expect_ends(at.spillway({"train", "--model", "new", "--from-scratch", "--tokenizer", "own", "--data", "text.txt", "--sequence-length",
+                           "8", "--steps", "1", "--quiet", "--no-final-checkpoint", "--out", "small"}));
+}
+
+}  // namespace
+}  // namespace spillway::test::fine_tuning_test

@@ -1,0 +1,159 @@
+// Starts that do not simply go on: back to an earlier checkpoint, with fewer steps, without the run's config.json or half of its scratch
+// folders, beside a process that still saves. None of them loses what was there without a word.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tests/e2e/support_nvme_run.h"
+
+namespace spillway::test::going_back_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFourth = "run/checkpoints/step-00000004";
+
+Args to_step(int steps, const Args& more = {}, const std::string& out = "run") {
+  Args args =
+      small_run(out, steps, "64MiB", {"--checkpoint-every", "2", "--keep", "9", "--lr-schedule", "constant", "--warmup-steps", "0"});
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+struct GoingBack : testing::Test {
+  Workplace at;
+  GoingBack() { at.write_text("text.txt", 60000); }
+
+  void expect_says(const Finished& f, int status, std::initializer_list<std::string> words) const {
+    EXPECT_EQ(f.status, status) << f.out << f.err;
+    for (const std::string& word : words) EXPECT_TRUE(mentions(f.out + f.err, word)) << word << ": " << f.out << f.err;
+  }
+};
+
+TEST_F(GoingBack, ToAnEarlierCheckpointKeepsTheLaterOnesApart) {
+  ASSERT_EQ(at.spillway(to_step(8)).status, 0);
+  const Args changed = with(to_step(7), "--learning-rate", "5e-3");
+  Args back = changed;
+  back.insert(back.end(), {"--resume", kFourth, "--allow-change", "learning_rate"});
+  expect_says(at.spillway(back), 0, {"continues at step 4 of 7", "step-00000006.left", "step-00000008.left", "done: step 7"});
+  EXPECT_TRUE(fs::exists(at / "run/checkpoints/step-00000008.left/model.safetensors"));
+  EXPECT_TRUE(fs::exists(at / "run/checkpoints/step-00000007/model.safetensors"));
+  // What comes next goes on from there.
+  expect_says(at.spillway(with(changed, "--steps", "9")), 0, {"continues at step 7 of 9"});
+}
+
+// As a job that is requeued does.
+TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
+  ASSERT_EQ(at.spillway(to_step(8)).status, 0);
+  const Args from_fourth = to_step(200, {"--resume", std::string(kFourth) + "/"}, "other");
+  const Finished killed = at.spillway_until(
+      from_fourth, [&] { return fs::exists(at / "other/checkpoints/step-00000012"); }, SIGKILL);
+  expect_says(killed, 128 + SIGKILL, {"continues at step 4 of 200"});
+  const Finished again = at.spillway_until(
+      from_fourth, [&] { return fs::exists(at / "other/checkpoints/step-00000030"); }, SIGKILL);
+  EXPECT_FALSE(mentions(again.err, "continues at step 4 of 200")) << again.err;
+  EXPECT_TRUE(mentions(again.err, "from the last checkpoint")) << again.err;
+  EXPECT_TRUE(mentions(at.read("other/config.json"), kFourth)) << "it is still the same command";
+  EXPECT_FALSE(mentions(again.err, ".left")) << again.err;
+}
+
+TEST_F(GoingBack, WithoutItsConfigARunIsNotGuessedAt) {
+  ASSERT_EQ(at.spillway(to_step(4)).status, 0);
+  fs::rename(at / "run/config.json", at / "kept.json");
+  expect_says(at.spillway(to_step(8)), 4, {"expected the run's config.json", "--resume PATH"});
+  expect_says(at.spillway(to_step(8, {"--resume", "must"})), 4, {"expected the run's config.json"});
+  expect_says(at.spillway(to_step(8, {"--resume", kFourth}, "other")), 0, {"continues at step 4 of 8", "cannot be checked"});
+  fs::rename(at / "kept.json", at / "run/config.json");
+  expect_says(at.spillway(to_step(8)), 0, {"continues at step 4 of 8"});
+}
+
+// The second process is stopped when it has looked for a checkpoint and plans; meanwhile the first one, whose folder it is, saves another.
+TEST_F(GoingBack, WhatWasSavedWhileAStartPlannedIsNotPassedOver) {
+  ASSERT_EQ(at.spillway(to_step(4)).status, 0);
+  const int notices = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(::inotify_add_watch(notices, (at / (std::string(kFourth) + "/manifest.json")).c_str(), IN_CLOSE_NOWRITE), 0);
+  const Args args = to_step(8);
+  std::array<char, 4096> events{};
+  bool stopped = false;
+  const Finished f = at.spillway_until(
+      args,
+      [&] {
+        if (stopped || ::read(notices, events.data(), events.size()) <= 0) return stopped;
+        ::kill(at.pid(), SIGSTOP);
+        fs::copy(at / kFourth, at / "run/checkpoints/step-00000006", fs::copy_options::recursive);
+        return stopped = true;
+      },
+      SIGCONT);
+  ::close(notices);
+  expect_says(f, 2, {"another process had run in use", "run the same command again"});
+}
+
+struct GoingBackOnNvme : NvmeRun {
+  static Args to(const std::string& out, int steps, const Args& more = {}) {
+    Args args = on_nvme(out, "none");
+    *(std::find(args.begin(), args.end(), "--steps") + 1) = std::to_string(steps);
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  void kill_after(const Args& args, size_t steps) const {
+    const Finished f = at.spillway_until(
+        args, [&] { return at.metrics("run").size() >= steps; }, SIGKILL);
+    ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
+  }
+};
+
+TEST_F(GoingBackOnNvme, FewerStepsThanTheStateHasAreRefused) {
+  ASSERT_EQ(at.spillway(to("straight", kSteps)).status, 0);
+  kill_after(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}), 12);
+  const Finished f = at.spillway(to("run", 5, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(mentions(f.err, "state on nvme is of step ") && mentions(f.err, "--steps is 5")) << f.err;
+  const Finished right = at.spillway(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
+}
+
+TEST_F(GoingBackOnNvme, AStateWhoseRunFolderIsGoneIsNotTakenWithOtherValues) {
+  kill_after(to("run", kSteps), 5);
+  fs::rename(at / "run", at / "kept");
+  Args other = to("run", kSteps, {"--seed", "99"});
+  const Finished f = at.spillway_until(
+      other, [&] { return at.metrics("run").size() >= 2; }, SIGKILL);
+  EXPECT_TRUE(mentions(f.err, "new run") && mentions(f.err, "was made with other values") && mentions(f.err, "set aside as ")) << f.err;
+  // The same values are as good as the folder.
+  for (const auto& entry : fs::directory_iterator(at / "scratch")) {
+    if (!mentions(entry.path().string(), ".aside-")) fs::remove_all(entry.path());
+  }
+  fs::remove_all(at / "run");
+  const Finished right = at.spillway(to("run", kSteps));
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
+}
+
+TEST_F(GoingBackOnNvme, AStateThatNotAllRanksHaveIsKept) {
+  const Args two = {"--ranks", "2", "--pipeline-stages", "2"};
+  ASSERT_EQ(at.spillway(to("straight", kSteps, two)).status, 0);
+  kill_after(to("run", kSteps, two), 8);
+  // A rank's folder is not there: another node, a disk that is not mounted.
+  for (const auto& entry : fs::directory_iterator(at / "scratch")) {
+    if (entry.path().filename().string().ends_with("-rank1")) fs::rename(entry.path(), at / "unmounted");
+  }
+  ASSERT_TRUE(fs::exists(at / "unmounted"));
+  fs::remove(at / "run/metrics.jsonl");
+  const Finished f = at.spillway_until(
+      to("run", kSteps, two), [&] { return at.metrics("run").size() >= 2; }, SIGKILL);
+  EXPECT_TRUE(mentions(f.err, "not all ranks have it") && mentions(f.err, "new run")) << f.err;
+  bool aside = false;
+  for (const auto& entry : fs::directory_iterator(at / "scratch")) aside = aside || mentions(entry.path().string(), ".aside-");
+  EXPECT_TRUE(aside);
+  const Finished right = at.spillway(to("run", kSteps, two));
+  EXPECT_EQ(right.status, 0) << right.err;
+  expect_same_run("run", "straight");
+}
+
+}  // namespace
+}  // namespace spillway::test::going_back_test

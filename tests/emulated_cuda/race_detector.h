@@ -1,0 +1,76 @@
+// What ThreadSanitizer is told of a kernel's threads: each is a thread to it, and what they do is ordered by the waits of their warp and
+// block alone, not by the one thread of the CPU that runs them in turn. Nothing in other builds. This file's users are compiled without it:
+// what the emulation itself does is no race. "sanitizer/tsan_interface.h", fibers.
+#pragma once
+#ifdef EMULATED_CUDA_TSAN
+#include <sanitizer/tsan_interface.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace emulated_cuda {
+
+constexpr bool kRaceDetector = true;
+
+/// What those did who came is done before what those do who leave.
+class Meeting {
+ public:
+  void come() { __tsan_release(this); }
+  void leave() { __tsan_acquire(this); }
+};
+
+/// Kept for those after: ThreadSanitizer has a few thousand of them in all.
+class SeenAsThread {
+ public:
+  SeenAsThread() : SeenAsThread(kept(), true) {}
+  static SeenAsThread caller() { return {__tsan_get_current_fiber(), false}; }
+  SeenAsThread(SeenAsThread&& other) noexcept : fiber_(other.fiber_), ours_(std::exchange(other.ours_, false)) {}
+  ~SeenAsThread() {
+    if (!ours_) return;
+    const std::lock_guard lock(mutex());
+    all().push_back(fiber_);
+  }
+  void enter() const { __tsan_switch_to_fiber(fiber_, __tsan_switch_to_fiber_no_sync); }
+
+ private:
+  SeenAsThread(void* fiber, bool ours) : fiber_(fiber), ours_(ours) {}
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::vector<void*>& all() {
+    static std::vector<void*> fibers;
+    return fibers;
+  }
+  static void* kept() {
+    const std::lock_guard lock(mutex());
+    if (all().empty()) return __tsan_create_fiber(0);
+    void* fiber = all().back();
+    all().pop_back();
+    return fiber;
+  }
+
+  void* fiber_;
+  bool ours_;
+};
+
+}  // namespace emulated_cuda
+
+#else
+
+namespace emulated_cuda {
+
+constexpr bool kRaceDetector = false;
+
+struct Meeting {
+  void come() {}
+  void leave() {}
+};
+struct SeenAsThread {
+  static SeenAsThread caller() { return {}; }
+  void enter() const {}
+};
+
+}  // namespace emulated_cuda
+#endif

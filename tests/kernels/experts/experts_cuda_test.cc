@@ -1,0 +1,237 @@
+// Mixtures of experts on a GPU beside their twins on the CPU. Where rows lie is the CPU's to the bit, and what has one order of sums; the
+// rest lies near fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+#include <limits>
+
+#include "kernels/accumulate.h"
+#include "kernels/experts/expert_products.h"
+#include "kernels/experts/expert_rows.h"
+#include "kernels/experts/router.h"
+#include "kernels/experts/router_load.h"
+#include "kernels/matmul/matmul.h"
+#include "tests/support/gpu.h"
+#include "tests/support/numbers.h"
+
+namespace spillway::experts_cuda_test {
+namespace {
+
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
+class ExpertTwins : public test::GpuTest {};
+
+struct Routed {
+  Tensor probabilities, experts, weights, dlogits, load, loss;
+};
+
+Routed route(const Tensor& logits, const Tensor& dweights, i64 chosen, bool normalised) {
+  const DType wide = wide_dtype(logits.dtype());
+  const Shape few{logits.size(0), chosen};
+  const i64 E = logits.size(1);
+  Routed r{empty(logits.shape(), wide),           empty(few, DType::int32),  empty(few, wide),
+           empty(logits.shape(), logits.dtype()), zeros({2, E}, DType::f64), zeros(Shape{1}, DType::f64)};
+  kernels::router(logits, normalised, r.probabilities, r.experts, r.weights);
+  const Tensor begins = empty({E + 1}, DType::int32), rows = empty({r.experts.elems()}, DType::int32),
+               places = empty(r.experts.shape(), DType::int32);
+  kernels::sort_by_expert(r.experts, begins, rows, places);
+  for (int layer = 0; layer < 2; ++layer) kernels::add_router_load(r.probabilities, begins, r.load);
+  kernels::add_router_loss(r.load, 0.5, r.loss);
+  kernels::router_gradient(r.probabilities, r.experts, r.weights, dweights, normalised, normalised ? r.load : Tensor(), 0.01, r.dlogits);
+  return r;
+}
+
+Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights, i64 chosen, bool normalised) {
+  const Routed r = gpu.run([&] { return route(gpu(logits), gpu(dweights), chosen, normalised); });
+  return {gpu.host(r.probabilities), gpu.host(r.experts), gpu.host(r.weights), gpu.host(r.dlogits), gpu.host(r.load), gpu.host(r.loss)};
+}
+
+// Sums of up to 130 exponentials, each within 2 ulp on a GPU and 1 on the CPU, going up.
+TEST_F(ExpertTwins, RouterNearTheCpu) {
+  constexpr i64 kSizes[][3] = {{1, 1, 1}, {5, 4, 2}, {300, 8, 2}, {33, 128, 8}, {7, 130, 130}};
+  for (const auto& [tokens, experts, chosen] : kSizes) {
+    for (const DType dtype : kFloats) {
+      for (const bool normalised : {true, false}) {
+        const Tensor logits = test::random({tokens, experts}, dtype, 1, 2), dweights = test::random({tokens, chosen}, wide_dtype(dtype), 2);
+        const Routed got = route_on_gpu(gpu(), logits, dweights, chosen, normalised), want = route(logits, dweights, chosen, normalised);
+        const double error = 200 * test::half_ulp(wide_dtype(dtype));
+        EXPECT_TRUE(test::same_bits(got.experts, want.experts));
+        test::expect_near(got.probabilities, want.probabilities, error, 0, "probabilities");
+        test::expect_near(got.weights, want.weights, error, 0, "weights");
+        // With the load's loss, whose factor times choices may be as large as 6.
+        test::expect_near(got.dlogits, want.dlogits, error + 2 * test::stored_error(dtype, 1), (normalised ? 8 : 1) * error, "dlogits");
+        test::expect_near(got.load, want.load, error, 0, "load");
+        test::expect_near(got.loss, want.loss, error, 0, "loss");
+      }
+    }
+  }
+}
+
+TEST_F(ExpertTwins, RouterOfTiesAndOfWhatIsNoNumber) {
+  const Tensor ties = test::random({40, 9}, DType::f32, 3);
+  for (float& x : ties.span<float>()) x = std::round(x);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (i64 row = 0; row < 4; ++row) {
+    for (i64 e = 0; e < 9; ++e) {
+      const float none[] = {std::numeric_limits<float>::quiet_NaN(), inf, -inf, e == 4 ? inf : 0};
+      ties.data<float>()[row * 9 + e] = none[row];
+    }
+  }
+  const Tensor dweights = test::random({40, 3}, DType::f32, 4);
+  const Routed got = route_on_gpu(gpu(), ties, dweights, 3, true), want = route(ties, dweights, 3, true);
+  EXPECT_TRUE(test::same_bits(got.experts, want.experts));
+  for (i64 i = 0; i < 12; ++i) EXPECT_TRUE(std::isnan(test::at(got.weights, i))) << i;
+}
+
+struct Rows {
+  Tensor begins, choice_of_row, row_of_choice;
+};
+
+Rows sorted(const Tensor& experts, i64 count) {
+  const Rows r{empty({count + 1}, DType::int32), empty({experts.elems()}, DType::int32), empty(experts.shape(), DType::int32)};
+  kernels::sort_by_expert(experts, r.begins, r.choice_of_row, r.row_of_choice);
+  return r;
+}
+
+// Of each token `chosen` different ones, ascending; expert 1 has none where there are three and more.
+Tensor experts_of(i64 tokens, i64 count, i64 chosen) {
+  const Tensor experts = empty({tokens, chosen}, DType::int32);
+  for (i64 n = 0; n < tokens; ++n) {
+    std::vector<i32> of;
+    for (i64 k = 0; static_cast<i64>(of.size()) < chosen; ++k) {
+      const auto e = static_cast<i32>((n * n + 7 * n / 3 + k) % count);
+      if (e != 1 || count < 3) of.push_back(e);
+    }
+    std::sort(of.begin(), of.end());
+    std::copy(of.begin(), of.end(), experts.data<i32>() + n * chosen);
+  }
+  return experts;
+}
+
+struct Form {
+  i64 tokens, experts, chosen, columns;
+};
+constexpr Form kForms[] = {{1, 1, 1, 1}, {7, 3, 2, 5}, {300, 6, 2, 24}, {40, 70, 8, 33}, {20, 5, 4, 1040}};
+
+TEST_F(ExpertTwins, RowsAreTheCpus) {
+  for (const Form& f : kForms) {
+    const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);
+    const Rows want = sorted(experts, f.experts), there = gpu().run([&] { return sorted(gpu()(experts), f.experts); });
+    EXPECT_TRUE(test::same_bits(gpu().host(there.begins), want.begins));
+    EXPECT_TRUE(test::same_bits(gpu().host(there.choice_of_row), want.choice_of_row));
+    EXPECT_TRUE(test::same_bits(gpu().host(there.row_of_choice), want.row_of_choice));
+    for (const DType dtype : kFloats) {
+      const Tensor tokens = test::random({f.tokens, f.columns}, dtype, 1), rows = test::random({f.tokens * f.chosen, f.columns}, dtype, 2),
+                   weights = test::random({f.tokens, f.chosen}, wide_dtype(dtype), 3);
+      for (const Tensor& w : {weights, Tensor()}) {
+        const Tensor gathered = empty(rows.shape(), dtype), sums = empty(tokens.shape(), dtype);
+        kernels::gather_rows(tokens, want.choice_of_row, w, gathered);
+        kernels::sum_rows(rows, want.row_of_choice, w, sums);
+        const auto [got_gathered, got_sums] = gpu().run([&] {
+          const Tensor g = empty(rows.shape(), dtype), s = empty(tokens.shape(), dtype);
+          kernels::gather_rows(gpu()(tokens), there.choice_of_row, gpu()(w), g);
+          kernels::sum_rows(gpu()(rows), there.row_of_choice, gpu()(w), s);
+          return std::pair(g, s);
+        });
+        EXPECT_TRUE(test::same_bits(gpu().host(got_gathered), gathered)) << f.tokens << to_string(dtype);
+        EXPECT_TRUE(test::same_bits(gpu().host(got_sums), sums)) << f.tokens << to_string(dtype);
+      }
+      const Tensor products = empty(weights.shape(), wide_dtype(dtype));
+      kernels::row_products(tokens, rows, want.row_of_choice, products);
+      const Tensor got = gpu().run([&] {
+        const Tensor p = empty(weights.shape(), wide_dtype(dtype));
+        kernels::row_products(gpu()(tokens), gpu()(rows), there.row_of_choice, p);
+        return p;
+      });
+      const double error = 4 * test::half_ulp(wide_dtype(dtype)) * std::sqrt(static_cast<double>(f.columns));
+      test::expect_near(gpu().host(got), products, error, error * std::sqrt(static_cast<double>(f.columns)), "products");
+    }
+  }
+}
+
+// Memory that begins one element further: no access of 16 bytes, and the same bits.
+TEST_F(ExpertTwins, RowsLieAnywhere) {
+  const Form f{30, 4, 2, 48};
+  const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);
+  const Rows rows = gpu().run([&] { return sorted(gpu()(experts), f.experts); });
+  for (const DType dtype : kFloats) {
+    const Tensor tokens = test::random({f.tokens, f.columns}, dtype, 1), weights = test::random({f.tokens, f.chosen}, wide_dtype(dtype), 3);
+    const Tensor memory = gpu().empty({tokens.elems() + 1}, dtype);
+    const Tensor shifted(memory.storage(), size_of(dtype), tokens.shape(), dtype);
+    const auto all = gpu().run([&] {
+      kernels::copy(gpu()(tokens), shifted);
+      std::vector<Tensor> results;
+      for (const Tensor& from : {gpu()(tokens), shifted}) {
+        const Tensor gathered = empty({60, 48}, dtype), products = empty(weights.shape(), wide_dtype(dtype));
+        kernels::gather_rows(from, rows.choice_of_row, gpu()(weights), gathered);
+        kernels::row_products(from, gathered, rows.row_of_choice, products);
+        results.push_back(gathered), results.push_back(products);
+      }
+      return results;
+    });
+    EXPECT_TRUE(test::same_bits(gpu().host(all[0]), gpu().host(all[2])));
+    EXPECT_TRUE(test::same_bits(gpu().host(all[1]), gpu().host(all[3])));
+  }
+}
+
+struct Products {
+  Tensor y, dx;
+  std::vector<Tensor> dw;
+};
+
+// y = x w^T, dx = dy w and dw = dy^T x, of all experts.
+Products multiplied(const Rows& rows, const Tensor& x, const std::vector<Tensor>& w, const Tensor& dy, DType gradients) {
+  const i64 M = x.size(0), I = x.size(1), O = dy.size(1);
+  Products p{empty({M, O}, x.dtype()), empty({M, I}, x.dtype()), {}};
+  const auto scratch = [](i64 bytes) { return bytes > 0 ? empty({bytes}, DType::uint8) : Tensor(); };
+  const Tensor of_rows = scratch(std::max(kernels::expert_rows_workspace_bytes(M, O, I, x.dtype()),
+                                          kernels::expert_rows_workspace_bytes(M, I, O, x.dtype()))),
+               of_weights = scratch(kernels::expert_weight_workspace_bytes(M, O, I, x.dtype(), gradients));
+  for (i64 e = 0; e < static_cast<i64>(w.size()); ++e) {
+    const Tensor& weight = w[static_cast<size_t>(e)];
+    kernels::multiply_expert_rows(rows.begins, e, x, weight.transpose(0, 1), p.y, of_rows);
+    kernels::multiply_expert_rows(rows.begins, e, dy, weight, p.dx, of_rows);
+    p.dw.push_back(empty({O, I}, gradients));
+    kernels::multiply_over_expert_rows(rows.begins, e, dy, x, p.dw.back(), of_weights);
+  }
+  return p;
+}
+
+TEST_F(ExpertTwins, ProductsNearFp64AndTheCpu) {
+  constexpr Form kSmaller[] = {{1, 1, 1, 1}, {7, 3, 2, 5}, {80, 6, 2, 24}, {12, 20, 8, 33}};
+  constexpr i64 kOutputs[] = {1, 16, 37};
+  for (const Form& f : kSmaller) {
+    const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);
+    const Rows rows = sorted(experts, f.experts);
+    const i64 M = f.tokens * f.chosen;
+    for (const DType dtype : kFloats) {
+      for (const i64 outputs : kOutputs) {
+        const Tensor x = test::random({M, f.columns}, dtype, 1), dy = test::random({M, outputs}, dtype, 2);
+        std::vector<Tensor> w, exact_w;
+        for (i64 e = 0; e < f.experts; ++e) {
+          w.push_back(test::random({outputs, f.columns}, dtype, 10 + static_cast<u64>(e)));
+          exact_w.push_back(test::as(DType::f64, w.back()));
+        }
+        const DType gradients = wide_dtype(dtype);
+        const Products exact = multiplied(rows, test::as(DType::f64, x), exact_w, test::as(DType::f64, dy), DType::f64),
+                       here = multiplied(rows, x, w, dy, gradients);
+        const Products there = gpu().run([&] {
+          std::vector<Tensor> w_there;
+          for (const Tensor& t : w) w_there.push_back(gpu()(t));
+          return multiplied({gpu()(rows.begins), {}, {}}, gpu()(x), w_there, gpu()(dy), gradients);
+        });
+        const double u = test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
+        const auto near = [&](const Tensor& got, const Tensor& want, i64 terms, double rounding, const char* what) {
+          const double root = std::sqrt(static_cast<double>(terms));
+          test::expect_near(got, want, 10 * u * root + rounding, 10 * u * static_cast<double>(terms), what);
+        };
+        for (const Products* got : {&here, &there}) {
+          const auto host = [&](const Tensor& t) { return got == &there ? gpu().host(t) : t; };
+          near(host(got->y), exact.y, f.columns, narrow, "y");
+          near(host(got->dx), exact.dx, outputs, narrow, "dx");
+          for (size_t e = 0; e < w.size(); ++e) near(host(got->dw[e]), exact.dw[e], M, 0, "dw");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::experts_cuda_test

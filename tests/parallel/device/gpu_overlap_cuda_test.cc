@@ -1,0 +1,141 @@
+// What runs beside what on a GPU: copies of weights beside computing, by the times that an emulated GPU of slow kernels tells.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "device/cuda_handle.h"
+#include "tests/parallel/exchange/support_nccl.h"
+
+#ifdef __CUDA_EMULATED__
+namespace spillway::test::gpu_overlap_cuda_test {
+namespace {
+
+using parallel::Instruction;
+using parallel::Op;
+using parallel::OptimizerOverlap;
+using parallel::Tier;
+using parallel::What;
+
+// Of bringing weights of a block to where they are computed, while another block could be computed.
+struct Beside {
+  int brought = 0;
+  int begun = 0;  // of these, before the block that is computed before it ended
+};
+
+Beside beside(const RunResult& run, Op op) {
+  const parallel::List& list = run.plan.train.head;
+  Beside seen;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (list[n].op != op || list[n].what != What::weights) continue;
+    const Instruction *before = nullptr, *reader = nullptr;
+    for (const Instruction& i : list) {
+      if (!computes_block(i.op)) continue;
+      if (std::ranges::find(i.after, static_cast<u32>(n)) != i.after.end()) {
+        reader = &i;
+        break;
+      }
+      before = &i;
+    }
+    if (!reader || !before) continue;
+    ++seen.brought;
+    seen.begun += run.head_timings[n].start_us < run.head_timings[static_cast<size_t>(before - list.data())].end_us;
+  }
+  return seen;
+}
+
+// A block's weights come in less time than one is computed.
+constexpr emulated_cuda::Rates kSlowKernels = {.copy_bytes_per_s = 200e9, .threads_per_s = 1e9, .flops = 1e12};
+
+class GpuOverlap : public GpuRuns {
+ protected:
+  void SetUp() override {
+    GpuRuns::SetUp();
+    emulated_cuda::use_rates(kSlowKernels);
+  }
+  void TearDown() override { emulated_cuda::forget_rates(); }
+
+  static RunOptions from_host(int prefetch) {
+    RunOptions o = small_gpu_run("gpt2-tiny");
+    o.model.layers = 4;
+    o.steps = 1;
+    o.parameters = Tier::host;
+    o.prefetch = prefetch;
+    return o;
+  }
+};
+
+TEST_F(GpuOverlap, WeightsComeWhileTheBlockBeforeIsComputed) {
+  const Beside seen = beside(train(from_host(1)), Op::Fetch);
+  EXPECT_GE(seen.brought, 8);
+  EXPECT_EQ(seen.begun, seen.brought);
+}
+
+// Shown to be able to fail.
+TEST_F(GpuOverlap, WithoutPrefetchTheyDoNot) {
+  const Beside seen = beside(train(from_host(0)), Op::Fetch);
+  EXPECT_GE(seen.brought, 8);
+  EXPECT_LE(seen.begun, 2) << "while the embedding's backward, which wants no weights, is computed";
+}
+
+// Of the time from the first block's beginning to the last one's end, in which a block is computed.
+double computes(const RunResult& run) {
+  double begin_us = std::numeric_limits<double>::max(), end_us = 0, busy_us = 0;
+  for (size_t n = 0; n < run.head_timings.size(); ++n) {
+    if (!computes_block(run.plan.train.head[n].op)) continue;
+    const parallel::Timing& t = run.head_timings[n];
+    begin_us = std::min(begin_us, t.start_us), end_us = std::max(end_us, t.end_us), busy_us += t.end_us - t.start_us;
+  }
+  return busy_us / (end_us - begin_us);
+}
+
+TEST_F(GpuOverlap, WithPrefetchTheGpuComputesMoreOfTheStep) {
+  const double ahead = computes(train(from_host(1))), waits = computes(train(from_host(0)));
+  EXPECT_GT(ahead, waits + 0.02);
+  EXPECT_LE(ahead, 1 + 1e-9);
+  RecordProperty("shares", testing::PrintToString(std::pair(ahead, waits)));
+}
+
+#ifdef SPILLWAY_HAS_NCCL
+class GpuNcclOverlap : public GpuNccl {
+ protected:
+  void SetUp() override {
+    GpuNccl::SetUp();
+    emulated_cuda::use_rates(kSlowKernels);
+  }
+  void TearDown() override {
+    emulated_cuda::forget_rates();
+    GpuNccl::TearDown();
+  }
+  // Of all ranks of two stages of two.
+  Beside gathered(int prefetch) {
+    RunOptions o = over_nccl("gpt2-tiny", 2, 3, 1);
+    o.model.layers = 4;
+    o.pipeline = {.ranks = 2};
+    o.prefetch = prefetch;
+    const RunResult run = train(o);
+    Beside all = beside(run, Op::Gather);
+    for (const RunResult& other : run.others) {
+      const Beside more = beside(other, Op::Gather);
+      all.brought += more.brought, all.begun += more.begun;
+    }
+    return all;
+  }
+};
+
+TEST_F(GpuNcclOverlap, WeightsAreGatheredWhileTheBlockBeforeIsComputed) {
+  const Beside seen = gathered(1);
+  EXPECT_GE(seen.brought, 16);
+  EXPECT_EQ(seen.begun, seen.brought);
+}
+
+TEST_F(GpuNcclOverlap, WithoutPrefetchTheyAreNot) {
+  const Beside seen = gathered(0);
+  EXPECT_GE(seen.brought, 16);
+  EXPECT_LE(seen.begun, seen.brought / 4);
+}
+#endif
+
+}  // namespace
+}  // namespace spillway::test::gpu_overlap_cuda_test
+#endif

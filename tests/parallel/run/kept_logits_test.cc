@@ -1,0 +1,59 @@
+// A head that keeps its logits gives the bits of one that makes them again, in every order of micro-batches and beside every kind of
+// activations; what would spill is not kept.
+#include "models/presets.h"
+#include "tests/parallel/run/support_kept_logits.h"
+
+namespace spillway::test::kept_logits_test {
+namespace {
+
+using parallel::Order;
+using parallel::ScheduleKind;
+using parallel::Tier;
+
+RunOptions tiny(Order order = Order::micro_batch, i64 micro_batches = 2) {
+  RunOptions o;
+  o.model = models::preset("gpt2-tiny");
+  o.model.layers = 1;
+  o.model.vocabulary = 2000;
+  o.steps = 1;
+  o.sequence_length = 32;
+  o.order = order;
+  o.micro_batches = micro_batches;
+  return o;
+}
+
+TEST(KeptLogits, OfOneMicroBatchAfterTheOther) { expect_kept_logits_change_no_bit(tiny(), 1); }
+
+TEST(KeptLogits, OfHalves) {
+  RunOptions o = tiny();
+  o.dtype = DType::bf16;
+  expect_kept_logits_change_no_bit(o, 1);
+}
+
+TEST(KeptLogits, OfAllMicroBatchesInVerticalOrder) { expect_kept_logits_change_no_bit(tiny(Order::vertical, 3), 3); }
+
+TEST(KeptLogits, OfABlockThatRunsAgain) {
+  RunOptions o = tiny(Order::vertical, 3);
+  o.recompute = true;
+  expect_kept_logits_change_no_bit(o, 1);
+}
+
+// A product is made again sooner than its result goes out and comes back.
+TEST(KeptLogits, AreNotThoseThatWouldSpill) {
+  RunOptions o = tiny(Order::vertical, 3);
+  o.activations = Tier::host;
+  expect_kept_logits_change_no_bit(o, 0);
+  o.order = Order::micro_batch;  // the head's stay
+  expect_kept_logits_change_no_bit(o, 1);
+}
+
+// Kept until the second part, which finds their gradient.
+TEST(KeptLogits, OfABackwardInTwoParts) {
+  RunOptions o = tiny(Order::micro_batch, 4);
+  o.pipeline.ranks = 2;
+  o.pipeline.kind = ScheduleKind::zb_h1;
+  expect_kept_logits_change_no_bit(o, 1);
+}
+
+}  // namespace
+}  // namespace spillway::test::kept_logits_test

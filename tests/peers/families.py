@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Every family of decoders beside transformers, from random configurations: the losses of ten AdamW steps, the weights after them, and the
+logits that transformers computes from our checkpoint; then low-rank adapters beside PEFT, ours going on there and PEFT's here.
+
+  python tests/peers/families.py build/release/spillway [seed ...]
+
+Needs torch, transformers, peft, safetensors and numpy. Both sides compute in fp32, in another order: losses agree to 2e-5 of themselves,
+weights to 1e-4, logits to 1e-4. Prints one line a model; exit status 1 if one does not hold.
+"""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+
+STEPS, T, ROWS, RATE, VOCABULARY = 10, 24, 2, 1e-3, 128
+torch.set_num_threads(2)
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+
+def random_config(family, rng):
+    heads = rng.choice([2, 4])
+    kv = rng.choice([1, 2])
+    head_dim = rng.choice([4, 8, 12])
+    common = dict(
+        vocab_size=VOCABULARY,
+        hidden_size=heads * head_dim,
+        intermediate_size=rng.choice([20, 36, 52]),
+        num_hidden_layers=rng.choice([2, 3]),
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        max_position_embeddings=64,
+        tie_word_embeddings=rng.random() < 0.5,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=None,
+        rms_norm_eps=rng.choice([1e-6, 1e-5]),
+        attention_dropout=0.0,
+    )
+    wide = dict(common, head_dim=rng.choice([4, 8, 16]))
+    rope = rng.choice(
+        [
+            None,
+            {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0},
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0},
+            {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "rope_theta": 10000.0,
+            },
+        ]
+    )
+    ropes = {} if rope is None else {"rope_parameters": rope}
+    window = rng.choice([None, 5, 13])
+    if family == "llama":
+        return transformers.LlamaConfig(**common, attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5, **ropes)
+    if family == "mistral":
+        return transformers.MistralConfig(**wide, sliding_window=window, **ropes)
+    if family == "qwen2":
+        return transformers.Qwen2Config(
+            **common, use_sliding_window=window is not None, sliding_window=window or 4, max_window_layers=1, **ropes
+        )
+    if family == "qwen3":
+        return transformers.Qwen3Config(
+            **wide, use_sliding_window=window is not None, sliding_window=window or 4, max_window_layers=1, attention_bias=rng.random() < 0.5, **ropes
+        )
+    if family == "qwen3_moe":
+        layers = common["num_hidden_layers"]
+        return transformers.Qwen3MoeConfig(
+            **wide, moe_intermediate_size=rng.choice([12, 20]), num_experts=rng.choice([3, 6]), num_experts_per_tok=rng.choice([1, 2, 3]),
+            norm_topk_prob=rng.random() < 0.5, decoder_sparse_step=rng.choice([1, 2]), mlp_only_layers=rng.choice([[], [layers - 1]]),
+            use_sliding_window=window is not None, sliding_window=window or 4, attention_bias=rng.random() < 0.5, **ropes
+        )
+    if family == "mixtral":
+        return transformers.MixtralConfig(
+            **wide, num_local_experts=rng.choice([3, 6]), num_experts_per_tok=rng.choice([1, 2, 3]), sliding_window=window, **ropes
+        )
+    if family == "gemma2":
+        return transformers.Gemma2Config(
+            **wide, sliding_window=window or 7, query_pre_attn_scalar=rng.choice([8, 30]), final_logit_softcapping=rng.choice([None, 5.0]),
+            attn_logit_softcapping=rng.choice([None, 3.0])
+        )
+    if family == "gemma3_text":
+        return transformers.Gemma3TextConfig(**wide, sliding_window=window or 7, query_pre_attn_scalar=rng.choice([8, 30]), sliding_window_pattern=2)
+    if family == "phi3":
+        return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=64,
+                                       partial_rotary_factor=rng.choice([1.0, 0.5]))
+    if family == "olmo2":
+        return transformers.Olmo2Config(**common, attention_bias=rng.random() < 0.5, **ropes)
+    raise ValueError(family)
+
+
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2"]
+
+
+def losses_of(model, windows, trained):
+    decay = [p for p in trained if p.dim() >= 2]
+    others = [p for p in trained if p.dim() < 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=RATE, betas=(0.9, 0.95), eps=1e-8
+    )
+    losses = []
+    for step in range(STEPS):
+        rows = torch.stack([windows[(step * ROWS + r) % len(windows)] for r in range(ROWS)])
+        logits = model(input_ids=rows[:, :-1]).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def ours(program, folder, where, more=()):
+    flags = [
+        "--data", where / "tokens.bin", "--data-order", "sequential", "--steps", STEPS, "--sequence-length", T, "--micro-batch-size", ROWS,
+        "--learning-rate", RATE, "--lr-schedule", "constant", "--warmup-steps", 0, "--precision", "fp32", "--quiet",
+    ]
+    command = [program, "train", "--model", folder, *flags, *more]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, cwd=where)
+    run = where / more[list(more).index("--out") + 1]
+    return [json.loads(line)["loss"] for line in open(run / "metrics.jsonl")], run / f"checkpoints/step-{STEPS:08}"
+
+
+def worst(a, b):
+    return max(abs(x - y) / max(abs(x), 1e-3) for x, y in zip(a, b))
+
+
+def randomize(model):
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() < 2:
+                p.add_(0.2 * torch.randn_like(p))
+            else:
+                p.mul_(3)
+
+
+def check(program, family, seed):
+    rng = random.Random(f"{family} {seed}")
+    torch.manual_seed(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        where = pathlib.Path(folder)
+        tokens = np.array([rng.randrange(VOCABULARY) for _ in range(T * 40 + 1)], dtype=np.uint16)
+        tokens.tofile(where / "tokens.bin")
+        windows = [torch.tensor(tokens[w * T : w * T + T + 1].astype(np.int64)) for w in range(40)]
+        config = random_config(family, rng)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        randomize(model)
+        model.save_pretrained(where / "hf", max_shard_size="20KB" if rng.random() < 0.5 else "5GB")
+        got, checkpoint = ours(program, where / "hf", where, ["--out", "full"])
+        want = losses_of(model, windows, list(model.parameters()))
+        subprocess.run([program, "export", where / "full", "--out", where / "out"], check=True, capture_output=True)
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(where / "out", attn_implementation="eager")
+        with torch.no_grad():
+            logits = (loaded(input_ids=windows[0][None]).logits - model(input_ids=windows[0][None]).logits).abs().max().item()
+        weights = max((p - dict(loaded.named_parameters())[n]).abs().max().item() for n, p in model.named_parameters())
+
+        # Adapters: ours going on in PEFT, and PEFT's here.
+        base = lambda: transformers.AutoModelForCausalLM.from_pretrained(where / "hf", attn_implementation="eager")
+        stabilized = rng.random() < 0.5
+        # PEFT turns the names of MLPs into those of fused experts, which have no adapters here, and loses those of plain MLPs beside them.
+        of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if hasattr(config, "num_local_experts") else None
+        targets = of_attention or "all-linear"
+        lora = ["--lora-targets", ",".join(of_attention or [targets]), "--lora", 3, "--lora-alpha", 5, "--lora-rank-scaling", "rank-stabilized" if stabilized else "plain", "--out", "tuned"]
+        first, adapter = ours(program, where / "hf", where, lora)
+        subprocess.run([program, "export", where / "tuned", "--out", where / "peft"], check=True, capture_output=True)
+        there = PeftModel.from_pretrained(base(), where / "peft", is_trainable=True)
+        on = losses_of(there, windows, [p for p in there.parameters() if p.requires_grad])
+        here, _ = ours(program, where / "hf", where, ["--adapter", where / "peft", "--out", "on"])
+        made = get_peft_model(base(), LoraConfig(r=2, lora_alpha=8, target_modules=targets, init_lora_weights=False, use_rslora=stabilized,
+                                                 task_type="CAUSAL_LM"))
+        with torch.no_grad():
+            for name, p in made.named_parameters():
+                if "lora_B" in name:
+                    p.mul_(0.1)  # as drawn they would move the model far enough to make rounding grow
+        made.save_pretrained(where / "theirs")
+        theirs = losses_of(made, windows, [p for p in made.parameters() if p.requires_grad])
+        taken, _ = ours(program, where / "hf", where, ["--adapter", where / "theirs", "--out", "taken"])
+    differs = {"losses": worst(want, got), "weights": weights, "logits": logits, "ours in PEFT": worst(on, here), "PEFT's here": worst(theirs, taken)}
+    bounds = {"losses": 2e-5, "weights": 1e-4, "logits": 1e-4, "ours in PEFT": 2e-5, "PEFT's here": 2e-5}
+    bad = [name for name, value in differs.items() if not value <= bounds[name]]
+    moved = abs(first[-1] - first[0]) > 1e-6 and abs(want[-1] - want[0]) > 1e-6
+    print(f"{family} {seed}: " + ", ".join(f"{name} {value:.1e}" for name, value in differs.items()) + ("" if moved else ", NOTHING LEARNT")
+          + (f"  FAILED: {', '.join(bad)}" if bad else ""), flush=True)
+    return not bad and moved
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    seeds = [int(word) for word in sys.argv[2:]] or [1, 2]
+    results = [check(program, family, seed) for family in FAMILIES for seed in seeds]
+    print(f"{sum(results)} of {len(results)} hold")
+    sys.exit(0 if all(results) else 1)
+
+
+main()

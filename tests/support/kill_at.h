@@ -1,0 +1,87 @@
+// Death at any system call that changes a filesystem: a child process does something and is killed right before the n-th of these calls of
+// its own, for every n until it lives. seccomp sends each to a handler, which counts and makes it again under a mark that passes.
+#pragma once
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <vector>
+
+namespace spillway::test {
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+constexpr bool kCanKillAt = true;
+
+inline std::atomic<int> calls_to_live{0};
+constexpr unsigned kPassMark = 0x51a57a11;  // as the sixth argument, which none of these calls has
+
+inline void count_call(int, siginfo_t*, void* context) {
+  if (--calls_to_live == 0) {
+    ::kill(::getpid(), SIGKILL);
+    for (;;) ::pause();
+  }
+  auto& r = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const int before = errno;
+  const long result = ::syscall(r[REG_RAX], r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], long{kPassMark});
+  r[REG_RAX] = result < 0 ? -errno : result;
+  errno = before;
+}
+
+/// From now on, for this thread and those it starts: right before call number n, counted from 1, the process is killed.
+inline void kill_at(int n) {
+  calls_to_live = n;
+  struct sigaction action {};
+  action.sa_sigaction = count_call;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  ::sigaction(SIGSYS, &action, nullptr);
+  const std::vector<int> calls = {SYS_mkdir, SYS_rename, SYS_link,      SYS_unlink,   SYS_unlinkat,  SYS_rmdir,
+                                  SYS_write, SYS_fsync,  SYS_fdatasync, SYS_pwrite64, SYS_ftruncate, SYS_fallocate};
+  std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };  // to the look at the mark
+  for (size_t c = 0; c < calls.size(); ++c) filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(calls[c]), skip(c), 0));
+  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(SYS_openat), 0, 2));
+  filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
+  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT, 1, 0));
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[5])));
+  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kPassMark, 0, 1));
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP));
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(125);
+}
+#else  // the registers are x86-64's, and sanitizers have handlers of their own
+constexpr bool kCanKillAt = false;
+inline void kill_at(int) {}
+#endif
+
+enum class End { killed, lived, failed };
+
+/// How a child ends that does `body` and is killed at call n; an exception is failed.
+inline End end_of(int n, const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      kill_at(n);
+      body();
+      ::_exit(0);
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? End::killed : status == 0 ? End::lived : End::failed;
+}
+
+}  // namespace spillway::test
