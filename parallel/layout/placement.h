@@ -24,6 +24,7 @@ struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
   std::vector<ActivationPolicy> activations;
   bool keeps_logits = false;  // the last block's, all of a micro-batch from its forward to its backward, where they do not spill
+  Tier cache = Tier::device;  // of keys and values, when text is generated with one: the device or the host
 
   /// All that a Step of the group reads and writes lies on the device. `given`: its gradient comes in a slot, which lies there too.
   bool steps_on_device(u16 group, bool given) const {

@@ -33,15 +33,15 @@ struct Request : PlanRequest {
 
 constexpr i64 kPassStep = 16;  // positions between two lengths of passes with a cache
 
-struct DryRun {
-  i64 activation_bytes = 0, cache_bytes = 0;
-};
+nn::KeyValueCache::Lies lies(const Placement& placement) {
+  return placement.cache == Tier::device ? nn::KeyValueCache::Lies::here : nn::KeyValueCache::Lies::elsewhere;
+}
 
 // Runs a pass at the end of a cache on the meta device.
-DryRun dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
+WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
   const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
-  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions);
+  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions, lies(r.placement));
   cache.seek(r.cache_positions - new_positions);
   const Stream input_stream = stream(inputs), compute = stream(activations);
   std::vector<MicroBatch> batches;
@@ -60,13 +60,13 @@ DryRun dry_run_with_cache(const Request& r, const List& list, i64 new_positions)
   return {activations.peak_bytes(), round_up(kept.peak_bytes(), kPage)};
 }
 
-DryRun dry_runs_with_cache(const Request& r, const List& list) {
-  DryRun most;
+WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
+  WorkBytes most;
   for (const i64 length : pass_lengths(r.sequence_length)) {
-    const DryRun one = dry_run_with_cache(r, list, length);
-    most = {std::max(most.activation_bytes, one.activation_bytes), one.cache_bytes};
+    const WorkBytes one = dry_run_with_cache(r, list, length);
+    most = {std::max(most.activations, one.activations), one.cache};
   }
-  return {round_up(most.activation_bytes, kPage), most.cache_bytes};
+  return {round_up(most.activations, kPage), most.cache};
 }
 
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
@@ -104,6 +104,12 @@ bool spills(const Placement& placement) {
 void add_row(Plan& plan, std::string what, std::array<i64, offload::kTiers> bytes) {
   for (size_t t = 0; t < bytes.size(); ++t) plan.total[t] += bytes[t];
   if (*std::max_element(bytes.begin(), bytes.end()) > 0) plan.rows.push_back({std::move(what), bytes});
+}
+
+std::array<i64, offload::kTiers> only_in(Tier tier, i64 bytes) {
+  std::array<i64, offload::kTiers> all{};
+  all[static_cast<size_t>(tier)] = bytes;
+  return all;
 }
 
 void add_resident_rows(Plan& plan) {
@@ -205,12 +211,16 @@ void size_store(Plan& plan, const PlanRequest& r) {
 }
 
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
-  if (r.cache_positions > 0) return dry_runs_with_cache(r, forward).activation_bytes;
   i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, dry_run(r, train, nn::Mode::train));
   // Samples of text; and the logits that are right or wrong about images.
   if (r.training || r.model->reads_images()) peak = std::max(peak, dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
+}
+
+WorkBytes work_bytes(const Request& r, const List& train, const List& forward) {
+  if (r.cache_positions == 0) return {dry_runs(r, train, forward), 0};
+  return dry_runs_with_cache(r, forward);
 }
 
 // A piece has a tile of each data-parallel rank, or more.
@@ -251,13 +261,9 @@ void size_gpu(Plan& plan) {
 }
 
 void size_activations(Plan& plan, const Request& r) {
-  if (r.cache_positions > 0) {
-    const DryRun passes = dry_runs_with_cache(r, plan.forward.head);
-    plan.activation_slab_bytes = passes.activation_bytes;
-    plan.cache_bytes = passes.cache_bytes;
-  } else {
-    plan.activation_slab_bytes = dry_runs(r, plan.train.head, plan.forward.head);
-  }
+  const WorkBytes work = work_bytes(r, plan.train.head, plan.forward.head);
+  plan.activation_slab_bytes = work.activations;
+  plan.cache_bytes = work.cache;
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   Arena memory;
   const Stream stream{Device::meta(r.device), nullptr, &memory};
@@ -404,15 +410,16 @@ std::vector<i64> pass_lengths(i64 longest) {
   return lengths;
 }
 
-i64 activation_slab_bytes(const PlanRequest& request) {
+WorkBytes work_bytes(const PlanRequest& request) {
   const Request r = resolved(request);
   const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
-  return dry_runs(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
+  return work_bytes(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
 }
 
 Plan make_plan(const PlanRequest& request) {
   require(request.cache_positions == 0 || (!request.training && request.cache_positions >= request.sequence_length),
           "[plan] expected a cache without training, of at least the positions of a pass");
+  require(request.placement.cache != Tier::nvme, "[plan] a cache lies in memory");
   require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda), "[plan] a GPU has copy engines, a CPU has none");
   require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
           "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
@@ -445,7 +452,7 @@ Plan make_plan(const PlanRequest& request) {
   add_resident_rows(plan);
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
-  add_row(plan, "key/value cache", {plan.cache_bytes, 0, 0});
+  add_row(plan, "key/value cache", only_in(plan.placement.cache, plan.cache_bytes));
   add_spilled_rows(plan);
   add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
   size_norm(plan);

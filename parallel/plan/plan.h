@@ -105,8 +105,12 @@ struct Plan {
 /// whole pages. From a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Bytes of the slab that activations and workspaces take under the request's policies and order. From dry runs.
-i64 activation_slab_bytes(const PlanRequest& request);
+/// Whole pages: of the slab that activations and workspaces take under the request's policies and order, and of keys and values.
+struct WorkBytes {
+  i64 activations = 0, cache = 0;
+};
+/// From dry runs.
+WorkBytes work_bytes(const PlanRequest& request);
 
 /// New positions that passes with a cache may have when the longest has `longest`, ascending: one, some between, and the longest. Others
 /// have not been sized.

@@ -1,9 +1,24 @@
 #include "nn/key_value_cache.h"
 
 #include "base/error.h"
+#include "device/transfer.h"
 #include "kernels/layout.h"
 
 namespace spillway::nn {
+
+namespace {
+
+// Positions [begin, end) of each row, on the queue of the stream in force.
+void pass(const Tensor& from, const Tensor& to, i64 begin, i64 end) {
+  if (Stream::current().is_meta()) return;
+  const i64 position_bytes = from.size(2) * from.size(3) * size_of(from.dtype());
+  for (i64 row = 0; row < from.size(0); ++row) {
+    const i64 at = (row * from.size(1) + begin) * position_bytes;
+    put_transfer(to.raw() + at, from.raw() + at, (end - begin) * position_bytes);
+  }
+}
+
+}  // namespace
 
 void KeyValueCache::seek(i64 begin) {
   require(begin >= 0 && begin <= positions_, "[key/value cache] expected to go on within its positions");
@@ -19,9 +34,16 @@ KeyValueCache::Both KeyValueCache::extend(u16 block, const Tensor& k, const Tens
     const Shape shape{rows_, positions_, k.size(2), k.size(3)};
     kept = {empty(shape, k.dtype(), "keys"), empty(shape, v.dtype(), "values")};
   }
-  kernels::copy_view(k, kept.k.slice(1, begin_, end));
-  kernels::copy_view(v, kept.v.slice(1, begin_, end));
-  return {kept.k.slice(1, 0, end), kept.v.slice(1, 0, end)};
+  return {extended(kept.k, k), extended(kept.v, v)};
+}
+
+Tensor KeyValueCache::extended(const Tensor& kept, const Tensor& fresh) const {
+  const i64 end = begin_ + fresh.size(1);
+  const Tensor read = lies_ == Lies::here ? kept : empty(kept.shape(), kept.dtype(), "keys or values, passing");
+  if (lies_ == Lies::elsewhere) pass(kept, read, 0, begin_);
+  kernels::copy_view(fresh, read.slice(1, begin_, end));
+  if (lies_ == Lies::elsewhere) pass(read, kept, begin_, end);
+  return read.slice(1, 0, end);
 }
 
 KeysAndValues with_cached(const Context& context, const Variable& k, const Variable& v) {

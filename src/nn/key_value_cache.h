@@ -15,8 +15,13 @@ class KeyValueCache {
     Tensor k, v;
   };
 
+  enum class Lies : u8 {
+    here,      // where attention reads it
+    elsewhere  // in host memory: a block's comes into memory of the stream in force for the time of its attention, all its positions' worth
+  };
   /// Of so many rows and positions, in `stream`'s memory, which outlives it.
-  KeyValueCache(Stream stream, i64 rows, i64 positions) : stream_(stream), rows_(rows), positions_(positions) {}
+  KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)
+      : stream_(stream), rows_(rows), positions_(positions), lies_(lies) {}
 
   i64 positions() const { return positions_; }
   /// The coming positions begin here; what lies before is kept, what lies behind forgotten. Error(bug) outside 0..positions.
@@ -25,8 +30,11 @@ class KeyValueCache {
   Both extend(u16 block, const Tensor& k, const Tensor& v);
 
  private:
+  Tensor extended(const Tensor& kept, const Tensor& fresh) const;
+
   const Stream stream_;
   const i64 rows_, positions_;
+  const Lies lies_;
   i64 begin_ = 0;
   std::map<u16, Both> blocks_;  // [B, positions, Hkv, D]
 };

@@ -1,7 +1,6 @@
 #include "nn/parameter.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -54,19 +53,26 @@ void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<d
 
 void quantized_values(const Parameter& parameter, const ParameterValues& values, i64 begin, std::span<std::byte> out) {
   using kernels::kUnitValues;
+  constexpr i64 kUnitsAtOnce = 64;  // a call of `values` may be a read of a file
   const i64 each = kernels::unit_bytes(parameter.format), end = begin + static_cast<i64>(out.size());
   require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype), "[quantized values] the range leaves the parameter");
-  std::array<double, kUnitValues> wide;
-  std::array<float, kUnitValues> narrowed;
-  std::vector<std::byte> unit(static_cast<size_t>(each));
+  std::vector<double> wide(kUnitsAtOnce * kUnitValues);
+  std::vector<float> narrowed(wide.size());
+  std::vector<std::byte> units(static_cast<size_t>(kUnitsAtOnce * each));
   for (i64 at = begin; at < end;) {
-    const i64 first = at / each * kUnitValues, skipped = at % each, wanted = std::min(each - skipped, end - at);
-    const auto count = static_cast<size_t>(std::min(kUnitValues, parameter.elems() - first));
-    values(parameter, first, std::span(wide).first(count));
+    const i64 first = at / each, skipped = at % each, taken = std::min(end - at, kUnitsAtOnce * each - skipped);
+    const i64 first_value = first * kUnitValues,
+              last = std::min(parameter.elems(), (first + ceil_div(skipped + taken, each)) * kUnitValues);
+    const auto count = static_cast<size_t>(last - first_value);
+    values(parameter, first_value, std::span(wide).first(count));
     std::ranges::transform(std::span(wide).first(count), narrowed.begin(), [](double x) { return static_cast<float>(x); });
-    kernels::quantize(parameter.format, std::span(narrowed).first(count), unit.data());
-    std::copy_n(unit.begin() + skipped, wanted, out.begin() + (at - begin));
-    at += wanted;
+    for (i64 v = 0; v < last - first_value; v += kUnitValues) {
+      const auto of_unit = static_cast<size_t>(std::min(kUnitValues, last - first_value - v));
+      kernels::quantize(parameter.format, std::span(narrowed).subspan(static_cast<size_t>(v), of_unit),
+                        units.data() + v / kUnitValues * each);
+    }
+    std::copy_n(units.begin() + skipped, taken, out.begin() + (at - begin));
+    at += taken;
   }
 }
 

@@ -144,6 +144,25 @@ TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
   EXPECT_ANY_THROW(nn::quantized_values(*p, values, 800, std::span(whole).first(72)));
 }
 
+// A read of a file for many units, and the same bytes wherever reads begin.
+TEST(QuantizedValues, AreReadManyUnitsAtATime) {
+  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);  // 160 units and a part of one
+  int reads = 0;
+  const auto values = [&](const nn::Parameter&, i64 begin, std::span<double> out) {
+    ++reads;
+    for (double& x : out) x = std::sin(static_cast<double>(begin++));
+  };
+  std::vector<std::byte> whole(161 * 72);
+  nn::quantized_values(*p, values, 0, whole);
+  EXPECT_EQ(reads, 3);
+  for (const i64 cut : {70, 63 * 72, 64 * 72, 64 * 72 + 2, 160 * 72, 160 * 72 + 40}) {
+    std::vector<std::byte> parts(whole.size());
+    nn::quantized_values(*p, values, 0, std::span(parts).first(static_cast<size_t>(cut)));
+    nn::quantized_values(*p, values, cut, std::span(parts).subspan(static_cast<size_t>(cut)));
+    EXPECT_TRUE(parts == whole) << cut;
+  }
+}
+
 TEST(QuantizedValues, OfNf4AreBitsandbytes) {
   const data::SafetensorsReader file(test::data("quantized/bitsandbytes.safetensors"));
   const data::TensorInfo *given = file.find("values"), *wanted = file.find("nf4");

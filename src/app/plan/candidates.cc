@@ -33,9 +33,9 @@ Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
   return sum;
 }
 
-// What the activations of a policy take, from dry runs: on the device, and of a micro-batch outside it.
+// What the activations of a policy take, from dry runs: on the device, and of a micro-batch outside it; and what keys and values do.
 struct ActivationBytes {
-  i64 device = 0, spilled = 0;
+  i64 device = 0, spilled = 0, cache = 0;
 };
 
 parallel::Layout held_here(const PlanRequest& r) {
@@ -80,7 +80,9 @@ class Enumeration {
         for (const auto& o : options(wishes_.optimizer)) {
           const Placement placement{
               assign_tiers(p, weights_), assign_tiers(g, gradients_), assign_tiers(o, state_), {}, base_.placement.keeps_logits};
-          for (const auto& a : policies()) add_placement(placement, a);
+          for (const auto& a : policies()) {
+            for (const Tier cache : caches()) add_placement(placement, a, cache);
+          }
         }
       }
     }
@@ -117,6 +119,12 @@ class Enumeration {
       }
     }
     return all;
+  }
+
+  // Keys and values of long texts may be more than weights.
+  std::vector<Tier> caches() const {
+    if (base_.cache_positions == 0 || budgets_.bytes[index(Tier::host)] == 0) return {Tier::device};
+    return {Tier::device, Tier::host};
   }
 
   // Vertical order spares traffic, and pays with the activations of all micro-batches.
@@ -161,13 +169,14 @@ class Enumeration {
     return fetches_beside(p, policy, order) ? std::vector<int>{2, 1, 0} : std::vector<int>{0};
   }
 
-  void add_placement(const Placement& placement, const ActivationPolicy& policy) {
+  void add_placement(const Placement& placement, const ActivationPolicy& policy, Tier cache) {
     for (const Order order : orders(placement)) {
       for (const auto& [overlap, adaptive] : overlaps(placement)) {
         for (const int prefetch : prefetches(placement, policy, order)) {
           Candidate c{base_, 0, {}};
           c.request.placement = placement;
           c.request.placement.activations.assign(base_.layout.blocks.size(), policy);
+          c.request.placement.cache = cache;
           c.request.scheduling.order = order;
           c.request.scheduling.overlap = overlap;
           c.request.adaptive_overlap = adaptive;
@@ -183,15 +192,21 @@ class Enumeration {
   const ActivationBytes& activation_bytes(const PlanRequest& request) {
     const ActivationPolicy policy = request.placement.activations.front();
     const bool vertical = request.scheduling.order == Order::vertical;
-    const auto [entry, fresh] = activations_.try_emplace({policy.recompute, policy.tier != Tier::device, vertical});
+    const Tier cache = request.placement.cache;
+    const auto [entry, fresh] = activations_.try_emplace({policy.recompute, policy.tier != Tier::device, vertical, cache});
     if (!fresh) return entry->second;
     PlanRequest r = base_;
     r.placement = Placement::uniform(base_.layout, Tier::device, Tier::device, Tier::device, policy);
     r.placement.keeps_logits = base_.placement.keeps_logits;
+    r.placement.cache = cache;
     r.scheduling.order = request.scheduling.order;
+    if (base_.cache_positions > 0) {
+      const parallel::WorkBytes work = parallel::work_bytes(r);
+      return entry->second = {work.activations, 0, work.cache};
+    }
     const auto of = [&](i64 k) {
       r.scheduling.micro_batches = k;
-      return parallel::activation_slab_bytes(r);
+      return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
     const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // how many are kept is the schedule's
@@ -232,6 +247,7 @@ class Enumeration {
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
     if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
+    c.bytes[index(p.cache)] += activations.cache;
 
     Moved moved;
     const auto k = static_cast<double>(micro_batches());
@@ -246,6 +262,7 @@ class Enumeration {
       moved.tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }
     if (spill != Tier::device) moved.spilled = 2 * k * static_cast<double>(activations.spilled);
+    if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
     // Of equals, the deeper prefetch, and what speculates.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
@@ -256,6 +273,7 @@ class Enumeration {
     std::array<double, offload::kTiers> head{}, tail{};  // by tier, off the device: read and written
     double in = 0, out = 0;                              // of the head's, to the device and from it, on lanes beside computing
     double spilled = 0;                                  // activations, both ways
+    double cache = 0;                                    // keys and values, to the device at the most
   };
 
   bool recomputes(const PlanRequest& r) const { return training() && r.placement.activations.front().recompute; }
@@ -264,7 +282,7 @@ class Enumeration {
   }
 
   double seconds_on_cpu(const PlanRequest& r, const Moved& moved) const {
-    double compute_s = forward_s_ + moved.head[1] * rates_.unit.copy_s;
+    double compute_s = forward_s_ + (moved.head[1] + moved.cache) * rates_.unit.copy_s;
     if (training()) compute_s += backward_s_ + (recomputes(r) ? forward_s_ : 0);
     const double adam_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.update_s : 0;
     const double head_disk_s = disk_s(moved.head), tail_disk_s = disk_s(moved.tail);
@@ -286,7 +304,7 @@ class Enumeration {
     const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
     const double link = rates_.unit.copy_s, again_s = recomputes(r) ? forward_s_ : 0;
     const double backward_s = training() ? again_s + backward_s_ : 0;
-    const double compute_s = forward_s_ + backward_s + moved.spilled * link;
+    const double compute_s = forward_s_ + backward_s + (moved.spilled + moved.cache) * link;
     const double fetched_s = std::max(moved.in * link, disk_s(moved.head)), out_s = moved.out * link;
     const double head_s = fetches_in_time(r) ? std::max({compute_s, fetched_s, out_s}) : std::max(compute_s + fetched_s, out_s);
     if (!training()) return head_s;
@@ -329,7 +347,7 @@ class Enumeration {
   std::vector<i64> weights_, gradients_, state_;
   i64 stepped_elems_ = 0;                                                // by this rank
   double forward_s_ = 0, backward_s_ = 0;                                // of a step
-  std::map<std::tuple<bool, bool, bool>, ActivationBytes> activations_;  // recompute, spilled, vertical
+  std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // recompute, spilled, vertical, the cache's
   std::vector<Candidate> found_;
 };
 

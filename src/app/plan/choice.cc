@@ -33,6 +33,7 @@ std::string to_text(const parallel::Plan& plan, const Shares& shares) {
                        {"optimizer", numbers_of(plan.placement.optimizer)},
                        {"activations", activations},
                        {"keeps_logits", plan.placement.keeps_logits},
+                       {"cache", static_cast<int>(plan.placement.cache)},
                        {"prefetch", s.prefetch},
                        {"overlap", static_cast<int>(s.overlap)},
                        {"order", static_cast<int>(s.order)},
@@ -54,6 +55,7 @@ void apply_choice(const std::string& text, parallel::PlanRequest& request, Share
   for (const Json& policy : choice["activations"])
     p.activations.push_back({policy[0].get<bool>(), static_cast<Tier>(policy[1].get<int>())});
   p.keeps_logits = choice.value("keeps_logits", false);  // older ones do not say
+  p.cache = static_cast<Tier>(choice.value("cache", 0));
   require(p.parameters.size() == request.layout.groups.size() && p.activations.size() == request.layout.blocks.size(),
           "[plan] the first rank's plan is of another model");
   parallel::Scheduling& s = request.scheduling;

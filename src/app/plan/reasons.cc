@@ -116,6 +116,9 @@ std::vector<std::string> reasons(const Plan& plan) {
     why.push_back(activations_text(plan.placement.activations));
     if (std::string text = logits_text(plan); !text.empty()) why.push_back(std::move(text));
   }
+  if (plan.cache_bytes > 0 && plan.placement.cache == Tier::host)
+    why.push_back(fmt::format("keys and values: in host memory, {}, a block's on the device while it attends to them",
+                              format_bytes(plan.cache_bytes)));
   if (plan.training && plan.scheduling.micro_batches > 1) {
     const bool vertical = plan.scheduling.order == parallel::Order::vertical;
     why.push_back(vertical ? "order: all micro-batches of a block, then the next block (weights travel once a step)"

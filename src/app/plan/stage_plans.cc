@@ -82,6 +82,8 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
   }
   for (u16 b = 0; b < rank_of.size(); ++b) base.placement.activations[b] = of(b).activations[b];
   base.placement.keeps_logits = of(static_cast<u16>(rank_of.size() - 1)).keeps_logits;
+  if (std::ranges::any_of(stages, [](const ChosenPlan& stage) { return stage.plan.placement.cache == parallel::Tier::host; }))
+    base.placement.cache = parallel::Tier::host;
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;

@@ -157,7 +157,7 @@ struct Forward {
       const Tile<T> tile{extents, mask, b, h, 0, extents.queries, positions_of(mask)};
       const i64 row = tile.first_row(), summed = tile.first_summed(), rows = tile.rows, keys = extents.keys, width = extents.width;
       const i64 products = tile.visible() - row, terms = tile.visible() - summed;
-      if (!gemm::takes_few_rows<T>(rows, products, key.by_row()) || !gemm::takes_few_rows<T>(rows, width, value.by_column())) return false;
+      if (!gemm::takes_few_rows(rows, products, key.by_row()) || !gemm::takes_few_rows(rows, width, value.by_column())) return false;
       Pieces<T> pieces{workspace};
       T* scores = pieces.take(extents.scores_elems());
       u32* words = reinterpret_cast<u32*>(pieces.take(extents.left_elems()));

@@ -14,11 +14,10 @@ template <class T, class P>
 inline constexpr bool kHasFewRows = (std::is_same_v<P, float> || std::is_same_v<P, BFloat16>)&&(std::is_same_v<T, P> ||
                                                                                                 std::is_same_v<T, BFloat16>);
 
-/// Whether m rows by B's n columns can be multiplied: B is contiguous along one of its extents. Never pairs while tiles multiply them.
-template <class P, class T>
+/// Whether m rows by B's n columns can be multiplied: B is contiguous along one of its extents.
+template <class T>
 bool takes_few_rows(i64 m, i64 n, const Operand<T>& b) {
-  const bool fits = m <= kFewRows && n >= kFewRowsColumns && (b.k_stride == 1 || b.outer_stride == 1);
-  return fits && (sizeof(P) == 4 || pairs_by() != Pairs::tiles);
+  return m <= kFewRows && n >= kFewRowsColumns && (b.k_stride == 1 || b.outer_stride == 1);
 }
 
 /// 32-bit words that hold A[m, k] as P: one of f32, or a pair of bf16; of an even k.

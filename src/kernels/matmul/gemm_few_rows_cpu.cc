@@ -11,6 +11,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/matmul/gemm_few_rows_inl.h"
+#include "kernels/matmul/gemm_few_rows_tiles_inl.h"
 #include "kernels/storage_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,25 +21,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::HWY_NAMESPACE::load;
 using kernels::HWY_NAMESPACE::store;
-
-using Floats = hn::ScalableTag<float>;
-using Words = hn::ScalableTag<u32>;
-using V = hn::Vec<Floats>;
-constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// Sums that registers hold.
-constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 16 : 8;
-// Columns of one strip: of B with contiguous columns as many as there are sums; of B with contiguous k.
-template <int kRows>
-constexpr int kWideVectors = kSums / (kRows == 3 ? 4 : kRows);
-constexpr int kTransposedVectors = 1;
-constexpr i64 kMostColumns = kSums * kLanes;
-// How far ahead B is asked for. Of columns whose k is contiguous, lines into the second-level cache; of contiguous columns, rows of k into
-// the second level and the first.
-constexpr i64 kLinesAhead = 512, kRowsFarAhead = 32, kRowsAhead = 4;
-
-// Elements of k in a 32-bit word.
-template <class T>
-constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
 
 HWY_INLINE V broadcast(const u32* word) { return hn::BitCast(Floats(), hn::Set(Words(), *word)); }
 HWY_INLINE V even_of(V pairs) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::BitCast(Words(), pairs))); }
@@ -162,40 +145,6 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
   }
 }
 
-// Asks for B's memory in the order in which chunk_transposed reads it: strips of columns, in each KiB of k column after column.
-template <class T>
-class Ahead {
- public:
-  Ahead(const Operand<T>& b, i64 begin, i64 end, i64 strip, i64 k)
-      : b_(b), begin_(begin), end_(end), strip_(strip), k_(k), depth_(std::min(kTile, k)), column_(begin) {
-    ask(kLinesAhead);
-  }
-  void ask(i64 lines) {
-    for (; lines > 0 && begin_ < end_; --lines) {
-      __builtin_prefetch(b_.data + column_ * b_.outer_stride + first_ + at_, 0, 2);
-      at_ += kLine;
-      if (at_ >= depth_) next_column();
-    }
-  }
-
- private:
-  static constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kTile = 16 * kLine;
-  void next_column() {
-    at_ = 0;
-    if (++column_ < std::min(begin_ + strip_, end_)) return;
-    first_ += kTile;
-    if (first_ >= k_) {
-      first_ = 0;
-      begin_ += strip_;
-    }
-    depth_ = std::min(kTile, k_ - first_);
-    column_ = begin_;
-  }
-
-  const Operand<T>& b_;
-  i64 begin_, end_, strip_, k_, depth_, column_, first_ = 0, at_ = 0;
-};
-
 // Of kVectors vectors of columns of B, whose k is contiguous, over one chunk: to[kRows][kMostColumns].
 template <class By, int kRows, int kVectors, class T>
 HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
@@ -218,43 +167,6 @@ HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], Floats(), to + r * kMostColumns + v * kLanes);
-  }
-}
-
-// A row of B's words, its columns being contiguous: f32, or what is widened to it.
-template <class P, int kVectors, class T>
-HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
-}
-// Of pairs two rows are interleaved within blocks of eight columns: store_words puts what they lead to in order.
-template <class P, int kVectors>
-requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
-  const hn::Repartition<u16, Floats> halves;
-  const u16 *even = reinterpret_cast<const u16*>(from), *odd = reinterpret_cast<const u16*>(from + (both ? k_stride : 0));
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; v += 2) {
-    const auto low = hn::LoadU(halves, even + v * kLanes), high = both ? hn::LoadU(halves, odd + v * kLanes) : hn::Zero(halves);
-    word[v] = hn::BitCast(Floats(), hn::InterleaveLower(halves, low, high));
-    word[v + 1] = hn::BitCast(Floats(), hn::InterleaveUpper(halves, low, high));
-  }
-}
-
-template <class P, int kVectors>
-HWY_INLINE void store_words(const V (&sum)[kVectors], float* to) {
-  HWY_ALIGN float lanes[2 * kLanes];
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; v += kInWord<P>) {
-    if constexpr (sizeof(P) == 4) {
-      hn::StoreU(sum[v], Floats(), to + v * kLanes);
-    } else {
-      hn::Store(sum[v], Floats(), lanes);
-      hn::Store(sum[v + 1], Floats(), lanes + kLanes);
-      for (i64 i = 0; i < kLanes; i += 4) {
-        std::memcpy(to + v * kLanes + 2 * i, lanes + i, 16);
-        std::memcpy(to + v * kLanes + 2 * i + 4, lanes + kLanes + i, 16);
-      }
-    }
   }
 }
 
@@ -302,6 +214,23 @@ HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) 
   for (i64 j = whole; j < columns; ++j) to[j] = narrow<Out>(bias ? sums[j] + widen(bias[j]) : sums[j]);
 }
 
+// How chunks are multiplied.
+template <class TransposedBy, class WideBy>
+struct ByVectors {
+  static constexpr i64 kStrip = kTransposedVectors * kLanes;
+  template <int kRows, class T>
+  static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
+    chunk_transposed<TransposedBy, kRows, kTransposedVectors>(a, b, k, ahead, to);
+  }
+  template <int kRows, int kVectors, class T>
+  static void wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
+    chunk_wide<WideBy, kRows, kVectors>(a, b, k, to);
+  }
+  struct Scope {
+    Scope(bool, i64) {}
+  };
+};
+
 // Columns [begin, end), at most kColumns. Where they are fewer, others beside them are computed too, and dropped.
 template <i64 kColumns, int kRows, class P, class T, class Out, class Chunk>
 void multiply_strip(const FewRows<P, T, Out>& product, i64 begin, i64 end, const Chunk& chunk) {
@@ -321,55 +250,57 @@ void multiply_strip(const FewRows<P, T, Out>& product, i64 begin, i64 end, const
   }
 }
 
-template <class By, int kRows, int kVectors, class P, class T, class Out>
+template <class How, int kRows, int kVectors, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kColumns = kVectors * kLanes;
-  const auto strip = [&](i64 to) { multiply_strip<kColumns, kRows>(product, begin, to, chunk_wide<By, kRows, kVectors, T>); };
+  const auto strip = [&](i64 to) { multiply_strip<kColumns, kRows>(product, begin, to, How::template wide<kRows, kVectors, T>); };
   for (; end - begin >= kColumns; begin += kColumns) strip(begin + kColumns);
   if (begin == end) return;
   if constexpr (kVectors > 2) {
-    multiply_wide<By, kRows, kVectors / 2>(product, begin, end);
+    multiply_wide<How, kRows, kVectors / 2>(product, begin, end);
   } else {
     strip(end);
   }
 }
 
-template <class By, int kRows, class P, class T, class Out>
+template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
-  constexpr i64 kColumns = kTransposedVectors * kLanes;
-  Ahead<T> ahead(product.b, begin, end, kColumns, product.k);
-  const auto chunk = [&](const u32* a, const Operand<T>& b, i64 k, float* to) {
-    chunk_transposed<By, kRows, kTransposedVectors>(a, b, k, ahead, to);
-  };
-  for (; begin < end; begin += kColumns) multiply_strip<kColumns, kRows>(product, begin, std::min(begin + kColumns, end), chunk);
+  Ahead<T> ahead(product.b, begin, end, How::kStrip, product.k);
+  const auto chunk = [&](const u32* a, const Operand<T>& b, i64 k, float* to) { How::template transposed<kRows>(a, b, k, ahead, to); };
+  for (; begin < end; begin += How::kStrip) multiply_strip<How::kStrip, kRows>(product, begin, std::min(begin + How::kStrip, end), chunk);
 }
 
-template <class Transposed, class Wide, int kRows, class P, class T, class Out>
+template <class How, int kRows, class P, class T, class Out>
 void multiply_rows(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
-  if (product.b.k_stride == 1) return multiply_transposed<Transposed, kRows>(product, begin, end);
-  multiply_wide<Wide, kRows, kWideVectors<kRows>>(product, begin, end);
+  const bool transposed = product.b.k_stride == 1;
+  const typename How::Scope scope(transposed, kRows);
+  if (transposed) return multiply_transposed<How, kRows>(product, begin, end);
+  multiply_wide<How, kRows, kWideVectors<kRows>>(product, begin, end);
 }
 
-template <class Transposed, class Wide, class P, class T, class Out>
+template <class How, class P, class T, class Out>
 void multiply_by(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
-  constexpr decltype(&multiply_by<Transposed, Wide, P, T, Out>) kByRows[] = {
-      multiply_rows<Transposed, Wide, 1>, multiply_rows<Transposed, Wide, 2>, multiply_rows<Transposed, Wide, 3>,
-      multiply_rows<Transposed, Wide, 4>};
+  constexpr decltype(&multiply_by<How, P, T, Out>) kByRows[] = {multiply_rows<How, 1>, multiply_rows<How, 2>, multiply_rows<How, 3>,
+                                                                multiply_rows<How, 4>};
   kByRows[product.m - 1](product, begin, end);
 }
 
 template <class Out>
 void multiply_pairs(const FewRows<BFloat16, BFloat16, Out>& product, i64 begin, i64 end) {
 #if HWY_TARGET == HWY_AVX3
-  if (pairs_by() == Pairs::vectors) return multiply_by<Dots, Dots>(product, begin, end);
+  const Pairs by = pairs_by();
+  if (by == Pairs::tiles) return multiply_by<ByTiles>(product, begin, end);
+  if (by == Pairs::vectors) return multiply_by<ByVectors<Dots, Dots>>(product, begin, end);
 #endif
-  multiply_by<Widened, Widened>(product, begin, end);
+  multiply_by<ByVectors<Widened, Widened>>(product, begin, end);
 }
 
-void f32(const FewRows<float, float, float>& product, i64 begin, i64 end) { multiply_by<Whole, Whole>(product, begin, end); }
-void widened(const FewRows<float, BFloat16, float>& product, i64 begin, i64 end) { multiply_by<Apart, Whole>(product, begin, end); }
+void f32(const FewRows<float, float, float>& product, i64 begin, i64 end) { multiply_by<ByVectors<Whole, Whole>>(product, begin, end); }
+void widened(const FewRows<float, BFloat16, float>& product, i64 begin, i64 end) {
+  multiply_by<ByVectors<Apart, Whole>>(product, begin, end);
+}
 void widened_to_bf16(const FewRows<float, BFloat16, BFloat16>& product, i64 begin, i64 end) {
-  multiply_by<Apart, Whole>(product, begin, end);
+  multiply_by<ByVectors<Apart, Whole>>(product, begin, end);
 }
 void pairs(const FewRows<BFloat16, BFloat16, float>& product, i64 begin, i64 end) { multiply_pairs(product, begin, end); }
 void pairs_to_bf16(const FewRows<BFloat16, BFloat16, BFloat16>& product, i64 begin, i64 end) { multiply_pairs(product, begin, end); }

@@ -8,15 +8,20 @@
 namespace spillway::kernels::gemm::tiles {
 
 inline constexpr i64 kRows = 16, kColumns = 48;
+/// Of few rows: the tiles of sums, of A and of B.
+inline constexpr int kFewSums = 0, kFewA = 2, kFewB = 3;
 
 /// Whether the processor has the unit and the operating system lets this process use it, which is asked for once.
 bool available();
 
 void pack_a(Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to);
 
-/// The calling thread's unit, set up for sums() while this lives.
+/// The calling thread's unit, set up while this lives: for sums(); or for few rows of A, at most 16, as gemm_few_rows_cpu.cc lays out its
+/// operands, all in tiles of 16 x 64 bytes but these: their rows, in tiles `sums` and `a`; or their columns, of 4 bytes a row of A.
 struct Scope {
   Scope();
+  enum class Few { rows, columns };
+  Scope(Few few, i64 m);
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;

@@ -42,6 +42,15 @@ constexpr Configuration whole_tiles() {
 }
 constexpr Configuration kWholeTiles = whole_tiles();
 
+Configuration few_tiles(Scope::Few few, i64 m) {
+  Configuration c = whole_tiles();
+  for (const int i : {kFewSums, kFewSums + 1, kFewA}) {
+    if (few == Scope::Few::rows) c.rows[i] = static_cast<u8>(m);
+    if (few == Scope::Few::columns) c.row_bytes[i] = static_cast<u16>(4 * m);
+  }
+  return c;
+}
+
 // gcc bug 105593: its own headers' undefined vectors are taken for a mistake.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -136,7 +145,10 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
   }
 }
 
-void configure() { _tile_loadconfig(&kWholeTiles); }
+void configure(const Configuration& c) {
+  asm volatile("" : : "m"(c));  // all of it: gcc 12's own names its first eight bytes alone as read
+  _tile_loadconfig(&c);
+}
 void release() { _tile_release(); }
 
 #pragma GCC pop_options
@@ -176,7 +188,8 @@ void pack_a(Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) {
   }
 }
 
-Scope::Scope() { configure(); }
+Scope::Scope() { configure(kWholeTiles); }
+Scope::Scope(Few few, i64 m) { configure(few_tiles(few, m)); }
 Scope::~Scope() { release(); }
 
 void sums(int panels, i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to) {

@@ -134,7 +134,7 @@ bool ran_few_rows(const Product<T, Out>& product) {
   if constexpr (gemm::kHasFewRows<T, PanelOf<T>>) {
     const auto& [m, n, k, a, b, c, packed, sums] = product;
     const i64 bytes = gemm::few_rows_words<T>(m, k) * static_cast<i64>(sizeof(u32));
-    if (!gemm::takes_few_rows<T>(m, n, b) || bytes > packed_bytes<T>(m, n, k)) return false;
+    if (!gemm::takes_few_rows(m, n, b) || bytes > packed_bytes<T>(m, n, k)) return false;
     u32* words = reinterpret_cast<u32*>(packed);
     gemm::pack_words<T, T>(a, m, k, words);
     const gemm::FewRows<T, T, Out> few{m, n, k, kDepth<T>, words, b, c};

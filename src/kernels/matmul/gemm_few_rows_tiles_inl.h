@@ -1,0 +1,127 @@
+// Products with few rows, pairs of bf16 by the tile unit (gemm_tiles.h), whose instructions are beyond every target's: written out, they
+// need no functions of their own. B is read where it lies: columns whose k is contiguous are a tile as they are, and B^T A^T has the bits
+// of A B. For AVX3 alone (included after hwy/highway.h, never by a header).
+#if defined(SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
+#undef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
+#else
+#define SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
+#endif
+
+#include "kernels/matmul/gemm_few_rows_inl.h"
+#include "kernels/matmul/gemm_tiles.h"
+
+#if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace spillway::kernels::gemm {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr i64 kTileRows = tiles::kRows, kTileK = 2 * kTileRows, kTileBytesARow = 64;
+
+template <int kTile>
+HWY_INLINE void load_tile(const void* from, i64 row_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kTile) : "memory");
+}
+template <int kTile>
+HWY_INLINE void store_tile(void* to, i64 row_bytes) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kTile) : "memory");
+}
+template <int kTile>
+HWY_INLINE void clear_tile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kSum, int kLeft, int kRight>
+HWY_INLINE void dot_tiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
+// Of columns of B whose k is contiguous, which are the tiles' rows as they lie: B^T A^T.
+template <int kRows>
+HWY_ATTR void chunk_transposed_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, Ahead<BFloat16>& ahead, float* to) {
+  const i64 whole = k / kTileK * kTileK, stride = b.outer_stride * 2;
+  clear_tile<tiles::kFewSums>();
+  for (i64 p = 0; p < whole; p += kTileK) {
+    ahead.ask(kTileRows);
+    load_tile<tiles::kFewA>(a + p / 2 * kRows, 4 * kRows);
+    load_tile<tiles::kFewB>(b.data + p, stride);
+    dot_tiles<tiles::kFewSums, tiles::kFewB, tiles::kFewA>();
+  }
+  if (whole < k) {
+    alignas(64) BFloat16 columns[kTileRows * kTileK] = {};
+    u32 rows[kTileRows * kRows] = {};
+    for (i64 j = 0; j < kTileRows; ++j) {
+      std::memcpy(static_cast<void*>(columns + j * kTileK), b.data + j * b.outer_stride + whole, static_cast<size_t>(k - whole) * 2);
+    }
+    std::copy_n(a + whole / 2 * kRows, ceil_div(k - whole, i64{2}) * kRows, rows);
+    load_tile<tiles::kFewA>(rows, 4 * kRows);
+    load_tile<tiles::kFewB>(columns, kTileBytesARow);
+    dot_tiles<tiles::kFewSums, tiles::kFewB, tiles::kFewA>();
+  }
+  float sums[kTileRows * kRows];
+  store_tile<tiles::kFewSums>(sums, 4 * kRows);
+  for (i64 r = 0; r < kRows; ++r) {
+    for (i64 j = 0; j < kTileRows; ++j) to[r * kMostColumns + j] = sums[j * kRows + r];
+  }
+}
+
+// Of contiguous columns, whose pairs are interleaved on their way.
+template <int kRows, int kVectors>
+HWY_ATTR void chunk_wide_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, float* to) {
+  constexpr i64 kLine = 32;
+  alignas(64) float sums[kVectors][kRows][kLanes] = {};
+  alignas(64) V pairs[kVectors][kTileRows];
+  alignas(64) u32 rows[kRows][kTileRows];
+  for (i64 first = 0; first < k; first += kTileK) {
+    for (i64 i = 0; i < kTileRows; ++i) {
+      const i64 p = first + 2 * i;
+      const BFloat16* from = b.data + p * b.k_stride;
+      V word[kVectors];
+      if (p < k) {
+        for (i64 j = 0; j < kVectors * kLanes; j += kLine) {
+          __builtin_prefetch(from + kRowsFarAhead * b.k_stride + j, 0, 2);
+          __builtin_prefetch(from + (kRowsFarAhead + 1) * b.k_stride + j, 0, 2);
+        }
+        load_words<BFloat16>(from, b.k_stride, p + 2 <= k, word);
+      } else {
+        for (V& zero : word) zero = hn::Zero(Floats());
+      }
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) pairs[v][i] = word[v];
+      for (i64 r = 0; r < kRows; ++r) rows[r][i] = p < k ? a[p / 2 * kRows + r] : 0;
+    }
+    load_tile<tiles::kFewA>(rows, kTileBytesARow);
+    for (int v = 0; v < kVectors; ++v) {
+      load_tile<tiles::kFewSums>(sums[v], kTileBytesARow);
+      load_tile<tiles::kFewB>(pairs[v], kTileBytesARow);
+      dot_tiles<tiles::kFewSums, tiles::kFewA, tiles::kFewB>();
+      store_tile<tiles::kFewSums>(sums[v], kTileBytesARow);
+    }
+  }
+  for (i64 r = 0; r < kRows; ++r) {
+    V row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(Floats(), sums[v][r]);
+    store_words<BFloat16>(row, to + r * kMostColumns);
+  }
+}
+struct ByTiles {
+  static constexpr i64 kStrip = kTileRows;
+  struct Scope : tiles::Scope {
+    Scope(bool transposed, i64 m) : tiles::Scope(transposed ? Few::columns : Few::rows, m) {}
+  };
+  template <int kRows, class T>
+  static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
+    chunk_transposed_tiles<kRows>(a, b, k, ahead, to);
+  }
+  template <int kRows, int kVectors, class T>
+  static void wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
+    chunk_wide_tiles<kRows, kVectors>(a, b, k, to);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spillway::kernels::gemm
+HWY_AFTER_NAMESPACE();
+#endif
+
+#endif
