@@ -1,4 +1,4 @@
-// Copies between views of equal shape with any strides (permute, slice, concat), f32, f64, bf16 and f16.
+// Copies between views of equal shape with any strides (permute, slice, concat), any type.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -63,9 +63,9 @@ void copy_view(const Tensor& from, const Tensor& to) {
   }
   const Axes axes = axes_of(from, to);
   const i64 columns = axes.extent.back();
-  for_dtype("copy_view", to.dtype(), [&]<class T>(T) {
-    const T* source = from.data<T>();
-    T* target = to.data<T>();
+  for_width(to.dtype(), [&]<class T>(T) {
+    const T* source = reinterpret_cast<const T*>(from.raw());
+    T* target = reinterpret_cast<T*>(to.raw());
     Stream::current().for_ranges(to.elems() / columns, std::max<i64>(1, (1 << 14) / columns),
                                  [&](i64 begin, i64 end) { copy_rows(axes, source, target, begin, end); });
   });

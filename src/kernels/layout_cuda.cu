@@ -67,10 +67,9 @@ void copy_turned(const Axes<2>& axes, int turned, const T* from, T* to) {
 void copy_view(const Tensor& from, const Tensor& to) {
   const Axes<2> axes = merged_axes(to.shape(), {strides_of(to), strides_of(from)});
   const int turned = turned_axis(axes);
-  for_dtype("copy_view", to.dtype(), [&]<class T>(T) {
-    using Bits = Word<sizeof(T)>;  // a NaN keeps its own
-    const auto* source = reinterpret_cast<const Bits*>(from.data<T>());
-    auto* target = reinterpret_cast<Bits*>(to.data<T>());
+  for_width(to.dtype(), [&]<class Bits>(Bits) {
+    const auto* source = reinterpret_cast<const Bits*>(from.raw());
+    auto* target = reinterpret_cast<Bits*>(to.raw());
     if (turned >= 0) return copy_turned(axes, turned, source, target);
     map_views_on_gpu("copy_view", axes, Same(), target, source);
   });

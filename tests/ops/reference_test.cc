@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/pointwise/pointwise.h"
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
@@ -11,6 +12,7 @@
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/pointwise.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
@@ -110,6 +112,19 @@ TEST(Reference, Unary) {
       {"exp", ops::exp},         {"log", ops::log},   {"sqrt", ops::sqrt}, {"rsqrt", ops::rsqrt},         {"tanh", ops::tanh},
       {"sigmoid", ops::sigmoid}, {"relu", ops::relu}, {"silu", ops::silu}, {"gelu_tanh", ops::gelu_tanh}, {"gelu_erf", ops::gelu_erf}};
   for (const auto& [name, op] : all) check(name, 3, [op = op](const Case& c) { return op(c["x"]); });
+}
+
+TEST(Reference, Pointwise) {
+  check("pow", 12, [](const Case& c) { return ops::pow(c["x"], c.attributes.at("exponent").get<double>()); });
+  check("pow", 12, [](const Case& c) {  // the exponent as a tensor
+    const Tensor exponent = empty({1}, c["x"].dtype());
+    kernels::pointwise(kernels::Pointwise::fill, {}, {c.attributes.at("exponent").get<double>(), 0}, exponent);
+    return ops::pow(c["x"], exponent);
+  });
+  check("clamp", 6, [](const Case& c) {
+    return ops::clamp(c["x"], c.attributes.at("min").get<double>(), c.attributes.value("max", std::numeric_limits<double>::infinity()));
+  });
+  check("where", 3, [](const Case& c) { return ops::where(c.ints.at("cond"), c["a"], c["b"]); });
 }
 
 TEST(Reference, Shapes) {
