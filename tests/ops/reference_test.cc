@@ -4,6 +4,7 @@
 
 #include "kernels/pointwise/pointwise.h"
 #include "ops/attention.h"
+#include "ops/axis.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
@@ -172,6 +173,22 @@ TEST(Reference, Sums) {
   check("mean", 6, [&](const Case& c) {
     return reduce(c, [](const Variable& x, int axis, bool keep) { return axis == -100 ? ops::mean(x) : ops::mean(x, axis, keep); });
   });
+}
+
+TEST(Reference, AlongAxes) {
+  const auto axes = [](const Case& c) {
+    const json& axis = c.attributes.at("axis");
+    return axis.is_null() ? ops::AxisList() : axis.is_number() ? ops::AxisList{axis.get<int>()} : axis.get<ops::AxisList>();
+  };
+  const auto keep = [](const Case& c) { return c.attributes.at("keepdim").get<bool>(); };
+  check("max", 6, [&](const Case& c) { return ops::max(c["x"], axes(c), keep(c)); });
+  check("max", 6, [&](const Case& c) { return ops::neg(ops::min(ops::neg(c["x"]), axes(c), keep(c))); });
+  check("var", 12, [&](const Case& c) { return ops::var(c["x"], axes(c), c.attributes.at("correction"), keep(c)); });
+  check("softmax", 5, [](const Case& c) { return ops::softmax(c["x"], c.attributes.at("axis")); });
+  check("log_softmax", 5, [](const Case& c) { return ops::log_softmax(c["x"], c.attributes.at("axis")); });
+  check("softmax", 5, [](const Case& c) { return ops::exp(ops::log_softmax(c["x"], c.attributes.at("axis"))); });
+  check("log_softmax", 5,
+        [](const Case& c) { return ops::sub(c["x"], ops::logsumexp(c["x"], {c.attributes.at("axis").get<int>()}, true)); });
 }
 
 TEST(Reference, Linear) {
