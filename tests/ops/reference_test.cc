@@ -10,6 +10,7 @@
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/glu.h"
+#include "ops/index.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
@@ -142,6 +143,8 @@ TEST(Reference, Shapes) {
     std::swap(axes.front(), axes.back());
     return ops::permute(c["x"], axes);
   });
+  check("transpose", 3,
+        [](const Case& c) { return ops::transpose(c["x"], c.attributes.at("dims")[0].get<int>(), c.attributes.at("dims")[1].get<int>()); });
   check("concat", 3, [](const Case& c) {
     std::vector<Variable> parts;
     for (const auto& [name, part] : c.in) parts.push_back(part);
@@ -155,6 +158,34 @@ TEST(Reference, Shapes) {
     return x;
   };
   check("slice", 2, slice, {}, [](const std::string& name, const json&) { return name != "case_1"; });
+}
+
+TEST(Reference, Picks) {
+  check("index_select", 3, [](const Case& c) { return ops::index_select(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
+  check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
+}
+
+// Several outputs, each with a gradient of its own: put together again they are x and its gradient.
+TEST(Reference, Split) {
+  const ReferenceFile file("ops/split.safetensors");
+  const json all = index().at("split");
+  ASSERT_EQ(all.size(), 3u);
+  for (const auto& [name, about] : all.items()) {
+    for (const std::string dtype : {"f32", "f64"}) {
+      const std::string prefix = name + "/" + dtype + "/";
+      autograd::Tape tape;
+      const Variable x = tape.input(file.get(prefix + "in/x"));
+      const int axis = about.at("attrs").at("axis");
+      const auto parts = ops::split(x, about.at("attrs").at("sizes").get<std::vector<i64>>(), axis);
+      std::vector<Variable> upstream;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        compare(parts[i].value, file.get(prefix + "out/" + std::to_string(i)), {}, prefix + "out");
+        upstream.push_back(file.get(prefix + "gout/" + std::to_string(i)));
+      }
+      tape.backward(ops::concat(parts, axis), ops::concat(upstream, axis).value);
+      compare(tape.take_gradient(x), file.get(prefix + "grad/x"), {}, prefix + "grad");
+    }
+  }
 }
 
 TEST(Reference, Sums) {

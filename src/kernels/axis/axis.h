@@ -8,8 +8,8 @@ namespace spillway::kernels {
 
 struct Axis {
   i64 outer, n, inner;
-  i64 lanes() const { return outer * inner; }
-  i64 elems() const { return lanes() * n; }
+  constexpr i64 lanes() const { return outer * inner; }
+  constexpr i64 elems() const { return lanes() * n; }
 };
 
 /// The axis `at` of a shape.
