@@ -13,6 +13,8 @@
 #include "ops/index.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/losses/class_loss.h"
+#include "ops/losses/error_loss.h"
 #include "ops/norm.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -296,6 +298,19 @@ TEST(Reference, CrossEntropy) {
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
   check(
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
+}
+
+TEST(Reference, Losses) {
+  const auto reduction = [](const Case& c) {
+    const std::string name = c.attributes.at("reduction");
+    return name == "none" ? ops::Reduction::none : name == "sum" ? ops::Reduction::sum : ops::Reduction::mean;
+  };
+  const auto options = [&](const Case& c) {
+    return ops::ClassLossOptions{reduction(c), {}, c.attributes.value("ignore_index", -100), c.attributes.value("label_smoothing", 0.0)};
+  };
+  check("mse_loss", 6, [&](const Case& c) { return ops::mse_loss(c["x"], c["y"], reduction(c)); });
+  check("nll_loss", 9, [&](const Case& c) { return ops::nll_loss(c["logp"], c.ints.at("target"), options(c)); });
+  check("cross_entropy", 27, [&](const Case& c) { return ops::cross_entropy(c["logits"], c.ints.at("target"), options(c)); });
 }
 
 TEST(Reference, Conv2d) {

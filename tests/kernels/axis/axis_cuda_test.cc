@@ -1,5 +1,6 @@
 // Work along an axis on a GPU: picks, orders and running sums have the CPU's bits; what sums over a lane does so in fp64 in another order.
 #include "kernels/axis/best.h"
+#include "kernels/axis/class_loss.h"
 #include "kernels/axis/pick.h"
 #include "kernels/axis/softmax.h"
 #include "kernels/axis/spread.h"
@@ -124,6 +125,36 @@ TEST_F(AxisTwins, Picks) {
                        kernels::gather(in[0], axis, in[1], picks, out[0]);
                        kernels::scatter_add(in[2], axis, in[1], picks, out[1]);
                      });
+      }
+    }
+  }
+}
+
+TEST_F(AxisTwins, ClassLosses) {
+  for (const i64 columns : {5, 37, 1100}) {
+    for (const DType dtype : kFloats) {
+      const DType wide = wide_dtype(dtype);
+      const Shape rows{9, columns};
+      const Tensor x = test::random(rows, dtype, 1), weights = test::random({columns}, wide, 2), dlosses = test::random({9}, wide, 3);
+      std::vector<i32> classes;
+      for (i32 i = 0; i < 9; ++i) classes.push_back(i == 4 ? -1 : i * 7 % static_cast<i32>(columns));
+      for (const bool weighted : {false, true}) {
+        for (const bool logits : {false, true}) {
+          for (const double smoothing : {0.0, 0.2}) {
+            SCOPED_TRACE(std::to_string(columns) + " " + std::string(to_string(dtype)));
+            // The sum over all classes is of terms that cancel with random weights: the errors of its terms are those of its size at most.
+            expect_twins({x, test::ints(classes, {9}), weighted ? weights : Tensor(), dlosses},
+                         {{{9, 2, 1}, wide}, {{9}, wide}, {{9}, wide}, {rows, dtype}, {rows, dtype}}, false,
+                         [&](const auto& in, const auto& out) {
+                           const kernels::ClassLoss form{3, smoothing};
+                           kernels::softmax_statistics(in[0], {9, columns, 1}, out[0]);
+                           const Tensor statistics = logits ? out[0] : Tensor();
+                           kernels::class_loss(in[0], in[1], in[2], form, statistics, out[1], out[2]);
+                           kernels::class_loss_gradient(in[0], in[1], in[2], form, statistics, in[3], 0.5, out[3]);
+                           kernels::class_loss_gradient(in[0], in[1], in[2], form, statistics, {}, 0.5, out[4]);
+                         });
+          }
+        }
       }
     }
   }
