@@ -29,4 +29,13 @@ void for_dtypes(const char* op, DType from, DType to, F f) {
   for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });
 }
 
+/// For what moves elements as they are: f(u8{}), f(u16{}), f(u32{}) or f(u64{}), of the type's width.
+template <class F>
+void for_width(DType dtype, F f) {
+  if (size_of(dtype) == 1) return f(u8{});
+  if (size_of(dtype) == 2) return f(u16{});
+  if (size_of(dtype) == 4) return f(u32{});
+  f(u64{});
+}
+
 }  // namespace spillway::kernels

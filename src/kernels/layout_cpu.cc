@@ -63,9 +63,9 @@ void copy_view(const Tensor& from, const Tensor& to) {
   }
   const Axes axes = axes_of(from, to);
   const i64 columns = axes.extent.back();
-  for_dtype("copy_view", to.dtype(), [&]<class T>(T) {
-    const T* source = from.data<T>();
-    T* target = to.data<T>();
+  for_width(to.dtype(), [&]<class T>(T) {
+    const T* source = reinterpret_cast<const T*>(from.raw());
+    T* target = reinterpret_cast<T*>(to.raw());
     Stream::current().for_ranges(to.elems() / columns, std::max<i64>(1, (1 << 14) / columns),
                                  [&](i64 begin, i64 end) { copy_rows(axes, source, target, begin, end); });
   });
@@ -80,6 +80,30 @@ void fill_zero(const Tensor& to) {
   std::byte* bytes = to.raw();
   Stream::current().for_ranges(to.bytes(), 1 << 18,
                                [=](i64 begin, i64 end) { std::memset(bytes + begin, 0, static_cast<size_t>(end - begin)); });
+}
+
+void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y) {
+  require(x.rank() >= 2 && x.shape() == y.shape() && x.dtype() == y.dtype() && x.is_contiguous() && y.is_contiguous(),
+          "[triangle] expected contiguous matrices of one shape and type");
+  if (y.device().is_meta() || y.elems() == 0) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::triangle(x, lower, diagonal, y);
+  }
+  const i64 rows = x.size(-2), columns = x.size(-1);
+  for_width(x.dtype(), [&]<class T>(T) {
+    const T* from = reinterpret_cast<const T*>(x.raw());
+    T* to = reinterpret_cast<T*>(y.raw());
+    Stream::current().for_ranges(x.elems() / columns, std::max<i64>(1, (1 << 14) / columns), [=](i64 begin, i64 end) {
+      for (i64 at = begin; at < end; ++at) {
+        const i64 edge = at % rows + diagonal, first = lower ? 0 : std::clamp<i64>(edge, 0, columns),
+                  last = lower ? std::clamp<i64>(edge + 1, 0, columns) : columns;
+        T* const row = to + at * columns;
+        std::fill(row, row + first, T(0));
+        std::copy(from + at * columns + first, from + at * columns + last, row + first);
+        std::fill(row + last, row + columns, T(0));
+      }
+    });
+  });
 }
 
 }  // namespace spillway::kernels

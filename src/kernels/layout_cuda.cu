@@ -62,17 +62,32 @@ void copy_turned(const Axes<2>& axes, int turned, const T* from, T* to) {
   launch("copy_view", turn_tiles<T>, blocks_for(tiles * kBlockThreads), dim3(kTile, kTileRows), tiles, m, from, to);
 }
 
+template <class T>
+__global__ void keep_triangle(i64 n, i64 rows, i64 columns, bool lower, i64 diagonal, const T* x, T* y) {
+  const i64 step = i64{gridDim.x} * blockDim.x;
+  for (i64 at = i64{blockIdx.x} * blockDim.x + threadIdx.x; at < n; at += step) {
+    const i64 column = at % columns, edge = at / columns % rows + diagonal;
+    y[at] = (lower ? column <= edge : column >= edge) ? x[at] : T(0);
+  }
+}
+
 }  // namespace
 
 void copy_view(const Tensor& from, const Tensor& to) {
   const Axes<2> axes = merged_axes(to.shape(), {strides_of(to), strides_of(from)});
   const int turned = turned_axis(axes);
-  for_dtype("copy_view", to.dtype(), [&]<class T>(T) {
-    using Bits = Word<sizeof(T)>;  // a NaN keeps its own
-    const auto* source = reinterpret_cast<const Bits*>(from.data<T>());
-    auto* target = reinterpret_cast<Bits*>(to.data<T>());
+  for_width(to.dtype(), [&]<class Bits>(Bits) {
+    const auto* source = reinterpret_cast<const Bits*>(from.raw());
+    auto* target = reinterpret_cast<Bits*>(to.raw());
     if (turned >= 0) return copy_turned(axes, turned, source, target);
     map_views_on_gpu("copy_view", axes, Same(), target, source);
+  });
+}
+
+void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y) {
+  for_width(x.dtype(), [&]<class T>(T) {
+    launch("triangle", keep_triangle<T>, blocks_for(x.elems()), dim3(kBlockThreads), x.elems(), x.size(-2), x.size(-1), lower, diagonal,
+           reinterpret_cast<const T*>(x.raw()), reinterpret_cast<T*>(y.raw()));
   });
 }
 

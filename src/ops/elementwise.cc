@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
+#include "ops/stretch.h"
 
 namespace spillway::ops {
 namespace {
@@ -12,24 +13,6 @@ using autograd::Recorder;
 using autograd::SavedTensor;
 using kernels::Binary;
 using kernels::Unary;
-
-// The gradient of an input that was stretched: the sum over the stretched axes, the first axis first.
-Tensor sum_to(Tensor gradient, const Shape& wanted) {
-  const int extra = gradient.rank() - wanted.rank();
-  for (int axis = 0; axis < gradient.rank(); ++axis) {
-    const i64 n = gradient.size(axis);
-    if (n == 1 || (axis >= extra && wanted[axis - extra] == n)) continue;
-    i64 outer = 1, inner = 1;
-    for (int i = 0; i < axis; ++i) outer *= gradient.size(i);
-    for (int i = axis + 1; i < gradient.rank(); ++i) inner *= gradient.size(i);
-    Shape shape = gradient.shape();
-    shape.set(axis, 1);
-    Tensor sum = empty(shape, gradient.dtype(), "gradient sum");
-    kernels::sum_axis(gradient, outer, n, inner, 1, sum);
-    gradient = sum;
-  }
-  return gradient.reshape(wanted);
-}
 
 // Gives input `i` of shape `shape` the gradient a op b of the output's shape.
 void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {

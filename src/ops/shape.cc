@@ -1,9 +1,13 @@
 #include "ops/shape.h"
 
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 #include "kernels/layout.h"
+#include "kernels/pointwise/pointwise.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 
 namespace spillway::ops {
 namespace {
@@ -109,5 +113,90 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
     }
   });
 }
+
+Variable transpose(const Variable& x, int a, int b) {
+  std::vector<int> axes(static_cast<size_t>(x.shape().rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[static_cast<size_t>(axis_from_front("transpose", x.value, a))],
+            axes[static_cast<size_t>(axis_from_front("transpose", x.value, b))]);
+  return permute(x, axes);
+}
+
+std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis) {
+  const int front = axis_from_front("split", x.value, axis);
+  i64 total = 0;
+  bool sane = true;
+  for (const i64 extent : extents) total += extent, sane = sane && extent >= 0;
+  if (!sane || total != x.shape()[front]) {
+    refuse("split", "extents that sum to that of axis " + std::to_string(axis) + ", not " + std::to_string(total), {x.value});
+  }
+  std::vector<Variable> parts;
+  i64 begin = 0;
+  for (const i64 extent : extents) parts.push_back(slice(x, front, begin, begin + extent)), begin += extent;
+  return parts;
+}
+
+Variable stack(const std::vector<Variable>& parts, int axis) {
+  require(!parts.empty(), "[stack] expected at least one part");
+  const Tensor& first = parts[0].value;
+  const int rank = first.rank(), front = axis < 0 ? axis + rank + 1 : axis;
+  if (front < 0 || front > rank || rank == Shape::kMaxRank)
+    refuse("stack", "a new axis among at most 6, not " + std::to_string(axis), {first});
+  std::vector<i64> extents(first.shape().extents().begin(), first.shape().extents().end());
+  extents.insert(extents.begin() + front, 1);
+  std::vector<Variable> raised;
+  for (const Variable& part : parts) {
+    if (!(part.shape() == first.shape()) || part.dtype() != first.dtype())
+      refuse("stack", "parts of one shape and dtype", {first, part.value});
+    raised.push_back(reshape(dense(part), Shape(std::span<const i64>(extents))));
+  }
+  return concat(raised, front);
+}
+
+namespace {
+
+// Where x lies in what is padded.
+Tensor inside(Tensor padded, const std::vector<Padding>& paddings) {
+  const int first = padded.rank() - static_cast<int>(paddings.size());
+  for (size_t i = 0; i < paddings.size(); ++i) {
+    const int axis = first + static_cast<int>(i);
+    padded = padded.slice(axis, paddings[i].before, padded.size(axis) - paddings[i].behind);
+  }
+  return padded;
+}
+
+Variable triangle(const char* op, const Variable& x, bool lower, i64 diagonal) {
+  if (x.shape().rank() < 2) refuse(op, "matrices", {x.value});
+  const Tensor y = empty(x.shape(), x.dtype(), "triangle");
+  kernels::triangle(dense(x.value), lower, diagonal, y);
+  Recorder r({x});
+  return r.output(y, [=](Backward& b) {
+    const Tensor dx = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
+    kernels::triangle(b.gradient(), lower, diagonal, dx);
+    b.pass(0, dx);
+  });
+}
+
+}  // namespace
+
+Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value) {
+  Shape shape = x.shape();
+  bool sane = static_cast<int>(paddings.size()) <= shape.rank();
+  for (size_t i = 0; sane && i < paddings.size(); ++i) {
+    const Padding& p = paddings[paddings.size() - 1 - i];
+    const int axis = -1 - static_cast<int>(i);
+    sane = p.before >= 0 && p.behind >= 0;
+    shape.set(axis, shape[axis] + p.before + p.behind);
+  }
+  if (!sane) refuse("pad", "at most one padding an axis, none of them below 0", {x.value});
+  const Tensor y = empty(shape, x.dtype(), "padded");
+  kernels::pointwise(kernels::Pointwise::fill, {}, {value, 0}, y);
+  kernels::copy_view(x.value, inside(y, paddings));
+  Recorder r({x});
+  return r.output(y, [=](Backward& b) { b.pass(0, dense(inside(b.gradient(), paddings))); });
+}
+
+Variable tril(const Variable& x, i64 diagonal) { return triangle("tril", x, true, diagonal); }
+Variable triu(const Variable& x, i64 diagonal) { return triangle("triu", x, false, diagonal); }
 
 }  // namespace spillway::ops

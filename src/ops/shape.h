@@ -18,4 +18,21 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end);
 /// Along `axis`; the other extents are equal. At least one part.
 Variable concat(const std::vector<Variable>& parts, int axis);
 
+/// These take inputs of any strides. Two axes change places.
+Variable transpose(const Variable& x, int a, int b);
+/// Parts of these extents along `axis`, which sum to its own.
+std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis);
+/// Parts of one shape along a new axis, which is the axis `axis` of the result.
+Variable stack(const std::vector<Variable>& parts, int axis);
+/// What is put before and behind an axis.
+struct Padding {
+  i64 before = 0, behind = 0;
+};
+/// `value` around x: one entry for each of the last axes, the last axis' last.
+Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
+/// Of the matrices of the last two axes what is on and below (above) the diagonal, zero elsewhere; diagonal 1 is the one above the main
+/// one.
+Variable tril(const Variable& x, i64 diagonal = 0);
+Variable triu(const Variable& x, i64 diagonal = 0);
+
 }  // namespace spillway::ops

@@ -144,5 +144,23 @@ TEST_F(EmbeddingTwins, ARowOutsideTheTableIsNotANumber) {
   }
 }
 
+TEST_F(LayoutTwins, TrianglesAndWidths) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Tensor x = test::random({3, 17, 23}, dtype, 1), want = empty(x.shape(), dtype), got = gpu().empty(x.shape(), dtype);
+    for (const bool lower : {false, true}) {
+      for (const i64 diagonal : {-30, -2, 0, 5, 30}) {
+        kernels::triangle(x, lower, diagonal, want);
+        gpu().run([&] { kernels::triangle(gpu()(x), lower, diagonal, got); });
+        EXPECT_TRUE(test::same_bits(gpu().host(got), want)) << lower << " " << diagonal;
+      }
+    }
+  }
+  const Tensor bytes = empty({5, 9}, DType::uint8), want = empty({9, 5}, DType::uint8), got = gpu().empty({9, 5}, DType::uint8);
+  for (i64 i = 0; i < 45; ++i) bytes.data<u8>()[i] = static_cast<u8>(i);
+  kernels::copy_view(bytes.transpose(0, 1), want);
+  gpu().run([&] { kernels::copy_view(gpu()(bytes).transpose(0, 1), got); });
+  EXPECT_TRUE(test::same_bits(gpu().host(got), want));
+}
+
 }  // namespace
 }  // namespace spillway::layout_cuda_test

@@ -1,5 +1,4 @@
-// Central differences in fp64 for what the reference data does not hold. With h = 1e-6 the differences are good to h^2 f''' + eps / h,
-// about 1e-9 for these sizes: 1e-6 relative is asked for.
+// Central differences in fp64 for what the reference data does not hold.
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
@@ -16,56 +15,20 @@
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
 
 namespace spillway::gradient_test {
 namespace {
 
 using ops::Variable;
-using Function = std::function<Variable(const std::vector<Variable>&)>;
-
-// A number that depends on every element of y differently.
-double weighted(const Tensor& y) {
-  double sum = 0;
-  for (i64 i = 0; i < y.elems(); ++i) sum += test::at(y, i) * std::cos(static_cast<double>(i));
-  return sum;
-}
-
-Tensor weights_of(const Tensor& y) {
-  const Tensor dy = empty(y.shape(), DType::f64);
-  for (i64 i = 0; i < y.elems(); ++i) dy.span<double>()[static_cast<size_t>(i)] = std::cos(static_cast<double>(i));
-  return dy;
-}
-
-void check(const std::vector<Tensor>& inputs, const Function& f) {
-  autograd::Tape tape;
-  std::vector<Variable> variables;
-  for (const Tensor& x : inputs) variables.push_back(tape.input(x));
-  const Variable y = f(variables);
-  tape.backward(y, weights_of(y.value));
-  const std::vector<Variable> constants(inputs.begin(), inputs.end());
-  for (size_t n = 0; n < inputs.size(); ++n) {
-    const Tensor gradient = tape.take_gradient(variables[n]);
-    ASSERT_TRUE(gradient.defined()) << "input " << n;
-    for (i64 i = 0; i < inputs[n].elems(); ++i) {
-      double& x = inputs[n].span<double>()[static_cast<size_t>(i)];
-      const double at = x, h = 1e-6;
-      x = at + h;
-      const double above = weighted(f(constants).value);
-      x = at - h;
-      const double below = weighted(f(constants).value);
-      x = at;
-      const double want = (above - below) / (2 * h);
-      ASSERT_NEAR(test::at(gradient, i), want, 1e-6 * (1 + std::abs(want))) << "input " << n << ", element " << i;
-    }
-  }
-}
+using test::check_gradient;
 
 Tensor random(const Shape& shape, u64 seed) { return test::random(shape, DType::f64, seed); }
 
 TEST(Gradient, EmbeddingWithRepeats) {
   const Tensor ids = test::ints({2, 0, 2, 2, 4, 0}, {2, 3});
-  check({random({5, 3}, 1)}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
+  check_gradient({random({5, 3}, 1)}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
 }
 
 TEST(Gradient, AttentionPackedWithDropout) {
@@ -74,7 +37,7 @@ TEST(Gradient, AttentionPackedWithDropout) {
     options.scale = 0.5;
     options.dropout = dropout;
     options.key = RandomKey{3};
-    check({random({2, 35, 3 * 2 * 2}, 1)}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
+    check_gradient({random({2, 35, 3 * 2 * 2}, 1)}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
   }
 }
 
@@ -82,8 +45,8 @@ TEST(Gradient, GroupedAttentionWithoutMask) {
   ops::AttentionOptions options;
   options.scale = 0.7;
   options.causal = false;
-  check({random({2, 5, 4, 3}, 1), random({2, 6, 2, 3}, 2), random({2, 6, 2, 3}, 3)},
-        [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+  check_gradient({random({2, 5, 4, 3}, 1), random({2, 6, 2, 3}, 2), random({2, 6, 2, 3}, 3)},
+                 [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
 TEST(Gradient, AttentionOfWindowsDocumentsAndCaps) {
@@ -95,20 +58,20 @@ TEST(Gradient, AttentionOfWindowsDocumentsAndCaps) {
     if (which & 4) options.softcap = 0.9;
     options.dropout = which == 7 ? 0.3 : 0;
     options.key = RandomKey{3};
-    check({random({2, 5, 4, 3}, 1), random({2, 7, 2, 3}, 2), random({2, 7, 2, 3}, 3)},
-          [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
+    check_gradient({random({2, 5, 4, 3}, 1), random({2, 7, 2, 3}, 2), random({2, 7, 2, 3}, 3)},
+                   [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
   }
 }
 
 TEST(Gradient, NormWithGainsAroundZero) {
-  check({random({5, 7}, 1), random({7}, 2)}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-5, 1); });
+  check_gradient({random({5, 7}, 1), random({7}, 2)}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-5, 1); });
   const Tensor x = random({5, 7}, 1), gain = random({7}, 2), one_more = random({7}, 2);
   for (double& g : one_more.span<double>()) g += 1;
   EXPECT_TRUE(test::same_bits(ops::rms_norm(x, gain, 1e-5, 1).value, ops::rms_norm(x, one_more, 1e-5).value));
 }
 
 TEST(Gradient, GatedUnits) {
-  check({random({3, 5}, 1), random({3, 5}, 2)}, [](const auto& in) { return ops::geglu(in[0], in[1]); });
+  check_gradient({random({3, 5}, 1), random({3, 5}, 2)}, [](const auto& in) { return ops::geglu(in[0], in[1]); });
   const Tensor gate = random({3, 5}, 1), up = random({3, 5}, 2);
   EXPECT_TRUE(test::same_bits(ops::geglu(gate, up).value, ops::mul(ops::gelu_tanh(gate), up).value));
 }
@@ -123,7 +86,7 @@ Tensor spread_logits(i64 tokens, i64 experts) {
 TEST(Gradient, Router) {
   for (const bool normalised : {true, false}) {
     for (const i64 chosen : {1, 3, 5})
-      check({spread_logits(7, 5)}, [&](const auto& in) { return ops::router(in[0], chosen, normalised).weights_NK; });
+      check_gradient({spread_logits(7, 5)}, [&](const auto& in) { return ops::router(in[0], chosen, normalised).weights_NK; });
   }
 }
 
@@ -135,17 +98,17 @@ const Tensor& choices() {
 
 TEST(Gradient, RowsOfExperts) {
   const ops::ExpertRows rows = ops::expert_rows(choices(), 5);
-  check({random({6, 3}, 1)}, [&](const auto& in) { return ops::to_experts(in[0], rows); });
-  check({random({12, 3}, 1), random({6, 2}, 2)}, [&](const auto& in) { return ops::from_experts(in[0], in[1], rows); });
+  check_gradient({random({6, 3}, 1)}, [&](const auto& in) { return ops::to_experts(in[0], rows); });
+  check_gradient({random({12, 3}, 1), random({6, 2}, 2)}, [&](const auto& in) { return ops::from_experts(in[0], in[1], rows); });
   std::vector<Tensor> inputs{random({12, 3}, 1)};
   for (u64 e = 0; e < 5; ++e) inputs.push_back(random({4, 3}, 10 + e));
-  check(inputs, [&](const auto& in) { return ops::expert_linear(in[0], {in.begin() + 1, in.end()}, rows); });
+  check_gradient(inputs, [&](const auto& in) { return ops::expert_linear(in[0], {in.begin() + 1, in.end()}, rows); });
 }
 
 TEST(Gradient, MixtureOfExperts) {
   std::vector<Tensor> inputs{random({6, 3}, 1), random({5, 3}, 2)};
   for (u64 e = 0; e < 15; ++e) inputs.push_back(random(e < 10 ? Shape{4, 3} : Shape{3, 4}, 10 + e));
-  check(inputs, [&](const auto& in) {
+  check_gradient(inputs, [&](const auto& in) {
     const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, true);
     const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
     const Variable x = ops::to_experts(in[0], rows), gate = ops::expert_linear(x, {in.begin() + 2, in.begin() + 7}, rows),
@@ -157,7 +120,7 @@ TEST(Gradient, MixtureOfExperts) {
 TEST(Gradient, RopeOfAPartOfAHead) {
   const Tensor positions = test::ints({0, 1, 2, 5, 6, 7}, {2, 3});
   const std::vector<double> frequencies{1, 0.3};
-  check({random({2, 3, 2, 7}, 1)}, [&](const auto& in) { return ops::rope(in[0], positions, frequencies, 1.2); });
+  check_gradient({random({2, 3, 2, 7}, 1)}, [&](const auto& in) { return ops::rope(in[0], positions, frequencies, 1.2); });
   const Tensor x = random({2, 3, 2, 7}, 1), y = ops::rope(x, positions, frequencies, 1.2).value;
   for (i64 i = 0; i < x.elems(); ++i) {
     const bool same = test::at(y, i) == test::at(x, i);
@@ -168,25 +131,25 @@ TEST(Gradient, RopeOfAPartOfAHead) {
 TEST(Gradient, LinearCrossEntropyOfCappedLogits) {
   const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
   for (const i64 chunk_bytes : {256 * kMiB, i64{1}}) {
-    check({random({7, 4}, 1), random({11, 4}, 2)},
-          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}, 0.8); });
+    check_gradient({random({7, 4}, 1), random({11, 4}, 2)},
+                   [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}, 0.8); });
   }
 }
 
 TEST(Gradient, LinearCrossEntropyInOneChunkAndInSeveral) {
   const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
   for (const i64 chunk_bytes : {256 * kMiB, i64{2 * 11 * 8}, i64{1}}) {
-    check({random({7, 4}, 1), random({11, 4}, 2)},
-          [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}); });
+    check_gradient({random({7, 4}, 1), random({11, 4}, 2)},
+                   [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 1, {chunk_bytes}); });
   }
 }
 
 TEST(Gradient, Dropout) {
-  check({random({4, 9}, 1)}, [](const auto& in) { return ops::dropout(in[0], 0.4, RandomKey{8}, 100); });
+  check_gradient({random({4, 9}, 1)}, [](const auto& in) { return ops::dropout(in[0], 0.4, RandomKey{8}, 100); });
 }
 
 TEST(Gradient, OpsInAChain) {
-  check({random({3, 4}, 1), random({4}, 2)}, [](const auto& in) {
+  check_gradient({random({3, 4}, 1), random({4}, 2)}, [](const auto& in) {
     const Variable x = ops::gelu_tanh(ops::mul(in[0], in[1]));
     return ops::mean(ops::concat({x, ops::slice(ops::add(x, in[0]), 1, 1, 3)}, 1), 0, false);
   });
@@ -207,17 +170,17 @@ TEST(Gradient, Conv2d) {
                         {{2, 5, 4, 3}, {3, 5, 1, 1}, {1, 0, 1, 1}}};
   for (const Form& f : forms) {
     SCOPED_TRACE(to_string(f.x) + " by " + to_string(f.w));
-    check({random(f.x, 1), random(f.w, 2), random({f.w[0]}, 3)},
-          [&](const auto& in) { return ops::conv2d(in[0], in[1], in[2], f.options); });
+    check_gradient({random(f.x, 1), random(f.w, 2), random({f.w[0]}, 3)},
+                   [&](const auto& in) { return ops::conv2d(in[0], in[1], in[2], f.options); });
   }
 }
 
 TEST(Gradient, Pools) {
-  check({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], {3, 2}, {2, 1}, 1); });
-  check({random({1, 3, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], 2, 3); });
-  check({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::avg_pool2d(in[0], {3, 2}, {2, 1}, 1); });
-  check({random({1, 2, 7, 5}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {3, 4}); });
-  check({random({1, 2, 2, 3}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {5, 7}); });
+  check_gradient({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], {3, 2}, {2, 1}, 1); });
+  check_gradient({random({1, 3, 7, 5}, 1)}, [](const auto& in) { return ops::max_pool2d(in[0], 2, 3); });
+  check_gradient({random({2, 2, 7, 5}, 1)}, [](const auto& in) { return ops::avg_pool2d(in[0], {3, 2}, {2, 1}, 1); });
+  check_gradient({random({1, 2, 7, 5}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {3, 4}); });
+  check_gradient({random({1, 2, 2, 3}, 1)}, [](const auto& in) { return ops::adaptive_avg_pool2d(in[0], {5, 7}); });
 }
 
 TEST(Gradient, BatchNorm2d) {
@@ -228,8 +191,8 @@ TEST(Gradient, BatchNorm2d) {
       const Tensor mean = random({shape[1]}, 7), variance = empty({shape[1]}, DType::f64);
       for (double& v : variance.span<double>()) v = 1.5;
       options.advance = false;
-      check({random(shape, 1), random({shape[1]}, 2), random({shape[1]}, 3)},
-            [&](const auto& in) { return ops::batch_norm2d(in[0], in[1], in[2], mean, variance, options); });
+      check_gradient({random(shape, 1), random({shape[1]}, 2), random({shape[1]}, 3)},
+                     [&](const auto& in) { return ops::batch_norm2d(in[0], in[1], in[2], mean, variance, options); });
     }
   }
 }

@@ -2,15 +2,21 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/pointwise/pointwise.h"
 #include "ops/attention.h"
+#include "ops/axis.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/glu.h"
+#include "ops/index.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/losses/class_loss.h"
+#include "ops/losses/error_loss.h"
 #include "ops/norm.h"
+#include "ops/pointwise.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
@@ -112,6 +118,19 @@ TEST(Reference, Unary) {
   for (const auto& [name, op] : all) check(name, 3, [op = op](const Case& c) { return op(c["x"]); });
 }
 
+TEST(Reference, Pointwise) {
+  check("pow", 12, [](const Case& c) { return ops::pow(c["x"], c.attributes.at("exponent").get<double>()); });
+  check("pow", 12, [](const Case& c) {  // the exponent as a tensor
+    const Tensor exponent = empty({1}, c["x"].dtype());
+    kernels::pointwise(kernels::Pointwise::fill, {}, {c.attributes.at("exponent").get<double>(), 0}, exponent);
+    return ops::pow(c["x"], exponent);
+  });
+  check("clamp", 6, [](const Case& c) {
+    return ops::clamp(c["x"], c.attributes.at("min").get<double>(), c.attributes.value("max", std::numeric_limits<double>::infinity()));
+  });
+  check("where", 3, [](const Case& c) { return ops::where(c.ints.at("cond"), c["a"], c["b"]); });
+}
+
 TEST(Reference, Shapes) {
   check("reshape", 6, [](const Case& c) {
     const auto extents = c.attributes.at("shape").get<std::vector<i64>>();
@@ -126,6 +145,8 @@ TEST(Reference, Shapes) {
     std::swap(axes.front(), axes.back());
     return ops::permute(c["x"], axes);
   });
+  check("transpose", 3,
+        [](const Case& c) { return ops::transpose(c["x"], c.attributes.at("dims")[0].get<int>(), c.attributes.at("dims")[1].get<int>()); });
   check("concat", 3, [](const Case& c) {
     std::vector<Variable> parts;
     for (const auto& [name, part] : c.in) parts.push_back(part);
@@ -139,6 +160,34 @@ TEST(Reference, Shapes) {
     return x;
   };
   check("slice", 2, slice, {}, [](const std::string& name, const json&) { return name != "case_1"; });
+}
+
+TEST(Reference, Picks) {
+  check("index_select", 3, [](const Case& c) { return ops::index_select(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
+  check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
+}
+
+// Several outputs, each with a gradient of its own: put together again they are x and its gradient.
+TEST(Reference, Split) {
+  const ReferenceFile file("ops/split.safetensors");
+  const json all = index().at("split");
+  ASSERT_EQ(all.size(), 3u);
+  for (const auto& [name, about] : all.items()) {
+    for (const std::string dtype : {"f32", "f64"}) {
+      const std::string prefix = name + "/" + dtype + "/";
+      autograd::Tape tape;
+      const Variable x = tape.input(file.get(prefix + "in/x"));
+      const int axis = about.at("attrs").at("axis");
+      const auto parts = ops::split(x, about.at("attrs").at("sizes").get<std::vector<i64>>(), axis);
+      std::vector<Variable> upstream;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        compare(parts[i].value, file.get(prefix + "out/" + std::to_string(i)), {}, prefix + "out");
+        upstream.push_back(file.get(prefix + "gout/" + std::to_string(i)));
+      }
+      tape.backward(ops::concat(parts, axis), ops::concat(upstream, axis).value);
+      compare(tape.take_gradient(x), file.get(prefix + "grad/x"), {}, prefix + "grad");
+    }
+  }
 }
 
 TEST(Reference, Sums) {
@@ -157,6 +206,22 @@ TEST(Reference, Sums) {
   check("mean", 6, [&](const Case& c) {
     return reduce(c, [](const Variable& x, int axis, bool keep) { return axis == -100 ? ops::mean(x) : ops::mean(x, axis, keep); });
   });
+}
+
+TEST(Reference, AlongAxes) {
+  const auto axes = [](const Case& c) {
+    const json& axis = c.attributes.at("axis");
+    return axis.is_null() ? ops::AxisList() : axis.is_number() ? ops::AxisList{axis.get<int>()} : axis.get<ops::AxisList>();
+  };
+  const auto keep = [](const Case& c) { return c.attributes.at("keepdim").get<bool>(); };
+  check("max", 6, [&](const Case& c) { return ops::max(c["x"], axes(c), keep(c)); });
+  check("max", 6, [&](const Case& c) { return ops::neg(ops::min(ops::neg(c["x"]), axes(c), keep(c))); });
+  check("var", 12, [&](const Case& c) { return ops::var(c["x"], axes(c), c.attributes.at("correction"), keep(c)); });
+  check("softmax", 5, [](const Case& c) { return ops::softmax(c["x"], c.attributes.at("axis")); });
+  check("log_softmax", 5, [](const Case& c) { return ops::log_softmax(c["x"], c.attributes.at("axis")); });
+  check("softmax", 5, [](const Case& c) { return ops::exp(ops::log_softmax(c["x"], c.attributes.at("axis"))); });
+  check("log_softmax", 5,
+        [](const Case& c) { return ops::sub(c["x"], ops::logsumexp(c["x"], {c.attributes.at("axis").get<int>()}, true)); });
 }
 
 TEST(Reference, Linear) {
@@ -233,6 +298,19 @@ TEST(Reference, CrossEntropy) {
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_mean(c["logits"], c.ints.at("target")); }, {}, wanted("mean"));
   check(
       "cross_entropy", 9, [](const Case& c) { return ops::cross_entropy_sum(c["logits"], c.ints.at("target"), 1); }, {}, wanted("sum"));
+}
+
+TEST(Reference, Losses) {
+  const auto reduction = [](const Case& c) {
+    const std::string name = c.attributes.at("reduction");
+    return name == "none" ? ops::Reduction::none : name == "sum" ? ops::Reduction::sum : ops::Reduction::mean;
+  };
+  const auto options = [&](const Case& c) {
+    return ops::ClassLossOptions{reduction(c), {}, c.attributes.value("ignore_index", -100), c.attributes.value("label_smoothing", 0.0)};
+  };
+  check("mse_loss", 6, [&](const Case& c) { return ops::mse_loss(c["x"], c["y"], reduction(c)); });
+  check("nll_loss", 9, [&](const Case& c) { return ops::nll_loss(c["logp"], c.ints.at("target"), options(c)); });
+  check("cross_entropy", 27, [&](const Case& c) { return ops::cross_entropy(c["logits"], c.ints.at("target"), options(c)); });
 }
 
 TEST(Reference, Conv2d) {

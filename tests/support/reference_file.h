@@ -26,7 +26,7 @@ class ReferenceFile {
 
   bool has(const std::string& name) const { return header_.contains(name); }
 
-  /// As stored; 64-bit integers become int32.
+  /// As stored; 64-bit integers become int32, truth values uint8.
   Tensor get(const std::string& name) const {
     const auto& entry = header_.at(name);
     const auto extents = entry.at("shape").get<std::vector<i64>>();
@@ -35,6 +35,7 @@ class ReferenceFile {
     const std::string dtype = entry.at("dtype");
     if (dtype == "F32") return copied<float>(from, shape);
     if (dtype == "F64") return copied<double>(from, shape);
+    if (dtype == "BOOL") return copied<u8>(from, shape);
     if (dtype != "I64") throw std::runtime_error("unexpected dtype " + dtype);
     std::vector<i32> values(static_cast<size_t>(shape.elems()));
     for (size_t i = 0; i < values.size(); ++i) {

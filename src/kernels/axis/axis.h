@@ -1,0 +1,29 @@
+// One axis of a contiguous tensor, seen as [outer, n, inner]. A lane is the n elements of one (outer, inner); a result of one number a lane
+// is [outer, inner].
+#pragma once
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+struct Axis {
+  i64 outer, n, inner;
+  constexpr i64 lanes() const { return outer * inner; }
+  constexpr i64 elems() const { return lanes() * n; }
+};
+
+/// The axis `at` of a shape.
+inline Axis axis_of(const Shape& shape, int at) {
+  Axis axis{1, shape[at], 1};
+  for (int i = 0; i < shape.rank(); ++i) (i < at ? axis.outer : i > at ? axis.inner : axis.n) *= i == at ? 1 : shape[i];
+  return axis;
+}
+
+/// Where the first element of a lane lies; the next are `inner` apart.
+constexpr i64 first_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * axis.n * axis.inner + lane % axis.inner; }
+
+inline void require_axis(const Axis& axis, const Tensor& x) {
+  require(x.is_contiguous() && x.elems() == axis.elems(), "[axis] expected a contiguous view of the axis' extents");
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,24 @@
+// The largest or smallest along an axis, in order; f32, f64, bf16 and f16. NaN comes before all, of equals the first.
+#pragma once
+#include "kernels/axis/axis.h"
+
+namespace spillway::kernels {
+
+enum class Best { largest, smallest };
+
+/// values[outer, k, inner] (if defined) and index[outer, k, inner] (int32, places along the axis): the k best, 1 <= k <= n < 2^31.
+void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index);
+
+namespace cuda {
+decltype(kernels::best) best;
+}  // namespace cuda
+
+/// Whether the element a at place i comes before b at place j.
+template <class W>
+constexpr bool comes_before(Best which, W a, i64 i, W b, i64 j) {
+  if (a != a || b != b) return a != a && (b == b || i < j);
+  if (a == b) return i < j;
+  return which == Best::largest ? a > b : a < b;
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,52 @@
+// The formulas of class_loss.h for one row, for the loops of a CPU and the kernels of a GPU. Included by class_loss_*.c* alone.
+#pragma once
+#include <cmath>
+
+#include "kernels/axis/class_loss.h"
+
+namespace spillway::kernels {
+
+template <class T>
+struct ClassRows {
+  using W = Wide<T>;
+  const T* x;
+  const i32* targets;
+  const W *weights, *statistics;  // may be null
+  i64 columns;
+  i32 ignored;
+  W own, spread;  // 1 - smoothing, smoothing / V
+
+  constexpr bool counts(i64 row) const { return targets[row] >= 0 && targets[row] != ignored; }
+  constexpr W weight(i64 c) const { return weights ? weights[c] : W(1); }
+  constexpr W minus_log(i64 row, i64 c) const {
+    const W value = widen(x[row * columns + c]);
+    return statistics ? statistics[2 * row + 1] - (value - statistics[2 * row]) : -value;
+  }
+  /// Of a row whose gradient is g; `all`: what multiplies the softmax.
+  constexpr W gradient(i64 row, i64 c, W g, W all) const {
+    W slope = -spread * weight(c);
+    if (c == targets[row]) slope -= own * weight(c);
+    if (statistics) slope += std::exp(-minus_log(row, c)) * all;
+    return slope * g;
+  }
+};
+
+template <class W>
+const W* numbers_or_null(const Tensor& t) {
+  return t.defined() ? t.data<W>() : nullptr;
+}
+
+template <class T>
+ClassRows<T> class_rows(const Tensor& x, const Tensor& targets, const Tensor& weights, const ClassLoss& form, const Tensor& statistics) {
+  using W = Wide<T>;
+  return {x.data<T>(),
+          targets.data<i32>(),
+          numbers_or_null<W>(weights),
+          numbers_or_null<W>(statistics),
+          x.size(1),
+          form.ignored,
+          static_cast<W>(1 - form.smoothing),
+          static_cast<W>(form.smoothing / static_cast<double>(x.size(1)))};
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,35 @@
+// Lanes of an axis on a GPU: each a warp's, or a block's where it is long. Included by kernels/axis/*_cuda.cu alone.
+#pragma once
+#include "kernels/axis/axis.h"
+#include "kernels/elements_cuda.h"
+#include "kernels/sums_cuda.h"
+
+namespace spillway::kernels {
+
+constexpr i64 kWarpLane = 1024;    // elements of a lane that one warp takes
+constexpr int kLaneThreads = 256;  // of the blocks that take longer ones
+
+/// f.template lane<Rows>(lane, where its first element lies), by all threads of Rows.
+template <class Rows, class F>
+__global__ void each_lane(Axis axis, F f) {
+  for (i64 lane = Rows::first(); lane < axis.lanes(); lane += Rows::step()) f.template lane<Rows>(axis, lane, first_of_lane(axis, lane));
+}
+
+template <class F>
+void for_lanes_on_gpu(const char* name, const Axis& axis, F f) {
+  for_rows<kLaneThreads>(axis.lanes(), axis.n, kWarpLane,
+                         [&]<class Rows>(Rows, dim3 blocks, dim3 threads) { launch(name, each_lane<Rows, F>, blocks, threads, axis, f); });
+}
+
+/// f(lane), a thread each.
+template <class F>
+__global__ void each_of(i64 n, F f) {
+  const i64 step = i64{gridDim.x} * blockDim.x;
+  for (i64 i = i64{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+template <class F>
+void for_each_on_gpu(const char* name, i64 n, F f) {
+  if (n > 0) launch(name, each_of<F>, blocks_for(n), dim3(kBlockThreads), n, f);
+}
+
+}  // namespace spillway::kernels

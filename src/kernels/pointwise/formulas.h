@@ -1,0 +1,99 @@
+// The formulas of pointwise.h, for the loops of a CPU and the kernels of a GPU alike. Included by pointwise_cpu.cc and pointwise_cuda.cu
+// alone.
+#pragma once
+#include <cmath>
+#include <utility>
+
+#include "kernels/pointwise/pointwise.h"
+
+namespace spillway::kernels {
+
+template <Pointwise kOp, class W>
+struct Formula {
+  W p, q;
+
+  constexpr W operator()() const { return p; }
+
+  constexpr W operator()(W a) const {
+    if constexpr (kOp == Pointwise::absolute) return std::abs(a);
+    if constexpr (kOp == Pointwise::power) return p == 2 ? a * a : std::pow(a, p);
+    if constexpr (kOp == Pointwise::clamp) return a < p ? p : a > q ? q : a;
+  }
+
+  constexpr W operator()(W a, W b) const {
+    if constexpr (kOp == Pointwise::absolute_slope) return b * sign(a);
+    if constexpr (kOp == Pointwise::power_slope) return p == 0 ? W(0) : b * (p * std::pow(a, p - 1));
+    if constexpr (kOp == Pointwise::clamp_slope) return p < a && a < q ? b : W(0);
+    if constexpr (kOp == Pointwise::pow) return std::pow(a, b);
+    if constexpr (kOp == Pointwise::maximum) return a > b || a != a ? a : b;
+    if constexpr (kOp == Pointwise::minimum) return a < b || a != a ? a : b;
+    if constexpr (kOp == Pointwise::squared_error) return (a - b) * (a - b);
+    if constexpr (kOp == Pointwise::absolute_error) return std::abs(a - b);
+    if constexpr (kOp == Pointwise::huber_error) {
+      const W d = std::abs(a - b);
+      return d <= p ? W(0.5) * d * d : p * (d - W(0.5) * p);
+    }
+    if constexpr (kOp == Pointwise::logistic_error) return (a > 0 ? a : W(0)) - a * b + std::log1p(std::exp(-std::abs(a)));
+    if constexpr (kOp == Pointwise::divergence) return b == 0 ? W(0) : b * (std::log(b) - a);
+    if constexpr (kOp == Pointwise::divergence_of_logs) return std::exp(b) * (b - a);
+  }
+
+  constexpr W operator()(W a, W b, W c) const {
+    if constexpr (kOp == Pointwise::pow_base_slope) return b == 0 ? W(0) : c * (b * std::pow(a, b - 1));
+    if constexpr (kOp == Pointwise::pow_exponent_slope) return a == 0 && b >= 0 ? W(0) : c * (std::pow(a, b) * std::log(a));
+    if constexpr (kOp == Pointwise::larger_slope) return a < b ? W(0) : a == b ? W(0.5) * c : c;
+    if constexpr (kOp == Pointwise::squared_error_slope) return c * (2 * (a - b));
+    if constexpr (kOp == Pointwise::absolute_error_slope) return c * sign(a - b);
+    if constexpr (kOp == Pointwise::huber_error_slope) return c * (a - b < -p ? -p : a - b > p ? p : a - b);
+    if constexpr (kOp == Pointwise::logistic_error_slope) return c * (1 / (1 + std::exp(-a)) - b);
+    if constexpr (kOp == Pointwise::divergence_slope) return c * -b;
+    if constexpr (kOp == Pointwise::divergence_of_logs_slope) return c * -std::exp(b);
+  }
+
+  // 0 of 0 and of NaN, as PyTorch has it.
+  static constexpr W sign(W a) { return a > 0 ? W(1) : a < 0 ? W(-1) : W(0); }
+};
+
+template <Compare kOp, class W>
+constexpr u8 holds(W a, W b) {
+  if constexpr (kOp == Compare::eq) return a == b;
+  if constexpr (kOp == Compare::ne) return a != b;
+  if constexpr (kOp == Compare::lt) return a < b;
+  if constexpr (kOp == Compare::le) return a <= b;
+  if constexpr (kOp == Compare::gt) return a > b;
+  if constexpr (kOp == Compare::ge) return a >= b;
+}
+template <Compare kOp, class W>
+struct Comparison {
+  W number;
+  constexpr u8 operator()(W a) const { return holds<kOp>(a, number); }
+  constexpr u8 operator()(W a, W b) const { return holds<kOp>(a, b); }
+};
+
+struct Choice {
+  template <class W>
+  constexpr W operator()(u8 mask, W a, W b) const {
+    return mask != 0 ? a : b;
+  }
+};
+template <class W>
+struct FillWhere {
+  bool set;
+  W value;
+  constexpr W operator()(u8 mask, W x) const { return (mask != 0) == set ? value : x; }
+};
+
+/// f(std::integral_constant<Enum, op>), with the run-time `op` of [0, kCount) as a template argument.
+template <int kCount, class Enum, class F>
+void for_enum(Enum op, F f) {
+  const auto one = [&]<int i>(std::integral_constant<int, i>) {
+    if (static_cast<int>(op) == i) f(std::integral_constant<Enum, static_cast<Enum>(i)>());
+  };
+  [&]<int... i>(std::integer_sequence<int, i...>) { (one(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, kCount>());
+}
+
+/// The strides of a view that stretches to the larger shape `wanted`; Error(bug) if it does not.
+Shape stretched_strides(const Tensor& view, const Shape& wanted);
+
+}  // namespace spillway::kernels

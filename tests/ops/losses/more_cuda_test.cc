@@ -1,0 +1,80 @@
+// The ops beside those of models, forward and backward on a GPU beside the CPU: each step finds its kernel there.
+#include "ops/axis.h"
+#include "ops/index.h"
+#include "ops/losses/class_loss.h"
+#include "ops/losses/error_loss.h"
+#include "ops/pointwise.h"
+#include "ops/shape.h"
+#include "tests/support/gpu.h"
+#include "tests/support/gradient_check.h"
+
+namespace spillway::more_cuda_test {
+namespace {
+
+using ops::Variable;
+// `on` brings a constant to where the inputs are.
+using On = std::function<Tensor(const Tensor&)>;
+using Op = std::function<Variable(const Variable& x, const Variable& y, const On& on)>;
+
+const std::vector<Op>& all() {
+  static const Tensor places = test::ints({3, 0, 3, 6, 3}, {5}), classes = test::ints({1, -100, 4, 0, 3}, {5}),
+                      of_each = test::ints({1, 1, 6, 0, 2, 3, 3, 3, 5, 0}, {5, 2}),
+                      weights = tensor_of<float>(std::vector<float>{1, 2, 1, 3, 1, 0.5, 1}, {7});
+  static const std::vector<Op> ops{
+      [](const auto& x, const auto& y, const On&) { return ops::where(ops::lt(x, y), ops::pow(x, 3), ops::maximum(x, ops::neg(y))); },
+      [](const auto& x, const auto& y, const On&) { return ops::masked_fill(ops::clamp(x, -1, 1), ops::gt(y, 0), 2); },
+      [](const auto& x, const auto& y, const On&) { return ops::pow(ops::abs(x), y); },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::concat({ops::max(x, {0}, true), ops::min(y, {0}, true)}, 0);
+      },
+      [](const auto& x, const auto&, const On&) { return ops::max(x); },
+      [](const auto& x, const auto&, const On&) { return ops::topk(x, 3, 0).values; },
+      [](const auto& x, const auto&, const On&) { return ops::var(x, {1}); },
+      [](const auto& x, const auto&, const On&) { return ops::logsumexp(x, {}); },
+      [](const auto& x, const auto&, const On&) { return ops::cumsum(ops::softmax(x, 0), 1); },
+      [](const auto& x, const auto&, const On&) { return ops::log_softmax(x, 1); },
+      [](const auto& x, const auto&, const On& on) { return ops::index_select(ops::transpose(x, 0, 1), 0, on(places)); },
+      [](const auto& x, const auto&, const On& on) { return ops::gather(x, 1, on(of_each)); },
+      [](const auto& x, const auto& y, const On& on) {
+        return ops::scatter_add(x, 1, on(of_each), ops::split(y, {2, 5}, 1)[0]);
+      },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::pad(ops::stack({ops::tril(x), ops::triu(y, 1)}, 1), {{1, 2}}, 5);
+      },
+      [](const auto& x, const auto& y, const On&) { return ops::mse_loss(x, y); },
+      [](const auto& x, const auto& y, const On&) { return ops::huber_loss(x, y, 0.5, ops::Reduction::sum); },
+      [](const auto& x, const auto& y, const On&) { return ops::kl_div(x, y.value, true); },
+      [](const auto& x, const auto&, const On& on) {
+        return ops::cross_entropy(x, on(classes), {ops::Reduction::mean, on(weights), 0, 0.1});
+      },
+      [](const auto& x, const auto&, const On& on) { return ops::nll_loss(x, on(classes), {ops::Reduction::none}); }};
+  return ops;
+}
+
+class MoreOps : public test::GpuTest {};
+
+TEST_F(MoreOps, GpuBesideCpu) {
+  const auto run = [](const Op& op, const Tensor& x, const Tensor& y, const On& on) {
+    autograd::Tape tape;
+    const Variable first = tape.input(on(x)), second = tape.input(on(y)), out = op(first, second, on);
+    tape.backward(out, out.value);
+    EXPECT_EQ(tape.saved_bytes(), 0);
+    return std::vector<Tensor>{out.value, tape.take_gradient(first), tape.take_gradient(second)};
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor x = test::random({5, 7}, dtype, 1), y = test::random({5, 7}, dtype, 2);
+    for (size_t i = 0; i < all().size(); ++i) {
+      SCOPED_TRACE(std::to_string(i) + " " + std::string(to_string(dtype)));
+      const auto want = run(all()[i], x, y, [](const Tensor& t) { return t; });
+      const auto got = gpu().run([&] { return run(all()[i], x, y, [&](const Tensor& t) { return gpu()(t); }); });
+      for (size_t n = 0; n < want.size(); ++n) {
+        ASSERT_EQ(want[n].defined(), got[n].defined());
+        // An output that is another by an ulp is another gradient upstream.
+        if (want[n].defined()) test::expect_near(gpu().host(got[n]), want[n], 8 * test::half_ulp(dtype), 16 * test::half_ulp(dtype), "");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::more_cuda_test
