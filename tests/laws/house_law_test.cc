@@ -207,5 +207,20 @@ TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
   }
 }
 
+// What compares a GPU's kernels with the CPU's skips without one.
+TEST(HouseLaw, TwinsAreExpectedToSkip) {
+  std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
+  const std::string listed(std::istreambuf_iterator<char>(in), {});
+  static const std::regex test(R"(TEST_[FP]\((\w+Twins), (\w+)\))");
+  int twins = 0;
+  for (const Source& source : all_sources()) {
+    for (std::sregex_iterator at(source.text.begin(), source.text.end(), test), end; at != end; ++at, ++twins) {
+      const std::string line = "/" + at->str(1) + "." + at->str(2) + "\n";
+      EXPECT_NE(listed.find(line), std::string::npos) << source.path << line << " is to be in tests/expected_skips.txt";
+    }
+  }
+  EXPECT_GT(twins, 60);
+}
+
 }  // namespace
 }  // namespace spillway::laws::house_law_test
