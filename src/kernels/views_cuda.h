@@ -1,6 +1,6 @@
 // Element-wise work on a GPU over views of any strides: axes are put into the first view's order of memory and merged where all views allow
-// it, so that what is contiguous is one long axis; along the innermost one each thread takes 16 bytes at a time where it can. Included by
-// kernels/*_cuda.cu alone.
+// it, so that what is contiguous is one long axis; along the innermost one each thread takes 16 bytes at a time where it can and what is
+// computed is short. Included by kernels/*_cuda.cu alone.
 #pragma once
 #include <utility>
 
@@ -117,10 +117,16 @@ void launch_map_views(const char* name, const Axes<1 + sizeof...(From)>& axes, F
   }
 }
 
+/// What is one of these with true has no code for packs, which would be as many times as long.
+template <bool>
+struct OneAtATime {};
+template <class F>
+constexpr bool kOneAtATime = std::is_base_of_v<OneAtATime<true>, F>;
+
 /// to = f(from...) in Wide types, rounded once; no two elements of `to` share a place. `to` may be one of `from` that has its axes.
 template <class F, class To, class... From>
 void map_views_on_gpu(const char* name, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
-  constexpr int kCount = static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));
+  constexpr int kCount = kOneAtATime<F> ? 1 : static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));
   const int last = axes.rank - 1;
   int v = 1;
   if (kCount > 1 && axes.rank > 0 && axes.extent[last] % kCount == 0 && has_packs<kCount>(axes, 0, to) &&

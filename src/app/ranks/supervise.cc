@@ -207,7 +207,7 @@ class Supervisor {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
     const std::string text = "left without saving; what was saved before stands";
-    console_.log(text);
+    console_.log((console_.terminal() ? "\n" : "") + text);  // below a progress line that stands there
     write_down(text);
   }
 

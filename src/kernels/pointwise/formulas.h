@@ -8,6 +8,25 @@
 
 namespace spillway::kernels {
 
+/// Powers, exponentials and logarithms: long code.
+constexpr bool is_long(Pointwise op) {
+  switch (op) {
+    case Pointwise::power:
+    case Pointwise::power_slope:
+    case Pointwise::pow:
+    case Pointwise::pow_base_slope:
+    case Pointwise::pow_exponent_slope:
+    case Pointwise::logistic_error:
+    case Pointwise::logistic_error_slope:
+    case Pointwise::divergence:
+    case Pointwise::divergence_of_logs:
+    case Pointwise::divergence_of_logs_slope:
+      return true;
+    default:
+      return false;
+  }
+}
+
 template <Pointwise kOp, class W>
 struct Formula {
   W p, q;
@@ -85,7 +104,7 @@ struct FillWhere {
 
 /// f(std::integral_constant<Enum, op>), with the run-time `op` of [0, kCount) as a template argument.
 template <int kCount, class Enum, class F>
-void for_enum(Enum op, F f) {
+constexpr void for_enum(Enum op, F f) {
   const auto one = [&]<int i>(std::integral_constant<int, i>) {
     if (static_cast<int>(op) == i) f(std::integral_constant<Enum, static_cast<Enum>(i)>());
   };

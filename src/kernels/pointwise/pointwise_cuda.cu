@@ -15,28 +15,61 @@ void map(const char* name, const Tensor& out, F f, const Views&... views) {
   map_views_on_gpu(name, axes, f, out.data<To>(), reinterpret_cast<const From*>(views.raw())...);
 }
 
+// The formulas of so many operands, chosen within the kernel: one of each would be hundreds of kernels, and most of the program. Long ones
+// apart, one element at a time.
+template <int kOperands, bool kLong, class W>
+struct AnyFormula : OneAtATime<kLong> {
+  Pointwise op;
+  W p, q;
+
+  template <class... Operands>
+  __device__ W operator()(Operands... operands) const {
+    W result = 0;
+    for_enum<kPointwiseCount>(op, [&]<Pointwise kOp>(std::integral_constant<Pointwise, kOp>) {
+      if constexpr (operands_of(kOp) == kOperands && is_long(kOp) == kLong) result = Formula<kOp, W>{p, q}(operands...);
+    });
+    return result;
+  }
+};
+
+template <class W>
+struct AnyComparison {
+  Compare op;
+  W number;
+
+  __device__ u8 operator()(W a, W b) const {
+    u8 result = 0;
+    for_enum<6>(op, [&]<Compare kOp>(std::integral_constant<Compare, kOp>) { result = holds<kOp>(a, b); });
+    return result;
+  }
+  __device__ u8 operator()(W a) const { return (*this)(a, number); }
+};
+
+template <bool kLong, class T>
+void map_formula(Pointwise op, const Tensor* in, Numbers numbers, const Tensor& out) {
+  using W = Wide<T>;
+  const auto p = static_cast<W>(numbers.p), q = static_cast<W>(numbers.q);
+  const int operands = operands_of(op);
+  if constexpr (!kLong) {
+    if (operands == 0) return map<T>("pointwise", out, AnyFormula<0, kLong, W>{{}, op, p, q});
+  }
+  if (operands == 1) return map<T, T>("pointwise", out, AnyFormula<1, kLong, W>{{}, op, p, q}, in[0]);
+  if (operands == 2) return map<T, T, T>("pointwise", out, AnyFormula<2, kLong, W>{{}, op, p, q}, in[0], in[1]);
+  map<T, T, T, T>("pointwise", out, AnyFormula<3, kLong, W>{{}, op, p, q}, in[0], in[1], in[2]);
+}
+
 }  // namespace
 
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out) {
   for_dtype("pointwise", out.dtype(), [&]<class T>(T) {
-    for_enum<kPointwiseCount>(op, [&]<Pointwise kOp>(std::integral_constant<Pointwise, kOp>) {
-      using W = Wide<T>;
-      const Formula<kOp, W> f{static_cast<W>(numbers.p), static_cast<W>(numbers.q)};
-      const Tensor* in = operands.begin();
-      if constexpr (operands_of(kOp) == 0) return map<T>("pointwise", out, f);
-      if constexpr (operands_of(kOp) == 1) return map<T, T>("pointwise", out, f, in[0]);
-      if constexpr (operands_of(kOp) == 2) return map<T, T, T>("pointwise", out, f, in[0], in[1]);
-      if constexpr (operands_of(kOp) == 3) return map<T, T, T, T>("pointwise", out, f, in[0], in[1], in[2]);
-    });
+    is_long(op) ? map_formula<true, T>(op, operands.begin(), numbers, out) : map_formula<false, T>(op, operands.begin(), numbers, out);
   });
 }
 
 void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out) {
   for_dtype("compare", a.dtype(), [&]<class T>(T) {
-    for_enum<6>(op, [&]<Compare kOp>(std::integral_constant<Compare, kOp>) {
-      const Comparison<kOp, Wide<T>> f{static_cast<Wide<T>>(number)};
-      b.defined() ? map<u8, T, T>("compare", out, f, a, b) : map<u8, T>("compare", out, f, a);
-    });
+    const AnyComparison<Wide<T>> f{op, static_cast<Wide<T>>(number)};
+    b.defined() ? map<u8, T, T>("compare", out, f, a, b) : map<u8, T>("compare", out, f, a);
   });
 }
 
