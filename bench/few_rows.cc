@@ -53,13 +53,17 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// 64 sums, so that the latency of an addition does not bound it.
+// Of eight stretches at once: a processor fetches ahead for each, and of one alone reads three quarters as fast.
 float plain_sum(const float* a, i64 n) {
-  float sum[64] = {};
-  for (i64 i = 0; i + 64 <= n; i += 64) {
-    for (i64 k = 0; k < 64; ++k) sum[k] += a[i + k];
+  constexpr i64 kStretches = 8, kLine = 16;
+  float sum[kStretches][kLine] = {};
+  const i64 stretch = n / kStretches;
+  for (i64 i = 0; i + kLine <= stretch; i += kLine) {
+    for (i64 s = 0; s < kStretches; ++s) {
+      for (i64 k = 0; k < kLine; ++k) sum[s][k] += a[s * stretch + i + k];
+    }
   }
-  return std::accumulate(sum, sum + 64, 0.0F);
+  return std::accumulate(&sum[0][0], &sum[0][0] + kStretches * kLine, 0.0F);
 }
 
 template <class F>

@@ -23,6 +23,12 @@ struct TileRange {
   bool operator==(const TileRange&) const = default;
 };
 
+/// `priority` orders a read among others that wait for the drive.
+struct ReadOptions {
+  Priority priority = Priority::normal;
+  bool for_save = false;  // or for what else is beside the steps
+};
+
 class Blob {
  public:
   virtual ~Blob() = default;
@@ -43,8 +49,7 @@ class Blob {
 
   /// `into`/`from` hold exactly range.count() * tile_bytes() bytes and stay valid until the event. Counted in the Traffic.
   /// Throws Error(bug) on a range outside the blob or a span of another size.
-  /// `priority` orders a read among others that wait for the drive.
-  virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority = Priority::normal) = 0;
+  virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options = {}) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
   /// The bytes themselves (device and host tiers); empty on nvme. Of a blob on a GPU for that GPU alone.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;

@@ -18,9 +18,9 @@ class MemoryBlob final : public Blob {
   Tier tier() const override { return tier_; }
   bool on_gpu() const override { return queues_ && tier_ == Tier::device; }
 
-  Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority) override {
+  Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options) override {
     check(range, std::ssize(into));
-    if (tier_ == Tier::host) traffic_.read_bytes[static_cast<size_t>(tier_)] += std::ssize(into);
+    if (tier_ == Tier::host) traffic_.reads(options.for_save)[static_cast<size_t>(tier_)] += std::ssize(into);
     return copy(into.data(), at(range, generation), std::ssize(into), on_gpu() ? &queues_->to_host : nullptr);
   }
 

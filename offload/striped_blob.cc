@@ -30,10 +30,10 @@ i64 StripedBlob::place(i64 tile, u64 generation) const {
   return begin_ + static_cast<i64>(generation % static_cast<u64>(slots_)) * bytes() + (tile - held_.begin) * tile_bytes_;
 }
 
-Event StripedBlob::read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) {
+Event StripedBlob::read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options) {
   check(range, std::ssize(into));
-  Event event = home_.files.submit(false, place(range.begin, generation), into, priority);
-  home_.traffic.read_bytes[kNvme] += std::ssize(into);
+  Event event = home_.files.submit(false, place(range.begin, generation), into, options.priority);
+  home_.traffic.reads(options.for_save)[kNvme] += std::ssize(into);
   return event;
 }
 

@@ -27,7 +27,7 @@ class StripedBlob final : public Blob {
               std::shared_ptr<TileChecksums> checksums);
 
   Tier tier() const override { return Tier::nvme; }
-  Event read(TileRange range, u64 generation, std::span<std::byte> into, Priority priority) override;
+  Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options) override;
   Event write(TileRange range, u64 generation, std::span<const std::byte> from) override;
   std::span<std::byte> view(TileRange, u64) override { return {}; }
   void stamp(TileRange range, u64 generation, std::span<const std::byte> from) override;

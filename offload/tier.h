@@ -17,9 +17,12 @@ constexpr std::string_view to_string(Tier tier) {
   return names[static_cast<size_t>(tier)];
 }
 
-/// Bytes read from and written to blobs at rest, by tier, since the counters were made. Inside the device nothing counts.
+/// Bytes read from and written to blobs at rest, by tier, since the counters were made; those that a save reads beside the steps apart.
+/// Inside the device nothing counts.
 struct Traffic {
-  std::array<std::atomic<i64>, kTiers> read_bytes{}, written_bytes{};
+  using Bytes = std::array<std::atomic<i64>, kTiers>;
+  Bytes read_bytes{}, written_bytes{}, read_for_saves_bytes{};
+  Bytes& reads(bool for_save) { return for_save ? read_for_saves_bytes : read_bytes; }
 };
 
 }  // namespace spillway::offload

@@ -70,7 +70,7 @@ void NvmePass::fetch_pieces(offload::Blob& from, const std::vector<Piece>& all, 
     for (; asked < end && asked < next_ + buffers_ && may_ask(); ++asked) {
       if (asked % half_ == 0) emptied_[asked / half_ % 2].wait();
       const Piece& piece = all[asked - first];
-      reads.emplace_back().add(from.read(piece.tiles, state_.generation(), piece.buffer, offload::Priority::urgent));
+      reads.emplace_back().add(from.read(piece.tiles, state_.generation(), piece.buffer, {.priority = offload::Priority::urgent}));
     }
     const Piece& piece = all[next_ - first];
     waited_us += microseconds_of([&] { reads.front().wait(); });

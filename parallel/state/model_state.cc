@@ -119,7 +119,7 @@ double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byt
   std::deque<Pending> reads;
   double moving_us = microseconds_of([&] {
     for (const Window& w : windows(blob, range)) {
-      reads.emplace_back().add(blob.read(w.range, generation_, into.subspan(w.begin, w.bytes), offload::Priority::urgent));
+      reads.emplace_back().add(blob.read(w.range, generation_, into.subspan(w.begin, w.bytes), {.priority = offload::Priority::urgent}));
     }
   });
   for (const Window& w : windows(blob, range)) {
@@ -155,7 +155,7 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
     if (e.code() != ErrorCode::io) throw;
     first = e.what();
   }
-  blob.read(range, generation, bytes, offload::Priority::urgent).wait();  // bytes that do not come are not known to be spoilt
+  blob.read(range, generation, bytes, {.priority = offload::Priority::urgent}).wait();  // bytes that do not come are not known to be spoilt
   try {
     blob.verify(range, generation, bytes);
   } catch (...) {
@@ -242,7 +242,7 @@ void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generati
   for (const TileRange& r : ranges) {
     ahead.push_back(open(group, r, generation));
     for (const Piece::Part* p : {&ahead.back().weights, &ahead.back().state}) {
-      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation, p->bytes));
+      if (p->staged) ahead.back().moving.add(p->blob->read(r, generation, p->bytes, {.for_save = true}));
     }
     if (ahead.size() > kReadAhead) finish_one();
   }

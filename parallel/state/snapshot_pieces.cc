@@ -66,7 +66,7 @@ void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
   Pending moving;
   for (const auto& [blob, into] : parts) {
     if (blob->is_staged()) {
-      moving.add(blob->read(piece.range, generation_, into));
+      moving.add(blob->read(piece.range, generation_, into, {.for_save = true}));
     } else {
       std::memcpy(into.data(), blob->view(piece.range, generation_).data(), into.size());
     }

@@ -183,7 +183,7 @@ TEST_F(Store, BytesAreCountedOnceAndAnErrorOfOneStripeIsTheBlobs) {
   store.write_generation(0, true);
   EXPECT_EQ(store.traffic.written_bytes[2], generation);
   Buffer in(3 * 16384);
-  store.blobs[1]->read({0, 3}, 0, in.span(), Priority::urgent).wait();
+  store.blobs[1]->read({0, 3}, 0, in.span(), {.priority = Priority::urgent}).wait();
   EXPECT_EQ(store.traffic.read_bytes[2], 3 * 16384);
   engine_.system().transfers = 0;
   engine_.system().fail_at = 1;

@@ -145,53 +145,84 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
   }
 }
 
-// Of kVectors vectors of columns of B, whose k is contiguous, over one chunk: to[kRows][kMostColumns].
-template <class By, int kRows, int kVectors, class T>
+// Of kLanes columns of B, whose k is contiguous, over one chunk: to[kRows][kLanes].
+template <class By, int kRows, class T>
 HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
-  constexpr i64 kStep = 4 * kInWord<T>, kColumns = kVectors * kLanes;
-  V sum[kRows][kVectors];
+  constexpr i64 kStep = 4 * kInWord<T>;
+  V sum[kRows][1];
   clear(sum);
   const i64 whole = k / kStep * kStep, stride = b.outer_stride;
   for (i64 p = 0; p < whole; p += kStep) {
-    ahead.ask(kColumns / 4);  // as many lines as are multiplied
+    ahead.ask(kLanes / 4);  // as many lines as are multiplied
     add_block<By>(4, a, b.data + p, stride, sum);
     a += kStep / kInWord<typename By::P> * kRows;
   }
   if (whole < k) {
-    T rest[kColumns * kStep] = {};
-    for (i64 j = 0; j < kColumns; ++j) {
+    T rest[kLanes * kStep] = {};
+    for (i64 j = 0; j < kLanes; ++j) {
       std::memcpy(static_cast<void*>(rest + j * kStep), b.data + j * stride + whole, static_cast<size_t>(k - whole) * sizeof(T));
     }
     add_block<By>(static_cast<int>(ceil_div(k - whole, kInWord<T>)), a, rest, kStep, sum);
   }
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], Floats(), to + r * kMostColumns + v * kLanes);
+  for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r][0], Floats(), to + r * kLanes);
+}
+
+// kWords words of k of contiguous columns, a line of each after the other, added to the words' sums to[kRows][columns].
+template <class By, int kRows, int kWords, class T>
+HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, bool both, i64 columns, float* to) {
+  using P = typename By::P;
+  constexpr i64 kInOne = kInWord<P>;
+  typename By::Row row[kWords][kRows];
+#pragma GCC unroll 8
+  for (int w = 0; w < kWords; ++w) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) row[w][r] = By::template row<kRows>(a + w * kRows + r);
+  }
+  for (i64 line = 0; line < columns; line += kLine<T>) {
+#pragma GCC unroll 8
+    for (i64 p = 0; p < kWords * kInOne; ++p) __builtin_prefetch(from + (kWords * kInOne + p) * k_stride + line, 0, 2);
+#pragma GCC unroll 8
+    for (i64 j = line; j < line + kLine<T>; j += kInOne * kLanes) {
+      V sum[kRows][kInOne];
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kInOne; ++v) sum[r][v] = hn::Load(Floats(), to + r * columns + j + v * kLanes);
+      }
+#pragma GCC unroll 8
+      for (int w = 0; w < kWords; ++w) {
+        V word[kInOne];
+        load_words<P>(from + w * kInOne * k_stride + j, k_stride, both, word);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+          for (int v = 0; v < kInOne; ++v) sum[r][v] = By::add(row[w][r], word[v], sum[r][v]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kInOne; ++v) hn::Store(sum[r][v], Floats(), to + r * columns + j + v * kLanes);
+      }
+    }
   }
 }
 
-// Of kVectors vectors of contiguous columns of B over one chunk: to[kRows][kMostColumns].
-template <class By, int kRows, int kVectors, class T>
-HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
-  V sum[kRows][kVectors];
-  clear(sum);
-  using P = typename By::P;
-  constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
-  const T* from = b.data;
-  for (i64 p = 0; p < k; p += kInWord<P>) {
-    for (i64 q = 0; q < kInWord<P>; ++q) {
-      for (i64 j = 0; j < kVectors * kLanes; j += kLine) {
-        __builtin_prefetch(from + (kRowsFarAhead + q) * b.k_stride + j, 0, 2);
-        __builtin_prefetch(from + (kRowsAhead + q) * b.k_stride + j, 0, 3);
-      }
-    }
-    V word[kVectors];
-    load_words<P>(from, b.k_stride, p + kInWord<P> <= k, word);
-    add_words<By>(a, word, sum);
-    a += kRows;
-    from += kInWord<P> * b.k_stride;
+// Of contiguous columns of B, whole lines, over one chunk: to[kRows][columns]. B is read as it lies, a few rows at once over all columns:
+// strips of few columns would touch a page for each row.
+template <class By, int kRows, class T>
+HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
+  constexpr i64 kInOne = kInWord<typename By::P>;
+  constexpr int kWords = std::max(1, static_cast<int>(8 / kInOne) / (kRows == 3 ? 4 : kRows));
+  std::fill_n(to, kRows * columns, 0.0F);
+  i64 p = 0;
+  for (; p + kWords * kInOne <= k; p += kWords * kInOne) {
+    add_words_of_rows<By, kRows, kWords>(a + p / kInOne * kRows, b.data + p * b.k_stride, b.k_stride, true, columns, to);
   }
-  for (int r = 0; r < kRows; ++r) store_words<P>(sum[r], to + r * kMostColumns);
+  for (; p < k; p += kInOne) {
+    add_words_of_rows<By, kRows, 1>(a + p / kInOne * kRows, b.data + p * b.k_stride, b.k_stride, p + kInOne <= k, columns, to);
+  }
+  put_in_order<typename By::P>(kRows * columns, to);
 }
 
 // The sums so far (none before the first) and those of one more chunk, of a multiple of kLanes columns.
@@ -217,57 +248,61 @@ HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) 
 // How chunks are multiplied.
 template <class TransposedBy, class WideBy>
 struct ByVectors {
-  static constexpr i64 kStrip = kTransposedVectors * kLanes;
+  static constexpr i64 kStrip = kLanes;
   template <int kRows, class T>
   static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
-    chunk_transposed<TransposedBy, kRows, kTransposedVectors>(a, b, k, ahead, to);
+    chunk_transposed<TransposedBy, kRows>(a, b, k, ahead, to);
   }
-  template <int kRows, int kVectors, class T>
-  static void wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
-    chunk_wide<WideBy, kRows, kVectors>(a, b, k, to);
+  template <int kRows, class T>
+  static void wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
+    chunk_wide<WideBy, kRows>(a, b, columns, k, to);
   }
   struct Scope {
     Scope(bool, i64) {}
   };
 };
 
-// Columns [begin, end), at most kColumns. Where they are fewer, others beside them are computed too, and dropped.
-template <i64 kColumns, int kRows, class P, class T, class Out, class Chunk>
-void multiply_strip(const FewRows<P, T, Out>& product, i64 begin, i64 end, const Chunk& chunk) {
-  const i64 from = std::min(begin, product.n - kColumns), skipped = begin - from, columns = end - begin;
-  alignas(64) float sums[kRows * kMostColumns], part[kRows * kMostColumns];
+// Columns [begin, end) of those from `from` on, of which chunk(a, b, k, to[kRows][columns]) makes `columns`, at most kMost; the others are
+// dropped.
+template <i64 kMost, int kRows, class P, class T, class Out, class Chunk>
+void multiply_columns(const FewRows<P, T, Out>& product, i64 from, i64 columns, i64 begin, i64 end, const Chunk& chunk) {
+  alignas(64) float sums[kRows * kMost], part[kRows * kMost];
   const Output<P, Out>& c = product.c;
   if (c.added) {
-    std::fill(std::begin(sums), std::end(sums), 0.0F);
-    for (i64 r = 0; r < kRows; ++r) std::copy_n(c.added + r * c.added_stride + begin, columns, sums + r * kMostColumns + skipped);
+    std::fill_n(sums, kRows * columns, 0.0F);
+    for (i64 r = 0; r < kRows; ++r) std::copy_n(c.added + r * c.added_stride + begin, end - begin, sums + r * columns + begin - from);
   }
   for (i64 p = 0; p < product.k; p += product.depth) {
     chunk(product.a + p / kInWord<P> * kRows, product.b.from(from, p), std::min(product.depth, product.k - p), part);
-    for (i64 r = 0; r < kRows; ++r) add_chunk(p == 0 && !c.added, part + r * kMostColumns, kColumns, sums + r * kMostColumns);
+    add_chunk(p == 0 && !c.added, part, kRows * columns, sums);
   }
   for (i64 r = 0; r < kRows; ++r) {
-    store_row(sums + r * kMostColumns + skipped, columns, c.bias ? c.bias + begin : nullptr, c.data + r * c.row_stride + begin);
+    store_row(sums + r * columns + begin - from, end - begin, c.bias ? c.bias + begin : nullptr, c.data + r * c.row_stride + begin);
   }
 }
 
-template <class How, int kRows, int kVectors, class P, class T, class Out>
+// Where columns do not fill a line, others before them are computed too.
+template <class How, int kRows, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
-  constexpr i64 kColumns = kVectors * kLanes;
-  const auto strip = [&](i64 to) { multiply_strip<kColumns, kRows>(product, begin, to, How::template wide<kRows, kVectors, T>); };
-  for (; end - begin >= kColumns; begin += kColumns) strip(begin + kColumns);
-  if (begin == end) return;
-  if constexpr (kVectors > 2) {
-    multiply_wide<How, kRows, kVectors / 2>(product, begin, end);
-  } else {
-    strip(end);
+  while (begin < end) {
+    const i64 columns = std::clamp((end - begin) / kLine<T> * kLine<T>, kLine<T>, kPieceColumns<kRows>);
+    const i64 from = std::min(begin, product.n - columns), to = std::min(begin + columns, end);
+    multiply_columns<kPieceColumns<kRows>, kRows>(
+        product, from, columns, begin, to,
+        [&](const u32* a, const Operand<T>& b, i64 k, float* sums) { How::template wide<kRows>(a, b, columns, k, sums); });
+    begin = to;
   }
 }
 
 template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
-  Ahead<T> ahead(product.b, begin, end, How::kStrip, product.k);
-  const auto chunk = [&](const u32* a, const Operand<T>& b, i64 k, float* to) { How::template transposed<kRows>(a, b, k, ahead, to); };
-  for (; begin < end; begin += How::kStrip) multiply_strip<How::kStrip, kRows>(product, begin, std::min(begin + How::kStrip, end), chunk);
+  constexpr i64 kStrip = How::kStrip;
+  Ahead<T> ahead(product.b, begin, end, kStrip, product.k);
+  for (; begin < end; begin += kStrip) {
+    multiply_columns<kStrip, kRows>(
+        product, std::min(begin, product.n - kStrip), kStrip, begin, std::min(begin + kStrip, end),
+        [&](const u32* a, const Operand<T>& b, i64 k, float* to) { How::template transposed<kRows>(a, b, k, ahead, to); });
+  }
 }
 
 template <class How, int kRows, class P, class T, class Out>
@@ -275,7 +310,7 @@ void multiply_rows(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   const bool transposed = product.b.k_stride == 1;
   const typename How::Scope scope(transposed, kRows);
   if (transposed) return multiply_transposed<How, kRows>(product, begin, end);
-  multiply_wide<How, kRows, kWideVectors<kRows>>(product, begin, end);
+  multiply_wide<How, kRows>(product, begin, end);
 }
 
 template <class How, class P, class T, class Out>

@@ -23,16 +23,14 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<u32>;
 using V = hn::Vec<Floats>;
 constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// Sums that registers hold.
-constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 16 : 8;
-// Columns of one strip: of B with contiguous columns as many as there are sums; of B with contiguous k.
+// How far ahead B is asked for where its columns' k is contiguous: lines, into the second-level cache.
+constexpr i64 kLinesAhead = 512;
+// Contiguous columns whose sums stay in the first-level cache while rows of B are read over all of them.
 template <int kRows>
-constexpr int kWideVectors = kSums / (kRows == 3 ? 4 : kRows);
-constexpr int kTransposedVectors = 1;
-constexpr i64 kMostColumns = kSums * kLanes;
-// How far ahead B is asked for. Of columns whose k is contiguous, lines into the second-level cache; of contiguous columns, rows of k into
-// the second level and the first.
-constexpr i64 kLinesAhead = 512, kRowsFarAhead = 32, kRowsAhead = 4;
+constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
+// Elements of a line of memory.
+template <class T>
+constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 
 // Elements of k in a 32-bit word.
 template <class T>
@@ -49,13 +47,13 @@ class Ahead {
   void ask(i64 lines) {
     for (; lines > 0 && begin_ < end_; --lines) {
       __builtin_prefetch(b_.data + column_ * b_.outer_stride + first_ + at_, 0, 2);
-      at_ += kLine;
+      at_ += kLine<T>;
       if (at_ >= depth_) next_column();
     }
   }
 
  private:
-  static constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kTile = 16 * kLine;
+  static constexpr i64 kTile = 16 * kLine<T>;
   void next_column() {
     at_ = 0;
     if (++column_ < std::min(begin_ + strip_, end_)) return;
@@ -78,7 +76,7 @@ HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
 }
-// Of pairs two rows are interleaved within blocks of eight columns: store_words puts what they lead to in order.
+// Of pairs two rows are interleaved within blocks of eight columns.
 template <class P, int kVectors>
 requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
   const hn::Repartition<u16, Floats> halves;
@@ -91,19 +89,16 @@ requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_
   }
 }
 
-template <class P, int kVectors>
-HWY_INLINE void store_words(const V (&sum)[kVectors], float* to) {
-  HWY_ALIGN float lanes[2 * kLanes];
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; v += kInWord<P>) {
-    if constexpr (sizeof(P) == 4) {
-      hn::StoreU(sum[v], Floats(), to + v * kLanes);
-    } else {
-      hn::Store(sum[v], Floats(), lanes);
-      hn::Store(sum[v + 1], Floats(), lanes + kLanes);
+// Undoes it, for sums of whole blocks.
+template <class P>
+HWY_INLINE void put_in_order(i64 n, float* sums) {
+  if constexpr (sizeof(P) == 2) {
+    HWY_ALIGN float lanes[2 * kLanes];
+    for (; n > 0; n -= 2 * kLanes, sums += 2 * kLanes) {
+      std::copy_n(sums, 2 * kLanes, lanes);
       for (i64 i = 0; i < kLanes; i += 4) {
-        std::memcpy(to + v * kLanes + 2 * i, lanes + i, 16);
-        std::memcpy(to + v * kLanes + 2 * i + 4, lanes + kLanes + i, 16);
+        std::copy_n(lanes + i, 4, sums + 2 * i);
+        std::copy_n(lanes + kLanes + i, 4, sums + 2 * i + 4);
       }
     }
   }

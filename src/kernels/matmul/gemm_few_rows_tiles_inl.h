@@ -61,48 +61,53 @@ HWY_ATTR void chunk_transposed_tiles(const u32* a, const Operand<BFloat16>& b, i
   float sums[kTileRows * kRows];
   store_tile<tiles::kFewSums>(sums, 4 * kRows);
   for (i64 r = 0; r < kRows; ++r) {
-    for (i64 j = 0; j < kTileRows; ++j) to[r * kMostColumns + j] = sums[j * kRows + r];
+    for (i64 j = 0; j < kTileRows; ++j) to[r * kTileRows + j] = sums[j * kRows + r];
   }
 }
 
-// Of contiguous columns, whose pairs are interleaved on their way.
-template <int kRows, int kVectors>
-HWY_ATTR void chunk_wide_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, float* to) {
-  constexpr i64 kLine = 32;
-  alignas(64) float sums[kVectors][kRows][kLanes] = {};
-  alignas(64) V pairs[kVectors][kTileRows];
+// sums[kRows][columns] plus A's tile times a line of pairs.
+HWY_INLINE void add_line(const V (&pairs)[2][kTileRows], i64 columns, float* sums) {
+  for (int v = 0; v < 2; ++v) {
+    load_tile<tiles::kFewSums>(sums + v * kLanes, 4 * columns);
+    load_tile<tiles::kFewB>(pairs[v], kTileBytesARow);
+    dot_tiles<tiles::kFewSums, tiles::kFewA, tiles::kFewB>();
+    store_tile<tiles::kFewSums>(sums + v * kLanes, 4 * columns);
+  }
+}
+
+// Of contiguous columns, whole lines, whose pairs are interleaved on their way: a line is multiplied when the next one is interleaved, for
+// a tile is loaded from the cache alone, and would wait for what was just stored.
+template <int kRows>
+HWY_ATTR void chunk_wide_tiles(const u32* a, const Operand<BFloat16>& b, i64 columns, i64 k, float* to) {
+  alignas(64) V pairs[2][2][kTileRows];
   alignas(64) u32 rows[kRows][kTileRows];
+  std::fill_n(to, kRows * columns, 0.0F);
   for (i64 first = 0; first < k; first += kTileK) {
+    const i64 words = std::min(kTileRows, ceil_div(k - first, i64{2}));
     for (i64 i = 0; i < kTileRows; ++i) {
-      const i64 p = first + 2 * i;
-      const BFloat16* from = b.data + p * b.k_stride;
-      V word[kVectors];
-      if (p < k) {
-        for (i64 j = 0; j < kVectors * kLanes; j += kLine) {
-          __builtin_prefetch(from + kRowsFarAhead * b.k_stride + j, 0, 2);
-          __builtin_prefetch(from + (kRowsFarAhead + 1) * b.k_stride + j, 0, 2);
-        }
-        load_words<BFloat16>(from, b.k_stride, p + 2 <= k, word);
-      } else {
-        for (V& zero : word) zero = hn::Zero(Floats());
+      for (auto& line : pairs) {
+        if (i >= words) line[0][i] = line[1][i] = hn::Zero(Floats());
       }
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) pairs[v][i] = word[v];
-      for (i64 r = 0; r < kRows; ++r) rows[r][i] = p < k ? a[p / 2 * kRows + r] : 0;
+      for (i64 r = 0; r < kRows; ++r) rows[r][i] = i < words ? a[(first / 2 + i) * kRows + r] : 0;
     }
     load_tile<tiles::kFewA>(rows, kTileBytesARow);
-    for (int v = 0; v < kVectors; ++v) {
-      load_tile<tiles::kFewSums>(sums[v], kTileBytesARow);
-      load_tile<tiles::kFewB>(pairs[v], kTileBytesARow);
-      dot_tiles<tiles::kFewSums, tiles::kFewA, tiles::kFewB>();
-      store_tile<tiles::kFewSums>(sums[v], kTileBytesARow);
+    const BFloat16* block = b.data + first * b.k_stride;
+    for (i64 j = 0; j < columns; j += kLine<BFloat16>) {
+      auto& line = pairs[j / kLine<BFloat16> % 2];
+      for (i64 i = 0; i < words; ++i) {
+        const BFloat16* from = block + 2 * i * b.k_stride + j;
+        __builtin_prefetch(from + kTileK * b.k_stride, 0, 2);
+        __builtin_prefetch(from + (kTileK + 1) * b.k_stride, 0, 2);
+        V word[2];
+        load_words<BFloat16>(from, b.k_stride, first + 2 * i + 2 <= k, word);
+        line[0][i] = word[0];
+        line[1][i] = word[1];
+      }
+      if (j > 0) add_line(pairs[(j / kLine<BFloat16> + 1) % 2], columns, to + j - kLine<BFloat16>);
     }
+    add_line(pairs[(columns / kLine<BFloat16> + 1) % 2], columns, to + columns - kLine<BFloat16>);
   }
-  for (i64 r = 0; r < kRows; ++r) {
-    V row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(Floats(), sums[v][r]);
-    store_words<BFloat16>(row, to + r * kMostColumns);
-  }
+  put_in_order<BFloat16>(kRows * columns, to);
 }
 struct ByTiles {
   static constexpr i64 kStrip = kTileRows;
@@ -113,9 +118,9 @@ struct ByTiles {
   static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
     chunk_transposed_tiles<kRows>(a, b, k, ahead, to);
   }
-  template <int kRows, int kVectors, class T>
-  static void wide(const u32* a, const Operand<T>& b, i64 k, float* to) {
-    chunk_wide_tiles<kRows, kVectors>(a, b, k, to);
+  template <int kRows, class T>
+  static void wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
+    chunk_wide_tiles<kRows>(a, b, columns, k, to);
   }
 };
 

@@ -123,8 +123,8 @@ struct Product {
 // Columns of one task of a product with few rows: many tasks, but each with long stretches of memory to itself.
 template <class T>
 i64 few_rows_task(i64 n, bool contiguous_columns) {
-  constexpr i64 kStretch = 512 / static_cast<i64>(sizeof(T)), kColumns = 32;
-  if (contiguous_columns) return n < 16 * kStretch ? kStretch : 2 * kStretch;
+  constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kColumns = 32;
+  if (contiguous_columns) return kLine * std::max<i64>(n / (32 * kLine), 12);
   return kColumns * std::clamp<i64>(n / (32 * kColumns), 1, 8);
 }
 

@@ -189,6 +189,24 @@ TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
   }
 }
 
+// What a save reads from nvme itself is not counted as the steps'.
+TEST(Snapshot, CountsItsOwnReadsApart) {
+  for (const Pace pace : {Pace::quick, Pace::impatient}) {
+    for (const bool frozen : {false, true}) {
+      RunOptions o = base(kCorners[5], OptimizerOverlap::forward);
+      o.steps = 4;
+      if (frozen) o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("wte.weight"); };
+      i64 read_for_saves = 0;
+      o.at_end = [&](Rank& rank) { read_for_saves = rank.state().traffic().read_for_saves_bytes[2]; };
+      RunResult got;
+      train_with_saves(o, {1, 2, 3}, pace, got);
+      EXPECT_EQ(got.moved.read, got.planned.read);
+      EXPECT_EQ(got.moved.written, got.planned.written);
+      EXPECT_TRUE(read_for_saves > 0 || (pace == Pace::quick && !frozen));
+    }
+  }
+}
+
 // The planted fault: a snapshot that the Stepper does not know of saves what the steps have made of it meanwhile.
 TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {

@@ -74,7 +74,10 @@ std::vector<std::unique_ptr<Saved>> train_with_saves(RunOptions o, const std::ve
         },
         pace == Pace::impatient ? 0 : Snapshot::kPatient);
   };
-  o.at_end = end_last;
+  o.at_end = [end_last, then = o.at_end](Rank& rank) {
+    end_last(rank);
+    if (then) then(rank);
+  };
   use_buffers(o, pace == Pace::held_back ? 64 : pace == Pace::quick ? 4 : 2);
   result = train(o);
   return all;
