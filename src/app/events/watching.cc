@@ -74,7 +74,7 @@ Watching::Watching(const fs::path& run, WatchWish wish, i64 step, const std::str
     }
   };
   open(wish.tensorboard, events_, "event files for TensorBoard", [&] { return open_events(run, step, config); });
-  open(wish.metrics_csv, csv_, "metrics.csv", [&] { return open_csv(run); });
+  open(wish.metrics_csv || fs::exists(run / "metrics.csv"), csv_, "metrics.csv", [&] { return open_csv(run); });
 }
 
 void Watching::line(const std::string& metrics_line) {

@@ -18,7 +18,7 @@ struct WatchWish {
 class Watching {
  public:
   /// `step`: of the last line of metrics.jsonl (0: there is none). What older event files have of later steps no longer counts, and
-  /// metrics.csv is made from these lines. `config`: the run's, in JSON.
+  /// metrics.csv is made from these lines; one that is there is kept up whether or not it is wanted now. `config`: the run's, in JSON.
   Watching(const std::filesystem::path& run, WatchWish wish, i64 step, const std::string& config);
 
   /// Of what is wanted and cannot be made, a line each.

@@ -147,6 +147,8 @@ TEST_F(WatchedTraining, MetricsCsvHasARowAStepAndIsMadeFromTheLinesBefore) {
   for (size_t i = 1; i < csv.size(); ++i) EXPECT_EQ(csv[i] + "\n", csv_row(scalars_of(lines[i - 1])));
   const size_t loss = csv[3].find(',') + 1;
   EXPECT_EQ(std::stod(csv[3].substr(loss)), metrics()[2]["loss"].get<double>()) << "to the bit";
+  ASSERT_EQ(train(4).status, 0);
+  EXPECT_EQ(lines_of(run / "metrics.csv").size(), 5u) << "a run that has one keeps it whole";
 }
 
 // Times and memory apart, which are never twice the same.
