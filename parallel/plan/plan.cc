@@ -33,15 +33,11 @@ struct Request : PlanRequest {
 
 constexpr i64 kPassStep = 16;  // positions between two lengths of passes with a cache
 
-nn::KeyValueCache::Lies lies(const Placement& placement) {
-  return placement.cache == Tier::device ? nn::KeyValueCache::Lies::here : nn::KeyValueCache::Lies::elsewhere;
-}
-
 // Runs a pass at the end of a cache on the meta device.
 WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
   const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
-  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions, lies(r.placement));
+  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions, cache_lies(r.placement));
   cache.seek(r.cache_positions - new_positions);
   const Stream input_stream = stream(inputs), compute = stream(activations);
   std::vector<MicroBatch> batches;
@@ -408,6 +404,10 @@ std::vector<i64> pass_lengths(i64 longest) {
   for (i64 length = kPassStep; length < longest; length += kPassStep) lengths.push_back(length);
   if (longest > 1) lengths.push_back(longest);
   return lengths;
+}
+
+nn::KeyValueCache::Lies cache_lies(const Placement& placement) {
+  return placement.cache == Tier::device ? nn::KeyValueCache::Lies::here : nn::KeyValueCache::Lies::elsewhere;
 }
 
 WorkBytes work_bytes(const PlanRequest& request) {

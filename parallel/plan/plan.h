@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "nn/key_value_cache.h"
 #include "offload/nvme_store.h"
 #include "parallel/blocks/block_runner.h"
 #include "parallel/layout/residency.h"
@@ -109,6 +110,8 @@ std::vector<i64> spillable_bytes(const PlanRequest& request);
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
+/// For the blocks' attention, of keys and values that rest by this placement.
+nn::KeyValueCache::Lies cache_lies(const Placement& placement);
 /// From dry runs.
 WorkBytes work_bytes(const PlanRequest& request);
 

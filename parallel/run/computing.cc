@@ -17,11 +17,10 @@ Tensor flat_view(std::byte* data, i64 elems, DType dtype, Device device) {
 Computing::Computing(const nn::Sequential& model, Workplace& work, StepUnderWay& step)
     : work_(work), step_(step), runner_(model, work.plan.outputs), accumulator_(work.plan.layout, work.format().gradient) {
   if (work.plan.cache_positions == 0) return;
-  const bool here = work.plan.placement.cache == Tier::device;
-  Stream stream = here ? work.streams().compute : Stream();
+  const nn::KeyValueCache::Lies lies = cache_lies(work.plan.placement);
+  Stream stream = lies == nn::KeyValueCache::Lies::here ? work.streams().compute : Stream();
   stream.memory = &work.memory.cache();
-  cache_.emplace(stream, work.plan.micro_batch_size, work.plan.cache_positions,
-                 here ? nn::KeyValueCache::Lies::here : nn::KeyValueCache::Lies::elsewhere);
+  cache_.emplace(stream, work.plan.micro_batch_size, work.plan.cache_positions, lies);
 }
 
 void Computing::load() {
