@@ -1,4 +1,5 @@
 // Looking at a parameter wherever it lies, without holding more of it than a few tiles.
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"

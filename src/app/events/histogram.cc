@@ -74,23 +74,27 @@ Histogram::Histogram() : sums_(kBuckets + bucket_limits().size()), largest_(2, s
 
 void Histogram::add(std::span<const float> values) {
   static const FirstBuckets first = make_first_buckets();
-  const std::vector<double>& limits = bucket_limits();
+  const double* const limits = bucket_limits().data();
+  i64* const sums = sums_.data();
+  float lowest = std::numeric_limits<float>::infinity(), highest = -lowest;
   for (const float value : values) {
     const u32 bits = std::bit_cast<u32>(value), exponent = bits >> 23 & 0xff;
     if (exponent == kExponents) {
-      ++sums_[kNotFinite];
+      ++sums[kNotFinite];
       continue;
     }
     const i64 whole = (bits & kFraction) | (exponent > 0 ? kFraction + 1 : 0), square = whole * whole;
-    sums_[kValues + exponent] += bits >> 31 ? -whole : whole;
-    sums_[kLower + exponent] += square & ((i64{1} << kHalf) - 1);
-    sums_[kUpper + exponent] += square >> kHalf;
+    sums[kValues + exponent] += bits >> 31 ? -whole : whole;
+    sums[kLower + exponent] += square & ((i64{1} << kHalf) - 1);
+    sums[kUpper + exponent] += square >> kHalf;
     const size_t bucket = first[bits >> kCellShift];
-    ++sums_[kBuckets + bucket + (value >= limits[bucket])];
-    const i64 order = order_of(value);
-    largest_[kHighest] = std::max(largest_[kHighest], order);
-    largest_[kLowest] = std::max(largest_[kLowest], -order);
+    ++sums[kBuckets + bucket + (value >= limits[bucket])];
+    lowest = std::min(lowest, value);
+    highest = std::max(highest, value);
   }
+  if (lowest > highest) return;
+  largest_[kHighest] = std::max(largest_[kHighest], order_of(highest));
+  largest_[kLowest] = std::max(largest_[kLowest], -order_of(lowest));
 }
 
 void Histogram::add(const Histogram& other) {
