@@ -183,13 +183,20 @@ void ModelState::commit(u64 generation, std::string_view record) {
 
 std::vector<TileRange> ModelState::chunks(u16 group) const {
   const bool staged = weights_[group]->is_staged() || (optimizer_[group] && optimizer_[group]->is_staged());
-  const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   const TileRange held = weights_[group]->held();
   const TileRange own = optimizer_[group] ? optimizer_[group]->held() : held;
   std::vector<TileRange> all;
   for (const TileRange part : {TileRange{held.begin, own.begin}, own, TileRange{own.end, held.end}}) {
-    for (i64 t = part.begin; t < part.end; t += step) all.push_back({t, std::min(part.end, t + step)});
+    for (const TileRange piece : pieces(part, staged)) all.push_back(piece);
   }
+  return all;
+}
+
+// That fit a buffer of the ring where they go through one.
+std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
+  const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
+  std::vector<TileRange> all;
+  for (i64 t = tiles.begin; t < tiles.end; t += step) all.push_back({t, std::min(tiles.end, t + step)});
   return all;
 }
 
@@ -210,7 +217,7 @@ bool ModelState::holds_state(u16 group, TileRange range) const {
   return optimizer_[group] && intersection(optimizer_[group]->held(), range).count() > 0;
 }
 
-ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
+ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation, Kinds kinds) {
   Piece piece;
   piece.range = range;
   size_t used = 0;
@@ -222,13 +229,21 @@ ModelState::Piece ModelState::open(u16 group, TileRange range, u64 generation) {
     return {&blob, bytes, true};
   };
   piece.weights = part(*weights_[group]);
-  if (holds_state(group, range)) piece.state = part(*optimizer_[group]);
+  if (kinds == Kinds::all && holds_state(group, range)) piece.state = part(*optimizer_[group]);
   return piece;
 }
 
 void ModelState::scan(u16 group, const Scan& body) { scan(group, chunks(group), generation_, body); }
 
 void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body) {
+  scan(group, ranges, generation, Kinds::all, body);
+}
+
+void ModelState::scan_weights(u16 group, TileRange tiles, const Scan& body) {
+  scan(group, pieces(tiles, weights_[group]->is_staged()), generation_, Kinds::weights, body);
+}
+
+void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generation, Kinds kinds, const Scan& body) {
   std::deque<Piece> ahead;
   const auto finish_one = [&] {
     Piece& piece = ahead.front();
@@ -240,7 +255,7 @@ void ModelState::scan(u16 group, std::span<const TileRange> ranges, u64 generati
     ahead.pop_front();
   };
   for (const TileRange& r : ranges) {
-    ahead.push_back(open(group, r, generation));
+    ahead.push_back(open(group, r, generation, kinds));
     for (const Piece::Part* p : {&ahead.back().weights, &ahead.back().state}) {
       if (p->staged) ahead.back().moving.add(p->blob->read(r, generation, p->bytes, {.for_save = true}));
     }
@@ -256,7 +271,7 @@ void ModelState::fill(u16 group, const Fill& body) {
       behind.front().moving.wait();
       behind.pop_front();
     }
-    Piece piece = open(group, r, generation_);
+    Piece piece = open(group, r, generation_, Kinds::all);
     body(r, piece.weights.bytes, piece.state.bytes);
     for (const Piece::Part* p : {&piece.weights, &piece.state}) {
       if (!p->staged) continue;

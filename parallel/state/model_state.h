@@ -84,6 +84,8 @@ class ModelState {
   void scan(u16 group, const Scan& body);
   /// These ranges alone, none longer than a staging buffer where one is needed, of a generation that is still there.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
+  /// Of these tiles the weights alone.
+  void scan_weights(u16 group, TileRange tiles, const Scan& body);
   void fill(u16 group, const Fill& body);
 
   /// Null where the CPU computes.
@@ -100,8 +102,11 @@ class ModelState {
   void make_activations();
   std::unique_ptr<offload::Blob> make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
   std::vector<TileRange> chunks(u16 group) const;
+  std::vector<TileRange> pieces(TileRange tiles, bool staged) const;
   bool holds_state(u16 group, TileRange range) const;
-  Piece open(u16 group, TileRange range, u64 generation);
+  enum class Kinds : u8 { all, weights };
+  Piece open(u16 group, TileRange range, u64 generation, Kinds kinds);
+  void scan(u16 group, std::span<const TileRange> ranges, u64 generation, Kinds kinds, const Scan& body);
 
   const Plan& plan_;
   const Resources resources_;

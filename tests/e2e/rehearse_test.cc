@@ -103,6 +103,15 @@ struct Rehearse : testing::Test {
     return all;
   }
 
+  bool has_histograms(const std::string& run) const {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(in(run), none)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("events.") && mentions(at.read("run.rehearsal/" + run + "/" + name), "weights/transformer.wte")) return true;
+    }
+    return false;
+  }
+
   // While the program runs, once a millisecond, until it says true.
   Finished while_watching(const Args& args, const std::function<bool()>& tamper) const {
     std::atomic<bool> over = false;
@@ -171,19 +180,22 @@ TEST_F(RehearseRelease, StartedByOneWhoHearsOfNoChild) {
 }
 
 // Once each, at the last step; in the words of the one who asked.
-TEST_F(RehearseRelease, ValidatesAndSamplesWhereTheRunDoes) {
+TEST_F(RehearseRelease, ValidatesSamplesAndCountsWhereTheRunDoes) {
   std::string said;
-  const Args args =
-      rehearsal({"--ranks", "2", "--pipeline-stages", "2", "--gradient-accumulation-steps", "2", "--validation-fraction", "0.1",
-                 "--validate-every", "50", "--validation-steps", "7", "--sample-every", "50", "--prompt=--and the", "--json"});
+  bool counted = false;
+  const Args args = rehearsal({"--ranks", "2", "--pipeline-stages", "2", "--gradient-accumulation-steps", "2", "--validation-fraction",
+                               "0.1", "--validate-every", "50", "--validation-steps", "7", "--sample-every", "50", "--prompt=--and the",
+                               "--histograms-every", "50", "--json"});
   const Finished f = while_watching(args, [&] {
     const std::string now = at.read("run.rehearsal/gone-on.txt");
     if (now.size() > said.size()) said = now;
+    counted = counted || (fs::exists(in("gone-on.txt")) && has_histograms("killed"));
     return false;
   });
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_GT(nlohmann::json::parse(f.out, nullptr, false).value("validation_loss", 0.0), 1) << f.out;
   EXPECT_TRUE(mentions(said, "sample: --and the")) << said;
+  EXPECT_TRUE(counted);
   expect_nothing_left();
 }
 

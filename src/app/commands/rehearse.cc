@@ -1,6 +1,7 @@
 // spillway train --rehearse: what would fail in hour six fails in minute two. The program itself, with the flags given, trains and saves,
-// is killed, and goes on to its end, validating and sampling where the run does; once more it takes as many steps without a kill, and saves
-// when asked to stop. Three steps at least: the first two warm up, only the third one's time says something of the run's.
+// is killed, and goes on to its end, validating, sampling and counting histograms where the run does; once more it takes as many steps
+// without a kill, and saves when asked to stop. Three steps at least: the first two warm up, only the third one's time says something of
+// the run's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,6 +86,7 @@ class Rehearsal {
       all.push_back(fmt::format("--sample-every={}", last));
       if (!config_.prompt.empty()) all.push_back("--prompt=" + config_.prompt);
     }
+    if (config_.histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
     return all;
   }
 

@@ -34,7 +34,13 @@ std::string bytes(int field, std::string_view value) { return key(field, Wire::b
 // Event, by field: 1 wall_time, 2 step, 3 file_version, 5 summary, 7 session_log.
 std::string event(double wall_time, i64 step, const std::string& what) { return framed(real64(1, wall_time) + whole(2, step) + what); }
 
-// Summary.Value: 1 tag, 2 simple_value, 8 tensor, 9 metadata.
+std::string packed(int field, std::span<const double> values) {
+  std::string all;
+  for (const double v : values) all += little_endian(std::bit_cast<u64>(v));
+  return bytes(field, all);
+}
+
+// Summary.Value: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata.
 std::string value(std::string_view tag, const std::string& what) { return bytes(1, bytes(1, tag) + what); }
 
 // As JSON's writer and reader mend it.
@@ -81,6 +87,15 @@ std::string text_event(double wall_time, i64 step, std::string_view tag, std::st
   const std::string metadata = bytes(1, bytes(1, "text")) + whole(4, kTensor);
   const std::string tensor = whole(1, kString) + bytes(2, "") + bytes(8, indented(as_utf8(text)));
   return event(wall_time, step, bytes(5, value(tag, bytes(8, tensor) + bytes(9, metadata))));
+}
+
+// HistogramProto (tensorflow/core/framework/histogram.proto): 1 min, 2 max, 3 num, 4 sum, 5 sum_squares, 6 bucket_limit, 7 bucket.
+std::string histogram_event(double wall_time, i64 step, std::string_view tag, const Histogram& histogram) {
+  const Histogram::Buckets buckets = histogram.buckets();
+  const std::string numbers = real64(1, histogram.min()) + real64(2, histogram.max()) + real64(3, static_cast<double>(histogram.count())) +
+                              real64(4, histogram.sum()) + real64(5, histogram.sum_of_squares());
+  const std::string histo = numbers + packed(6, buckets.limits) + packed(7, buckets.counts);
+  return event(wall_time, step, bytes(5, value(tag, bytes(5, histo))));
 }
 
 }  // namespace spillway::app

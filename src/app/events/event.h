@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/events/histogram.h"
 #include "app/events/scalars.h"
 #include "base/types.h"
 
@@ -22,5 +23,7 @@ std::string start_event(double wall_time, i64 step);
 std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> scalars);
 /// A sample for the page of texts, which reads Markdown, and UTF-8 alone: what is none becomes U+FFFD.
 std::string text_event(double wall_time, i64 step, std::string_view tag, std::string_view text);
+/// For the pages of histograms and of distributions. In it a number is a double.
+std::string histogram_event(double wall_time, i64 step, std::string_view tag, const Histogram& histogram);
 
 }  // namespace spillway::app

@@ -89,6 +89,10 @@ void Watching::text(i64 step, std::string_view tag, std::string_view text) {
   if (events_) events_->append(text_event(wall_time(), step, tag, text));
 }
 
+void Watching::histogram(i64 step, std::string_view tag, const Histogram& histogram) {
+  if (events_) events_->append(histogram_event(wall_time(), step, tag, histogram));
+}
+
 std::vector<const GrowingFile*> Watching::files() const {
   std::vector<const GrowingFile*> all;
   for (const auto* file : {&events_, &csv_}) {

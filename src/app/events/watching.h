@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/events/growing_file.h"
+#include "app/events/histogram.h"
 
 namespace spillway::app {
 
@@ -27,6 +28,7 @@ class Watching {
   void line(const std::string& metrics_line);
   /// For TensorBoard alone.
   void text(i64 step, std::string_view tag, std::string_view text);
+  void histogram(i64 step, std::string_view tag, const Histogram& histogram);
   std::vector<const GrowingFile*> files() const;
 
  private:

@@ -82,6 +82,8 @@ void check(TrainConfig& config, const Host& host) {
   config.micro_batches();
   if (!config.prompt.empty() && config.sample_every == 0)
     refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
+  if (config.histograms_every > 0 && !config.tensorboard)
+    refuse("[--histograms-every] expected it without --tensorboard off, got both: histograms lie in the event files alone; leave one out");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(
       config,

@@ -181,7 +181,8 @@ struct TrainConfig : RanksConfig, TextConfig {
   i64 keep = 2;
   std::optional<i64> time_limit_s;  // empty: Slurm's end time
   i64 log_every = 1;
-  i64 sample_every = 0;  // 0: off
+  i64 sample_every = 0;      // 0: off
+  i64 histograms_every = 0;  // 0: off
   std::string prompt;
   std::optional<std::string> trace;  // a file
   StepRange trace_steps;

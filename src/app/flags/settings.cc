@@ -121,6 +121,7 @@ std::vector<std::string> rehearsal_words(const GivenMap& given) {
                            "sample-every",
                            "prompt",
                            "tensorboard",
+                           "histograms-every",
                            "metrics-csv",
                            "trace",
                            "trace-steps",

@@ -89,6 +89,11 @@ std::vector<i64> Peers::most(std::vector<i64> numbers) const {
   return numbers;
 }
 
+std::vector<i64> Peers::sum(std::vector<i64> numbers) const {
+  if (all_) all_->all_reduce(std::as_writable_bytes(std::span(numbers)), DType::int64, parallel::Reduction::sum).wait();
+  return numbers;
+}
+
 // What is told: nothing, or the error's code and its text.
 void Peers::together(const std::function<void()>& body) const {
   std::string told;

@@ -46,6 +46,8 @@ class Peers {
   std::string from_first(const std::string& text) const;
   /// The largest of each number over the ranks.
   std::vector<i64> most(std::vector<i64> numbers) const;
+  /// Their sum.
+  std::vector<i64> sum(std::vector<i64> numbers) const;
 
   /// Runs `body`, then waits for the others' end of it, however long they work without meeting anyone (Communicator::works_alone). Where it
   /// failed on any rank, throws AgreedError on all: the lowest failed rank's error, with its name unless all failed alike.

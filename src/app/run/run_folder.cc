@@ -161,6 +161,12 @@ std::string RunFolder::sample(i64 step, const std::string& text) {
   return said_of_disk();
 }
 
+std::string RunFolder::histogram(i64 step, const std::string& parameter, const Histogram& histogram) {
+  if (!watching_) return "";
+  watching_->histogram(step, "weights/" + parameter, histogram);
+  return said_of_disk();
+}
+
 std::string RunFolder::said_of_disk() {
   std::vector<const GrowingFile*> files = watching_ ? watching_->files() : std::vector<const GrowingFile*>();
   files.insert(files.begin(), &*metrics_);

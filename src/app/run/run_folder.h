@@ -30,13 +30,16 @@ class RunFolder {
   void write_config(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
   i64 open_metrics(i64 step);
-  /// Behind open_metrics(), with the step it returned: lines and samples go to these files too. Returns lines of text, to be said.
+  /// Behind open_metrics(), with the step it returned: lines, samples and histograms go to these files too. Returns lines of text, to be
+  /// said.
   std::vector<std::string> watch(WatchWish wish, i64 step, const std::string& config);
   /// Where the disk takes no more, the line waits in memory for the next one that it takes. Returns a line of text, to be said, when that
   /// begins and when it ends; else nothing.
   std::string metrics_line(const std::string& json);
   /// Text that the model wrote after `step`. Returns what metrics_line() returns.
   std::string sample(i64 step, const std::string& text);
+  /// Of a parameter's values after `step`. Likewise.
+  std::string histogram(i64 step, const std::string& parameter, const Histogram& histogram);
   /// metrics.jsonl is on stable storage as far as it is written: before a checkpoint of its last step is.
   void sync();
   /// With the time of day before it.

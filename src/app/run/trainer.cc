@@ -15,6 +15,7 @@
 #include "app/ranks/rank_report.h"
 #include "app/run/held_out.h"
 #include "app/run/metrics.h"
+#include "app/run/weight_histograms.h"
 #include "app/text/generation.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -87,6 +88,7 @@ int Trainer::run() {
     if (trace_) trace_->step(progress_.step, session_.rank());
     show_progress(report);
     sample();
+    write_histograms();
     saves_.stepped(report.seconds);
     if (const std::string rereads = session_.rank().state().take_rereads(); !rereads.empty()) console_.warn(rereads);
     if (now.stop) return stop("stopped by " + signal_text());
@@ -299,6 +301,22 @@ void Trainer::sample() {
   const std::string text = prompt + tokenizer->decode(tokens);
   console_.log("sample: " + text);
   if (const std::string said = folder_.sample(progress_.step, text); !said.empty()) console_.warn(said);
+}
+
+void Trainer::write_histograms() {
+  if (config_.histograms_every == 0 || progress_.step % config_.histograms_every != 0) return;
+  accounts_.settle();
+  const Working working(console_, "counting histograms");
+  i64 not_finite = 0;
+  std::vector<std::string> of;
+  weight_histograms(session_.model(), session_.rank(), peers_, [&](const nn::Parameter& parameter, const Histogram& histogram) {
+    not_finite += histogram.not_finite();
+    if (histogram.not_finite() > 0) of.push_back(parameter.name);
+    if (const std::string said = folder_.histogram(progress_.step, parameter.name, histogram); !said.empty()) console_.warn(said);
+  });
+  if (of.empty()) return;
+  console_.warn(fmt::format("{} weight{} not finite after step {}, in {} parameter{}, {} the first: no histogram counts such", not_finite,
+                            not_finite == 1 ? " is" : "s are", progress_.step, of.size(), of.size() == 1 ? "" : "s", of[0]));
 }
 
 bool Trainer::checkpoint_due() const {

@@ -57,6 +57,7 @@ class Trainer {
   void write_metrics(const StepReport& report);
   void show_progress(const StepReport& report);
   void sample();
+  void write_histograms();
   StepReport stepping();
   std::string stop_answer(const std::string& when) const;
   /// What a signal is answered with; `when`: how long the step may take.

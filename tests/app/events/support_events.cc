@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 namespace spillway::app {
@@ -62,11 +64,30 @@ std::vector<WireField> fields_of(std::string_view message) {
   return fields;
 }
 
+std::vector<double> packed_doubles(std::string_view bytes) {
+  std::vector<double> values;
+  while (!bytes.empty()) values.push_back(std::bit_cast<double>(little_endian(take(bytes, 8))));
+  return values;
+}
+
+ReadHistogram histogram_of(std::string_view message) {
+  ReadHistogram h;
+  double* const numbers[] = {&h.min, &h.max, &h.num, &h.sum, &h.sum_squares};
+  for (const WireField& f : fields_of(message)) {
+    must(f.number >= 1 && f.number <= 7 && f.wire == (f.number < 6 ? 1 : 2), "a histogram has another field");
+    if (f.number < 6) *numbers[f.number - 1] = std::bit_cast<double>(f.value);
+    if (f.number == 6) h.bucket_limit = packed_doubles(f.bytes);
+    if (f.number == 7) h.bucket = packed_doubles(f.bytes);
+  }
+  return h;
+}
+
 ReadValue value_of(std::string_view message) {
   ReadValue value;
   for (const WireField& f : fields_of(message)) {
     if (f.number == 1) value.tag = f.bytes;
     if (f.number == 2) value.has_number = true, value.number = std::bit_cast<float>(static_cast<u32>(f.value));
+    if (f.number == 5) value.histogram = histogram_of(f.bytes);
     if (f.number == 8) {
       for (const WireField& t : fields_of(f.bytes)) {
         if (t.number == 1) value.dtype = static_cast<i64>(t.value);
@@ -138,6 +159,23 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& run)
   }
   std::ranges::sort(files);
   return files;
+}
+
+ReadHistograms histograms_in(const std::filesystem::path& run) {
+  ReadHistograms all;
+  for (const auto& file : event_files(run)) {
+    std::ifstream in(file, std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    for (const ReadEvent& event : read_events(bytes)) {
+      for (auto& [tag, points] : all) {
+        if (event.session_status == 1) points.erase(points.lower_bound(event.step), points.end());
+      }
+      for (const ReadValue& value : event.values) {
+        if (value.histogram) must(all[value.tag].emplace(event.step, *value.histogram).second, "a histogram comes twice");
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace spillway::app

@@ -128,6 +128,7 @@ TEST(CommandLine, ValuesOutOfRange) {
                   {train({"--seed", "-1"}), {"at least 0"}},
                   {train({"--threads", "0"}), {"in [1, 4096]"}},
                   {train({"--keep", "0"}), {"at least 1"}},
+                  {train({"--histograms-every", "-1"}), {"[--histograms-every]", "at least 0"}},
                   {train({"--data-order", "random"}), {"expected one of: shuffled sequential", "\"random\""}},
                   {train({"--device-memory", "1000"}), {"[--device-memory]", "size with its unit"}},
                   {train({"--device-memory", "0K"}), {"above 0"}},
@@ -144,9 +145,11 @@ TEST(CommandLine, ValuesOutOfRange) {
 }
 
 TEST(CommandLine, FlagsThatExcludeEachOther) {
-  expect_refused({{train({"--steps", "3", "--epochs", "1"}), {"--steps", "--epochs", "leave one out"}},
-                  {train({"--gradient-accumulation-steps", "2", "--global-batch-size", "4"}), {"leave one out"}},
-                  {{"tokenize", "--decode", "x.bin", "--data", "t.txt", "--out", "y.bin"}, {"[--decode] expected it alone"}}});
+  expect_refused(
+      {{train({"--steps", "3", "--epochs", "1"}), {"--steps", "--epochs", "leave one out"}},
+       {train({"--gradient-accumulation-steps", "2", "--global-batch-size", "4"}), {"leave one out"}},
+       {train({"--histograms-every", "5", "--tensorboard", "off"}), {"[--histograms-every] expected it without --tensorboard off"}},
+       {{"tokenize", "--decode", "x.bin", "--data", "t.txt", "--out", "y.bin"}, {"[--decode] expected it alone"}}});
 }
 
 TEST(CommandLine, FlagsThatNeedAnother) {

@@ -173,6 +173,8 @@ TrainConfig unusual() {
                        "10",
                        "--sample-every",
                        "20",
+                       "--histograms-every",
+                       "30",
                        "--prompt",
                        "In \"the\"\n",
                        "--quiet",

@@ -113,6 +113,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"sample-every", "0"},
     {"prompt", ""},
     {"tensorboard", "on"},
+    {"histograms-every", "0"},
     {"metrics-csv", ""},
     {"trace", "off"},
     {"trace-steps", "3:6"},

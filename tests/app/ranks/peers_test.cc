@@ -60,6 +60,15 @@ TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
   }));
 }
 
+TEST(Peers, AddUpAndTakeTheLargest) {
+  EXPECT_TRUE(both_end([](const Peers& peers) {
+    const i64 mine = peers.first() ? -3 : i64{1} << 40;
+    EXPECT_EQ(peers.sum({1, mine, 0}), (std::vector<i64>{2, (i64{1} << 40) - 3, 0}));
+    EXPECT_EQ(peers.most({1, mine, 0}), (std::vector<i64>{1, i64{1} << 40, 0}));
+  }));
+  EXPECT_EQ(Peers().sum({5, -7}), (std::vector<i64>{5, -7}));
+}
+
 // What the first of two ranks says when the second tells it so many bytes of this size.
 std::string told(i64 size_told, i64 bytes) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});

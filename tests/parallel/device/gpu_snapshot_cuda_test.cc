@@ -1,6 +1,7 @@
 // What a snapshot hands out while a GPU trains is the state at rest at the step it was begun, wherever that lies, and training keeps its
-// bits.
+// bits. Nor does it matter to a look at the weights.
 #include "tests/parallel/device/support_gpu_run.h"
+#include "tests/parallel/run/support_visit.h"
 #include "tests/parallel/state/support_snapshot.h"
 
 namespace spillway::test::gpu_snapshot_cuda_test {
@@ -54,6 +55,16 @@ TEST_P(GpuSnapshots, AreTheBytesOfABlockingScan) {
   EXPECT_EQ(got.v, want.v);
   EXPECT_LE(got.peak_bytes[0], got.plan.total[0]);
   EXPECT_EQ(got.peak_bytes[1], got.plan.total[1]);
+}
+
+TEST_P(GpuSnapshots, ALookShowsEveryWeightOnce) {
+  RunOptions o = small_gpu_run(GetParam() % 2 ? "llama-tiny" : "gpt2-tiny");
+  o.model.layers = 1;
+  o.micro_batches = 1;
+  o.steps = 2;
+  o.dtype = GetParam() % 3 ? DType::bf16 : DType::f32;
+  cells()[GetParam()].place(o);
+  expect_all_shown(o);
 }
 INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Range(size_t{0}, cells().size()),
                          [](const auto& cell) { return cells()[cell.param].name; });

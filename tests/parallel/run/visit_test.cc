@@ -1,0 +1,80 @@
+// A look at every weight where it lies: each once, whatever ranks hold it in which tier.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/presets.h"
+#include "tests/parallel/run/support_visit.h"
+
+namespace spillway::test::visit_test {
+namespace {
+
+using parallel::OptimizerOverlap;
+using parallel::Tier;
+
+RunOptions small(const char* preset) {
+  RunOptions o;
+  o.model = models::preset(preset);
+  o.model.layers = 2;
+  o.sequence_length = 16;
+  o.steps = 2;
+  o.threads = 2;
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // several buckets a group, which the ranks' parts cut anywhere
+  return o;
+}
+
+const std::vector<Way>& ways() {
+  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
+  static const std::vector<Way> all = {
+      {"device", placed(device, device, device, OptimizerOverlap::none)},
+      {"device_forward", placed(device, device, device, OptimizerOverlap::forward)},
+      {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
+      {"nvme", placed(nvme, nvme, nvme, OptimizerOverlap::none)},
+      {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
+      {"weights_on_nvme", placed(nvme, host, device, OptimizerOverlap::backward)},
+      {"bf16", [](RunOptions& o) { o.dtype = DType::bf16; }},
+      {"bf16_split_on_nvme",
+       [](RunOptions& o) {
+         placed(nvme, nvme, nvme, OptimizerOverlap::backward)(o);
+         o.dtype = DType::bf16, o.master = optim::Master::split;
+       }},
+      {"some_frozen", [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("bias"); }; }},
+  };
+  return all;
+}
+
+struct Ranks {
+  int data, stage, pipeline;
+};
+
+TEST(Visit, ShowsEveryWeightOnce) {
+  for (const Ranks& ranks : {Ranks{1, 0, 1}, {2, 0, 1}, {3, 1, 1}, {2, 3, 1}, {1, 0, 2}, {2, 3, 2}}) {
+    for (const Way& way : ways()) {
+      SCOPED_TRACE(way.name + " on " + std::to_string(ranks.data) + " ranks of stage " + std::to_string(ranks.stage) + " times " +
+                   std::to_string(ranks.pipeline));
+      RunOptions o = small(ranks.data == 2 ? "llama-tiny" : "gpt2-tiny");
+      o.ranks = ranks.data;
+      o.zero_stage = ranks.stage;
+      o.pipeline.ranks = ranks.pipeline;
+      o.micro_batches = ranks.pipeline;
+      way.change(o);
+      expect_all_shown(o);
+    }
+  }
+}
+
+TEST(Visit, SaysWhenWhatItWouldShowIsNotThere) {
+  RunOptions o = small("gpt2-tiny");
+  o.steps = 1;
+  o.overlap = OptimizerOverlap::forward;
+  o.between = [](parallel::Rank& rank, i64) {
+    EXPECT_THROW(rank.visit(0, [](std::span<const float>, int) {}), Error) << "an update is deferred";
+  };
+  train(o);
+  o.overlap = OptimizerOverlap::none;
+  o.dtype = DType::f64;
+  o.between = [](parallel::Rank& rank, i64) { EXPECT_THROW(rank.visit(0, [](std::span<const float>, int) {}), Error) << "f64 in f32"; };
+  train(o);
+}
+
+}  // namespace
+}  // namespace spillway::test::visit_test
