@@ -1,7 +1,7 @@
 #include "ops/batch_norm.h"
 
-#include "base/error.h"
 #include "kernels/batch_norm.h"
+#include "ops/dense.h"
 
 namespace spillway::ops {
 namespace {
@@ -24,9 +24,10 @@ Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(inpu
 
 }  // namespace
 
-Variable batch_norm2d(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& running_mean,
+Variable batch_norm2d(const Variable& in, const Variable& gain, const Variable& bias, const Tensor& running_mean,
                       const Tensor& running_variance, const BatchNormOptions& options) {
-  check(x, gamma, beta, running_mean, running_variance);
+  check(in, gain, bias, running_mean, running_variance);
+  const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
   const Tensor y = empty(x.shape(), x.dtype(), "batch norm"),
                statistics = empty({x.shape()[1], 2}, wide_dtype(x.dtype()), "norm statistics");
   const bool training = options.training, advance = options.advance;

@@ -1,6 +1,7 @@
 #include "ops/conv.h"
 
 #include "kernels/convolution/conv.h"
+#include "ops/dense.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -27,8 +28,9 @@ ConvShape shape_of(const Variable& x, const Variable& w, const Variable& bias, c
 
 }  // namespace
 
-Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, const ConvOptions& options) {
-  const ConvShape s = shape_of(x, w, bias, options);
+Variable conv2d(const Variable& in, const Variable& weight, const Variable& added, const ConvOptions& options) {
+  const ConvShape s = shape_of(in, weight, added, options);
+  const Variable x = dense(in), w = dense(weight), bias = dense(added);
   const Pair at = s.positions();
   const Tensor y = empty({s.images, s.outputs, at.h, at.w}, x.dtype(), "convolution");
   kernels::conv2d(s, x.value, w.value, bias.value, y, workspace(kernels::conv2d_workspace_bytes(s, x.dtype())));

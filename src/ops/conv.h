@@ -1,5 +1,5 @@
-// Convolution of images, f32, f64, bf16 and f16 (summed in f32), contiguous. Legend: N images, C and O channels in and out, H and W rows
-// and columns.
+// Convolution of images, f32, f64, bf16 and f16 (summed in f32), of any strides. Legend: N images, C and O channels in and out, H and W
+// rows and columns.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/window.h"

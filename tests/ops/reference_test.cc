@@ -18,6 +18,8 @@
 #include "ops/norm.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
+#include "ops/products/einsum.h"
+#include "ops/products/matmul.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
@@ -242,8 +244,11 @@ TEST(Reference, Matmul) {
     return ops::matmul(formula.find("a^T") != std::string::npos ? flip(c["a"]) : c["a"],
                        formula.find("b^T") != std::string::npos ? flip(c["b"]) : c["b"]);
   };
-  // Batch extents that stretch are not offered.
-  check("matmul", 18, op, {}, [](const std::string& name, const json&) { return name != "batched_3" && name != "batched_tb_3"; });
+  check("matmul", 20, op);
+}
+
+TEST(Reference, Einsum) {
+  check("einsum", 9, [](const Case& c) { return ops::einsum(c.attributes.at("equation"), c["a"], c["b"]); });
 }
 
 TEST(Reference, Embedding) {
