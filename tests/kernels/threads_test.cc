@@ -70,7 +70,7 @@ TEST_P(SameBits, Images) {
       const Tensor x = test::random(in, dtype, 1), w = test::random(weight, dtype, 2), dy = test::random(out, dtype, 3);
       const Tensor y = empty(out, dtype), dx = empty(in, dtype), dw = empty(weight, wide), db = empty({c.outputs}, wide);
       kernels::conv2d(c, x, w, w.reshape({w.elems()}).slice(0, 0, c.outputs), y, bytes(kernels::conv2d_workspace_bytes(c, dtype)));
-      kernels::conv2d_input_gradient(c, dy, w, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(c, dtype)));
+      kernels::conv2d_input_gradient(c, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(c, dtype)));
       kernels::conv2d_weight_gradient(c, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(c, dtype)));
       kernels::sum_channels(dy, db);
       return std::vector<Tensor>{y, dx, dw, db};
