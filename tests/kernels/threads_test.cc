@@ -87,8 +87,8 @@ TEST_P(SameBits, PoolsAndBatchNorm) {
                  dmean = empty(in, dtype), normal = empty(in, dtype), dnormal = empty(in, dtype);
     kernels::max_pool(x, window, y, index);
     kernels::max_pool_gradient(dy, index, window, dx);
-    kernels::avg_pool(x, window, mean);
-    kernels::avg_pool_gradient(dy, window, dmean);
+    kernels::avg_pool(x, window, true, mean);
+    kernels::avg_pool_gradient(dy, window, true, dmean);
     const Tensor statistics = empty({33, 2}, wide), running = zeros({33}, wide), spread = zeros({33}, wide), dgamma = empty({33}, wide),
                  dbeta = empty({33}, wide);
     kernels::batch_statistics(x, 1e-5, statistics, running, spread, 0.1);
