@@ -139,6 +139,16 @@ TEST(Halves, Images) {
   }
 }
 
+TEST(Halves, MoreImages) {
+  check({{{2, 4, 17}}, {{6, 2, 3}, {6}}, 2e-5}, [](const auto& in) { return ops::conv1d(in[0], in[1], in[2], {2, 1, 1, 2}); });
+  check({{{2, 6, 5, 7}}, {{6, 3, 3, 3}, {6}}, 2e-5}, [](const auto& in) {
+    return ops::conv_transpose2d(in[0], in[1], in[2], {{2, 1, 1, 2}, 1});
+  });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::avg_pool2d(in[0], 3, 2, 1, false); });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::adaptive_max_pool2d(in[0], {4, 3}); });
+  check({{{3, 6, 5, 7}}, {{6}, {6}}, 4e-5}, [](const auto& in) { return ops::group_norm(in[0], 3, in[1], in[2]); });
+}
+
 TEST(Halves, EmbeddingAddsInF32) {
   const Tensor ids = test::ints({2, 0, 2, 2, 4, 0}, {2, 3});
   check({{}, {{5, 9}}}, [&](const auto& in) { return ops::embedding(ids, in[0]); });
