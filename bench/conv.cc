@@ -76,7 +76,7 @@ class Work {
   }
   void convolve() const {
     if (part_ == Part::forward) kernels::conv2d(s_, x_, w_, {}, y_, workspace_);
-    if (part_ == Part::input_gradient) kernels::conv2d_input_gradient(s_, y_, w_, x_, workspace_);
+    if (part_ == Part::input_gradient) kernels::conv2d_input_gradient(s_, y_, w_, {}, x_, workspace_);
     if (part_ == Part::weight_gradient) kernels::conv2d_weight_gradient(s_, x_, y_, w_, workspace_);
   }
   void multiply() const { kernels::matmul(a_, b_, {}, c_, product_workspace_); }

@@ -31,10 +31,10 @@ struct Moments {
 struct GradientSums {
   double dy, dy_x;
 };
-// out = (x - mean) scale + shift (forward), or (dy - shift - (x - mean) slope) scale (gradient).
+// out = (x - mean) scale + shift (forward), or (gain dy - shift - (x - mean) slope) scale (gradient).
 template <class W>
 struct Line {
-  W mean, scale, shift, slope;
+  W mean, scale, shift, slope, gain = 1;
 };
 #endif
 }  // namespace spillway::kernels
@@ -73,7 +73,8 @@ struct GradientOnLine {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x, V dy) const {
     const V slope = hn::Mul(hn::Sub(x, hn::Set(d, line.mean)), hn::Set(d, line.slope));
-    return hn::Mul(hn::Sub(hn::Sub(dy, hn::Set(d, line.shift)), slope), hn::Set(d, line.scale));
+    const V gradient = hn::Mul(dy, hn::Set(d, line.gain));
+    return hn::Mul(hn::Sub(hn::Sub(gradient, hn::Set(d, line.shift)), slope), hn::Set(d, line.scale));
   }
 };
 
@@ -286,6 +287,76 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
         line.slope = factor * static_cast<W>(sums.dy_x / count);
       }
       if (one.out) apply_gradient(one, line);
+    });
+  });
+}
+
+namespace {
+
+// The groups of all images, and the channels of one.
+struct Groups {
+  i64 number, width;
+  Groups(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other)
+      : number(statistics.size(0)), width(x.size(0) * x.size(1) / std::max<i64>(1, number)) {
+    require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0 && number % x.size(0) == 0 && number * width == x.size(0) * x.size(1),
+            "[group_norm] expected x[N, C, ...], contiguous, and groups that divide its channels");
+    require(statistics.shape() == (Shape{number, 2}) && statistics.dtype() == wide_dtype(x.dtype()),
+            "[group_norm] expected two statistics a group of an image");
+    require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(), "[group_norm] expected a gain with one element a channel");
+    require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(), "[group_norm] expected views of one shape");
+  }
+};
+
+// x[N, C, ...] as [1, N C, plane].
+Tensor as_one_image(const Tensor& x) { return x.reshape({1, x.size(0) * x.size(1), plane_of(x)}); }
+
+}  // namespace
+
+void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
+  const Groups groups(x, gamma, statistics, y);
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[group_norm] expected a bias as the gain");
+  if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::group_norm(x, gamma, beta, statistics, y);
+  }
+  for_dtype("group_norm", x.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const Tensor planes = as_one_image(x);
+    Stream::current().run(planes.size(1), [&](i64 p, int) {
+      const W* s = statistics.data<W>() + 2 * (p / groups.width);
+      const i64 c = p % x.size(1);
+      apply(channel<T>(planes, nullptr, y.data<T>(), p), Line<W>{s[0], s[1] * widen(gamma.data<T>()[c]), widen(beta.data<T>()[c]), 0});
+    });
+  });
+}
+
+void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, const Tensor& dx,
+                         const Tensor& dgamma, const Tensor& dbeta) {
+  const Groups groups(x, gamma, statistics, dy);
+  if (x.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda()) return cuda::group_norm_gradient(x, gamma, statistics, dy, dx, dgamma, dbeta);
+  }
+  const double count = static_cast<double>(groups.width * plane_of(x));
+  for_dtype("group_norm", x.dtype(), [&]<class T>(T) {
+    using W = Wide<T>;
+    const Tensor planes = as_one_image(x);
+    Stream::current().run(groups.number, [&](i64 g, int) {
+      const W mean = statistics.data<W>()[2 * g], factor = statistics.data<W>()[2 * g + 1];
+      const auto plane = [&](i64 p) { return channel<T>(planes, dy.data<T>(), dx.defined() ? dx.data<T>() : nullptr, p); };
+      const auto gain = [&](i64 p) { return widen(gamma.data<T>()[p % x.size(1)]); };
+      GradientSums all{0, 0};
+      for (i64 p = g * groups.width; p < (g + 1) * groups.width; ++p) {
+        const GradientSums sums = sums_of(plane(p), mean, factor);
+        if (dgamma.defined()) dgamma.data<W>()[p] = static_cast<W>(sums.dy_x);
+        if (dbeta.defined()) dbeta.data<W>()[p] = static_cast<W>(sums.dy);
+        all.dy += static_cast<double>(gain(p)) * sums.dy;
+        all.dy_x += static_cast<double>(gain(p)) * sums.dy_x;
+      }
+      // With h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d h)).
+      const W shift = static_cast<W>(all.dy / count), slope = factor * static_cast<W>(all.dy_x / count);
+      for (i64 p = g * groups.width; p < (g + 1) * groups.width && dx.defined(); ++p)
+        apply_gradient(plane(p), Line<W>{mean, factor, shift, slope, gain(p)});
     });
   });
 }

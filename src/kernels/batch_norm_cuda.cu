@@ -18,7 +18,8 @@ using Block = BlockRows<kThreads>;
 struct Images {
   i64 images, channels, plane;
   int lanes;
-  explicit Images(const Tensor& x) : images(x.size(0)), channels(x.size(1)), plane(x.elems() / (x.size(0) * x.size(1))) {
+  explicit Images(const Tensor& x) : Images(x.size(0), x.size(1), x.elems() / (x.size(0) * x.size(1))) {}
+  Images(i64 images_, i64 channels_, i64 plane_) : images(images_), channels(channels_), plane(plane_) {
     lanes = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(kThreads, ceil_div(plane, kQuad)))));
   }
   double count() const { return static_cast<double>(images * plane); }
@@ -86,6 +87,7 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
+  i64 width, gains;  // neighbouring channels that share statistics; channels until the same gains come again
   bool aligned;
 };
 
@@ -94,7 +96,8 @@ template <class S>
 __global__ void normalise(Forward<S> r) {
   using T = Wide<S>;
   for (i64 c = blockIdx.x; c < r.images.channels; c += gridDim.x) {
-    const T mean = r.statistics[2 * c], scale = r.statistics[2 * c + 1] * widen(r.gamma[c]), shift = widen(r.beta[c]);
+    const T* own = r.statistics + 2 * (c / r.width);
+    const T mean = own[0], scale = own[1] * widen(r.gamma[c % r.gains]), shift = widen(r.beta[c % r.gains]);
     r.images.for_quads(c, blockIdx.y, gridDim.y, [&](i64 at, i64 left) {
       auto x = load_pack<kQuad>(r.x + at, left, r.aligned);
       for (int i = 0; i < kQuad; ++i) x.at[i] = (x.at[i] - mean) * scale + shift;
@@ -142,12 +145,82 @@ __global__ void channel_gradient(Gradient<S> r) {
   }
 }
 
+// A block has a group of `width` planes: as on the CPU, with h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d
+// h)).
+template <class S>
+__global__ void group_gradient(Gradient<S> r, i64 width, i64 gains) {
+  using T = Wide<S>;
+  for (i64 g = blockIdx.x; g < r.images.channels / width; g += gridDim.x) {
+    const T mean = r.statistics[2 * g], factor = r.statistics[2 * g + 1];
+    double all = 0, all_h = 0;
+    for (i64 p = g * width; p < (g + 1) * width; ++p) {
+      double sum = 0, sum_h = 0;
+      r.images.for_quads(p, 0, 1, [&](i64 at, i64 left) {
+        const auto x = load_pack<kQuad>(r.x + at, left, r.aligned, mean), dy = load_pack<kQuad>(r.dy + at, left, r.aligned);
+        T some = 0, some_h = 0;
+        for (int i = 0; i < kQuad; ++i) some += dy.at[i], some_h = std::fma(dy.at[i], (x.at[i] - mean) * factor, some_h);
+        sum += static_cast<double>(some), sum_h += static_cast<double>(some_h);
+      });
+      sum = Block::fold(sum, Plus()), sum_h = Block::fold(sum_h, Plus());
+      if (threadIdx.x == 0 && r.dgamma) r.dgamma[p] = static_cast<T>(sum_h);
+      if (threadIdx.x == 0 && r.dbeta) r.dbeta[p] = static_cast<T>(sum);
+      const double gain = static_cast<double>(widen(r.gamma[p % gains]));
+      all += gain * sum, all_h += gain * sum_h;
+    }
+    if (!r.dx) continue;
+    const T shift = static_cast<T>(all / r.count), slope = factor * static_cast<T>(all_h / r.count);
+    for (i64 p = g * width; p < (g + 1) * width; ++p) {
+      const T gain = widen(r.gamma[p % gains]);
+      r.images.for_quads(p, 0, 1, [&](i64 at, i64 left) {
+        const auto x = load_pack<kQuad>(r.x + at, left, r.aligned);
+        auto dy = load_pack<kQuad>(r.dy + at, left, r.aligned);
+        for (int i = 0; i < kQuad; ++i) dy.at[i] = (gain * dy.at[i] - shift - (x.at[i] - mean) * slope) * factor;
+        store_pack(dy, r.dx + at, left, r.aligned);
+      });
+    }
+  }
+}
+
 template <class T>
 T* data_or_null(const Tensor& t) {
   return t.defined() ? t.data<T>() : nullptr;
 }
 
-unsigned blocks_of(const Images& images) { return static_cast<unsigned>(std::min<i64>(images.channels, 1 << 16)); }
+unsigned blocks_for_each(i64 channels) { return static_cast<unsigned>(std::min<i64>(channels, 1 << 16)); }
+unsigned blocks_of(const Images& images) { return blocks_for_each(images.channels); }
+
+// All planes as channels of one image.
+Images planes_of(const Tensor& x) { return {1, x.size(0) * x.size(1), x.elems() / (x.size(0) * x.size(1))}; }
+
+void launch_normalise(const char* name, const Images& images, i64 width, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                      const Tensor& statistics, const Tensor& y) {
+  for_dtype(name, x.dtype(), [&]<class S>(S) {
+    Forward<S> r{images, x.data<S>(), gamma.data<S>(), beta.data<S>(), statistics.data<Wide<S>>(), y.data<S>(), width, x.size(1), false};
+    r.aligned = rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.y, images.plane);
+    constexpr i64 kElemsOfBlock = 1 << 14, kMostShares = 1024;
+    const i64 shares = std::clamp<i64>(images.images * images.plane / kElemsOfBlock, 1, std::min(images.images, kMostShares));
+    launch(name, normalise<S>, dim3(blocks_of(images), static_cast<unsigned>(shares)), dim3(kThreads), r);
+  });
+}
+
+template <class S>
+Gradient<S> gradient_of(const Images& images, const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy,
+                        const Tensor& dx, const Tensor& dgamma, const Tensor& dbeta) {
+  using T = Wide<S>;
+  Gradient<S> r{images,
+                x.data<S>(),
+                gamma.data<S>(),
+                dy.data<S>(),
+                statistics.data<T>(),
+                data_or_null<S>(dx),
+                data_or_null<T>(dgamma),
+                data_or_null<T>(dbeta),
+                images.count(),
+                true,
+                false};
+  r.aligned = rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.dy, images.plane) && rows_aligned<kQuad>(r.dx, images.plane);
+  return r;
+}
 
 }  // namespace
 
@@ -174,35 +247,31 @@ void running_statistics(const Tensor& running_mean, const Tensor& running_varian
 }
 
 void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
-  for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
-    const Images images(x);
-    Forward<S> r{images, x.data<S>(), gamma.data<S>(), beta.data<S>(), statistics.data<Wide<S>>(), y.data<S>(), false};
-    r.aligned = rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.y, images.plane);
-    constexpr i64 kElemsOfBlock = 1 << 14, kMostShares = 1024;
-    const i64 shares = std::clamp<i64>(images.images * images.plane / kElemsOfBlock, 1, std::min(images.images, kMostShares));
-    launch("batch_norm", normalise<S>, dim3(blocks_of(images), static_cast<unsigned>(shares)), dim3(kThreads), r);
-  });
+  launch_normalise("batch_norm", Images(x), 1, x, gamma, beta, statistics, y);
+}
+
+void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
+  const Images planes = planes_of(x);
+  launch_normalise("group_norm", planes, planes.channels / statistics.size(0), x, gamma, beta, statistics, y);
 }
 
 void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta) {
   for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
-    using T = Wide<S>;
-    const Images images(x);
-    Gradient<S> r{images,
-                  x.data<S>(),
-                  gamma.data<S>(),
-                  dy.data<S>(),
-                  statistics.data<T>(),
-                  data_or_null<S>(dx),
-                  data_or_null<T>(dgamma),
-                  data_or_null<T>(dbeta),
-                  images.count(),
-                  of_batch,
-                  false};
-    r.aligned =
-        rows_aligned<kQuad>(r.x, images.plane) && rows_aligned<kQuad>(r.dy, images.plane) && rows_aligned<kQuad>(r.dx, images.plane);
-    launch("batch_norm_gradient", channel_gradient<S>, dim3(blocks_of(images)), dim3(kThreads), r);
+    Gradient<S> r = gradient_of<S>(Images(x), x, gamma, statistics, dy, dx, dgamma, dbeta);
+    r.of_batch = of_batch;
+    launch("batch_norm_gradient", channel_gradient<S>, dim3(blocks_of(r.images)), dim3(kThreads), r);
+  });
+}
+
+void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, const Tensor& dx,
+                         const Tensor& dgamma, const Tensor& dbeta) {
+  const i64 groups = statistics.size(0);
+  for_dtype("group_norm", x.dtype(), [&]<class S>(S) {
+    Gradient<S> r = gradient_of<S>(planes_of(x), x, gamma, statistics, dy, dx, dgamma, dbeta);
+    const i64 width = r.images.channels / groups;
+    r.count *= static_cast<double>(width);
+    launch("group_norm_gradient", group_gradient<S>, dim3(blocks_for_each(groups)), dim3(kThreads), r, width, x.size(1));
   });
 }
 

@@ -1,7 +1,7 @@
 // Pooling of images x[N, C, H, W] -> y[N, C, Ho, Wo], f32, f64, bf16 and f16 (means summed in f32, rounded once), contiguous. An element
 // of a gradient is the sum over the windows that cover it in ascending order, rounded once; no two tasks write one plane.
 #pragma once
-#include "kernels/window.h"
+#include "kernels/pool_axes.h"
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
@@ -10,21 +10,21 @@ namespace spillway::kernels {
 void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index);
 void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx);
 
-/// The mean of each window; what lies in the padding counts as zero (PyTorch's count_include_pad).
-void avg_pool(const Tensor& x, const Window& window, const Tensor& y);
-void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx);
+/// The mean of each window; what lies in the padding counts as zero (PyTorch's count_include_pad), or not at all.
+void avg_pool(const Tensor& x, const Window& window, bool counts_padding, const Tensor& y);
+void avg_pool_gradient(const Tensor& dy, const Window& window, bool counts_padding, const Tensor& dx);
 
-/// Means over windows that cut the image as evenly as can be: rows floor(i H / Ho) to ceil((i + 1) H / Ho), columns alike.
+/// Over windows that cut the image as evenly as can be: rows floor(i H / Ho) to ceil((i + 1) H / Ho), columns alike.
+void adaptive_max_pool(const Tensor& x, const Tensor& y, const Tensor& index);
+void adaptive_max_pool_gradient(const Tensor& dy, const Tensor& index, const Tensor& dx);
 void adaptive_avg_pool(const Tensor& x, const Tensor& y);
 void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx);
 
 namespace cuda {
-decltype(kernels::max_pool) max_pool;
-decltype(kernels::max_pool_gradient) max_pool_gradient;
-decltype(kernels::avg_pool) avg_pool;
-decltype(kernels::avg_pool_gradient) avg_pool_gradient;
-decltype(kernels::adaptive_avg_pool) adaptive_avg_pool;
-decltype(kernels::adaptive_avg_pool_gradient) adaptive_avg_pool_gradient;
+void max_pool(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index);
+void max_pool_gradient(const Tensor& dy, const Tensor& index, const PoolAxes& axes, const Tensor& dx);
+void avg_pool(const Tensor& x, const PoolAxes& axes, const Tensor& y);
+void avg_pool_gradient(const Tensor& dy, const PoolAxes& axes, const Tensor& dx);
 }  // namespace cuda
 
 }  // namespace spillway::kernels

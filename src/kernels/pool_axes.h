@@ -10,31 +10,34 @@ struct Range {
   i64 begin, end;
 };
 
-/// A window that slides by a stride.
-struct Sliding {
-  i64 extent, positions, kernel, stride, padding;
+/// A window that slides by a stride; or, of no kernel, the extent cut as evenly as can be.
+struct PoolAxis {
+  i64 extent, positions, kernel = 0, stride = 1, padding = 0;
+  bool counts_padding = true;  // among a window's elements
+
   constexpr Range covered(i64 at) const {
+    if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};
     const i64 first = at * stride - padding;
     return {std::max<i64>(0, first), std::min(extent, first + kernel)};
   }
   constexpr Range covering(i64 element) const {
+    if (kernel == 0) return {element * positions / extent, ceil_div((element + 1) * positions, extent)};
     const i64 last = element + padding;
     return {last < kernel ? 0 : (last - kernel) / stride + 1, std::min(positions, last / stride + 1)};
   }
-  constexpr i64 counted(i64) const { return kernel; }
+  constexpr i64 counted(i64 at) const {
+    if (kernel > 0 && counts_padding) return kernel;
+    return covered(at).end - covered(at).begin;
+  }
 };
 
-/// Cut evenly.
-struct Adaptive {
-  i64 extent, positions;
-  constexpr Range covered(i64 at) const { return {at * extent / positions, ceil_div((at + 1) * extent, positions)}; }
-  constexpr Range covering(i64 element) const { return {element * positions / extent, ceil_div((element + 1) * positions, extent)}; }
-  constexpr i64 counted(i64 at) const { return covered(at).end - covered(at).begin; }
+struct PoolAxes {
+  PoolAxis h, w;
+  PoolAxes(const Window& v, Pair extent, Pair positions, bool counts_padding = true)
+      : h{extent.h, positions.h, v.kernel.h, v.stride.h, v.padding.h, counts_padding}, w{extent.w,   positions.w, v.kernel.w,
+                                                                                         v.stride.w, v.padding.w, counts_padding} {}
+  /// Cut evenly.
+  PoolAxes(Pair extent, Pair positions) : h{extent.h, positions.h}, w{extent.w, positions.w} {}
 };
-
-inline Sliding sliding_rows(const Window& v, i64 extent, i64 positions) { return {extent, positions, v.kernel.h, v.stride.h, v.padding.h}; }
-inline Sliding sliding_columns(const Window& v, i64 extent, i64 positions) {
-  return {extent, positions, v.kernel.w, v.stride.w, v.padding.w};
-}
 
 }  // namespace spillway::kernels

@@ -6,7 +6,6 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
-#include "kernels/pool_axes.h"
 
 namespace spillway::kernels {
 namespace {
@@ -36,7 +35,7 @@ void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
 }
 
 template <class T>
-void max_plane(const T* x, const Sliding& h, const Sliding& w, T* y, i32* index) {
+void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* index) {
   for (i64 i = 0; i < h.positions; ++i) {
     const Range rows = h.covered(i);
     for (i64 j = 0; j < w.positions; ++j) {
@@ -59,7 +58,7 @@ void max_plane(const T* x, const Sliding& h, const Sliding& w, T* y, i32* index)
 
 // Sums in bf16 would be rounded at each window: there each element looks for its windows.
 template <class T>
-void gather_maxima(const T* dy, const i32* index, const Sliding& h, const Sliding& w, T* dx) {
+void gather_maxima(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {
     const Range rows = h.covering(row);
     for (i64 column = 0; column < w.extent; ++column) {
@@ -77,7 +76,7 @@ void gather_maxima(const T* dy, const i32* index, const Sliding& h, const Slidin
 }
 
 template <class T>
-void max_plane_gradient(const T* dy, const i32* index, const Sliding& h, const Sliding& w, T* dx) {
+void max_plane_gradient(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   if constexpr (std::is_same_v<T, Wide<T>>) {
     std::fill(dx, dx + h.extent * w.extent, T(0));
     for (i64 at = 0; at < h.positions * w.positions; ++at) dx[index[at]] += dy[at];
@@ -86,8 +85,8 @@ void max_plane_gradient(const T* dy, const i32* index, const Sliding& h, const S
   }
 }
 
-template <class T, class Axis>
-void mean_plane(const T* x, const Axis& h, const Axis& w, T* y) {
+template <class T>
+void mean_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y) {
   for (i64 i = 0; i < h.positions; ++i) {
     const Range rows = h.covered(i);
     for (i64 j = 0; j < w.positions; ++j) {
@@ -101,8 +100,8 @@ void mean_plane(const T* x, const Axis& h, const Axis& w, T* y) {
   }
 }
 
-template <class T, class Axis>
-void mean_plane_gradient(const T* dy, const Axis& h, const Axis& w, T* dx) {
+template <class T>
+void mean_plane_gradient(const T* dy, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {
     const Range rows = h.covering(row);
     for (i64 column = 0; column < w.extent; ++column) {
@@ -118,23 +117,68 @@ void mean_plane_gradient(const T* dy, const Axis& h, const Axis& w, T* dx) {
   }
 }
 
-template <class Axis>
-void means(const Tensor& x, const Axis& h, const Axis& w, const Tensor& y) {
+PoolAxes axes_of(const Window& window, const Tensor& x, const Tensor& y, bool counts_padding = true) {
+  return {window, {x.size(2), x.size(3)}, {y.size(2), y.size(3)}, counts_padding};
+}
+PoolAxes even_axes(const Tensor& x, const Tensor& y) { return {{x.size(2), x.size(3)}, {y.size(2), y.size(3)}}; }
+
+void check_index(const Tensor& x, const Tensor& y, const Tensor& index) {
+  require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX, "[max_pool] expected an index as y");
+}
+
+void maxima(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index) {
+  check_index(x, y, index);
   if (y.device().is_meta()) return;
-  for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::max_pool(x, axes, y, index);
+  }
+  i32* places = index.data<i32>();
+  for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    for_planes(x, [&](i64 p) { mean_plane(from + p * h.extent * w.extent, h, w, to + p * h.positions * w.positions); });
+    const i64 in = axes.h.extent * axes.w.extent, out = axes.h.positions * axes.w.positions;
+    for_planes(x, [&](i64 p) { max_plane(from + p * in, axes.h, axes.w, to + p * out, places + p * out); });
   });
 }
 
-template <class Axis>
-void mean_gradients(const Tensor& dy, const Axis& h, const Axis& w, const Tensor& dx) {
+void maxima_gradient(const Tensor& dy, const Tensor& index, const PoolAxes& axes, const Tensor& dx) {
+  check_index(dx, dy, index);
   if (dx.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::max_pool_gradient(dy, index, axes, dx);
+  }
+  const i32* places = index.data<i32>();
+  for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
+    const T* from = dy.data<T>();
+    T* to = dx.data<T>();
+    const i64 in = axes.h.extent * axes.w.extent, out = axes.h.positions * axes.w.positions;
+    for_planes(dx, [&](i64 p) { max_plane_gradient(from + p * out, places + p * out, axes.h, axes.w, to + p * in); });
+  });
+}
+
+void means(const Tensor& x, const PoolAxes& axes, const Tensor& y) {
+  if (y.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (y.device().is_cuda()) return cuda::avg_pool(x, axes, y);
+  }
+  for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const i64 in = axes.h.extent * axes.w.extent, out = axes.h.positions * axes.w.positions;
+    for_planes(x, [&](i64 p) { mean_plane(from + p * in, axes.h, axes.w, to + p * out); });
+  });
+}
+
+void means_gradient(const Tensor& dy, const PoolAxes& axes, const Tensor& dx) {
+  if (dx.device().is_meta()) return;
+  if constexpr (kHasCuda) {
+    if (dx.device().is_cuda()) return cuda::avg_pool_gradient(dy, axes, dx);
+  }
   for_dtype("avg_pool", dx.dtype(), [&]<class T>(T) {
     const T* from = dy.data<T>();
     T* to = dx.data<T>();
-    for_planes(dx, [&](i64 p) { mean_plane_gradient(from + p * h.positions * w.positions, h, w, to + p * h.extent * w.extent); });
+    const i64 in = axes.h.extent * axes.w.extent, out = axes.h.positions * axes.w.positions;
+    for_planes(dx, [&](i64 p) { mean_plane_gradient(from + p * out, axes.h, axes.w, to + p * in); });
   });
 }
 
@@ -142,67 +186,38 @@ void mean_gradients(const Tensor& dy, const Axis& h, const Axis& w, const Tensor
 
 void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index) {
   check(x, window, y);
-  require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX, "[max_pool] expected an index as y");
-  if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::max_pool(x, window, y, index);
-  }
-  const Sliding h = sliding_rows(window, x.size(2), y.size(2)), w = sliding_columns(window, x.size(3), y.size(3));
-  i32* places = index.data<i32>();
-  for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
-    const i64 plane = h.positions * w.positions;
-    for_planes(x, [&](i64 p) { max_plane(from + p * h.extent * w.extent, h, w, to + p * plane, places + p * plane); });
-  });
+  maxima(x, axes_of(window, x, y), y, index);
 }
-
 void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx) {
   check(dx, window, dy);
-  if (dx.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::max_pool_gradient(dy, index, window, dx);
-  }
-  const Sliding h = sliding_rows(window, dx.size(2), dy.size(2)), w = sliding_columns(window, dx.size(3), dy.size(3));
-  const i32* places = index.data<i32>();
-  for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
-    const T* from = dy.data<T>();
-    T* to = dx.data<T>();
-    const i64 plane = h.positions * w.positions;
-    for_planes(dx, [&](i64 p) { max_plane_gradient(from + p * plane, places + p * plane, h, w, to + p * h.extent * w.extent); });
-  });
+  maxima_gradient(dy, index, axes_of(window, dx, dy), dx);
 }
 
-void avg_pool(const Tensor& x, const Window& window, const Tensor& y) {
+void avg_pool(const Tensor& x, const Window& window, bool counts_padding, const Tensor& y) {
   check(x, window, y);
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::avg_pool(x, window, y);
-  }
-  means(x, sliding_rows(window, x.size(2), y.size(2)), sliding_columns(window, x.size(3), y.size(3)), y);
+  means(x, axes_of(window, x, y, counts_padding), y);
+}
+void avg_pool_gradient(const Tensor& dy, const Window& window, bool counts_padding, const Tensor& dx) {
+  check(dx, window, dy);
+  means_gradient(dy, axes_of(window, dx, dy, counts_padding), dx);
 }
 
-void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx) {
-  check(dx, window, dy);
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::avg_pool_gradient(dy, window, dx);
-  }
-  mean_gradients(dy, sliding_rows(window, dx.size(2), dy.size(2)), sliding_columns(window, dx.size(3), dy.size(3)), dx);
+void adaptive_max_pool(const Tensor& x, const Tensor& y, const Tensor& index) {
+  check(x, y);
+  maxima(x, even_axes(x, y), y, index);
+}
+void adaptive_max_pool_gradient(const Tensor& dy, const Tensor& index, const Tensor& dx) {
+  check(dx, dy);
+  maxima_gradient(dy, index, even_axes(dx, dy), dx);
 }
 
 void adaptive_avg_pool(const Tensor& x, const Tensor& y) {
   check(x, y);
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::adaptive_avg_pool(x, y);
-  }
-  means(x, Adaptive{x.size(2), y.size(2)}, Adaptive{x.size(3), y.size(3)}, y);
+  means(x, even_axes(x, y), y);
 }
-
 void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx) {
   check(dx, dy);
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::adaptive_avg_pool_gradient(dy, dx);
-  }
-  mean_gradients(dy, Adaptive{dx.size(2), dy.size(2)}, Adaptive{dx.size(3), dy.size(3)}, dx);
+  means_gradient(dy, even_axes(dx, dy), dx);
 }
 
 }  // namespace spillway::kernels

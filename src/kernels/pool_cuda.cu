@@ -2,7 +2,6 @@
 #include "device/launch_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/pool.h"
-#include "kernels/pool_axes.h"
 
 namespace spillway::kernels::cuda {
 namespace {
@@ -18,7 +17,7 @@ __device__ void for_elements(i64 n, i64 rows, i64 columns, F f) {
 }
 
 template <class T>
-__global__ void maxima(i64 n, const T* all, Sliding h, Sliding w, T* y, i32* index) {
+__global__ void maxima(i64 n, const T* all, PoolAxis h, PoolAxis w, T* y, i32* index) {
   for_elements(n, h.positions, w.positions, [&](i64 p, i64 i, i64 j, i64 to) {
     const T* x = all + p * h.extent * w.extent;
     const Range rows = h.covered(i), columns = w.covered(j);
@@ -38,7 +37,7 @@ __global__ void maxima(i64 n, const T* all, Sliding h, Sliding w, T* y, i32* ind
 }
 
 template <class T>
-__global__ void maxima_gradient(i64 n, const T* all, const i32* indices, Sliding h, Sliding w, T* dx) {
+__global__ void maxima_gradient(i64 n, const T* all, const i32* indices, PoolAxis h, PoolAxis w, T* dx) {
   for_elements(n, h.extent, w.extent, [&](i64 p, i64 row, i64 column, i64 to) {
     const T* dy = all + p * h.positions * w.positions;
     const i32* index = indices + p * h.positions * w.positions;
@@ -53,8 +52,8 @@ __global__ void maxima_gradient(i64 n, const T* all, const i32* indices, Sliding
   });
 }
 
-template <class T, class Axis>
-__global__ void means(i64 n, const T* all, Axis h, Axis w, T* y) {
+template <class T>
+__global__ void means(i64 n, const T* all, PoolAxis h, PoolAxis w, T* y) {
   for_elements(n, h.positions, w.positions, [&](i64 p, i64 i, i64 j, i64 to) {
     const T* x = all + p * h.extent * w.extent;
     const Range rows = h.covered(i), columns = w.covered(j);
@@ -66,8 +65,8 @@ __global__ void means(i64 n, const T* all, Axis h, Axis w, T* y) {
   });
 }
 
-template <class T, class Axis>
-__global__ void means_gradient(i64 n, const T* all, Axis h, Axis w, T* dx) {
+template <class T>
+__global__ void means_gradient(i64 n, const T* all, PoolAxis h, PoolAxis w, T* dx) {
   for_elements(n, h.extent, w.extent, [&](i64 p, i64 row, i64 column, i64 to) {
     const T* dy = all + p * h.positions * w.positions;
     const Range rows = h.covering(row), columns = w.covering(column);
@@ -81,49 +80,31 @@ __global__ void means_gradient(i64 n, const T* all, Axis h, Axis w, T* dx) {
   });
 }
 
-template <class Axis>
-void launch_means(const Tensor& x, const Axis& h, const Axis& w, const Tensor& y) {
-  for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
-    launch("avg_pool", means<T, Axis>, blocks_for(y.elems()), dim3(kBlockThreads), y.elems(), x.data<T>(), h, w, y.data<T>());
-  });
-}
-template <class Axis>
-void launch_means_gradient(const Tensor& dy, const Axis& h, const Axis& w, const Tensor& dx) {
-  for_dtype("avg_pool", dx.dtype(), [&]<class T>(T) {
-    launch("avg_pool", means_gradient<T, Axis>, blocks_for(dx.elems()), dim3(kBlockThreads), dx.elems(), dy.data<T>(), h, w, dx.data<T>());
-  });
-}
-
-Sliding rows_of(const Window& window, const Tensor& x, const Tensor& y) { return sliding_rows(window, x.size(2), y.size(2)); }
-Sliding columns_of(const Window& window, const Tensor& x, const Tensor& y) { return sliding_columns(window, x.size(3), y.size(3)); }
-
 }  // namespace
 
-void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index) {
+void max_pool(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index) {
   for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
-    launch("max_pool", maxima<T>, blocks_for(y.elems()), dim3(kBlockThreads), y.elems(), x.data<T>(), rows_of(window, x, y),
-           columns_of(window, x, y), y.data<T>(), index.data<i32>());
+    launch("max_pool", maxima<T>, blocks_for(y.elems()), dim3(kBlockThreads), y.elems(), x.data<T>(), axes.h, axes.w, y.data<T>(),
+           index.data<i32>());
   });
 }
-void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx) {
+void max_pool_gradient(const Tensor& dy, const Tensor& index, const PoolAxes& axes, const Tensor& dx) {
   for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
-    launch("max_pool", maxima_gradient<T>, blocks_for(dx.elems()), dim3(kBlockThreads), dx.elems(), dy.data<T>(), index.data<i32>(),
-           rows_of(window, dx, dy), columns_of(window, dx, dy), dx.data<T>());
+    launch("max_pool", maxima_gradient<T>, blocks_for(dx.elems()), dim3(kBlockThreads), dx.elems(), dy.data<T>(), index.data<i32>(), axes.h,
+           axes.w, dx.data<T>());
   });
 }
 
-void avg_pool(const Tensor& x, const Window& window, const Tensor& y) {
-  launch_means(x, rows_of(window, x, y), columns_of(window, x, y), y);
+void avg_pool(const Tensor& x, const PoolAxes& axes, const Tensor& y) {
+  for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
+    launch("avg_pool", means<T>, blocks_for(y.elems()), dim3(kBlockThreads), y.elems(), x.data<T>(), axes.h, axes.w, y.data<T>());
+  });
 }
-void avg_pool_gradient(const Tensor& dy, const Window& window, const Tensor& dx) {
-  launch_means_gradient(dy, rows_of(window, dx, dy), columns_of(window, dx, dy), dx);
-}
-
-void adaptive_avg_pool(const Tensor& x, const Tensor& y) {
-  launch_means(x, Adaptive{x.size(2), y.size(2)}, Adaptive{x.size(3), y.size(3)}, y);
-}
-void adaptive_avg_pool_gradient(const Tensor& dy, const Tensor& dx) {
-  launch_means_gradient(dy, Adaptive{dx.size(2), dy.size(2)}, Adaptive{dx.size(3), dy.size(3)}, dx);
+void avg_pool_gradient(const Tensor& dy, const PoolAxes& axes, const Tensor& dx) {
+  for_dtype("avg_pool", dx.dtype(), [&]<class T>(T) {
+    launch("avg_pool", means_gradient<T>, blocks_for(dx.elems()), dim3(kBlockThreads), dx.elems(), dy.data<T>(), axes.h, axes.w,
+           dx.data<T>());
+  });
 }
 
 }  // namespace spillway::kernels::cuda

@@ -1,7 +1,8 @@
 #include "ops/attention.h"
 
-#include "base/error.h"
 #include "kernels/attention/attention.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -45,8 +46,13 @@ struct Thirds {
 
 }  // namespace
 
-Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
-  require(q.shape().rank() == 4, "[attention] expected q[B, T, H, D]");
+Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options) {
+  if (queries.shape().rank() != 4 || keys.shape().rank() != 4 || !(keys.shape() == values.shape()))
+    refuse("attention", "q[B, T, H, D], k and v[B, T, Hkv, D]", {queries.value, keys.value, values.value});
+  // Kernels take heads that lie apart, as in a cache of keys and values; what a tape keeps is contiguous.
+  const bool kept = queries.needs_gradient() || keys.needs_gradient() || values.needs_gradient();
+  const auto taken = [=](const Variable& x) { return kept || x.value.stride(-1) != 1 ? dense(x) : x; };
+  const Variable q = taken(queries), k = taken(keys), v = taken(values);
   const Tensor out = empty(q.shape(), q.dtype(), "attention"), lse = lse_for(q.value);
   forward(q.value, k.value, v.value, options, out, lse);
   Recorder r({q, k, v});
@@ -60,10 +66,10 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
   });
 }
 
-Variable attention_packed(const Variable& qkv, i64 heads, const AttentionOptions& options) {
+Variable attention_packed(const Variable& packed, i64 heads, const AttentionOptions& options) {
+  const Variable qkv = dense(packed);
   if (qkv.shape().rank() != 3 || heads < 1 || qkv.shape()[2] % (3 * heads) != 0) {
-    throw Error(ErrorCode::bug, "[attention_packed] expected qkv[B, T, 3 * heads * D], got " + to_string(qkv.shape()) + " for " +
-                                    std::to_string(heads) + " heads");
+    refuse("attention_packed", "qkv[B, T, 3 * heads * D] of " + std::to_string(heads) + " heads", {qkv.value});
   }
   const Thirds in(qkv.value, heads);
   const Tensor out = empty({qkv.shape()[0], qkv.shape()[1], qkv.shape()[2] / 3}, qkv.dtype(), "attention"), lse = lse_for(in.q);

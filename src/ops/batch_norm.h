@@ -1,5 +1,6 @@
-// Batch normalisation of images by channel (PyTorch's formulas), f32, f64, bf16 and f16 (statistics in f32). Saves x and two numbers a
-// channel.
+// Normalisation of images by channels (PyTorch's formulas), f32, f64, bf16 and f16 (statistics in f32), inputs of any strides. Saves x and
+// two numbers a channel or group. Of bf16 and f16 gamma and beta must be parameters of the tape, or constants. Throws Error(bug), with the
+// shapes and dtypes that came, on those that do not go together.
 #pragma once
 #include "autograd/tape.h"
 
@@ -7,15 +8,21 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// (x - mean) / sqrt(variance + eps) * gamma + beta, x[N, C, H, W] (or [N, C]), gamma[C] and beta[C].
 struct BatchNormOptions {
   double eps = 1e-5, momentum = 0.1;
   bool training = true;  // by the statistics of this batch; else by the running ones
   bool advance = true;   // in training: the running ones move towards this batch's
 };
-/// running_mean and running_variance[C] are in wide_dtype of x; they are written where they lie, and are no variables. Of bf16 and f16
-/// gamma and beta must be parameters of the tape, or constants.
+/// (x - mean) / sqrt(variance + eps) * gamma + beta by channel, x[N, C, ...], gamma[C] and beta[C] (Ioffe and Szegedy, arXiv:1502.03167).
+/// running_mean and running_variance[C] are in wide_dtype of x; they are written where they lie, and are no variables: the batch is
+/// normalised by its biased variance, the running one takes the unbiased one.
 Variable batch_norm2d(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& running_mean,
                       const Tensor& running_variance, const BatchNormOptions& options);
+
+/// The same by the mean and the biased variance of each of an image's `groups` of neighbouring channels (Wu and He, arXiv:1803.08494),
+/// which have more than one element each.
+Variable group_norm(const Variable& x, i64 groups, const Variable& gamma, const Variable& beta, double eps = 1e-5);
+/// By each channel of an image (Ulyanov et al., arXiv:1607.08022).
+Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps = 1e-5);
 
 }  // namespace spillway::ops

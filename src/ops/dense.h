@@ -1,4 +1,5 @@
-// Views of any strides as the contiguous tensors that kernels, and tapes that save them, take.
+// Views of any strides as the contiguous tensors that kernels, and tapes that save them, take. A copy's gradient is that of its view: a
+// gradient is contiguous and has the view's shape, whatever the strides.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/layout.h"
@@ -13,7 +14,9 @@ inline Tensor dense(const Tensor& x) {
   return copy;
 }
 inline autograd::Variable dense(autograd::Variable x) {
+  if (!x.value.defined() || x.value.is_contiguous()) return x;
   x.value = dense(x.value);
+  x.weight = false;  // a copy lies elsewhere
   return x;
 }
 

@@ -1,16 +1,19 @@
 #include "ops/dropout.h"
 
-#include "base/error.h"
 #include "kernels/dropout.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 
 namespace spillway::ops {
 
 using autograd::Backward;
 using autograd::Recorder;
 
-Variable dropout(const Variable& x, double p, RandomKey key, i64 first_sample) {
-  require(p >= 0 && p < 1, "[dropout] expected a probability in [0, 1)");
-  if (p == 0) return x;
+Variable dropout(const Variable& in, double p, RandomKey key, i64 first_sample) {
+  if (!(p >= 0 && p < 1)) refuse("dropout", "a probability in [0, 1), not " + std::to_string(p), {in.value});
+  if (in.shape().rank() == 0) refuse("dropout", "rows x[B, ...]", {in.value});
+  if (p == 0) return in;
+  const Variable x = dense(in);
   const Tensor y = empty(x.shape(), x.dtype(), "dropout");
   kernels::dropout(x.value, p, key, first_sample, y);
   Recorder r({x});

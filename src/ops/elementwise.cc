@@ -1,8 +1,8 @@
 #include "ops/elementwise.h"
 
-#include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
+#include "ops/dense.h"
 #include "ops/stretch.h"
 
 namespace spillway::ops {
@@ -22,14 +22,14 @@ void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left,
   b.pass(i, sum_to(whole, shape));
 }
 
-Tensor combine(Binary op, const Variable& a, const Variable& b) {
-  require(a.dtype() == b.dtype(), "[elementwise] expected two inputs of one dtype");
-  const Tensor out = empty(kernels::broadcast_shape(a.shape(), b.shape()), a.dtype(), "elementwise result");
+Tensor combine(const char* name, Binary op, const Variable& a, const Variable& b) {
+  const Tensor out = empty(stretched_shape(name, {a.value, b.value}), a.dtype(), "elementwise result");
   kernels::binary(op, a.value, b.value, out);
   return out;
 }
 
-Variable apply(Unary op, const Variable& x) {
+Variable apply(Unary op, const Variable& in) {
+  const Variable x = dense(in);
   const Tensor y = empty(x.shape(), x.dtype(), "activation");
   kernels::unary(op, x.value, y);
   Recorder r({x});
@@ -39,8 +39,9 @@ Variable apply(Unary op, const Variable& x) {
 
 }  // namespace
 
-Variable add(const Variable& x, const Variable& y) {
-  const Tensor out = combine(Binary::add, x, y);
+Variable add(const Variable& left, const Variable& right) {
+  const Variable x = dense(left), y = dense(right);
+  const Tensor out = combine("add", Binary::add, x, y);
   Recorder r({x, y});
   return r.output(out, [first = x.shape(), second = y.shape()](Backward& b) {
     if (b.needs(0)) b.pass(0, sum_to(b.gradient(), first));
@@ -48,8 +49,9 @@ Variable add(const Variable& x, const Variable& y) {
   });
 }
 
-Variable sub(const Variable& x, const Variable& y) {
-  const Tensor out = combine(Binary::sub, x, y);
+Variable sub(const Variable& left, const Variable& right) {
+  const Variable x = dense(left), y = dense(right);
+  const Tensor out = combine("sub", Binary::sub, x, y);
   Recorder r({x, y});
   return r.output(out, [first = x.shape(), second = y.shape()](Backward& b) {
     if (b.needs(0)) b.pass(0, sum_to(b.gradient(), first));
@@ -57,8 +59,9 @@ Variable sub(const Variable& x, const Variable& y) {
   });
 }
 
-Variable mul(const Variable& x, const Variable& y) {
-  const Tensor out = combine(Binary::mul, x, y);
+Variable mul(const Variable& left, const Variable& right) {
+  const Variable x = dense(left), y = dense(right);
+  const Tensor out = combine("mul", Binary::mul, x, y);
   Recorder r({x, y});
   const SavedTensor kept_x = y.needs_gradient() ? r.save(x) : SavedTensor(), kept_y = x.needs_gradient() ? r.save(y) : SavedTensor();
   return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
@@ -67,8 +70,9 @@ Variable mul(const Variable& x, const Variable& y) {
   });
 }
 
-Variable div(const Variable& x, const Variable& y) {
-  const Tensor out = combine(Binary::div, x, y);
+Variable div(const Variable& left, const Variable& right) {
+  const Variable x = dense(left), y = dense(right);
+  const Tensor out = combine("div", Binary::div, x, y);
   Recorder r({x, y});
   const SavedTensor kept_y = r.save(y), kept_out = y.needs_gradient() ? r.save(out) : SavedTensor();
   return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
@@ -82,7 +86,8 @@ Variable div(const Variable& x, const Variable& y) {
   });
 }
 
-Variable scale(const Variable& x, double factor) {
+Variable scale(const Variable& in, double factor) {
+  const Variable x = dense(in);
   const Tensor y = empty(x.shape(), x.dtype(), "scaled");
   kernels::scale(x.value, factor, y);
   Recorder r({x});

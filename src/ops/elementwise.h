@@ -1,5 +1,5 @@
-// Element-wise ops, f32, f64, bf16 and f16 (computed in f32), contiguous inputs. Two-argument ops broadcast like numpy; the gradient of a
-// broadcast input is the sum over the axes it was stretched along, in ascending order. One rounding an operation; no element's value
+// Element-wise ops, f32, f64, bf16 and f16 (computed in f32), inputs of any strides. Two-argument ops broadcast like numpy; the gradient of
+// a broadcast input is the sum over the axes it was stretched along, in ascending order. One rounding an operation; no element's value
 // depends on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
 #pragma once
 #include "autograd/tape.h"

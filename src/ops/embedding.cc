@@ -1,15 +1,19 @@
 #include "ops/embedding.h"
 
-#include "base/error.h"
 #include "kernels/embedding.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 
 namespace spillway::ops {
 
 using autograd::Backward;
 using autograd::Recorder;
 
-Variable embedding(const Tensor& ids, const Variable& weight) {
-  require(weight.shape().rank() == 2 && ids.rank() < Shape::kMaxRank, "[embedding] expected a weight [V, C] and ids of rank 5 at most");
+Variable embedding(const Tensor& places, const Variable& table) {
+  if (table.shape().rank() != 2 || places.rank() >= Shape::kMaxRank || places.dtype() != DType::int32)
+    refuse("embedding", "int32 ids of rank 5 at most and a weight [V, C]", {places, table.value});
+  const Tensor ids = dense(places);
+  const Variable weight = dense(table);
   i64 extents[Shape::kMaxRank] = {};
   for (int i = 0; i < ids.rank(); ++i) extents[i] = ids.size(i);
   extents[ids.rank()] = weight.shape()[1];

@@ -1,9 +1,10 @@
 #include "ops/experts.h"
 
-#include "base/error.h"
 #include "kernels/experts/expert_products.h"
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -12,9 +13,10 @@ using autograd::Backward;
 using autograd::Recorder;
 using autograd::SavedTensor;
 
-Routed router(const Variable& logits, i64 chosen, bool normalised, const RouterLoad& load) {
-  require(logits.shape().rank() == 2 && chosen >= 1 && chosen <= logits.shape()[1],
-          "[router] expected logits [N, E] and a choice of 1 to E of them");
+Routed router(const Variable& in, i64 chosen, bool normalised, const RouterLoad& load) {
+  if (in.shape().rank() != 2 || chosen < 1 || chosen > in.shape()[1])
+    refuse("router", "logits [N, E] and a choice of 1 to E of them, not " + std::to_string(chosen), {in.value});
+  const Variable logits = dense(in);
   const DType wide = wide_dtype(logits.dtype());
   const Tensor probabilities = empty(logits.shape(), wide, "router"), weights = empty({logits.shape()[0], chosen}, wide, "router"),
                experts = empty(weights.shape(), DType::int32, "router");
@@ -28,15 +30,17 @@ Routed router(const Variable& logits, i64 chosen, bool normalised, const RouterL
   return {out, experts, probabilities};
 }
 
-ExpertRows expert_rows(const Tensor& experts, i64 count) {
+ExpertRows expert_rows(const Tensor& choices, i64 count) {
+  const Tensor experts = dense(choices);
   const ExpertRows rows{empty({count + 1}, DType::int32, "expert rows"), empty({experts.elems()}, DType::int32, "expert rows"),
                         empty(experts.shape(), DType::int32, "expert rows")};
   kernels::sort_by_expert(experts, rows.begins, rows.choice_of_row, rows.row_of_choice_NK);
   return rows;
 }
 
-Variable to_experts(const Variable& x, const ExpertRows& rows) {
-  require(x.shape().rank() == 2, "[to_experts] expected tokens [N, C]");
+Variable to_experts(const Variable& in, const ExpertRows& rows) {
+  if (in.shape().rank() != 2) refuse("to_experts", "tokens [N, C]", {in.value});
+  const Variable x = dense(in);
   const Tensor y = empty({rows.choice_of_row.elems(), x.shape()[1]}, x.dtype(), "rows of experts");
   kernels::gather_rows(x.value, rows.choice_of_row, {}, y);
   Recorder r({x});
@@ -82,7 +86,10 @@ void weight_gradients(Backward& b, SavedTensor kept_x, size_t experts, const Ten
 
 }  // namespace
 
-Variable expert_linear(const Variable& x, const std::vector<Weight>& w, const ExpertRows& rows) {
+Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, const ExpertRows& rows) {
+  const Variable x = dense(in);
+  std::vector<Weight> w;
+  for (const Weight& one : stored) w.push_back(dense(one));
   require(!w.empty() && rows.begins.elems() == static_cast<i64>(w.size()) + 1 && x.shape().rank() == 2 && w[0].shape.rank() == 2,
           "[expert_linear] expected rows [M, I] and a weight [O, I] of each expert");
   bool fit = true, trained = false;
@@ -114,9 +121,10 @@ Variable expert_linear(const Variable& x, const std::vector<Weight>& w, const Ex
   });
 }
 
-Variable from_experts(const Variable& x, const Variable& weights, const ExpertRows& rows) {
-  require(x.shape().rank() == 2 && weights.shape() == rows.row_of_choice_NK.shape(),
-          "[from_experts] expected rows [M, C] and a weight of each choice");
+Variable from_experts(const Variable& in, const Variable& shares, const ExpertRows& rows) {
+  if (in.shape().rank() != 2 || !(shares.shape() == rows.row_of_choice_NK.shape()))
+    refuse("from_experts", "rows [M, C] and a weight of each choice", {in.value, shares.value});
+  const Variable x = dense(in), weights = dense(shares);
   const Tensor y = empty({weights.shape()[0], x.shape()[1]}, x.dtype(), "of experts");
   kernels::sum_rows(x.value, rows.row_of_choice_NK, weights.value, y);
   Recorder r({x, weights});

@@ -1,7 +1,8 @@
 #include "ops/glu.h"
 
-#include "base/error.h"
 #include "kernels/elementwise.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 
 namespace spillway::ops {
 namespace {
@@ -10,8 +11,10 @@ using autograd::Backward;
 using autograd::Recorder;
 using kernels::Glu;
 
-Variable glu(Glu activation, const Variable& gate, const Variable& up) {
-  require(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "[glu] expected gate and up of one shape and dtype");
+Variable glu(const char* op, Glu activation, const Variable& first, const Variable& second) {
+  if (!(first.shape() == second.shape()) || first.dtype() != second.dtype())
+    refuse(op, "a gate and what it gates of one shape and dtype", {first.value, second.value});
+  const Variable gate = dense(first), up = dense(second);
   const Tensor y = empty(gate.shape(), gate.dtype(), "gated linear unit");
   kernels::glu(activation, gate.value, up.value, y);
   Recorder r({gate, up});
@@ -24,7 +27,7 @@ Variable glu(Glu activation, const Variable& gate, const Variable& up) {
 
 }  // namespace
 
-Variable swiglu(const Variable& gate, const Variable& up) { return glu(Glu::silu, gate, up); }
-Variable geglu(const Variable& gate, const Variable& up) { return glu(Glu::gelu_tanh, gate, up); }
+Variable swiglu(const Variable& gate, const Variable& up) { return glu("swiglu", Glu::silu, gate, up); }
+Variable geglu(const Variable& gate, const Variable& up) { return glu("geglu", Glu::gelu_tanh, gate, up); }
 
 }  // namespace spillway::ops

@@ -6,7 +6,7 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// silu(gate) * up; equal shapes, contiguous.
+/// silu(gate) * up; equal shapes, any strides.
 Variable swiglu(const Variable& gate, const Variable& up);
 /// gelu_tanh(gate) * up.
 Variable geglu(const Variable& gate, const Variable& up);

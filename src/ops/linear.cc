@@ -1,9 +1,10 @@
 #include "ops/linear.h"
 
-#include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/reduce.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 #include "ops/rows.h"
 #include "ops/workspace.h"
 
@@ -34,13 +35,14 @@ void check_linear(const Variable& x, DType weights, const Variable& bias, i64 in
   const bool fits = x.shape().rank() >= 1 && x.shape()[-1] == inputs && x.dtype() == weights;
   const bool bias_fits = !bias.value.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == x.dtype());
   if (fits && bias_fits && x.value.elems() > 0) return;
-  throw Error(ErrorCode::bug, "[linear] expected x[..., " + std::to_string(inputs) + "] and bias[" + std::to_string(outputs) + "], got x " +
-                                  to_string(x.shape()) + (bias.value.defined() ? " and bias " + to_string(bias.shape()) : ""));
+  refuse("linear",
+         "x[..., " + std::to_string(inputs) + "] and bias[" + std::to_string(outputs) + "] (or none) of " + std::string(to_string(weights)),
+         {x.value, bias.value});
 }
 
 Tensor empty_product(const Variable& x, const LinearWeights& weights) {
   const Shape& w = weights.w.shape;
-  require(w.rank() == 2, "[linear] expected a weight of rank 2");
+  if (w.rank() != 2) refuse("linear", "a weight of rank 2", {weights.w.stored.value});
   const bool in_out = weights.layout == WeightLayout::in_out;
   const i64 inputs = w[in_out ? 0 : 1], outputs = w[in_out ? 1 : 0];
   check_linear(x, weights.w.stored.dtype(), weights.bias, inputs, outputs);
@@ -60,8 +62,8 @@ void weight_gradients(Backward& b, SavedTensor kept_rows, bool in_out, int weigh
 }
 
 void check_residual(const Variable& residual, const Tensor& y) {
-  require(!residual.value.defined() || (residual.shape() == y.shape() && residual.dtype() == y.dtype()),
-          "[linear] expected a residual of the result's shape and type");
+  if (residual.value.defined() && (!(residual.shape() == y.shape()) || residual.dtype() != y.dtype()))
+    refuse("linear", "a residual of the result's shape and type", {residual.value, y});
 }
 
 // y = (residual +) x w (+ bias) is there.
@@ -81,7 +83,9 @@ Variable record_linear(const Variable& x, const LinearWeights& weights, const Va
 
 }  // namespace
 
-Variable linear(const Variable& x, const LinearWeights& weights, const Variable& residual) {
+Variable linear(const Variable& in, const LinearWeights& stored, const Variable& others) {
+  const Variable x = dense(in), residual = dense(others);
+  const LinearWeights weights{dense(stored.w), dense(stored.bias), stored.layout};
   const Tensor y = empty_product(x, weights);
   check_residual(residual, y);
   {
@@ -118,7 +122,9 @@ Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeigh
 
 }  // namespace
 
-Variable gelu_mlp(const Variable& x, const LinearWeights& up, const LinearWeights& down, const Variable& residual) {
+Variable gelu_mlp(const Variable& in, const LinearWeights& first, const LinearWeights& second, const Variable& others) {
+  const Variable x = dense(in), residual = dense(others);
+  const LinearWeights up{dense(first.w), dense(first.bias), first.layout}, down{dense(second.w), dense(second.bias), second.layout};
   require(up.w.format == kernels::WeightFormat::plain && down.w.format == up.w.format, "[gelu_mlp] expected plain weights");
   const Tensor before = empty_product(x, up), gelu = empty(before.shape(), before.dtype(), "gelu");
   const Tensor rows = as_rows(x.value);
@@ -127,7 +133,9 @@ Variable gelu_mlp(const Variable& x, const LinearWeights& up, const LinearWeight
   return linear_of_gelu(record_linear(x, up, {}, before), gelu, down, residual);
 }
 
-Tensor logits(const Tensor& x, const Tensor& w, double softcap) {
+Tensor logits(const Tensor& in, const Tensor& w, double softcap) {
+  const Tensor x = dense(in);
+  if (w.rank() != 2) refuse("logits", "x[..., C] and w[V, C]", {x, w});
   check_linear(x, w.dtype(), {}, w.size(1), w.size(0));
   Shape shape = x.shape();
   shape.set(-1, w.size(0));
@@ -135,50 +143,6 @@ Tensor logits(const Tensor& x, const Tensor& w, double softcap) {
   multiply(as_rows(x), w.transpose(0, 1), {}, as_rows(y));
   if (softcap > 0) kernels::softcap(y, softcap, y);
   return y;
-}
-
-namespace {
-
-// Matrix i of a batch seen as [P, M, N].
-Tensor matrix(const Tensor& batch, i64 i) {
-  const Shape extents{batch.size(1), batch.size(2)};
-  return batch.slice(0, i, i + 1).reshape(extents);
-}
-
-Tensor as_batch(const Tensor& x) { return x.reshape({x.elems() / (x.size(-1) * x.size(-2)), x.size(-2), x.size(-1)}); }
-
-// out[p] = a[p] b[p], the operands transposed if asked for.
-void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, const Tensor& out) {
-  const Tensor left = as_batch(a), right = as_batch(b), result = as_batch(out);
-  for (i64 i = 0; i < result.size(0); ++i)
-    multiply(flipped_if(flip_a, matrix(left, i)), flipped_if(flip_b, matrix(right, i)), {}, matrix(result, i));
-}
-
-Shape matmul_shape(const Shape& a, const Shape& b) {
-  bool fits = a.rank() >= 2 && b.rank() >= 2 && a[-1] == b[-2] && (b.rank() == 2 || b.rank() == a.rank());
-  for (int i = 0; fits && b.rank() > 2 && i < a.rank() - 2; ++i) fits = a[i] == b[i];
-  if (!fits || a.elems() == 0) {
-    throw Error(ErrorCode::bug, "[matmul] expected a[..., M, K] and b[..., K, N] with equal batch extents, or b[K, N]; got " +
-                                    to_string(a) + " and " + to_string(b));
-  }
-  Shape out = a;
-  out.set(-1, b[-1]);
-  return out;
-}
-
-}  // namespace
-
-Variable matmul(const Variable& a, const Variable& b) {
-  if (b.shape().rank() == 2 && a.shape().rank() >= 2 && a.shape()[-1] == b.shape()[0]) return linear(a, b, {}, WeightLayout::in_out);
-  require(a.dtype() == b.dtype(), "[matmul] expected two inputs of one dtype");
-  const Tensor out = empty(matmul_shape(a.shape(), b.shape()), a.dtype(), "matmul");
-  multiply_each(a.value, false, b.value, false, out);
-  Recorder r({a, b});
-  const SavedTensor kept_a = b.needs_gradient() ? r.save(a) : SavedTensor(), kept_b = a.needs_gradient() ? r.save(b) : SavedTensor();
-  return r.output(out, [=](Backward& step) {
-    if (step.needs(0)) multiply_each(step.gradient(), false, step.saved(kept_b), true, step.target(0));
-    if (step.needs(1)) multiply_each(step.saved(kept_a), true, step.gradient(), false, step.target(1));
-  });
 }
 
 }  // namespace spillway::ops

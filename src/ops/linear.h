@@ -1,5 +1,4 @@
-// Matrix products, f32, f64, bf16 and f16 (summed in f32), contiguous inputs. Legend: I = inputs, O = outputs, M, K, N = rows, inner
-// extent, columns.
+// Matrix products, f32, f64, bf16 and f16 (summed in f32), inputs of any strides. Legend: I = inputs, O = outputs.
 #pragma once
 #include "ops/weight.h"
 
@@ -28,8 +27,5 @@ Variable gelu_mlp(const Variable& x, const LinearWeights& up, const LinearWeight
 /// x[..., C] w[V, C]^T in wide_dtype of x: what is sampled from is not rounded. `softcap` above 0: softcap * tanh(that / softcap). Not
 /// differentiable (loss.h has the fused head).
 Tensor logits(const Tensor& x, const Tensor& w, double softcap = 0);
-
-/// a[..., M, K] b[..., K, N] -> [..., M, N]; equal batch extents, or b of rank 2.
-Variable matmul(const Variable& a, const Variable& b);
 
 }  // namespace spillway::ops

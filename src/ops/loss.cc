@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
 #include "kernels/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul/matmul.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 #include "ops/rows.h"
 #include "ops/workspace.h"
 
@@ -22,13 +23,14 @@ Tensor as_row(const Tensor& x) { return x.reshape({x.elems()}); }
 
 void check(const char* op, const Variable& x, const Tensor& targets) {
   if (x.shape().rank() >= 2 && x.value.elems() == targets.elems() * x.shape()[-1] && x.value.elems() > 0) return;
-  throw Error(ErrorCode::bug, std::string("[") + op + "] expected one target a row, got rows " + to_string(x.shape()) + " and targets " +
-                                  to_string(targets.shape()));
+  refuse(op, "rows [..., V] and one target a row", {x.value, targets});
 }
 
 // The summed losses times value_factor; the gradient is gradient_factor times that of the sum.
-Variable sum_of_losses(const Variable& logits, const Tensor& targets, double value_factor, double gradient_factor) {
-  check("cross_entropy", logits, targets);
+Variable sum_of_losses(const Variable& in, const Tensor& classes, double value_factor, double gradient_factor) {
+  check("cross_entropy", in, classes);
+  const Variable logits = dense(in);
+  const Tensor targets = dense(classes);
   const Tensor rows = as_rows(logits.value), statistics = empty({rows.size(0), 2}, wide_dtype(rows.dtype()), "loss statistics"),
                total = empty({}, DType::f64, "loss");
   {
@@ -51,7 +53,7 @@ Variable cross_entropy_sum(const Variable& logits, const Tensor& targets, double
 }
 
 Variable cross_entropy_mean(const Variable& logits, const Tensor& targets) {
-  const double mean = 1.0 / static_cast<double>(kernels::counted_targets(targets));
+  const double mean = 1.0 / static_cast<double>(kernels::counted_targets(dense(targets)));
   return sum_of_losses(logits, targets, mean, mean);
 }
 
@@ -186,11 +188,13 @@ i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory
   return cut.kept ? 0 : cut.all * size_of(wide);
 }
 
-Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets, double gradient_factor,
+Variable linear_cross_entropy(const Variable& in, const Variable& weight, const Tensor& classes, double gradient_factor,
                               const LogitsMemory& memory, double softcap) {
-  check("linear_cross_entropy", x, targets);
-  require(w.shape().rank() == 2 && w.shape()[1] == x.shape()[-1] && w.dtype() == x.dtype(),
-          "[linear_cross_entropy] expected x[..., C] and w[V, C] of one dtype");
+  check("linear_cross_entropy", in, classes);
+  if (weight.shape().rank() != 2 || weight.shape()[1] != in.shape()[-1] || weight.dtype() != in.dtype())
+    refuse("linear_cross_entropy", "x[..., C] and w[V, C] of one dtype", {in.value, weight.value});
+  const Variable x = dense(in), w = dense(weight);
+  const Tensor targets = dense(classes);
   const Head head(x.value, w.value, targets, memory, softcap);
   const Tensor total = empty({}, DType::f64, "loss"), statistics = empty({head.rows, 2}, wide_dtype(x.dtype()), "loss statistics");
   Tensor logits = head.logits_buffer();

@@ -1,7 +1,8 @@
 #include "ops/norm.h"
 
-#include "base/error.h"
 #include "kernels/norm.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 #include "ops/workspace.h"
 
 namespace spillway::ops {
@@ -12,8 +13,7 @@ using autograd::Recorder;
 
 void check(const char* op, const Variable& x, const Variable& parameter) {
   if (x.shape().rank() >= 1 && parameter.shape() == Shape{x.shape()[-1]} && parameter.dtype() == x.dtype() && x.value.elems() > 0) return;
-  throw Error(ErrorCode::bug, std::string("[") + op + "] expected x[..., C] and parameters [C] of one dtype, got " + to_string(x.shape()) +
-                                  " and " + to_string(parameter.shape()));
+  refuse(op, "x[..., C] and parameters [C] of one dtype", {x.value, parameter.value});
 }
 
 Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, wide_dtype(x.dtype()), "norm statistics"); }
@@ -22,7 +22,8 @@ Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(inpu
 
 }  // namespace
 
-Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps) {
+Variable layer_norm(const Variable& in, const Variable& gain, const Variable& bias, double eps) {
+  const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
   check("layer_norm", x, gamma);
   check("layer_norm", x, beta);
   const Tensor y = empty(x.shape(), x.dtype(), "layer norm"), statistics = statistics_for(x);
@@ -39,7 +40,8 @@ Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& be
   });
 }
 
-Variable rms_norm(const Variable& x, const Variable& gamma, double eps, double gain_offset) {
+Variable rms_norm(const Variable& in, const Variable& gain, double eps, double gain_offset) {
+  const Variable x = dense(in), gamma = dense(gain);
   check("rms_norm", x, gamma);
   const Tensor y = empty(x.shape(), x.dtype(), "rms norm"), statistics = statistics_for(x);
   kernels::norm(x.value, gamma.value, {}, eps, y, statistics, gain_offset);

@@ -1,6 +1,6 @@
-// Normalisation over the last axis. Statistics in wide_dtype of x (PyTorch's formulas); parameter gradients are sums over rows in a fixed
-// partition that depends on the shape alone (in f32 for bf16 and f16, whose gamma and beta must be parameters of the tape, or constants).
-// Saves x and the row statistics, never the normalised values.
+// Normalisation over the last axis, of inputs of any strides. Statistics in wide_dtype of x (PyTorch's formulas); parameter gradients are
+// sums over rows in a fixed partition that depends on the shape alone (in f32 for bf16 and f16, whose gamma and beta must be parameters of
+// the tape, or constants). Saves x and the row statistics, never the normalised values.
 #pragma once
 #include "autograd/tape.h"
 

@@ -78,6 +78,17 @@ Variable pow(const Variable& base, const Variable& exponent) {
   return two("pow", Pointwise::pow, Pointwise::pow_base_slope, Pointwise::pow_exponent_slope, false, false, base, exponent);
 }
 
+Variable leaky_relu(const Variable& x, double negative_slope) {
+  return one(Pointwise::leaky_relu, Pointwise::leaky_relu_slope, x, {negative_slope, 0});
+}
+Variable elu(const Variable& x, double alpha) { return one(Pointwise::elu, Pointwise::elu_slope, x, {alpha, 0}); }
+Variable softplus(const Variable& x, double beta, double threshold) {
+  if (!(beta > 0)) refuse("softplus", "a beta above 0, not " + std::to_string(beta), {x.value});
+  return one(Pointwise::softplus, Pointwise::softplus_slope, x, {beta, threshold});
+}
+Variable hardswish(const Variable& x) { return one(Pointwise::hardswish, Pointwise::hardswish_slope, x); }
+Variable mish(const Variable& x) { return one(Pointwise::mish, Pointwise::mish_slope, x); }
+
 Variable clamp(const Variable& x, double lowest, double highest) {
   if (!(lowest <= highest)) {
     refuse("clamp", "bounds in order, not " + std::to_string(lowest) + " and " + std::to_string(highest), {x.value});

@@ -18,6 +18,17 @@ Variable pow(const Variable& x, double exponent);
 /// The exponent's gradient at a base of 0 is 0 (where the exponent is not below 0).
 Variable pow(const Variable& base, const Variable& exponent);
 
+/// x where it is above 0, else negative_slope x (Maas et al., Rectifier Nonlinearities Improve Neural Network Acoustic Models, 2013).
+Variable leaky_relu(const Variable& x, double negative_slope = 0.01);
+/// x where it is above 0, else alpha (exp(x) - 1) (Clevert et al., arXiv:1511.07289).
+Variable elu(const Variable& x, double alpha = 1);
+/// log(1 + exp(beta x)) / beta, or x where beta x > threshold; beta above 0.
+Variable softplus(const Variable& x, double beta = 1, double threshold = 20);
+/// x (x + 3, held in [0, 6]) / 6 (Howard et al., arXiv:1905.02244).
+Variable hardswish(const Variable& x);
+/// x tanh(log(1 + exp(x))) (Misra, arXiv:1908.08681).
+Variable mish(const Variable& x);
+
 /// Held in [lowest, highest]; the gradient passes strictly between the bounds (as PyTorch 2.15 has it; before, on them too). NaN stays.
 Variable clamp(const Variable& x, double lowest = -std::numeric_limits<double>::infinity(),
                double highest = std::numeric_limits<double>::infinity());

@@ -1,5 +1,5 @@
-// Pooling of images x[N, C, H, W], f32, f64, bf16 and f16, contiguous. Means are summed in wide_dtype and rounded once. Throws Error(bug)
-// on a window that does not fit.
+// Pooling of images x[N, C, H, W] and of rows x[N, C, L], f32, f64, bf16 and f16, of any strides. Means are summed in wide_dtype and
+// rounded once. Throws Error(bug), with the shapes that came, on a window that does not fit.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/window.h"
@@ -11,9 +11,12 @@ using kernels::Pair;
 
 /// The largest of each window; its gradient goes to the first of equals. Padding (at most half the kernel) is never the largest.
 Variable max_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding = 0);
-/// The mean of each window, padding counted as zeros (PyTorch's count_include_pad).
-Variable avg_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding = 0);
-/// To [N, C, size.h, size.w], whatever the extent.
+Variable max_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding = 0);
+/// The mean of each window, padding (at most half the kernel) counted as zeros, or not at all.
+Variable avg_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding = 0, bool count_include_pad = true);
+Variable avg_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding = 0, bool count_include_pad = true);
+/// To [N, C, size.h, size.w], whatever the extent: rows floor(i H / size.h) to ceil((i + 1) H / size.h), columns alike.
+Variable adaptive_max_pool2d(const Variable& x, Pair size);
 Variable adaptive_avg_pool2d(const Variable& x, Pair size);
 
 }  // namespace spillway::ops

@@ -1,8 +1,9 @@
 #include "ops/reduce.h"
 
-#include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
+#include "ops/dense.h"
+#include "ops/refuse.h"
 
 namespace spillway::ops {
 namespace {
@@ -11,7 +12,8 @@ using autograd::Backward;
 using autograd::Recorder;
 
 // x seen as [outer, n, inner] -> factor times the sums over n, in the shape `out`; `kept` is `out` with the summed axes of extent 1.
-Variable sum_over(const Variable& x, i64 outer, i64 n, i64 inner, double factor, const Shape& out, const Shape& kept) {
+Variable sum_over(const Variable& in, i64 outer, i64 n, i64 inner, double factor, const Shape& out, const Shape& kept) {
+  const Variable x = dense(in);
   const Tensor y = empty(out, x.dtype(), "sum");
   kernels::sum_axis(x.value, outer, n, inner, factor, y);
   Recorder r({x});
@@ -33,8 +35,7 @@ Variable over_all(const Variable& x, double factor) {
 
 Variable over_axis(const Variable& x, int axis, bool keep, bool mean) {
   const Shape& shape = x.shape();
-  const int at = axis < 0 ? axis + shape.rank() : axis;
-  require(at >= 0 && at < shape.rank(), "[sum] the axis is out of range");
+  const int at = axis_from_front(mean ? "mean" : "sum", x.value, axis);
   i64 outer = 1, inner = 1, extents[Shape::kMaxRank] = {};
   int rank = 0;
   for (int i = 0; i < shape.rank(); ++i) {

@@ -1,4 +1,5 @@
-// Sums and means, f32, f64, bf16 and f16. Partition and order of every sum are functions of the shape alone (fp64 partial sums for all).
+// Sums and means, f32, f64, bf16 and f16, of inputs of any strides. Partition and order of every sum are functions of the shape alone (fp64
+// partial sums for all).
 #pragma once
 #include "autograd/tape.h"
 

@@ -2,13 +2,16 @@
 
 #include "base/error.h"
 #include "kernels/rope.h"
+#include "ops/dense.h"
 
 namespace spillway::ops {
 
 using autograd::Backward;
 using autograd::Recorder;
 
-Variable rope(const Variable& x, const Tensor& positions, std::span<const double> inverse_frequencies, double attention_scaling) {
+Variable rope(const Variable& in, const Tensor& places, std::span<const double> inverse_frequencies, double attention_scaling) {
+  const Variable x = dense(in);
+  const Tensor positions = dense(places);
   const bool fits = x.shape().rank() == 4 && positions.elems() == x.shape()[0] * x.shape()[1] &&
                     x.shape()[3] >= 2 * static_cast<i64>(inverse_frequencies.size());
   if (!fits) {

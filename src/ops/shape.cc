@@ -55,15 +55,11 @@ std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) 
   return {there, back};
 }
 
-int from_front(const Shape& shape, int axis) {
-  const int front = axis < 0 ? axis + shape.rank() : axis;
-  require(front >= 0 && front < shape.rank(), "[shape] the axis is out of range");
-  return front;
-}
-
 }  // namespace
 
-Variable reshape(const Variable& x, const Shape& shape) {
+Variable reshape(const Variable& in, const Shape& shape) {
+  if (in.value.elems() != shape.elems()) refuse("reshape", "as many elements as " + to_string(shape) + " has", {in.value});
+  const Variable x = dense(in);
   Recorder r({x});
   return r.output(x.value.reshape(shape), [from = x.shape()](Backward& b) { b.pass(0, b.gradient().reshape(from)); });
 }
@@ -77,7 +73,10 @@ Variable permute(const Variable& x, const std::vector<int>& axes) {
 }
 
 Variable slice(const Variable& x, int axis, i64 begin, i64 end) {
-  const int front = from_front(x.shape(), axis);
+  const int front = axis_from_front("slice", x.value, axis);
+  if (begin < 0 || begin > end || end > x.shape()[front])
+    refuse("slice", "a range of axis " + std::to_string(axis) + ", not [" + std::to_string(begin) + ", " + std::to_string(end) + ")",
+           {x.value});
   const Tensor view = x.value.slice(front, begin, end), y = empty(view.shape(), x.dtype(), "slice");
   kernels::copy_view(view, y);
   Recorder r({x});
@@ -90,12 +89,13 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end) {
 
 Variable concat(const std::vector<Variable>& parts, int axis) {
   require(!parts.empty(), "[concat] expected at least one part");
-  const int front = from_front(parts[0].shape(), axis);
+  const int front = axis_from_front("concat", parts[0].value, axis);
   Shape shape = parts[0].shape();
   i64 total = 0;
   for (const Variable& part : parts) {
     shape.set(front, part.shape().rank() == shape.rank() ? part.shape()[front] : -1);
-    require(part.shape() == shape && part.dtype() == parts[0].dtype(), "[concat] expected parts that differ along the axis only");
+    if (!(part.shape() == shape) || part.dtype() != parts[0].dtype())
+      refuse("concat", "parts that differ along axis " + std::to_string(axis) + " only", {parts[0].value, part.value});
     total += shape[front];
   }
   shape.set(front, total);
@@ -148,7 +148,7 @@ Variable stack(const std::vector<Variable>& parts, int axis) {
   for (const Variable& part : parts) {
     if (!(part.shape() == first.shape()) || part.dtype() != first.dtype())
       refuse("stack", "parts of one shape and dtype", {first, part.value});
-    raised.push_back(reshape(dense(part), Shape(std::span<const i64>(extents))));
+    raised.push_back(reshape(part, Shape(std::span<const i64>(extents))));
   }
   return concat(raised, front);
 }

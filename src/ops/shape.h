@@ -1,5 +1,5 @@
-// Ops that move elements: f32, f64, bf16 and f16, contiguous in and out. reshape shares memory with its input; the others write a new
-// tensor.
+// Ops that move elements: f32, f64, bf16 and f16, inputs of any strides, contiguous results. reshape shares memory with a contiguous
+// input; all else is written anew.
 #pragma once
 #include <vector>
 
@@ -18,7 +18,7 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end);
 /// Along `axis`; the other extents are equal. At least one part.
 Variable concat(const std::vector<Variable>& parts, int axis);
 
-/// These take inputs of any strides. Two axes change places.
+/// Two axes change places.
 Variable transpose(const Variable& x, int a, int b);
 /// Parts of these extents along `axis`, which sum to its own.
 std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis);

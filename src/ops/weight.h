@@ -4,6 +4,7 @@
 
 #include "autograd/tape.h"
 #include "kernels/quantized/quantized.h"
+#include "ops/dense.h"
 
 namespace spillway::ops {
 
@@ -19,6 +20,11 @@ struct Weight {
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // else `stored` is not differentiable
   Shape shape;                                                  // of the values
 };
+
+inline Weight dense(Weight w) {
+  w.stored = dense(std::move(w.stored));
+  return w;
+}
 
 /// The values, of the type of `stored`'s words: itself if plain, else made now.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {

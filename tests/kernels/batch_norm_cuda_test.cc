@@ -106,6 +106,44 @@ TEST_F(BatchNormTwins, TheSameBitsAgain) {
   EXPECT_TRUE(test::same_bits(once.dgamma, again.dgamma));
 }
 
+TEST_F(BatchNormTwins, GroupsNearFp64AndTheCpu) {
+  struct Form {
+    Shape x;
+    i64 groups;
+  };
+  struct Gradients {
+    Tensor y, dx, dgamma, dbeta;
+  };
+  for (const Form& f :
+       {Form{{2, 1, 2, 1}, 1}, Form{{9, 4}, 2}, Form{{5, 6, 7, 7}, 3}, Form{{3, 2, 45, 49}, 1}, Form{{2, 300, 2, 2}, 300}}) {
+    for (const DType dtype : kFloats) {
+      const i64 all = f.x[0] * f.groups, count = f.x.elems() / all;
+      const auto normalise = [&](const Inputs& in) {
+        const DType type = in.x.dtype(), wide = wide_dtype(type);
+        const Gradients r{empty(f.x, type), empty(f.x, type), empty({f.x[0], f.x[1]}, wide), empty({f.x[0], f.x[1]}, wide)};
+        const Tensor statistics = empty({all, 2}, wide);
+        kernels::batch_statistics(in.x.reshape({1, all, count}), 1e-2, statistics, {}, {}, 0);
+        kernels::group_norm(in.x, in.gamma, in.beta, statistics, r.y);
+        kernels::group_norm_gradient(in.x, in.gamma, statistics, in.dy, r.dx, r.dgamma, r.dbeta);
+        return r;
+      };
+      const Inputs in = inputs(f.x, dtype);
+      const Gradients exact = normalise(each_input(in, [](const Tensor&t) { return test::as(DType::f64, t); })), cpu = normalise(in);
+      const Gradients there = gpu().run([&] { return normalise(each_input(in, [&](const Tensor& t) { return gpu()(t); })); });
+      const Gradients got{gpu().host(there.y), gpu().host(there.dx), gpu().host(there.dgamma), gpu().host(there.dbeta)};
+      // As above, where the factor is 10 at most.
+      const double near = 20 * test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
+      for (const auto& [results, where] : {std::pair(cpu, " CPU"), std::pair(got, " GPU")}) {
+        const std::string name = to_string(f.x) + " " + std::string(to_string(dtype)) + where;
+        test::expect_near(results.y, exact.y, near + narrow, near * 10, name + " y");
+        test::expect_near(results.dx, exact.dx, near + narrow, near * 100, name + " dx");
+        test::expect_near(results.dgamma, exact.dgamma, near, near * 10 * std::sqrt(static_cast<double>(count)), name + " dgamma");
+        test::expect_near(results.dbeta, exact.dbeta, near, near * std::sqrt(static_cast<double>(count)), name + " dbeta");
+      }
+    }
+  }
+}
+
 // A mean far from zero, and a channel of one value: nothing is lost, and nothing is made up.
 TEST_F(BatchNormTwins, MomentsAroundTheChannelsOwnValues) {
   const Inputs in = inputs({4, 2, 6, 6}, DType::f32);

@@ -38,13 +38,15 @@ TEST_F(PoolTwins, SlidingWindows) {
       });
       expect_same(gpu(), gpu_y, y), expect_same(gpu(), gpu_index, index), expect_same(gpu(), gpu_dx, dx);
       const Tensor clean = test::random(c.x, dtype, 3);
-      kernels::avg_pool(clean, c.window, y);
-      kernels::avg_pool_gradient(dy, c.window, dx);
-      gpu().run([&] {
-        kernels::avg_pool(gpu()(clean), c.window, gpu_y);
-        kernels::avg_pool_gradient(gpu()(dy), c.window, gpu_dx);
-      });
-      expect_same(gpu(), gpu_y, y), expect_same(gpu(), gpu_dx, dx);
+      for (const bool counts_padding : {true, false}) {
+        kernels::avg_pool(clean, c.window, counts_padding, y);
+        kernels::avg_pool_gradient(dy, c.window, counts_padding, dx);
+        gpu().run([&] {
+          kernels::avg_pool(gpu()(clean), c.window, counts_padding, gpu_y);
+          kernels::avg_pool_gradient(gpu()(dy), c.window, counts_padding, gpu_dx);
+        });
+        expect_same(gpu(), gpu_y, y), expect_same(gpu(), gpu_dx, dx);
+      }
     }
   }
 }
@@ -63,6 +65,14 @@ TEST_F(PoolTwins, EvenCuts) {
         kernels::adaptive_avg_pool_gradient(gpu()(dy), gpu_dx);
       });
       expect_same(gpu(), gpu_y, y), expect_same(gpu(), gpu_dx, dx);
+      const Tensor index = empty(out, DType::int32), gpu_index = gpu().empty(out, DType::int32);
+      kernels::adaptive_max_pool(x, y, index);
+      kernels::adaptive_max_pool_gradient(dy, index, dx);
+      gpu().run([&] {
+        kernels::adaptive_max_pool(gpu()(x), gpu_y, gpu_index);
+        kernels::adaptive_max_pool_gradient(gpu()(dy), gpu_index, gpu_dx);
+      });
+      expect_same(gpu(), gpu_y, y), expect_same(gpu(), gpu_index, index), expect_same(gpu(), gpu_dx, dx);
     }
   }
 }

@@ -70,7 +70,7 @@ TEST_P(SameBits, Images) {
       const Tensor x = test::random(in, dtype, 1), w = test::random(weight, dtype, 2), dy = test::random(out, dtype, 3);
       const Tensor y = empty(out, dtype), dx = empty(in, dtype), dw = empty(weight, wide), db = empty({c.outputs}, wide);
       kernels::conv2d(c, x, w, w.reshape({w.elems()}).slice(0, 0, c.outputs), y, bytes(kernels::conv2d_workspace_bytes(c, dtype)));
-      kernels::conv2d_input_gradient(c, dy, w, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(c, dtype)));
+      kernels::conv2d_input_gradient(c, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(c, dtype)));
       kernels::conv2d_weight_gradient(c, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(c, dtype)));
       kernels::sum_channels(dy, db);
       return std::vector<Tensor>{y, dx, dw, db};
@@ -87,8 +87,8 @@ TEST_P(SameBits, PoolsAndBatchNorm) {
                  dmean = empty(in, dtype), normal = empty(in, dtype), dnormal = empty(in, dtype);
     kernels::max_pool(x, window, y, index);
     kernels::max_pool_gradient(dy, index, window, dx);
-    kernels::avg_pool(x, window, mean);
-    kernels::avg_pool_gradient(dy, window, dmean);
+    kernels::avg_pool(x, window, true, mean);
+    kernels::avg_pool_gradient(dy, window, true, dmean);
     const Tensor statistics = empty({33, 2}, wide), running = zeros({33}, wide), spread = zeros({33}, wide), dgamma = empty({33}, wide),
                  dbeta = empty({33}, wide);
     kernels::batch_statistics(x, 1e-5, statistics, running, spread, 0.1);

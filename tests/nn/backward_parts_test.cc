@@ -10,6 +10,7 @@
 #include "ops/glu.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/products/matmul.h"
 #include "ops/shape.h"
 #include "tests/nn/support_blocks.h"
 #include "tests/support/numbers.h"

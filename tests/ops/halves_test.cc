@@ -13,6 +13,7 @@
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
+#include "ops/products/matmul.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
@@ -110,6 +111,8 @@ TEST(Halves, Linear) {
           [=](const auto& in) { return ops::linear(in[0], in[1], {}, layout); });
   }
   check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
+  // A stretched input's gradient adds three products, of size 15 at most and each rounded.
+  check({{{3, 1, 7, 20}, {2, 20, 11}}, {}, 1e-5, 3 * 15 * 0x1p-8}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
 }
 
 TEST(Halves, Norms) {
@@ -134,6 +137,16 @@ TEST(Halves, Images) {
       return ops::batch_norm2d(in[0], in[1], in[2], test::as(wide, test::random({4}, DType::f32, 1)), test::as(wide, ones_of(4)), options);
     });
   }
+}
+
+TEST(Halves, MoreImages) {
+  check({{{2, 4, 17}}, {{6, 2, 3}, {6}}, 2e-5}, [](const auto& in) { return ops::conv1d(in[0], in[1], in[2], {2, 1, 1, 2}); });
+  check({{{2, 6, 5, 7}}, {{6, 3, 3, 3}, {6}}, 2e-5}, [](const auto& in) {
+    return ops::conv_transpose2d(in[0], in[1], in[2], {{2, 1, 1, 2}, 1});
+  });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::avg_pool2d(in[0], 3, 2, 1, false); });
+  check({{{2, 3, 9, 7}}, {}}, [](const auto& in) { return ops::adaptive_max_pool2d(in[0], {4, 3}); });
+  check({{{3, 6, 5, 7}}, {{6}, {6}}, 4e-5}, [](const auto& in) { return ops::group_norm(in[0], 3, in[1], in[2]); });
 }
 
 TEST(Halves, EmbeddingAddsInF32) {

@@ -66,7 +66,7 @@ void run(const Inputs& in) {
   loss.backward();
 }
 
-// As Inputs, of images: convolutions with strides, groups and a bias, both kinds of pooling, batch norm and a head.
+// As Inputs, of images: convolutions with strides, groups and a bias, both kinds of pooling, norms, a transposed one and a head.
 struct ImageInputs {
   Tensor images, targets, first, second, gain, statistics, head;
 };
@@ -97,6 +97,7 @@ void run(const ImageInputs& in) {
   x = ops::max_pool2d(x, 3, 2, 1);
   x = ops::add(x, ops::conv2d(x, second, {}, {1, 1, 1, 2}));
   x = ops::avg_pool2d(ops::conv2d(x, second, gain, {2, 1, 1, 2}), 2, 2);
+  x = ops::conv_transpose2d(ops::group_norm(x, 6, gain, gain), second, {}, {{2, 1, 1, 2}, 1});
   x = ops::reshape(ops::adaptive_avg_pool2d(x, 1), {5, 60});
   ops::cross_entropy_sum(ops::linear(x, head, {}, WeightLayout::out_in), in.targets, 0.2).backward();
 }

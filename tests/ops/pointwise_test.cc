@@ -30,6 +30,11 @@ const std::vector<Function>& of_one() {
                                          [](const auto& in) { return ops::pow(in[0], 0); },
                                          [](const auto& in) { return ops::clamp(in[0], -0.7, 0.6); },
                                          [](const auto& in) { return ops::clamp(in[0], 0.1); },
+                                         [](const auto& in) { return ops::leaky_relu(in[0], 0.3); },
+                                         [](const auto& in) { return ops::elu(in[0], 0.7); },
+                                         [](const auto& in) { return ops::softplus(in[0], 2, 3); },
+                                         [](const auto& in) { return ops::hardswish(in[0]); },
+                                         [](const auto& in) { return ops::mish(in[0]); },
                                          [](const auto& in) { return ops::masked_fill(in[0], ops::gt(in[0], 0.3), -5); }};
   return all;
 }
@@ -49,6 +54,7 @@ const std::vector<std::pair<Shape, Shape>>& shapes() {
 TEST(Pointwise, Gradients) {
   for (const Function& f : of_one()) test::check_gradient({random({3, 5, 7}, 1)}, f);
   test::check_gradient({positive({3, 7}, 1)}, [](const auto& in) { return ops::pow(in[0], -1.5); });
+  test::check_gradient({random({3, 7}, 1)}, [](const auto& in) { return ops::hardswish(ops::pow(in[0], 3)); });  // beyond 3 too
   for (const auto& [first, second] : shapes()) {
     SCOPED_TRACE(to_string(first) + to_string(second));
     for (const Function& f : of_two()) test::check_gradient({random(first, 1), random(second, 2)}, f);
@@ -161,6 +167,7 @@ TEST(Pointwise, RefusesAndSaysWhatCame) {
               ops::masked_fill(x, mask_of({1, 0}, {2, 1, 1}), 0);
             }),
             "[masked_fill] expected a mask that stretches to the tensor, got u8 [2, 1, 1] and f64 [2, 3]");
+  EXPECT_EQ(test::refusal([&] { ops::softplus(x, 0); }), "[softplus] expected a beta above 0, not 0.000000, got f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::clamp(x, 2, 1); }), "[clamp] expected bounds in order, not 2.000000 and 1.000000, got f64 [2, 3]");
 }
 

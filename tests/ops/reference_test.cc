@@ -18,6 +18,8 @@
 #include "ops/norm.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
+#include "ops/products/einsum.h"
+#include "ops/products/matmul.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/shape.h"
@@ -242,8 +244,11 @@ TEST(Reference, Matmul) {
     return ops::matmul(formula.find("a^T") != std::string::npos ? flip(c["a"]) : c["a"],
                        formula.find("b^T") != std::string::npos ? flip(c["b"]) : c["b"]);
   };
-  // Batch extents that stretch are not offered.
-  check("matmul", 18, op, {}, [](const std::string& name, const json&) { return name != "batched_3" && name != "batched_tb_3"; });
+  check("matmul", 20, op);
+}
+
+TEST(Reference, Einsum) {
+  check("einsum", 9, [](const Case& c) { return ops::einsum(c.attributes.at("equation"), c["a"], c["b"]); });
 }
 
 TEST(Reference, Embedding) {
@@ -324,6 +329,60 @@ TEST(Reference, Conv2d) {
         {5e-5, 1e-6});
 }
 
+TEST(Reference, Convolutions) {
+  const Tolerance tolerance{5e-5, 1e-6};
+  const auto bias = [](const Case& c) { return c.in.count("b") ? c["b"] : Variable(); };
+  const auto number = [](const Case& c, const char* name) { return c.attributes.at(name).get<i64>(); };
+  const auto pair = [](const Case& c, const char* name) {
+    const json& both = c.attributes.at(name);
+    return ops::Pair(both[0].get<i64>(), both[1].get<i64>());
+  };
+  const auto rows = [&](const Case& c) {
+    return ops::Conv1dOptions{number(c, "stride"), number(c, "padding"), number(c, "dilation"), number(c, "groups")};
+  };
+  const auto images = [&](const Case& c) {
+    return ops::ConvOptions{pair(c, "stride"), pair(c, "padding"), pair(c, "dilation"), number(c, "groups")};
+  };
+  check(
+      "conv1d", 4, [&](const Case& c) { return ops::conv1d(c["x"], c["w"], bias(c), rows(c)); }, tolerance);
+  check(
+      "conv2d_more", 3, [&](const Case& c) { return ops::conv2d(c["x"], c["w"], bias(c), images(c)); }, tolerance);
+  check(
+      "conv_transpose1d", 3,
+      [&](const Case& c) {
+        return ops::conv_transpose1d(c["x"], c["w"], bias(c), {rows(c), number(c, "output_padding")});
+      },
+      tolerance);
+  check(
+      "conv_transpose2d", 4,
+      [&](const Case& c) {
+        return ops::conv_transpose2d(c["x"], c["w"], bias(c), {images(c), pair(c, "output_padding")});
+      },
+      tolerance);
+}
+
+TEST(Reference, MorePools) {
+  const auto pair = [](const Case& c, const char* name) {
+    const json& both = c.attributes.at(name);
+    return ops::Pair(both[0].get<i64>(), both[1].get<i64>());
+  };
+  const auto at = [](const Case& c, const char* name) { return c.attributes.at(name).get<i64>(); };
+  check("avg_pool2d_without_padding", 3,
+        [&](const Case& c) { return ops::avg_pool2d(c["x"], pair(c, "kernel_size"), pair(c, "stride"), pair(c, "padding"), false); });
+  check("adaptive_max_pool2d", 4, [&](const Case& c) { return ops::adaptive_max_pool2d(c["x"], pair(c, "output_size")); });
+  check("max_pool1d", 2, [&](const Case& c) { return ops::max_pool1d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
+  check("avg_pool1d", 2, [&](const Case& c) { return ops::avg_pool1d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
+}
+
+TEST(Reference, Activations) {
+  const auto at = [](const Case& c, const char* name) { return c.attributes.at(name).get<double>(); };
+  check("leaky_relu", 4, [&](const Case& c) { return ops::leaky_relu(c["x"], at(c, "negative_slope")); });
+  check("elu", 4, [&](const Case& c) { return ops::elu(c["x"], at(c, "alpha")); });
+  check("softplus", 4, [&](const Case& c) { return ops::softplus(c["x"], at(c, "beta"), at(c, "threshold")); });
+  check("hardswish", 2, [&](const Case& c) { return ops::hardswish(c["x"]); });
+  check("mish", 2, [&](const Case& c) { return ops::mish(c["x"]); });
+}
+
 TEST(Reference, Pools) {
   const auto at = [](const Case& c, const char* name) { return c.attributes.at(name).get<i64>(); };
   check("max_pool2d", 4, [&](const Case& c) { return ops::max_pool2d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
@@ -337,13 +396,22 @@ TEST(Reference, Pools) {
 
 // The running statistics are compared too: the data holds what training made of them.
 TEST(Reference, BatchNorm2d) {
-  check("batch_norm2d", 6, [](const Case& c) {
+  const Op op = [](const Case& c) {
     ops::BatchNormOptions options;
     options.eps = c.attributes.at("eps");
     options.training = c.attributes.at("training");
     options.momentum = c.attributes.value("momentum", 0.1);
     return ops::batch_norm2d(c["x"], c["w"], c["b"], c["running_mean"].value, c["running_var"].value, options);
+  };
+  check("batch_norm2d", 6, op);
+  check("batch_norm1d", 2, op);
+}
+
+TEST(Reference, GroupNorm) {
+  check("group_norm", 5, [](const Case& c) {
+    return ops::group_norm(c["x"], c.attributes.at("groups").get<i64>(), c["w"], c["b"], c.attributes.at("eps").get<double>());
   });
+  check("instance_norm", 2, [](const Case& c) { return ops::instance_norm(c["x"], c["w"], c["b"], c.attributes.at("eps").get<double>()); });
 }
 
 }  // namespace

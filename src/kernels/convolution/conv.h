@@ -25,7 +25,9 @@ i64 conv2d_workspace_bytes(const ConvShape& shape, DType dtype);
 void conv2d(const ConvShape& shape, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, const Tensor& workspace);
 
 i64 conv2d_input_gradient_workspace_bytes(const ConvShape& shape, DType dtype);
-void conv2d_input_gradient(const ConvShape& shape, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace);
+/// bias[C], which a transposed convolution adds, or undefined.
+void conv2d_input_gradient(const ConvShape& shape, const Tensor& dy, const Tensor& w, const Tensor& bias, const Tensor& dx,
+                           const Tensor& workspace);
 
 i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& shape, DType dtype);
 /// dw: of x's type, or f32 of bf16 and f16.

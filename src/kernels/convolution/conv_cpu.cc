@@ -119,6 +119,11 @@ void check(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& y
   require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected one dtype");
 }
 
+void check_bias(const Tensor& bias, i64 channels, DType dtype) {
+  require(!bias.defined() || (bias.elems() == channels && bias.is_contiguous() && bias.dtype() == dtype),
+          "[conv2d] the bias must have one element a channel, of the images' type");
+}
+
 // Every group's sums over images and positions of one channel.
 template <class T, class Out>
 void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
@@ -147,8 +152,7 @@ i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
 
 void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, const Tensor& workspace) {
   check(s, x, w, y);
-  require(!bias.defined() || (bias.elems() == s.outputs && bias.is_contiguous() && bias.dtype() == x.dtype()),
-          "[conv2d] the bias must have one element an output, of the images' type");
+  check_bias(bias, s.outputs, x.dtype());
   require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
@@ -186,12 +190,14 @@ i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
   return bytes;
 }
 
-void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace) {
+void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& bias, const Tensor& dx,
+                           const Tensor& workspace) {
   check(s, dx, w, dy);
+  check_bias(bias, s.inputs, dx.dtype());
   require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()), "[conv2d] the workspace is too small");
   if (dx.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, dx, workspace);
+    if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, bias, dx, workspace);
   }
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.inputs_of_group(), outputs = s.outputs_of_group();
   const Pair stride = s.window.stride, at = s.positions();
@@ -202,7 +208,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
         GatheredProduct<T>{columns,
                            {w.data<T>(), taps, rows * taps, s.window.kernel},
                            dy.data<T>(),
-                           nullptr,
+                           bias.defined() ? bias.data<T>() : nullptr,
                            dx.data<T>(),
                            phase_place(s, row, column, columns),
                            s.groups,

@@ -117,7 +117,8 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
   });
 }
 
-void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& workspace) {
+void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& bias, const Tensor& dx,
+                           const Tensor& workspace) {
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.inputs_of_group(), outputs = s.outputs_of_group();
   const Pair stride = s.window.stride, at = s.positions();
   for (i64 row = 0; row < std::min(stride.h, s.extent.h); ++row) {
@@ -127,7 +128,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
         StripProduct<T>{columns,
                         {w.data<T>(), taps, rows * taps, s.window.kernel},
                         dy.data<T>(),
-                        nullptr,
+                        bias.defined() ? bias.data<T>() : nullptr,
                         dx.data<T>(),
                         phase_place(s, row, column, columns),
                         s.groups,

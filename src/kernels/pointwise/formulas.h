@@ -13,6 +13,12 @@ constexpr bool is_long(Pointwise op) {
   switch (op) {
     case Pointwise::power:
     case Pointwise::power_slope:
+    case Pointwise::elu:
+    case Pointwise::elu_slope:
+    case Pointwise::softplus:
+    case Pointwise::softplus_slope:
+    case Pointwise::mish:
+    case Pointwise::mish_slope:
     case Pointwise::pow:
     case Pointwise::pow_base_slope:
     case Pointwise::pow_exponent_slope:
@@ -36,12 +42,25 @@ struct Formula {
   constexpr W operator()(W a) const {
     if constexpr (kOp == Pointwise::absolute) return std::abs(a);
     if constexpr (kOp == Pointwise::power) return p == 2 ? a * a : std::pow(a, p);
+    if constexpr (kOp == Pointwise::leaky_relu) return a > 0 ? a : p * a;
+    if constexpr (kOp == Pointwise::elu) return a > 0 ? a : p * std::expm1(a);
+    if constexpr (kOp == Pointwise::softplus) return p * a > q ? a : std::log1p(std::exp(p * a)) / p;
+    if constexpr (kOp == Pointwise::hardswish) return a * (a < -3 ? W(0) : a > 3 ? W(6) : a + 3) / 6;
+    if constexpr (kOp == Pointwise::mish) return a * std::tanh(std::log1p(std::exp(a)));
     if constexpr (kOp == Pointwise::clamp) return a < p ? p : a > q ? q : a;
   }
 
   constexpr W operator()(W a, W b) const {
     if constexpr (kOp == Pointwise::absolute_slope) return b * sign(a);
     if constexpr (kOp == Pointwise::power_slope) return p == 0 ? W(0) : b * (p * std::pow(a, p - 1));
+    if constexpr (kOp == Pointwise::leaky_relu_slope) return a > 0 ? b : p * b;
+    if constexpr (kOp == Pointwise::elu_slope) return a > 0 ? b : b * (p * std::exp(a));
+    if constexpr (kOp == Pointwise::softplus_slope) return p * a > q ? b : b * logistic(p * a);
+    if constexpr (kOp == Pointwise::hardswish_slope) return a <= -3 ? W(0) : a < 3 ? b * (a / 3 + W(0.5)) : b;
+    if constexpr (kOp == Pointwise::mish_slope) {
+      const W t = std::tanh(std::log1p(std::exp(a)));
+      return b * (t + a * logistic(a) * (1 - t * t));
+    }
     if constexpr (kOp == Pointwise::clamp_slope) return p < a && a < q ? b : W(0);
     if constexpr (kOp == Pointwise::pow) return std::pow(a, b);
     if constexpr (kOp == Pointwise::maximum) return a > b || a != a ? a : b;
@@ -64,10 +83,12 @@ struct Formula {
     if constexpr (kOp == Pointwise::squared_error_slope) return c * (2 * (a - b));
     if constexpr (kOp == Pointwise::absolute_error_slope) return c * sign(a - b);
     if constexpr (kOp == Pointwise::huber_error_slope) return c * (a - b < -p ? -p : a - b > p ? p : a - b);
-    if constexpr (kOp == Pointwise::logistic_error_slope) return c * (1 / (1 + std::exp(-a)) - b);
+    if constexpr (kOp == Pointwise::logistic_error_slope) return c * (logistic(a) - b);
     if constexpr (kOp == Pointwise::divergence_slope) return c * -b;
     if constexpr (kOp == Pointwise::divergence_of_logs_slope) return c * -std::exp(b);
   }
+
+  static constexpr W logistic(W a) { return 1 / (1 + std::exp(-a)); }
 
   // 0 of 0 and of NaN, as PyTorch has it.
   static constexpr W sign(W a) { return a > 0 ? W(1) : a < 0 ? W(-1) : W(0); }

@@ -10,12 +10,22 @@ namespace spillway::kernels {
 
 /// What an element is made of those of the operands a, b and c and of the numbers p and q.
 enum class Pointwise {
-  fill,                // p
-  absolute,            // |a|
-  power,               // a^p
-  clamp,               // a held in [p, q]
-  absolute_slope,      // b sign(a)
-  power_slope,         // b p a^(p - 1)
+  fill,              // p
+  absolute,          // |a|
+  power,             // a^p
+  leaky_relu,        // a where it is above 0, else p a
+  elu,               // a where it is above 0, else p (exp(a) - 1)
+  softplus,          // log(1 + exp(p a)) / p; a where p a > q
+  hardswish,         // a (a + 3 held in [0, 6]) / 6
+  mish,              // a tanh(log(1 + exp(a)))
+  clamp,             // a held in [p, q]
+  absolute_slope,    // b sign(a)
+  power_slope,       // b p a^(p - 1)
+  leaky_relu_slope,  // of these b times the derivative at a
+  elu_slope,
+  softplus_slope,
+  hardswish_slope,
+  mish_slope,
   clamp_slope,         // b where p < a < q, else 0
   pow,                 // a^b
   maximum,             // of a and b, NaN if one is

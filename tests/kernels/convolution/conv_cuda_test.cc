@@ -52,15 +52,15 @@ class ConvTwins : public test::GpuTest {
   }
 
   // All on the GPU, with results in host memory.
-  Results convolve(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& dy) {
+  Results convolve(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& dy, const Tensor& dx_bias = {}) {
     const test::ConvShapes shapes(s);
     const DType dtype = x.dtype();
-    const Tensor gx = gpu()(x), gw = gpu()(w), gbias = gpu()(bias), gdy = gpu()(dy);
+    const Tensor gx = gpu()(x), gw = gpu()(w), gbias = gpu()(bias), gdy = gpu()(dy), gdx_bias = gpu()(dx_bias);
     const Results r{gpu()(spoilt(shapes.y, dtype)), gpu()(spoilt(shapes.x, dtype)), gpu()(spoilt(shapes.w, wide_dtype(dtype))),
                     is_half(dtype) ? gpu()(spoilt(shapes.w, dtype)) : Tensor()};
     gpu().run([&] {
       kernels::conv2d(s, gx, gw, gbias, r.y, workspace(kernels::conv2d_workspace_bytes(s, dtype)));
-      kernels::conv2d_input_gradient(s, gdy, gw, r.dx, workspace(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
+      kernels::conv2d_input_gradient(s, gdy, gw, gdx_bias, r.dx, workspace(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
       for (const Tensor& dw : {r.dw, r.narrow_dw}) {
         if (!dw.defined()) continue;
         kernels::conv2d_weight_gradient(s, gx, gdy, dw, workspace(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
@@ -73,10 +73,12 @@ class ConvTwins : public test::GpuTest {
     SCOPED_TRACE(test::to_string(s) + " " + std::string(to_string(dtype)));
     const test::ConvShapes shapes(s);
     const Tensor x = test::random(shapes.x, dtype, 1), w = test::random(shapes.w, dtype, 2), dy = test::random(shapes.y, dtype, 3),
-                 bias = biased ? test::random({s.outputs}, dtype, 4) : Tensor();
-    const Results got = convolve(s, x, w, bias, dy);
+                 bias = biased ? test::random({s.outputs}, dtype, 4) : Tensor(),
+                 dx_bias = biased ? test::random({s.inputs}, dtype, 5) : Tensor();
+    const Results got = convolve(s, x, w, bias, dy, dx_bias);
     Sums y(shapes.y), dx(shapes.x), dw(shapes.w);
     for (i64 i = 0; i < got.y.elems() && biased; ++i) y.add(i, test::at(bias, i / (shapes.y[2] * shapes.y[3]) % s.outputs));
+    for (i64 i = 0; i < got.dx.elems() && biased; ++i) dx.add(i, test::at(dx_bias, i / (shapes.x[2] * shapes.x[3]) % s.inputs));
     test::for_products(s, [&](i64 i, i64 j, i64 k) {
       y.add(k, test::at(x, i) * test::at(w, j));
       dx.add(i, test::at(dy, k) * test::at(w, j));
@@ -97,7 +99,7 @@ class ConvTwins : public test::GpuTest {
     const Tensor y = empty(shapes.y, kType), dx = empty(shapes.x, kType), dw = empty(shapes.w, kType);
     const auto bytes = [](i64 n) { return empty({n}, DType::uint8); };
     kernels::conv2d(s, x, w, bias, y, bytes(kernels::conv2d_workspace_bytes(s, kType)));
-    kernels::conv2d_input_gradient(s, dy, w, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, kType)));
+    kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, kType)));
     kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, kType)));
     // Each side rounds some 5000 additions at most, of sums of fewer terms than that, none larger than 3.
     constexpr double kNear = 2 * 5000.0 * 3 * 5000 * 0x1p-53;

@@ -18,7 +18,7 @@ void check(const ConvShape& s, DType dtype) {
                bias = test::random({s.outputs}, dtype, 4);
   const Tensor y = spoilt(out, dtype), dx = spoilt(in, dtype), dw = spoilt(weight, wide_dtype(dtype));
   kernels::conv2d(s, x, w, bias, y, bytes(kernels::conv2d_workspace_bytes(s, dtype)));
-  kernels::conv2d_input_gradient(s, dy, w, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
+  kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
   kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
   const Tensor want_y = zeros(out, DType::f64), want_dx = zeros(in, DType::f64), want_dw = zeros(weight, DType::f64);
   for (i64 i = 0; i < y.elems(); ++i) want_y.data<double>()[i] = test::at(bias, i / (out[2] * out[3]) % s.outputs);

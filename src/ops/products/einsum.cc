@@ -1,0 +1,137 @@
+#include "ops/products/einsum.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/products/matmul.h"
+#include "ops/reduce.h"
+#include "ops/refuse.h"
+#include "ops/shape.h"
+
+namespace spillway::ops {
+namespace {
+
+bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
+bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
+
+struct Equation {
+  std::string a, b, out;  // their letters
+
+  explicit Equation(const std::string& whole) : text_(whole) {
+    a = letters("a");
+    if (next() != ',') refuse_here("a comma and a second input");
+    ++at_;
+    b = letters("b");
+    if (next() == ',') refuse_here("two inputs");
+    next() == '\0' ? imply_result() : read_result();
+  }
+
+ private:
+  [[noreturn]] void refuse_here(const std::string& expected) const {
+    throw Error(ErrorCode::bug, "[einsum] expected " + expected + " at place " + std::to_string(at_) + " of \"" + text_ +
+                                    "\"; two inputs are written as in \"bij,bjk->bik\"");
+  }
+
+  // The character at hand, spaces passed over; 0 at the end.
+  char next() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::string letters(const std::string& whose) {
+    std::string all;
+    for (; is_letter(next()); ++at_) {
+      if (has(all, text_[at_])) refuse_here("each letter of " + whose + " once, not '" + text_[at_] + "' again,");
+      all += text_[at_];
+    }
+    return all;
+  }
+
+  void read_result() {
+    if (text_.compare(at_, 2, "->") != 0) refuse_here("a letter, a comma or \"->\"");
+    at_ += 2;
+    const size_t first = at_;
+    out = letters("the result");
+    if (next() != '\0') refuse_here("a letter or the end");
+    for (at_ = first; next() != '\0'; ++at_) {
+      if (!has(a + b, text_[at_])) refuse_here(std::string("letters of the inputs, not '") + text_[at_] + "',");
+    }
+  }
+
+  void imply_result() {
+    for (const char letter : a + b) {
+      if (has(a, letter) != has(b, letter)) out += letter;
+    }
+    std::sort(out.begin(), out.end());
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+// A tensor and the letters of its axes.
+struct Named {
+  Variable x;
+  std::string letters;
+
+  i64 extent(char letter) const { return x.shape()[static_cast<int>(letters.find(letter))]; }
+
+  // Without the axes that `others` have not.
+  void keep(const std::string& others) {
+    for (size_t i = letters.size(); i-- > 0;) {
+      if (has(others, letters[i])) continue;
+      x = sum(x, static_cast<int>(i), false);
+      letters.erase(i, 1);
+    }
+  }
+
+  void turn_to(const std::string& wanted) {
+    if (wanted == letters) return;
+    std::vector<int> axes;
+    for (const char letter : wanted) axes.push_back(static_cast<int>(letters.find(letter)));
+    x = permute(x, axes);
+    letters = wanted;
+  }
+
+  // [elements of p, of q, of r]
+  Variable as_batch(const std::string& p, const std::string& q, const std::string& r) {
+    turn_to(p + q + r);
+    i64 extents[3] = {1, 1, 1};
+    for (const char letter : letters) extents[has(p, letter) ? 0 : has(q, letter) ? 1 : 2] *= extent(letter);
+    return reshape(x, {extents[0], extents[1], extents[2]});
+  }
+};
+
+void check(const Equation& e, const Tensor& a, const Tensor& b) {
+  if (static_cast<int>(e.a.size()) != a.rank() || static_cast<int>(e.b.size()) != b.rank() || a.dtype() != b.dtype())
+    refuse("einsum", "inputs of one dtype with an axis for each letter of " + e.a + " and of " + e.b, {a, b});
+  if (e.out.size() > static_cast<size_t>(Shape::kMaxRank)) refuse("einsum", "a result of at most 6 axes, not " + e.out, {a, b});
+  for (size_t i = 0; i < e.a.size(); ++i) {
+    const size_t other = e.b.find(e.a[i]);
+    if (other != std::string::npos && a.size(static_cast<int>(i)) != b.size(static_cast<int>(other)))
+      refuse("einsum", std::string("one extent of '") + e.a[i] + "'", {a, b});
+  }
+}
+
+}  // namespace
+
+Variable einsum(const std::string& equation, const Variable& first, const Variable& second) {
+  const Equation e(equation);
+  check(e, first.value, second.value);
+  Named a{first, e.a}, b{second, e.b};
+  a.keep(e.b + e.out), b.keep(e.a + e.out);
+  std::string batch, inner, rows, columns;
+  for (const char letter : a.letters) (!has(b.letters, letter) ? rows : has(e.out, letter) ? batch : inner) += letter;
+  for (const char letter : b.letters) {
+    if (!has(a.letters, letter)) columns += letter;
+  }
+  std::vector<i64> extents;
+  for (const char letter : batch + rows) extents.push_back(a.extent(letter));
+  for (const char letter : columns) extents.push_back(b.extent(letter));
+  const Variable product = matmul(a.as_batch(batch, rows, inner), b.as_batch(batch, inner, columns));
+  Named result{reshape(product, Shape(std::span<const i64>(extents))), batch + rows + columns};
+  result.turn_to(e.out);
+  return result.x;
+}
+
+}  // namespace spillway::ops

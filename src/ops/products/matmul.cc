@@ -1,0 +1,113 @@
+#include "ops/products/matmul.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/matmul/matmul.h"
+#include "kernels/reduce.h"
+#include "ops/dense.h"
+#include "ops/linear.h"
+#include "ops/refuse.h"
+#include "ops/shape.h"
+#include "ops/stretch.h"
+#include "ops/workspace.h"
+
+namespace spillway::ops {
+namespace {
+
+using autograd::Backward;
+using autograd::Recorder;
+using autograd::SavedTensor;
+
+// The extents of all axes but the last two.
+Shape batch_of(const Shape& shape) { return Shape(shape.extents().first(static_cast<size_t>(shape.rank() - 2))); }
+
+Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
+  std::vector<i64> extents(batch.extents().begin(), batch.extents().end());
+  extents.insert(extents.end(), {rows, columns});
+  return Shape(std::span<const i64>(extents));
+}
+
+// A contiguous operand [..., R, C] of a product over a batch of matrices that its own stretches to.
+struct Matrices {
+  Tensor all;
+  Shape batch, step;  // of matrices, along each axis of the batch
+  bool flipped;       // taken transposed
+
+  Matrices(const Tensor& x, bool flip, const Shape& stretched)
+      : all(x.reshape({x.elems() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)})),
+        batch(stretched),
+        step(kernels::broadcast_strides(batch_of(x.shape()), stretched)),
+        flipped(flip) {}
+
+  Tensor matrix(i64 at) const {
+    i64 place = 0;
+    for (int i = batch.rank(); i-- > 0; at /= batch[i]) place += at % batch[i] * step[i];
+    const Tensor one = all.slice(0, place, place + 1).reshape({all.size(1), all.size(2)});
+    return flipped ? one.transpose(0, 1) : one;
+  }
+};
+
+// out[p] = a[p] b[p], the operands transposed if asked for.
+void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, const Tensor& out) {
+  const Shape batch = batch_of(out.shape());
+  const Matrices left(a, flip_a, batch), right(b, flip_b, batch), results(out, false, batch);
+  for (i64 i = 0; i < batch.elems(); ++i) {
+    const Tensor x = left.matrix(i), y = right.matrix(i), z = results.matrix(i);
+    const i64 bytes = kernels::matmul_workspace_bytes(z.size(0), z.size(1), x.size(1), x.dtype(), z.dtype());
+    kernels::matmul(x, y, {}, z, workspace(bytes));
+  }
+}
+
+// The product a b of a batch as the gradient of an input of shape `wanted`, which stretched to it.
+void give(Backward& step, int input, const Shape& wanted, const Tensor& a, bool flip_a, const Tensor& b, bool flip_b) {
+  const Shape whole = with_matrix(batch_of(step.gradient().shape()), wanted[-2], wanted[-1]);
+  if (whole == wanted) return multiply_each(a, flip_a, b, flip_b, step.target(input));
+  const Tensor each = empty(whole, step.gradient().dtype(), "gradient");
+  multiply_each(a, flip_a, b, flip_b, each);
+  step.pass(input, sum_to(each, wanted));
+}
+
+bool go_together(const Shape& a, const Shape& b) {
+  for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
+    if (a[-i] != b[-i] && a[-i] != 1 && b[-i] != 1) return false;
+  }
+  return true;
+}
+
+// Both of rank 2 at least.
+Variable of_batches(const Variable& left, const Variable& right) {
+  const Variable a = dense(left), b = dense(right);
+  const Shape batch = kernels::broadcast_shape(batch_of(a.shape()), batch_of(b.shape()));
+  const Tensor out = empty(with_matrix(batch, a.shape()[-2], b.shape()[-1]), a.dtype(), "matmul");
+  multiply_each(a.value, false, b.value, false, out);
+  Recorder r({a, b});
+  const SavedTensor kept_a = b.needs_gradient() ? r.save(a) : SavedTensor(), kept_b = a.needs_gradient() ? r.save(b) : SavedTensor();
+  return r.output(out, [=, first = a.shape(), second = b.shape()](Backward& step) {
+    if (step.needs(0)) give(step, 0, first, step.gradient(), false, step.saved(kept_b), true);
+    if (step.needs(1)) give(step, 1, second, step.saved(kept_a), true, step.gradient(), false);
+  });
+}
+
+void check(const Tensor& a, const Tensor& b) {
+  bool fits = a.rank() >= 1 && b.rank() >= 1 && a.dtype() == b.dtype() && a.elems() > 0 && b.elems() > 0;
+  fits = fits && a.size(-1) == b.size(b.rank() == 1 ? -1 : -2);
+  if (fits && a.rank() > 2 && b.rank() > 2) fits = go_together(batch_of(a.shape()), batch_of(b.shape()));
+  if (!fits) refuse("matmul", "a[..., M, K] and b[..., K, N] of one dtype, with elements and with batches that stretch to one", {a, b});
+}
+
+}  // namespace
+
+Variable matmul(const Variable& a, const Variable& b) {
+  check(a.value, b.value);
+  const bool row = a.shape().rank() == 1, column = b.shape().rank() == 1;
+  const Variable left = row ? reshape(a, {1, a.shape()[0]}) : a, right = column ? reshape(b, {b.shape()[0], 1}) : b;
+  const bool one_matrix = right.shape().rank() == 2;
+  const Variable product = one_matrix ? linear(left, right, {}, WeightLayout::in_out) : of_batches(left, right);
+  std::vector<i64> extents(product.shape().extents().begin(), product.shape().extents().end());
+  if (row) extents.erase(extents.end() - 2);
+  if (column) extents.pop_back();
+  return row || column ? reshape(product, Shape(std::span<const i64>(extents))) : product;
+}
+
+}  // namespace spillway::ops
