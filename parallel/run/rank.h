@@ -34,9 +34,9 @@ class Rank {
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
   /// What has not ended is given up.
   void end_snapshot();
-  /// Shows the weights of the trained parameter of that id as they are now, settled, at most a tile of them at once, in f32: those that
-  /// this rank saves, so that among all ranks each element is shown once. Called on threads [0, threads()) at once, in any order.
-  /// Error(bug): of weights in f64.
+  /// Shows the weights of the trained parameter of that id as they are now, settled, at most a tile of them at once, in f32 (f64 rounded):
+  /// those that this rank saves, so that among all ranks each element is shown once. Called on threads [0, threads()) at once, in any
+  /// order.
   using Visit = std::function<void(std::span<const float> weights, int thread)>;
   void visit(u32 parameter, const Visit& visit);
   int threads() const { return work_.streams().compute.thread_count(); }

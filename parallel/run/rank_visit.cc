@@ -24,8 +24,12 @@ void to_f32(DType dtype, const std::byte* from, std::span<float> to) {
       return widen_all<BFloat16>(from, to);
     case DType::f16:
       return widen_all<Float16>(from, to);
+    case DType::f64:
+      std::transform(reinterpret_cast<const double*>(from), reinterpret_cast<const double*>(from) + to.size(), to.begin(),
+                     [](double value) { return static_cast<float>(value); });
+      return;
     default:
-      throw Error(ErrorCode::bug, "[rank] expected weights in f32, bf16 or f16, to be shown in f32");
+      throw Error(ErrorCode::bug, std::string("[rank] expected weights in floating point, got ") + to_string(dtype));
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 // To the nearest bf16, ties away from zero, as masters are.
 float rounded(double master, DType dtype) {
   const auto value = static_cast<float>(master);
-  return dtype == DType::f32 ? value : std::bit_cast<float>((std::bit_cast<u32>(value) + 0x8000u) & 0xffff0000u);
+  return dtype != DType::bf16 ? value : std::bit_cast<float>((std::bit_cast<u32>(value) + 0x8000u) & 0xffff0000u);
 }
 
 }  // namespace
