@@ -13,7 +13,7 @@ using autograd::Recorder;
 using autograd::SavedTensor;
 
 kernels::AttentionMask mask_of(const AttentionOptions& o) {
-  return {o.scale, o.causal, o.dropout, o.key, o.first_sample, o.library, o.softcap, o.window, o.positions_BT};
+  return {o.scale, o.causal, o.dropout, o.key, o.first_sample, o.library, o.softcap, o.window, dense(o.positions_BT)};
 }
 
 Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, wide_dtype(q.dtype()), "attention log-sum-exp"); }
@@ -57,7 +57,7 @@ Variable attention(const Variable& queries, const Variable& keys, const Variable
   forward(q.value, k.value, v.value, options, out, lse);
   Recorder r({q, k, v});
   const auto kept_q = r.save(q), kept_k = r.save(k), kept_v = r.save(v), kept_out = r.save(out), kept_lse = r.save(lse);
-  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(options.positions_BT) : SavedTensor();
+  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(dense(options.positions_BT)) : SavedTensor();
   return r.output(out, [=, q_shape = q.shape(), kv_shape = k.shape()](Backward& b) {
     const Tensor dq = target_or_scratch(b, 0, q_shape), dk = target_or_scratch(b, 1, kv_shape), dv = target_or_scratch(b, 2, kv_shape);
     const i64 bytes = kernels::attention_gradient_workspace_bytes(q_shape, kv_shape, dq.dtype(), options.library);
@@ -76,7 +76,7 @@ Variable attention_packed(const Variable& packed, i64 heads, const AttentionOpti
   forward(in.q, in.k, in.v, options, out.reshape(in.q.shape()), lse);
   Recorder r({qkv});
   const auto kept_qkv = r.save(qkv), kept_out = r.save(out), kept_lse = r.save(lse);
-  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(options.positions_BT) : SavedTensor();
+  const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(dense(options.positions_BT)) : SavedTensor();
   return r.output(out, [=](Backward& b) {
     const Thirds x(b.saved(kept_qkv), heads), dx(b.target(0), heads);
     const Shape& shape = x.q.shape();

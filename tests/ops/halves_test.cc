@@ -111,6 +111,8 @@ TEST(Halves, Linear) {
           [=](const auto& in) { return ops::linear(in[0], in[1], {}, layout); });
   }
   check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
+  check({{{2, 7, 20}}, {{2, 20, 11}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
+  check({{{7, 20}}, {{20}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
   // A stretched input's gradient adds three products, of size 15 at most and each rounded.
   check({{{3, 1, 7, 20}, {2, 20, 11}}, {}, 1e-5, 3 * 15 * 0x1p-8}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
 }

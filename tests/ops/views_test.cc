@@ -101,6 +101,8 @@ TEST(Views, Transformers) {
   options.scale = 0.35;
   check({{2, 5, 4, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}}, [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
   check({{2, 5, 24}}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
+  options.positions_BT = test::turned(test::ints({0, 1, 2, 0, 1, 0, 1, 0, 1, 2}, {2, 5}));
+  check({{2, 5, 24}}, [&](const auto& in) { return ops::attention_packed(in[0], 2, options); });
   check({{2, 3, 5}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
   check({{2, 3, 5}}, [&](const auto& in) { return ops::cross_entropy_mean(in[0], targets); });
   check({{2, 3, 4}, {5, 4}}, [&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], targets, 0.5); });

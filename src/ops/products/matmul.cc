@@ -6,9 +6,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/reduce.h"
 #include "ops/dense.h"
-#include "ops/linear.h"
 #include "ops/refuse.h"
-#include "ops/shape.h"
 #include "ops/stretch.h"
 #include "ops/workspace.h"
 
@@ -59,13 +57,33 @@ void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, c
   }
 }
 
-// The product a b of a batch as the gradient of an input of shape `wanted`, which stretched to it.
-void give(Backward& step, int input, const Shape& wanted, const Tensor& a, bool flip_a, const Tensor& b, bool flip_b) {
-  const Shape whole = with_matrix(batch_of(step.gradient().shape()), wanted[-2], wanted[-1]);
-  if (whole == wanted) return multiply_each(a, flip_a, b, flip_b, step.target(input));
+// What is multiplied: batches of matrices, where a vector is one of one row or column, and all rows of a meet a single matrix b.
+struct Product {
+  Shape a, b, whole;  // of both and of the result, of rank 2 at least
+  Shape result;       // without the axes of vectors
+
+  Product(const Shape& left, const Shape& right) {
+    const bool row = left.rank() == 1, column = right.rank() == 1, one_matrix = right.rank() <= 2;
+    const i64 inner = left[-1];
+    a = one_matrix ? Shape{left.elems() / inner, inner} : row ? Shape{1, inner} : left;
+    b = column ? Shape{inner, 1} : right;
+    whole = with_matrix(kernels::broadcast_shape(batch_of(a), batch_of(b)), a[-2], b[-1]);
+    const Shape& rows = one_matrix ? left : whole;
+    std::vector<i64> extents(rows.extents().begin(), rows.extents().end() - 1);
+    if (row && !one_matrix) extents.pop_back();
+    if (!column) extents.push_back(b[-1]);
+    result = Shape(std::span<const i64>(extents));
+  }
+};
+
+// The product a b of a batch as the gradient of an input of shape `shape`, whose matrices `wanted` stretched to it.
+void give(Backward& step, int input, const Shape& shape, const Shape& wanted, const Shape& batch, const Tensor& a, bool flip_a,
+          const Tensor& b, bool flip_b) {
+  const Shape whole = with_matrix(batch, wanted[-2], wanted[-1]);
+  if (whole == wanted) return multiply_each(a, flip_a, b, flip_b, step.target(input).reshape(wanted));
   const Tensor each = empty(whole, step.gradient().dtype(), "gradient");
   multiply_each(a, flip_a, b, flip_b, each);
-  step.pass(input, sum_to(each, wanted));
+  step.pass(input, sum_to(each, wanted).reshape(shape));
 }
 
 bool go_together(const Shape& a, const Shape& b) {
@@ -73,20 +91,6 @@ bool go_together(const Shape& a, const Shape& b) {
     if (a[-i] != b[-i] && a[-i] != 1 && b[-i] != 1) return false;
   }
   return true;
-}
-
-// Both of rank 2 at least.
-Variable of_batches(const Variable& left, const Variable& right) {
-  const Variable a = dense(left), b = dense(right);
-  const Shape batch = kernels::broadcast_shape(batch_of(a.shape()), batch_of(b.shape()));
-  const Tensor out = empty(with_matrix(batch, a.shape()[-2], b.shape()[-1]), a.dtype(), "matmul");
-  multiply_each(a.value, false, b.value, false, out);
-  Recorder r({a, b});
-  const SavedTensor kept_a = b.needs_gradient() ? r.save(a) : SavedTensor(), kept_b = a.needs_gradient() ? r.save(b) : SavedTensor();
-  return r.output(out, [=, first = a.shape(), second = b.shape()](Backward& step) {
-    if (step.needs(0)) give(step, 0, first, step.gradient(), false, step.saved(kept_b), true);
-    if (step.needs(1)) give(step, 1, second, step.saved(kept_a), true, step.gradient(), false);
-  });
 }
 
 void check(const Tensor& a, const Tensor& b) {
@@ -98,16 +102,19 @@ void check(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Variable matmul(const Variable& a, const Variable& b) {
-  check(a.value, b.value);
-  const bool row = a.shape().rank() == 1, column = b.shape().rank() == 1;
-  const Variable left = row ? reshape(a, {1, a.shape()[0]}) : a, right = column ? reshape(b, {b.shape()[0], 1}) : b;
-  const bool one_matrix = right.shape().rank() == 2;
-  const Variable product = one_matrix ? linear(left, right, {}, WeightLayout::in_out) : of_batches(left, right);
-  std::vector<i64> extents(product.shape().extents().begin(), product.shape().extents().end());
-  if (row) extents.erase(extents.end() - 2);
-  if (column) extents.pop_back();
-  return row || column ? reshape(product, Shape(std::span<const i64>(extents))) : product;
+Variable matmul(const Variable& left, const Variable& right) {
+  check(left.value, right.value);
+  const Variable a = dense(left), b = dense(right);
+  const Product p(a.shape(), b.shape());
+  const Tensor out = empty(p.result, a.dtype(), "matmul");
+  multiply_each(a.value.reshape(p.a), false, b.value.reshape(p.b), false, out.reshape(p.whole));
+  Recorder r({a, b});
+  const SavedTensor kept_a = b.needs_gradient() ? r.save(a) : SavedTensor(), kept_b = a.needs_gradient() ? r.save(b) : SavedTensor();
+  return r.output(out, [=, first = a.shape(), second = b.shape(), batch = batch_of(p.whole)](Backward& step) {
+    const Tensor dy = step.gradient().reshape(p.whole);
+    if (step.needs(0)) give(step, 0, first, p.a, batch, dy, false, step.saved(kept_b).reshape(p.b), true);
+    if (step.needs(1)) give(step, 1, second, p.b, batch, step.saved(kept_a).reshape(p.a), true, dy, false);
+  });
 }
 
 }  // namespace spillway::ops

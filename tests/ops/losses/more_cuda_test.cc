@@ -1,9 +1,15 @@
 // The ops beside those of models, forward and backward on a GPU beside the CPU: each step finds its kernel there.
 #include "ops/axis.h"
+#include "ops/batch_norm.h"
+#include "ops/conv.h"
+#include "ops/elementwise.h"
 #include "ops/index.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
 #include "ops/pointwise.h"
+#include "ops/pool.h"
+#include "ops/products/einsum.h"
+#include "ops/products/matmul.h"
 #include "ops/shape.h"
 #include "tests/support/gpu.h"
 #include "tests/support/gradient_check.h"
@@ -15,6 +21,10 @@ using ops::Variable;
 // `on` brings a constant to where the inputs are.
 using On = std::function<Tensor(const Tensor&)>;
 using Op = std::function<Variable(const Variable& x, const Variable& y, const On& on)>;
+
+// [5, 7] as an image of five channels; the first three columns as a kernel of each.
+Variable as_images(const Variable& x) { return ops::reshape(x, {1, 5, 7}); }
+Variable as_kernels(const Variable& x) { return ops::reshape(ops::slice(x, 1, 0, 3), {5, 1, 3}); }
 
 const std::vector<Op>& all() {
   static const Tensor places = test::ints({3, 0, 3, 6, 3}, {5}), classes = test::ints({1, -100, 4, 0, 3}, {5}),
@@ -47,6 +57,26 @@ const std::vector<Op>& all() {
       [](const auto& x, const auto&, const On& on) {
         return ops::cross_entropy(x, on(classes), {ops::Reduction::mean, on(weights), 0, 0.1});
       },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::matmul(ops::reshape(x, {5, 1, 7}), ops::reshape(y, {1, 7, 5}));
+      },
+      [](const auto& x, const auto& y, const On&) { return ops::einsum("ij,kj->ki", x, y); },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::conv1d(as_images(x), as_kernels(y), {}, {2, 1, 1, 5});
+      },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::conv_transpose1d(as_images(x), as_kernels(y), ops::reshape(ops::slice(y, 1, 3, 4), {5}), {{2, 1, 1, 5}, 1});
+      },
+      [](const auto& x, const auto& y, const On&) {
+        const Variable gain = ops::reshape(ops::slice(y.value, 1, 0, 1), {5}), bias = ops::reshape(ops::slice(y.value, 1, 1, 2), {5});
+        return ops::instance_norm(ops::group_norm(as_images(x), 1, gain, bias), gain, bias);
+      },
+      [](const auto& x, const auto& y, const On&) {
+        return ops::add(ops::adaptive_max_pool2d(ops::reshape(x, {1, 1, 5, 7}), {2, 3}),
+                        ops::avg_pool2d(ops::reshape(y, {1, 1, 5, 7}), 3, {3, 2}, {1, 0}, false));
+      },
+      [](const auto& x, const auto& y, const On&) { return ops::add(ops::mish(x), ops::softplus(ops::hardswish(y), 2)); },
+      [](const auto& x, const auto& y, const On&) { return ops::add(ops::leaky_relu(x, 0.2), ops::elu(y, 0.5)); },
       [](const auto& x, const auto&, const On& on) { return ops::nll_loss(x, on(classes), {ops::Reduction::none}); }};
   return ops;
 }
