@@ -29,7 +29,7 @@ void to_f32(DType dtype, const std::byte* from, std::span<float> to) {
                      [](double value) { return static_cast<float>(value); });
       return;
     default:
-      throw Error(ErrorCode::bug, std::string("[rank] expected weights in floating point, got ") + to_string(dtype));
+      throw Error(ErrorCode::bug, std::string("[rank] expected weights in floating point, got ") + std::string(to_string(dtype)));
   }
 }
 
