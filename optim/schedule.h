@@ -1,25 +1,34 @@
-// Learning rates: warm-up lr * (s + 1) / (W + 1) for the first W steps s = 0, 1 …, then constant, or cosine or linear down to
-// min_lr_ratio * lr at the last step. With D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D), s >= W:
-//   linear  min + (lr - min) * (1 - p)          cosine  min + (lr - min) * (1 + cos(pi p)) / 2
-// So step W, the first after the warm-up, runs at exactly lr, the last (steps - 1) and any beyond it at exactly min; where W leaves a
-// single step, that one runs at lr. Pure functions.
+// Learning rates: warm-up lr * (s + 1) / (W + 1) for the first W steps s = 0, 1 …, then by kind. With min = min_lr_ratio * lr,
+// D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D), s >= W:
+//   constant    lr                          polynomial  min + (lr - min) * (1 - p)^power; linear is of power 1
+//   cosine      min + (lr - min) * (1 + cos(pi p)) / 2
+//   wsd         constant, then cosine over the last decay_steps, but not before W ("warm-up, stable, decay", arXiv:2404.06395, as in
+//               transformers)
+//   step        lr * gamma^floor((s - W) / step_size), PyTorch's StepLR
+//   onecycle    no warm-up: PyTorch's OneCycleLR of two phases (arXiv:1708.07120): by half a cosine from lr / 25 to lr at step
+//               pct_start * steps - 1, and by another to lr / 250000 at the last step
+// So of those with a minimum step W, the first after the warm-up, runs at exactly lr, the last (steps - 1) and any beyond it at exactly
+// min; where W leaves a single step, that one runs at lr. Pure functions.
 #pragma once
-#include <string_view>
-
 #include "base/types.h"
 
 namespace spillway::optim {
 
 struct Schedule {
-  enum class Kind { constant, linear, cosine } kind = Kind::cosine;
+  enum class Kind { constant, linear, cosine, polynomial, wsd, step, onecycle } kind = Kind::cosine;
   double learning_rate = 3e-4;
   i64 warmup_steps = 0, steps = 1;
   double min_lr_ratio = 0.1;
+  double power = 1;        // polynomial; above 0
+  i64 decay_steps = 1;     // wsd; at least 1
+  i64 step_size = 1;       // step; at least 1
+  double gamma = 0.1;      // step
+  double pct_start = 0.3;  // onecycle; in [0, 1]
 };
 
+/// Whether rates depend on how many steps there are.
+inline bool ends(Schedule::Kind kind) { return kind != Schedule::Kind::constant && kind != Schedule::Kind::step; }
 /// Of step s, from 0.
 double learning_rate(const Schedule& schedule, i64 step);
-/// Throws Error(usage) naming the known ones.
-Schedule::Kind parse_schedule(std::string_view name);
 
 }  // namespace spillway::optim

@@ -78,7 +78,7 @@ class Rehearsal {
   // To its end at that step, on the curve of the learning rate that it is on. Where there would be another warm-up than the one that was
   // asked for it cannot end there: it is asked to stop.
   Words last_words(i64 last) {
-    const bool other_warmup = config_.warmup_steps == default_warmup_steps(last);
+    const bool other_warmup = config_.warmup_steps == default_warmup_steps(config_.lr_schedule, last);
     Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
     if (!other_warmup) all.insert(all.end(), {fmt::format("--steps={}", last), "--keep-schedule"});
     if (holds_out()) all.push_back(fmt::format("--validate-every={}", last));

@@ -331,7 +331,7 @@ class Training {
   // Other steps stretch the curve of the learning rate under the steps still to come.
   void tell_of_schedule() const {
     const i64 before = progress_.schedule_steps, now = *config_.steps;
-    if (progress_.step == 0 || before == 0 || before == now || config_.lr_schedule == optim::Schedule::Kind::constant) return;
+    if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
     console_.log(
         config_.keep_schedule
             ? fmt::format("learning rates stay on the curve over {} steps, at its end rate behind it (--keep-schedule)", before)

@@ -59,6 +59,24 @@ void check_validation(const TrainConfig& config) {
   }
 }
 
+void check_schedule(const TrainConfig& config) {
+  using enum optim::Schedule::Kind;
+  const auto of = [&](bool given, const char* flag, optim::Schedule::Kind kind, const char* name) {
+    if (given && config.lr_schedule != kind)
+      refuse(std::string("[--") + flag + "] expected --lr-schedule " + name + " beside it, got another: leave it out");
+  };
+  of(config.lr_step_size.has_value(), "lr-step-size", step, "step");
+  of(config.lr_gamma.has_value(), "lr-gamma", step, "step");
+  of(config.lr_power.has_value(), "lr-power", polynomial, "polynomial");
+  of(config.lr_pct_start.has_value(), "lr-pct-start", onecycle, "onecycle");
+  of(config.lr_decay_steps.has_value(), "lr-decay-steps", wsd, "wsd");
+  if (config.lr_schedule == step && !config.lr_step_size)
+    refuse("[--lr-schedule] expected --lr-step-size N beside step, got none: every N steps the rate is multiplied by --lr-gamma");
+  if (config.lr_schedule == onecycle && config.warmup_steps.value_or(0) > 0)
+    refuse("[--warmup-steps] expected none with --lr-schedule onecycle, whose rise --lr-pct-start sets, got " +
+           std::to_string(*config.warmup_steps));
+}
+
 // Either spelling is taken; keys are what is compared.
 void check_allowed(TrainConfig& config) {
   for (std::string& key : config.allow_change) {
@@ -78,6 +96,7 @@ void check(TrainConfig& config, const Host& host) {
   check_activations(config.place_activations);
   check_ranks(config);
   check_validation(config);
+  check_schedule(config);
   check_allowed(config);
   config.micro_batches();
   if (!config.prompt.empty() && config.sample_every == 0)

@@ -9,7 +9,22 @@
 
 namespace spillway::app {
 
-i64 default_warmup_steps(i64 steps) { return std::min<i64>(2000, steps / 100); }
+i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps) {
+  return kind == optim::Schedule::Kind::onecycle ? 0 : std::min<i64>(2000, steps / 100);
+}
+
+optim::Schedule schedule_over(const TrainConfig& config, i64 steps) {
+  const optim::Schedule::Kind kind = config.lr_schedule;
+  const bool follows = config.warmup_steps == default_warmup_steps(kind, *config.steps);
+  optim::Schedule schedule{.kind = kind, .learning_rate = *config.learning_rate, .steps = steps, .min_lr_ratio = config.min_lr_ratio};
+  schedule.warmup_steps = follows ? default_warmup_steps(kind, steps) : *config.warmup_steps;
+  schedule.decay_steps = config.lr_decay_steps.value_or(std::max<i64>(1, steps / 10));
+  schedule.step_size = config.lr_step_size.value_or(schedule.step_size);
+  schedule.gamma = config.lr_gamma.value_or(schedule.gamma);
+  schedule.power = config.lr_power.value_or(schedule.power);
+  schedule.pct_start = config.lr_pct_start.value_or(schedule.pct_start);
+  return schedule;
+}
 
 DType weight_dtype(Precision precision) {
   switch (precision) {

@@ -151,12 +151,14 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
-  double gradient_clipping = 1.0;           // 0: off
-  std::optional<double> dropout;            // empty: presets 0, folders what config.json says
-  std::vector<std::string> freeze;          // patterns, as freeze_parameters()
-  std::optional<i64> lora;                  // rank
-  std::optional<double> lora_alpha;         // empty: twice the rank
-  std::string lora_targets = "all-linear";  // or names, with commas between
+  std::optional<i64> lr_step_size, lr_decay_steps;         // of step; of wsd, empty: 10 % of the steps
+  std::optional<double> lr_gamma, lr_power, lr_pct_start;  // of step, polynomial, onecycle; empty: optim::Schedule's
+  double gradient_clipping = 1.0;                          // 0: off
+  std::optional<double> dropout;                           // empty: presets 0, folders what config.json says
+  std::vector<std::string> freeze;                         // patterns, as freeze_parameters()
+  std::optional<i64> lora;                                 // rank
+  std::optional<double> lora_alpha;                        // empty: twice the rank
+  std::string lora_targets = "all-linear";                 // or names, with commas between
   double lora_dropout = 0;
   bool lora_rank_stabilized = false;
 
@@ -297,8 +299,10 @@ struct ScheduleConfig : CommonConfig {
 /// word). Numbers read back to the same bits.
 std::string to_json(const TrainConfig& config);
 
-/// What --warmup-steps is when nobody said: 1 % of the steps, at most 2000.
-i64 default_warmup_steps(i64 steps);
+/// What --warmup-steps is when nobody said: 1 % of the steps, at most 2000; onecycle has none.
+i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps);
+/// Of the resolved configuration, with the curve over so many steps; a warm-up and a decay that nobody gave follow them.
+optim::Schedule schedule_over(const TrainConfig& config, i64 steps);
 
 /// A key that changes numbers and its value as text. --steps and --epochs are apart, and so is a warm-up that follows from them;
 /// accumulation appears as the global batch, so that another split of the same batch is the same run.

@@ -76,7 +76,7 @@ void resolve_steps(TrainConfig& config, const data::Loader& loader) {
     const double windows = config.epochs.value_or(1) * static_cast<double>(loader.windows());
     config.steps = std::max<i64>(1, static_cast<i64>(std::floor(windows / static_cast<double>(loader.windows_per_step()))));
   }
-  if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(*config.steps);
+  if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(config.lr_schedule, *config.steps);
 }
 
 data::LoaderOptions loader_options(const TrainConfig& config, int rank) {

@@ -189,13 +189,7 @@ Trainer::StepReport Trainer::step() {
 
 StepBatch Trainer::next_batch() { return steps_ahead_ ? steps_ahead_->step(progress_.cursor) : data_.training->step(progress_.cursor); }
 
-double Trainer::learning_rate() const {
-  const i64 steps = progress_.schedule_steps;
-  const bool follows = config_.warmup_steps == default_warmup_steps(*config_.steps);
-  return optim::learning_rate({config_.lr_schedule, *config_.learning_rate, follows ? default_warmup_steps(steps) : *config_.warmup_steps,
-                               steps, config_.min_lr_ratio},
-                              progress_.step);
-}
+double Trainer::learning_rate() const { return optim::learning_rate(schedule_over(config_, progress_.schedule_steps), progress_.step); }
 
 Progress Trainer::after(const parallel::StepResult& result) const {
   Progress next = progress_;

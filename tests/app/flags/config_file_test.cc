@@ -66,7 +66,7 @@ TEST(ConfigFile, WrongKeysAndValues) {
   EXPECT_TRUE(has(rejection(R"({"from_scratch": 1})"), "expected true or false"));
   EXPECT_TRUE(has(rejection(R"({"model": 7})"), "expected a string"));
   EXPECT_TRUE(has(rejection(R"({"steps": 0})"), "at least 1"));
-  EXPECT_TRUE(has(rejection(R"({"lr_schedule": "wsd"})"), "not built yet"));
+  EXPECT_TRUE(has(rejection(R"({"augment": "crop-flip"})"), "not built yet"));
   EXPECT_TRUE(has(rejection(R"({"momentum": 0.9})"), "not built yet"));
   EXPECT_TRUE(has(rejection(R"({"steps": 1, "epochs": 1})"), "leave one out"));
 }
@@ -234,6 +234,8 @@ TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
                                                           {"--weight-decay", "0"},
                                                           {"--decay-all"},
                                                           {"--lr-schedule", "linear"},
+                                                          {"--lr-schedule", "step", "--lr-step-size", "3"},
+                                                          {"--lr-schedule", "polynomial", "--lr-power", "2"},
                                                           {"--warmup-steps", "3"},
                                                           {"--min-lr-ratio", "0"},
                                                           {"--gradient-clipping", "0"},
@@ -269,12 +271,36 @@ TEST(NumbersHash, TheSameBatchTheSameRun) {
 
 TEST(NumbersHash, AWarmupThatFollowsFromTheStepsIsAsFreeAsThey) {
   TrainConfig resolved = train_config({"--steps", "1000"});
-  resolved.warmup_steps = default_warmup_steps(1000);
+  resolved.warmup_steps = default_warmup_steps(resolved.lr_schedule, 1000);
   EXPECT_EQ(numbers_hash(resolved), numbers_hash(train_config({})));
   resolved.warmup_steps = 11;
   EXPECT_NE(numbers_hash(resolved), numbers_hash(train_config({})));
-  EXPECT_EQ(default_warmup_steps(99), 0);
-  EXPECT_EQ(default_warmup_steps(10'000'000), 2000);
+  EXPECT_EQ(default_warmup_steps(optim::Schedule::Kind::cosine, 99), 0);
+  EXPECT_EQ(default_warmup_steps(optim::Schedule::Kind::cosine, 10'000'000), 2000);
+}
+
+TEST(ScheduleOver, HasWhatWasGivenAndFollowsTheStepsInTheRest) {
+  const auto over = [](std::vector<std::string> flags, i64 steps) {
+    TrainConfig config = train_config(flags);
+    config.steps = 1000;
+    config.learning_rate = 0.5;
+    if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(config.lr_schedule, *config.steps);
+    return schedule_over(config, steps);
+  };
+  const optim::Schedule wsd = over({"--lr-schedule", "wsd"}, 500);
+  EXPECT_EQ(wsd.learning_rate, 0.5);
+  EXPECT_EQ(wsd.warmup_steps, 5);
+  EXPECT_EQ(wsd.decay_steps, 50);
+  EXPECT_EQ(over({"--lr-schedule", "wsd", "--lr-decay-steps", "7", "--warmup-steps", "3"}, 500).decay_steps, 7);
+  EXPECT_EQ(over({"--lr-schedule", "wsd", "--warmup-steps", "3"}, 500).warmup_steps, 3);
+  const optim::Schedule step = over({"--lr-schedule", "step", "--lr-step-size", "9", "--lr-gamma", "0.5"}, 500);
+  EXPECT_EQ(step.step_size, 9);
+  EXPECT_EQ(step.gamma, 0.5);
+  EXPECT_EQ(over({"--lr-schedule", "polynomial", "--lr-power", "2"}, 500).power, 2);
+  const optim::Schedule cycle = over({"--lr-schedule", "onecycle", "--lr-pct-start", "0.4"}, 500);
+  EXPECT_EQ(cycle.pct_start, 0.4);
+  EXPECT_EQ(cycle.warmup_steps, 0);
+  EXPECT_EQ(cycle.steps, 500);
 }
 
 // Of 100 steps it is what follows from them, of 900 it is what was given.
