@@ -32,6 +32,7 @@ void Numbers::reduce(const Instruction& i) {
 void Numbers::agree(double loss_sum) {
   work_.device.sums->take_square_sums();
   loss_sum_ = loss_sum;
+  own_loss_finite_ = std::isfinite(loss_sum);
   if (work_.ranks.has_data()) agree_with_data_ranks();
   if (work_.ranks.has_pipeline()) agree_with_pipeline_ranks();
 }
@@ -101,6 +102,19 @@ void Numbers::agree_with_pipeline_ranks() {
   }
 }
 
+std::vector<u32> Numbers::not_finite() const {
+  std::vector<u32> parameters;
+  for (const Group& g : work_.plan.layout.groups) {
+    for (const Segment& s : g.segments) {
+      const auto begin = static_cast<size_t>(s.begin / kTileElems), end = static_cast<size_t>(ceil_div(s.begin + s.elems, kTileElems));
+      const auto finite = [](double sum) { return std::isfinite(sum); };
+      if (!g.frozen && !std::ranges::all_of(square_sums_[g.id].subspan(begin, end - begin), finite)) parameters.push_back(s.parameter);
+    }
+  }
+  std::ranges::sort(parameters);
+  return parameters;
+}
+
 StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const {
   double squares = 0;
   for (const auto& sums : square_sums_) {
@@ -113,6 +127,8 @@ StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, do
   result.loss_scale = settings.loss_scale;
   result.counted_targets = step.batch.counted_targets;
   result.skipped = !std::isfinite(result.grad_norm);
+  result.own_loss_finite = own_loss_finite_;
+  if (result.skipped) result.not_finite = not_finite();
   factor = optim::clip_factor(result.grad_norm, settings.gradient_clipping);
   result.clipped = !result.skipped && factor < 1;
   result.redo = result.clipped && overlap == OptimizerOverlap::backward;

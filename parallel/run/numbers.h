@@ -18,6 +18,7 @@ class Numbers {
   StepResult judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const;
 
  private:
+  std::vector<u32> not_finite() const;
   // Of what all ranks tell each other: a rank's, everybody's.
   std::span<double> part(const Parts& parts, int rank) const;
   std::span<std::byte> all(const Parts& parts) const;
@@ -28,6 +29,7 @@ class Numbers {
   std::vector<std::span<double>> square_sums_;  // when training, by group, tile; of all ranks once they have agreed
   std::span<double> told_;                      // what all ranks tell each other
   double loss_sum_ = 0;                         // of all ranks likewise
+  bool own_loss_finite_ = true;
 };
 
 }  // namespace spillway::parallel

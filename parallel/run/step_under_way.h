@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "parallel/state/stepper.h"
 #include "tensor/batch.h"
@@ -13,8 +14,12 @@ struct StepResult {
   double loss = 0;       // mean over all counted targets, before the update
   double grad_norm = 0;  // before clipping, of the unscaled gradients
   double loss_scale = 1;
-  i64 counted_targets = 0;  // of all ranks
-  bool skipped = false;     // the norm was not finite: no update
+  i64 counted_targets = 0;      // of all ranks
+  bool skipped = false;         // the norm was not finite: no update
+  bool own_loss_finite = true;  // of this rank's samples, where it computes their loss
+  /// Where skipped: ids of this pipeline rank's parameters in whose tiles gradients are not finite, ascending. Backward comes to the last
+  /// of the model's first.
+  std::vector<u32> not_finite;
   bool clipped = false;
   bool redo = false;  // the speculation was in vain
 };

@@ -1,11 +1,13 @@
 #include "app/run/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <set>
 
 #include "app/flags/config.h"
 #include "app/node/host.h"
@@ -176,12 +178,13 @@ Trainer::StepReport Trainer::step() {
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
+  if (report.result.skipped) report.why_skipped = why_skipped(report.result);
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
     throw AgreedError(
         ErrorCode::numbers,
-        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}; try a lower --learning-rate "
-                    "or a longer --warmup-steps{}",
-                    kMostNonfinite, progress_.step, what_stands(),
+        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}; {}; try a lower "
+                    "--learning-rate or a longer --warmup-steps{}",
+                    kMostNonfinite, progress_.step, report.why_skipped, what_stands(),
                     progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
   }
   return report;
@@ -259,7 +262,7 @@ void Trainer::show_progress(const StepReport& r) {
                                  r.result.grad_norm, r.learning_rate);
   console_.progress(line);
   folder_.log(line);
-  if (r.result.skipped) stands("  step skipped: " + why_skipped());
+  if (r.result.skipped) stands("  step skipped: " + r.why_skipped);
   if (r.validation_loss) {
     const std::string accuracy = r.validation_accuracy ? fmt::format("  accuracy {:.4f}", *r.validation_accuracy) : "";
     stands(fmt::format("  validation loss {:.4f}{}", *r.validation_loss, accuracy));
@@ -272,10 +275,27 @@ void Trainer::stands(const std::string& line) {
   console_.log(line);
 }
 
-// In fp16 the first steps may well find out which scale is the largest that fits.
-std::string Trainer::why_skipped() const {
-  if (!progress_.loss_scale) return "the gradient norm is not finite";
-  return fmt::format("gradients beyond fp16, loss scale {:.10g} from now on", progress_.loss_scale->scale);
+std::string Trainer::why_skipped(const parallel::StepResult& result) const {
+  std::vector<double> mine{static_cast<double>(result.own_loss_finite)};
+  mine.insert(mine.end(), result.not_finite.begin(), result.not_finite.end());
+  std::vector<std::string> losses;
+  std::set<size_t> parameters;
+  const std::vector<std::vector<double>> all = peers_.gather(mine);
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
+    for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
+  }
+  std::string why = "the gradient norm is not finite";  // the sum of what is
+  if (!losses.empty()) {
+    why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
+  } else if (!parameters.empty()) {
+    const size_t more = parameters.size() - 1;
+    why = fmt::format("gradients of {} are not finite, where backward came first, and of {} more parameter{}",
+                      session_.model().parameters[*parameters.rbegin()]->name, more, more == 1 ? "" : "s");
+  }
+  // In fp16 the first steps may well find out which scale is the largest that fits.
+  return progress_.loss_scale ? fmt::format("gradients beyond fp16, loss scale {:.10g} from now on ({})", progress_.loss_scale->scale, why)
+                              : why;
 }
 
 void Trainer::sample() {

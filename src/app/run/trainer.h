@@ -37,6 +37,7 @@ class Trainer {
   struct StepReport {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
+    std::string why_skipped;  // where it was
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
     int slowest_rank = 0;     // it waited least for the others
@@ -50,8 +51,9 @@ class Trainer {
   double learning_rate() const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
-  std::string why_skipped() const;
   std::string record(const parallel::StepResult& result) const;
+  /// By which rank's loss, or which parameters' gradients. All ranks call it together.
+  std::string why_skipped(const parallel::StepResult& result) const;
   void validate(StepReport& report);
   bool validates_now() const;
   void write_metrics(const StepReport& report);

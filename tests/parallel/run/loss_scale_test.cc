@@ -46,7 +46,12 @@ const RunResult& reference(const char* preset = "gpt2-tiny") {
   return found != all.end() ? found->second : all[preset] = train(base(preset));
 }
 
-void expect_reference(RunOptions o, const char* preset = "gpt2-tiny") { expect_same_numbers(train(o), reference(preset)); }
+void expect_reference(RunOptions o, const char* preset = "gpt2-tiny") {
+  const RunResult got = train(o);
+  expect_same_numbers(got, reference(preset));
+  for (size_t s = 0; s < got.steps.size() && o.pipeline.ranks == 1; ++s)
+    EXPECT_EQ(got.steps[s].not_finite, reference(preset).steps[s].not_finite) << "step " << s;
+}
 
 TEST(LossScaledRun, OverflowsAtFirstAndWheneverTheScaleHasGrown) {
   const RunResult& r = reference();
@@ -55,6 +60,7 @@ TEST(LossScaledRun, OverflowsAtFirstAndWheneverTheScaleHasGrown) {
   const size_t first = steps.find_first_not_of('x');
   ASSERT_NE(first, std::string::npos) << steps;
   EXPECT_NE(steps.find('x', first), std::string::npos) << "it overflows again: " << steps;
+  for (const auto& step : r.steps) EXPECT_EQ(step.not_finite.empty(), !step.skipped) << "the parameters whose gradients are not finite";
   for (size_t s = 1; s < r.steps.size(); ++s) {
     if (r.steps[s - 1].skipped) {
       EXPECT_EQ(r.steps[s].loss_scale, r.steps[s - 1].loss_scale / 2);
