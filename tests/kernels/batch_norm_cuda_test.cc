@@ -114,8 +114,7 @@ TEST_F(BatchNormTwins, GroupsNearFp64AndTheCpu) {
   struct Gradients {
     Tensor y, dx, dgamma, dbeta;
   };
-  for (const Form& f :
-       {Form{{2, 1, 2, 1}, 1}, Form{{9, 4}, 2}, Form{{5, 6, 7, 7}, 3}, Form{{3, 2, 45, 49}, 1}, Form{{2, 300, 2, 2}, 300}}) {
+  for (const Form& f : {Form{{2, 1, 2, 1}, 1}, Form{{2, 4}, 2}, Form{{1, 6, 7, 7}, 3}, Form{{1, 2, 45, 49}, 1}, Form{{2, 3, 2, 2}, 3}}) {
     for (const DType dtype : kFloats) {
       const i64 all = f.x[0] * f.groups, count = f.x.elems() / all;
       const auto normalise = [&](const Inputs& in) {
