@@ -11,7 +11,8 @@
 //             centered: a = a + (g - a) * (1 - alpha), and s - a * a under the root; momentum: b = b * momentum + u, w moves by b
 //   lion      u = sign(m * beta1 + (1 - beta1) * g), zero and NaN as they are;  w = w * decay - step_size * u
 //             m = m * beta2 + (1 - beta2) * g                                          (Chen et al., 2023)
-// A weight_decay of 0 is multiplied too: an infinite weight makes its gradient NaN. Thread-safe: pure functions.
+// A weight_decay of 0 is multiplied too: an infinite weight makes its gradient NaN. As in PyTorch, rounding can take s - a * a below zero,
+// where gradients hardly change: NaN. Thread-safe: pure functions.
 #pragma once
 #include <span>
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "optim/adamw.h"
 #include "tests/optim/rules/support_torch.h"

@@ -1,6 +1,7 @@
 // The rules as torch.optim (and the paper of Lion) writes them down, from the settings themselves, on any kind of number N: floats rounded
 // operation by operation, or numbers with a bound of their error.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <variant>

@@ -1,6 +1,10 @@
 // Every rule against PyTorch's trajectories, step by step, within what rounding can do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ostream>
+#include <span>
+
 #include "optim/rules/rules.h"
 #include "tests/optim/rules/support_torch.h"
 #include "tests/optim/support_reference.h"
