@@ -1,8 +1,10 @@
-// CPU AdamW in every state format and the tile norm beside what the memory gives. Each iteration runs the loop under test and its ceiling
-// one after the other on the same pages with the same threads; figures are medians over the iterations, so drift of the machine hits both.
+// CPU AdamW in every state format, the other rules and the tile norm beside what the memory gives. Each iteration runs the loop under test
+// and its ceiling one after the other on the same pages with the same threads; figures are medians over the iterations, so drift of the
+// machine hits both.
 //   adamw: bytes a parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12 bytes
 //          an element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time over that of the same
 //          update in place, a third loop of the same iteration.
+//   rules: in place, f32: 12 bytes a parameter and 8 for each array of state. Ceiling: as adamw's.
 //   norm:  4 bytes an element. Ceiling: a plain sum of the same floats.
 // Counters: GB/s and ceiling_GB/s (10^9 bytes), share = their ratio in percent, ns/elem over all threads.
 #include <benchmark/benchmark.h>
@@ -20,6 +22,7 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "optim/adamw_tile.h"
+#include "optim/rules/settings.h"
 #include "optim/tile_values.h"
 
 namespace spillway {
@@ -99,6 +102,15 @@ void beside(benchmark::State& state, const Loop& loop, const Loop& ceiling, cons
   if (reference) state.counters["x_in_place"] = median(loop_s) / median(reference_s);
 }
 
+Loop in_place_axpy() {
+  return {[&bench = Bench::get()] {
+            bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
+              axpy(bench.ceiling + begin, bench.ceiling + kParameters + begin, end - begin, 1e-7f);
+            });
+          },
+          12.0 * kParameters};
+}
+
 struct Slot {
   std::byte *weight, *state;
 };
@@ -144,15 +156,29 @@ void adamw(benchmark::State& state, const optim::StateFormat& f, Isa isa, bool o
   };
   const Slot old = slot(), next = other_slot ? slot() : old;
   initialize(f, old);
-  const Loop ceiling{[&] {
-                       bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
-                         axpy(bench.ceiling + begin, bench.ceiling + kParameters + begin, end - begin, 1e-7f);
-                       });
-                     },
-                     12.0 * kParameters};
   const auto in_place = [&] { update_all(f, old, old, isa); };
-  beside(state, {[&] { update_all(f, old, next, isa); }, bytes_moved(f)}, ceiling,
+  beside(state, {[&] { update_all(f, old, next, isa); }, bytes_moved(f)}, in_place_axpy(),
          other_slot ? std::function<void()>(in_place) : std::function<void()>());
+}
+
+template <class Settings>
+void rule(benchmark::State& state, const Settings& settings) {
+  const Bench& bench = Bench::get();
+  const optim::Rule rule = rule_of(settings);
+  const auto scalars = make_scalars(settings, 10, 1.0);
+  const int arrays = 2 + state_arrays(rule);  // gradient, weight, states
+  const float values[] = {1e-3f, 1e-2f, 1e-4f, 1e-4f, 1e-4f};
+  bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
+    for (int k = 0; k < arrays; ++k) std::fill(bench.base + k * kParameters + begin, bench.base + k * kParameters + end, values[k]);
+  });
+  const auto body = [&] {
+    bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
+      const auto part = [&](int k) { return std::span(bench.base + k * kParameters + begin, static_cast<size_t>(end - begin)); };
+      const std::span<float> states[] = {part(2), part(3), part(4)};
+      optim::update<float>(rule, part(1), std::span(states).first(static_cast<size_t>(state_arrays(rule))), part(0), scalars);
+    });
+  };
+  beside(state, {body, (12.0 + 8 * state_arrays(rule)) * kParameters}, in_place_axpy());
 }
 
 void norm(benchmark::State& state, Isa isa) {
@@ -177,6 +203,11 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(iterations);
 }
 
+template <class Settings>
+void add_rule(const Settings& settings) {
+  add(std::string("rules/") + to_string(rule_of(settings)), [settings](benchmark::State& state) { rule(state, settings); });
+}
+
 }  // namespace
 }  // namespace spillway
 
@@ -188,6 +219,16 @@ int main(int argc, char** argv) {
     add("adamw/f32/" + name, [isa](benchmark::State& state) { adamw(state, optim::plain_format(DType::f32), isa, false); });
     add("norm/" + name, [isa](benchmark::State& state) { norm(state, isa); });
   }
+  for (const optim::SgdSettings& settings : {optim::SgdSettings{}, {.momentum = 0.9}, {.momentum = 0.9, .nesterov = true}})
+    add_rule(settings);
+  for (bool decoupled : {false, true}) {
+    for (bool amsgrad : {false, true}) add_rule(optim::AdamSettings{.amsgrad = amsgrad, .decoupled_weight_decay = decoupled});
+  }
+  add_rule(optim::AdagradSettings{});
+  for (bool centered : {false, true}) {
+    for (double momentum : {0.0, 0.9}) add_rule(optim::RmspropSettings{.momentum = momentum, .centered = centered});
+  }
+  add_rule(optim::LionSettings{});
   const std::pair<const char*, StateFormat> formats[] = {
       {"f32", optim::plain_format(DType::f32)},
       {"bf16_fp32_master", optim::plain_format(DType::bf16)},

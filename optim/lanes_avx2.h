@@ -1,5 +1,5 @@
-// The lanes that adamw_tile_inl.h and moments8_inl.h are written in, on AVX2: pairs of vectors, so that the widths are those of
-// lanes_avx512.h, where the names are explained; one of the two is included first.
+// The lanes that adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h are written in, on AVX2: pairs of vectors, so that the widths are
+// those of lanes_avx512.h, where the names are explained; one of the two is included first.
 #pragma once
 #include <immintrin.h>
 
@@ -34,7 +34,14 @@ struct F64 {
   SPILLWAY_PAIR_2(sub, _mm256_sub_pd)
   SPILLWAY_PAIR_2(mul, _mm256_mul_pd)
   SPILLWAY_PAIR_2(div, _mm256_div_pd)
+  SPILLWAY_PAIR_2(max, _mm256_max_pd)
   SPILLWAY_PAIR_1(sqrt, _mm256_sqrt_pd)
+  SPILLWAY_LANE __m256d one_sign(__m256d x) {
+    const __m256d zero = _mm256_setzero_pd();
+    const __m256d y = _mm256_blendv_pd(x, _mm256_set1_pd(1), _mm256_cmp_pd(x, zero, _CMP_GT_OQ));
+    return _mm256_blendv_pd(y, _mm256_set1_pd(-1), _mm256_cmp_pd(x, zero, _CMP_LT_OQ));
+  }
+  SPILLWAY_PAIR_1(sign, one_sign)
 };
 
 struct U32 {
@@ -121,6 +128,12 @@ struct F32 {
   SPILLWAY_PAIR_2(min, _mm256_min_ps)
   SPILLWAY_PAIR_2(max, _mm256_max_ps)
   SPILLWAY_PAIR_1(sqrt, _mm256_sqrt_ps)
+  SPILLWAY_LANE __m256 one_sign(__m256 x) {
+    const __m256 zero = _mm256_setzero_ps();
+    const __m256 y = _mm256_blendv_ps(x, _mm256_set1_ps(1), _mm256_cmp_ps(x, zero, _CMP_GT_OQ));
+    return _mm256_blendv_ps(y, _mm256_set1_ps(-1), _mm256_cmp_ps(x, zero, _CMP_LT_OQ));
+  }
+  SPILLWAY_PAIR_1(sign, one_sign)
   SPILLWAY_LANE U32::V bits(V x) { return {_mm256_castps_si256(x.low), _mm256_castps_si256(x.high)}; }
   SPILLWAY_LANE V of_bits(U32::V x) { return {_mm256_castsi256_ps(x.low), _mm256_castsi256_ps(x.high)}; }
   SPILLWAY_LANE V of_integer(U32::V x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }

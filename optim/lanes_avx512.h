@@ -1,6 +1,7 @@
-// The lanes that adamw_tile_inl.h and moments8_inl.h are written in, on AVX-512F. Same names and meanings as lanes_avx2.h; one of the two
-// is included first. F32: 16 floats, and U32 their bits or 16 integers; F64: 8 doubles. Loads and stores take any alignment, streamed
-// stores multiples of the vector's bytes. Zero-masking forms under a full mask stand where g++ 12 gives the plain ones a false warning.
+// The lanes that adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h are written in, on AVX-512F. Same names and meanings as
+// lanes_avx2.h; one of the two is included first. F32: 16 floats, and U32 their bits or 16 integers; F64: 8 doubles. Loads and stores take
+// any alignment, streamed stores multiples of the vector's bytes. Zero-masking forms under a full mask stand where g++ 12 gives the plain
+// ones a false warning.
 #pragma once
 #include <immintrin.h>
 
@@ -28,7 +29,15 @@ struct F64 {
   SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_pd(a, b); }
   SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_pd(a, b); }
   SPILLWAY_LANE V div(V a, V b) { return _mm512_div_pd(a, b); }
+  /// `b` where either is NaN.
+  SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_pd(0xff, a, b); }
   SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_pd(0xff, x); }
+  /// 1 or -1; zeros and NaN as they are.
+  SPILLWAY_LANE V sign(V x) {
+    const V zero = _mm512_setzero_pd();
+    const V y = _mm512_mask_mov_pd(x, _mm512_cmp_pd_mask(x, zero, _CMP_GT_OQ), splat(1));
+    return _mm512_mask_mov_pd(y, _mm512_cmp_pd_mask(x, zero, _CMP_LT_OQ), splat(-1));
+  }
 };
 
 struct U32 {
@@ -97,6 +106,11 @@ struct F32 {
   SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_ps(kAll, x); }
   SPILLWAY_LANE V min(V a, V b) { return _mm512_maskz_min_ps(kAll, a, b); }
   SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_ps(kAll, a, b); }
+  SPILLWAY_LANE V sign(V x) {
+    const V zero = _mm512_setzero_ps();
+    const V y = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, zero, _CMP_GT_OQ), splat(1));
+    return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, zero, _CMP_LT_OQ), splat(-1));
+  }
   SPILLWAY_LANE U32::V bits(V x) { return _mm512_castps_si512(x); }
   SPILLWAY_LANE V of_bits(U32::V x) { return _mm512_castsi512_ps(x); }
   SPILLWAY_LANE V of_integer(U32::V x) { return _mm512_maskz_cvtepi32_ps(kAll, x); }

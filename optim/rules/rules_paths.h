@@ -1,0 +1,58 @@
+// The kernels behind update of rules.h, for their files alone. Why intrinsics in functions with a target attribute: see adamw_tile_paths.h.
+#pragma once
+#include "optim/rules/rules.h"
+
+namespace spillway::optim {
+
+/// A multiple of every path's vectors.
+constexpr i64 kVectorElems = 16;
+
+/// at[0] is the weight, at[k] the rule's k-th array of state.
+template <class T>
+struct Arrays {
+  T* at[1 + kMaxStateArrays];
+  const T* gradient;
+};
+
+/// Elements [begin, end). Those of AVX2 and AVX-512 take multiples of kVectorElems of them.
+template <class T>
+void update_scalar(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
+template <class T>
+void update_avx2(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
+template <class T>
+void update_avx512(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
+
+/// Calls body.operator()<rule>().
+template <class Body>
+void for_rule(Rule rule, Body&& body) {
+  switch (rule) {
+    case Rule::sgd:
+      return body.template operator()<Rule::sgd>();
+    case Rule::sgd_momentum:
+      return body.template operator()<Rule::sgd_momentum>();
+    case Rule::sgd_nesterov:
+      return body.template operator()<Rule::sgd_nesterov>();
+    case Rule::adam:
+      return body.template operator()<Rule::adam>();
+    case Rule::adam_amsgrad:
+      return body.template operator()<Rule::adam_amsgrad>();
+    case Rule::adamw:
+      return body.template operator()<Rule::adamw>();
+    case Rule::adamw_amsgrad:
+      return body.template operator()<Rule::adamw_amsgrad>();
+    case Rule::adagrad:
+      return body.template operator()<Rule::adagrad>();
+    case Rule::rmsprop:
+      return body.template operator()<Rule::rmsprop>();
+    case Rule::rmsprop_momentum:
+      return body.template operator()<Rule::rmsprop_momentum>();
+    case Rule::rmsprop_centered:
+      return body.template operator()<Rule::rmsprop_centered>();
+    case Rule::rmsprop_centered_momentum:
+      return body.template operator()<Rule::rmsprop_centered_momentum>();
+    case Rule::lion:
+      return body.template operator()<Rule::lion>();
+  }
+}
+
+}  // namespace spillway::optim

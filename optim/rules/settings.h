@@ -1,0 +1,48 @@
+// What a user sets of the rules: PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is false), and the
+// scalars of one step made of them, in fp64.
+#pragma once
+#include "base/types.h"
+#include "optim/rules/rules.h"
+
+namespace spillway::optim {
+
+struct SgdSettings {
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+/// AdamW is decoupled_weight_decay; there PyTorch's default weight_decay is 1e-2.
+struct AdamSettings {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool amsgrad = false, decoupled_weight_decay = false;
+};
+
+struct AdagradSettings {
+  double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
+};
+
+struct RmspropSettings {
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false;
+};
+
+/// Not in PyTorch: the paper's defaults. weight_decay is decoupled.
+struct LionSettings {
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+};
+
+/// Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
+Rule rule_of(const SgdSettings& settings);
+Rule rule_of(const AdamSettings& settings);
+Rule rule_of(const AdagradSettings& settings);
+Rule rule_of(const RmspropSettings& settings);
+Rule rule_of(const LionSettings& settings);
+
+/// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
+Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale);
+Scalars<double> make_scalars(const AdamSettings& settings, i64 t, double gradient_scale);
+Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double gradient_scale);
+Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double gradient_scale);
+Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
+
+}  // namespace spillway::optim
