@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 

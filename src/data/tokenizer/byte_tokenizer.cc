@@ -1,5 +1,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 
+#include <utility>
+
 #include "data/tokenizer/utf8.h"
 
 namespace spillway::data {

@@ -1,6 +1,7 @@
 #include "data/tokenizer/decode_stages.h"
 
 #include <array>
+#include <utility>
 
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/utf8.h"
