@@ -105,7 +105,7 @@ TEST_F(NvmeState, AKilledFp16RunGoesOnWithItsLossScale) {
   };
   const Finished straight = at.spillway(fp16("straight"));
   ASSERT_EQ(straight.status, 0);
-  EXPECT_TRUE(mentions(straight.err, "skipped: gradients beyond fp16, loss scale 32768 from now on (gradients of model.")) << straight.err;
+  EXPECT_TRUE(mentions(straight.err, "skipped: gradients beyond fp16, loss scale 32768 from now on (gradients in a tile of model.")) << straight.err;
   EXPECT_TRUE(mentions(straight.err, " are not finite")) << straight.err;
   const Finished f = at.spillway_until(
       fp16("run"), [&] { return at.metrics("run").size() >= 12; }, SIGKILL);

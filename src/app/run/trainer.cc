@@ -290,7 +290,7 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
   } else if (!parameters.empty()) {
     const size_t more = parameters.size() - 1;
-    why = fmt::format("gradients of {} are not finite", session_.model().parameters[*parameters.rbegin()]->name);
+    why = fmt::format("gradients in a tile of {} are not finite", session_.model().parameters[*parameters.rbegin()]->name);
     if (more > 0) why += fmt::format(", where backward came first, nor those of {} more parameter{}", more, more == 1 ? "" : "s");
   }
   // In fp16 the first steps may well find out which scale is the largest that fits.
