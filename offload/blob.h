@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "device/allocator.h"
 #include "device/event.h"
 #include "device/gpu_queue.h"
@@ -21,6 +22,17 @@ struct TileRange {
   i64 begin = 0, end = 0;
   i64 count() const { return end - begin; }
   bool operator==(const TileRange&) const = default;
+};
+
+/// Bytes that are not what was written.
+class Spoilt : public Error {
+ public:
+  Spoilt(const std::string& wrong, const std::string& cure) : Error(ErrorCode::io, wrong + ": " + cure), wrong_(wrong) {}
+  /// What is wrong, without what to do about it.
+  const std::string& wrong() const { return wrong_; }
+
+ private:
+  std::string wrong_;
 };
 
 /// `priority` orders a read among others that wait for the drive.
@@ -57,7 +69,7 @@ class Blob {
   /// Remembers the checksums of `from`, which write() of the same generation will be given; again before each rewrite. A write without is
   /// Error(bug), and so is a stamp over a committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
-  /// Throws Error(io) with file, offset, blob, tile, generation and cure when `read` is not what was stamped for that generation;
+  /// Throws Spoilt with file, offset, blob, tile, generation and cure when `read` is not what was stamped for that generation;
   /// Error(bug) when nothing was.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
   /// Its tiles of this generation are what a restart would go on from.

@@ -83,13 +83,12 @@ bool StripedBlob::is_committed(u64 generation) const {
 }
 
 void StripedBlob::spoilt(i64 tile, u64 generation, u32 expected, u32 got) const {
-  throw Error(ErrorCode::io,
-              fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}: the drive or "
-                          "the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), and "
-                          "start again, which goes on from the last {}",
-                          tile, what_, generation, home_.files.place(place(tile, generation)), expected, got,
-                          is_committed(generation) ? "checkpoint; give another --nvme path"
-                                                   : "step that was whole, or, on another --nvme path, from the last checkpoint"));
+  throw Spoilt(fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}", tile, what_, generation,
+                           home_.files.place(place(tile, generation)), expected, got),
+               fmt::format("the drive or the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), and "
+                           "start again, which goes on from the last {}",
+                           is_committed(generation) ? "checkpoint; give another --nvme path"
+                                                    : "step that was whole, or, on another --nvme path, from the last checkpoint"));
 }
 
 }  // namespace spillway::offload

@@ -87,6 +87,13 @@ void ModelState::forget_recovered() {
   generation_ = 0;
 }
 
+std::string ModelState::damage_of_recovered() try {
+  for (const Group& g : plan_.layout.groups) scan(g.id, [](TileRange, auto, auto) {});
+  return "";
+} catch (const offload::Spoilt& e) {
+  return e.wrong();
+}
+
 void ModelState::make_gradients() {
   for (const Group& g : plan_.layout.groups) {
     for (u8 u = 0; plan_.has_gradient(g) && u < g.uses.size(); ++u) {

@@ -49,6 +49,9 @@ class ModelState {
   std::string why_not_recovered() const;
   /// NvmeStore::moved().
   std::string store_moved() const { return store_ ? store_->moved() : ""; }
+  /// Reads all that was recovered: what is not as it was written, in words, and empty when it is all there. Damaged, it is no longer what a
+  /// restart finds. Errors: Error(io) for bytes that do not come.
+  std::string damage_of_recovered();
   /// The recovered state is not wanted: fill() may write.
   void forget_recovered();
 

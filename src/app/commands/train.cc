@@ -86,6 +86,7 @@ void tell_of_nvme(Session& session, const TrainConfig& config, Console& console,
     console.log("nvme: no state to go on from: " + why);
   }
   if (!moved.empty()) console.warn("nvme: " + moved);
+  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, the run goes on without it: " + recovery.damaged);
   if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
 }
 
@@ -144,6 +145,7 @@ class Training {
       peers_.together([&] { session_->make_rank(); });
       recover();
     }
+    if (recovery_.record && start_.checkpoint) leave_damaged_state();
     note_machine(progress_, session_->device(), attention_, console_);
     introduce();
     if (stops()) return stop();
@@ -260,6 +262,16 @@ class Training {
     peers_.together([&] {
       if (!recovery_.set_aside.empty() && session_->rank().state().recovered()) session_->set_state_aside();
     });
+  }
+
+  // Where there is a checkpoint to go on from, what is damaged shows now; else in the first step, which ends the run.
+  void leave_damaged_state() {
+    const Working working(console_, "reading the state on nvme");
+    std::string damage;
+    peers_.together([&] { damage = session_->rank().state().damage_of_recovered(); });
+    if (peers_.most({!damage.empty()})[0] == 0) return;
+    recovery_ = {.damaged = damage.empty() ? "what lies there of another rank" : damage};
+    progress_ = start_.progress;
   }
 
   // A state on nvme is given up for a checkpoint only after all of that was read.

@@ -43,6 +43,7 @@ struct Recovery {
   std::optional<Record> record;  // when it is wanted and further than the checkpoint; else why what is there is not, in words:
   std::string written_over;      // the checkpoint has more
   std::string set_aside;         // it may be wanted later
+  std::string damaged;
 };
 /// Error(usage) when it was made with other values that change numbers, or is further than --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
