@@ -36,7 +36,7 @@ struct Timing {
 Timing timing_of(std::vector<double> seconds);
 std::vector<Timing> time_loops(const std::vector<std::function<void()>>& loops, const BenchSize& size);
 
-/// memory.axpy, memory.copy
+/// memory.axpy, memory.copy, memory.read: the last is what generation can take of weights, which it only reads
 std::vector<BenchRow> bench_memory(const BenchSize& size);
 /// matmul.f32, matmul.bf16: activations [tokens, width] times weights [width, 4 width]
 std::vector<BenchRow> bench_matmul(const BenchSize& size);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -46,6 +47,12 @@ void fill(std::byte* data, i64 bytes) {
 
 void axpy_all(float* a, const float* b, i64 n) {
   Stream::current().for_ranges(n, kGrainElems, [&](i64 begin, i64 end) { axpy(a + begin, b + begin, end - begin, kTinyFactor); });
+}
+
+float sum_all(const float* a, i64 n) {
+  std::atomic<float> sum = 0;
+  Stream::current().for_ranges(n, kGrainElems, [&](i64 begin, i64 end) { sum += plain_sum(a + begin, end - begin); });
+  return sum;
 }
 
 void copy_all(std::byte* to, const std::byte* from, i64 bytes) { copy_past_caches(to, from, bytes); }
@@ -144,12 +151,15 @@ std::vector<BenchRow> bench_memory(const BenchSize& size) {
   fill(a.data(), size.memory_bytes);
   fill(b.data(), size.memory_bytes);
   const i64 n = size.memory_bytes / 4;
-  const auto s = time_loops({[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
-                             [&] { copy_all(a.data(), b.data(), size.memory_bytes); }},
-                            size);
+  volatile float read = 0;  // so that nobody leaves the sum out
+  const auto s = time_loops(
+      {[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
+       [&] { copy_all(a.data(), b.data(), size.memory_bytes); }, [&] { read = sum_all(reinterpret_cast<const float*>(b.data()), n); }},
+      size);
   const double axpy_rate = kAxpyBytes * static_cast<double>(n) / s[0].seconds;
   return {row("memory.axpy", axpy_rate, "bytes/s", s[0]),
-          row("memory.copy", 2 * static_cast<double>(size.memory_bytes) / s[1].seconds, "bytes/s", s[1], axpy_rate)};
+          row("memory.copy", 2 * static_cast<double>(size.memory_bytes) / s[1].seconds, "bytes/s", s[1], axpy_rate),
+          row("memory.read", static_cast<double>(size.memory_bytes) / s[2].seconds, "bytes/s", s[2])};
 }
 
 std::vector<BenchRow> bench_matmul(const BenchSize& size) {

@@ -1,5 +1,7 @@
 #include "app/node/axpy.h"
 
+#include <numeric>
+
 #include "optim/isa.h"
 
 #if defined(__x86_64__)
@@ -41,6 +43,19 @@ void axpy(float* a, const float* b, i64 n, float s) {
   if (best == Isa::avx2) i = axpy_avx2(a, b, n, s);
 #endif
   for (; i < n; ++i) a[i] += s * b[i];
+}
+
+float plain_sum(const float* a, i64 n) {
+  constexpr i64 kStretches = 8, kLine = 16;
+  float sum[kStretches][kLine] = {};
+  const i64 stretch = n / kStretches / kLine * kLine;
+  for (i64 i = 0; i < stretch; i += kLine) {
+    for (i64 s = 0; s < kStretches; ++s) {
+      for (i64 k = 0; k < kLine; ++k) sum[s][k] += a[s * stretch + i + k];
+    }
+  }
+  const float all = std::accumulate(&sum[0][0], &sum[0][0] + kStretches * kLine, 0.0f);
+  return std::accumulate(a + kStretches * stretch, a + n, all);
 }
 
 }  // namespace spillway::app

@@ -65,10 +65,11 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
 
 TEST_F(BenchTest, RowsOfTheLoops) {
   const auto memory = bench_memory(small()), matmul = bench_matmul(small()), adam = bench_adam(small());
-  ASSERT_EQ(memory.size(), 2u);
+  ASSERT_EQ(memory.size(), 3u);
   EXPECT_EQ(memory[0].name, "memory.axpy");
   EXPECT_EQ(memory[1].name, "memory.copy");
   EXPECT_EQ(memory[1].ceiling, memory[0].value);
+  EXPECT_EQ(memory[2].name, "memory.read");
   ASSERT_EQ(matmul.size(), 2u);
   EXPECT_EQ(matmul[0].name, "matmul.f32");
   EXPECT_EQ(matmul[1].name, "matmul.bf16");
