@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "app/plan/fit.h"
@@ -21,7 +24,7 @@ struct Kind {
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool two_slots;  // a step may write beside what readers see
+  bool slots;  // a step may write beside what readers see
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -33,9 +36,33 @@ parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduli
 i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
   const Tier tier = kind.tiers[group.id];
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
-  const i64 copies = kind.two_slots ? plan.slots(tier) : rests_once ? 1 : static_cast<i64>(group.uses.size());
+  const i64 copies = kind.slots ? (group.frozen ? 1 : plan.slots(tier)) : rests_once ? 1 : static_cast<i64>(group.uses.size());
   const i64 tiles = kind.held(request.placement, request.scheduling, group).count();
   return tiles * kind.tile_bytes * (plan.training ? copies : 1);
+}
+
+// Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.
+std::vector<Kind> kinds(PlanRequest& request, const PlanWishes& wishes) {
+  const optim::StateFormat& format = request.scheduling.format;
+  parallel::Placement& p = request.placement;
+  return {{"weights", wishes.parameters, p.parameters, format.weight_tile_bytes(), true, parallel::held_weights},
+          {"gradients", wishes.gradients, p.gradients, format.gradient_tile_bytes(), false, parallel::held_gradients},
+          {"optimizer state", wishes.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
+}
+
+// What lies on the device and on the host and did not, in words.
+std::string moved_up(PlanRequest before, PlanRequest after, const PlanWishes& wishes, const Plan& plan) {
+  std::string moved;
+  const std::vector<Kind> old = kinds(before, wishes), now = kinds(after, wishes);
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    for (size_t k = 0; k < now.size(); ++k) {
+      i64 bytes = 0;
+      for (const parallel::Group& g : plan.layout.groups)
+        bytes += now[k].tiers[g.id] == tier && old[k].tiers[g.id] > tier ? bytes_of(now[k], g, after, plan) : 0;
+      if (bytes > 0) moved += fmt::format("{}{} of {} on {}", moved.empty() ? "" : ", ", format_bytes(bytes), now[k].name, to_string(tier));
+    }
+  }
+  return moved;
 }
 
 // Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
@@ -45,53 +72,61 @@ std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b)
   return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
 }
 
+// 0, 16, 8, 24, 4, ... of numbers in this order: wherever one stops, they lie evenly.
+u16 reversed_bits(u16 number) {
+  u16 reversed = 0;
+  for (int bit = 0; bit < 16; ++bit) reversed = static_cast<u16>(reversed << 1 | (number >> bit & 1));
+  return reversed;
+}
+
 class Filling {
  public:
   Filling(PlanRequest request, const Plan& plan, const PlanWishes& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
-  /// Moves groups up into `share` of what is left; what was moved, in words.
-  std::string fill(std::array<i64, offload::kTiers> left, double share) {
-    std::string moved;
+  /// Moves groups up into `share` of what is left, the largest first: the slots that groups pass through are as large as those that do. Of
+  /// equals, such as lie far from each other: what passes through does so at even distances, and hides behind the others' computing.
+  i64 fill(std::array<i64, offload::kTiers> left, double share) {
+    i64 moved = 0;
     for (const Tier tier : {Tier::device, Tier::host}) {
       i64& room = left[static_cast<size_t>(tier)];
       room = static_cast<i64>(static_cast<double>(room) * share);
-      for (Kind& kind : kinds()) {
-        const i64 bytes = fill(kind, tier, room);
-        if (bytes > 0) moved += fmt::format("{}{} of {} on {}", moved.empty() ? "" : ", ", format_bytes(bytes), kind.name, to_string(tier));
-      }
+      for (Kind& kind : kinds(request_, wishes_)) moved += fill(kind, tier, room);
     }
     return moved;
+  }
+  /// Moves to the device the largest group of weights that passes through it.
+  i64 take_largest() {
+    Kind weights = kinds(request_, wishes_).front();
+    i64 room = std::numeric_limits<i64>::max();
+    return fill(weights, Tier::device, room, 1);
   }
   const PlanRequest& request() const { return request_; }
 
  private:
-  // Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.
-  std::vector<Kind> kinds() {
-    const optim::StateFormat& format = request_.scheduling.format;
-    parallel::Placement& p = request_.placement;
-    return {{"weights", wishes_.parameters, p.parameters, format.weight_tile_bytes(), true, parallel::held_weights},
-            {"gradients", wishes_.gradients, p.gradients, format.gradient_tile_bytes(), false, parallel::held_gradients},
-            {"optimizer state", wishes_.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
-  }
-
-  i64 fill(Kind& kind, Tier tier, i64& room) const {
+  i64 fill(Kind& kind, Tier tier, i64& room, i64 most = std::numeric_limits<i64>::max()) const {
     if (!kind.wish.automatic) return 0;
-    i64 moved = 0;
+    std::vector<std::pair<i64, const parallel::Group*>> below;
     for (const parallel::Group& g : plan_.layout.groups) {
       if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // weights alone
       if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // has its slot
-      const Tier before = kind.tiers[g.id];
-      if (before <= tier) continue;
-      kind.tiers[g.id] = tier;
-      const i64 bytes = bytes_of(kind, g, request_, plan_);
-      if (bytes > room) {
-        kind.tiers[g.id] = before;
-        continue;
-      }
+      if (kind.tiers[g.id] > tier) below.emplace_back(bytes_on(kind, g, tier), &g);
+    }
+    std::ranges::sort(below, std::less(), [](const auto& group) { return std::pair(-group.first, reversed_bits(group.second->id)); });
+    i64 moved = 0;
+    for (const auto& [bytes, group] : below) {
+      if (bytes > room || most == 0) continue;
+      kind.tiers[group->id] = tier;
       room -= bytes;
       moved += bytes;
+      --most;
     }
     return moved;
+  }
+  i64 bytes_on(Kind& kind, const parallel::Group& group, Tier tier) const {
+    const Tier before = std::exchange(kind.tiers[group.id], tier);
+    const i64 bytes = bytes_of(kind, group, request_, plan_);
+    kind.tiers[group.id] = before;
+    return bytes;
   }
 
   PlanRequest request_;
@@ -163,17 +198,24 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
                                      const Rates& rates) {
   if (!plan.training) return {};
   const double before_s = step_seconds(request, plan, rates);
+  Fuller best{request, plan, ""};
+  double best_s = before_s;
+  const auto take = [&](Filling& filling) {
+    Plan made = make_plan(filling.request());
+    if (!fits(made, budgets)) return false;
+    const double seconds = step_seconds(filling.request(), made, rates);
+    const bool faster = seconds < best_s;
+    if (faster) best = {filling.request(), std::move(made), ""}, best_s = seconds;
+    return faster;
+  };
+  if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
   for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
-    Filling filling(request, plan, wishes);
-    const std::string moved = filling.fill(left_of(plan, budgets), share);
-    if (moved.empty()) return {};
-    Plan fuller = make_plan(filling.request());
-    if (!fits(fuller, budgets)) continue;
-    const double after_s = step_seconds(filling.request(), fuller, rates);
-    if (after_s >= before_s) return {};
-    return Fuller{filling.request(), std::move(fuller), gain_text(moved + " rather than in a slower tier", before_s, after_s)};
+    Filling filling(best.request, best.plan, wishes);
+    if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }
-  return {};
+  if (best_s >= before_s) return {};
+  best.why = gain_text(moved_up(request, best.request, wishes, best.plan) + " rather than in a slower tier", before_s, best_s);
+  return best;
 }
 
 }  // namespace spillway::app

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/plan/fit.h"
+#include "app/plan/freeze.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/app/support_app.h"
@@ -81,6 +82,35 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
       EXPECT_EQ(gradients[g.id], Tier::nvme);
     }
   }
+}
+
+// A slot of the largest group is as large as the group: resting, it takes no more. Of equals those that stay lie among those that pass.
+TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
+  freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
+  request_.layout = parallel::make_layout(model_);
+  PlanWishes wishes;
+  wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
+  wishes.overlap = OptimizerOverlap::none;
+  TierBudgets budgets{.bytes = {10 * kGiB, 20 * kMiB, 10 * kGiB}};
+  PlanWishes all_spill = wishes;
+  all_spill.parameters = PlacementWish::whole(Tier::nvme);
+  const parallel::Plan least = choose_plan(request_, all_spill, budgets, rates_).plan;
+  const auto blocks_bytes = 12 * 2 * 7'087'872;  // bf16
+  budgets.bytes[0] = least.total[0] + blocks_bytes / 2;
+  const ChosenPlan chosen = choose_plan(request_, wishes, budgets, rates_);
+  const auto& tiers = chosen.plan.placement.parameters;
+  EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
+  EXPECT_EQ(tiers[0], Tier::device) << memory_table(chosen.plan, budgets);
+  EXPECT_LT(chosen.plan.moving_slab_bytes, least.moving_slab_bytes / 2);
+  std::vector<bool> stays;  // of the blocks
+  for (const parallel::Group& g : chosen.plan.layout.groups) {
+    if (chosen.plan.held_weights(g).count() * parallel::kTileElems > 5'000'000 && g.id != 0) stays.push_back(tiers[g.id] == Tier::device);
+  }
+  ASSERT_EQ(stays.size(), 12u);
+  const auto staying = std::ranges::count(stays, true);
+  EXPECT_GE(staying, 5) << memory_table(chosen.plan, budgets);
+  EXPECT_LE(staying, 11) << memory_table(chosen.plan, budgets);
+  for (size_t b = 0; b + 3 < stays.size(); ++b) EXPECT_TRUE(stays[b] || stays[b + 1] || stays[b + 2] || stays[b + 3]) << b;
 }
 
 // Where running all blocks again fits and keeping all their activations does not, the last blocks keep theirs; likewise of spilling.
