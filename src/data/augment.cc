@@ -2,9 +2,9 @@
 
 namespace spillway::data {
 
-void crop_and_flip(std::span<const u8> pixels_CHW, const Shape& shape_CHW, const std::array<u32, 4>& random, std::span<u8> changed_CHW) {
-  constexpr i64 kBorder = 4;
-  const auto offset = [](u32 word) { return static_cast<i64>(u64{word} * (2 * kBorder + 1) >> 32) - kBorder; };
+void crop_and_flip(std::span<const u8> pixels_CHW, const Shape& shape_CHW, i64 border, const std::array<u32, 4>& random,
+                   std::span<u8> changed_CHW) {
+  const auto offset = [border](u32 word) { return static_cast<i64>(u64{word} * static_cast<u64>(2 * border + 1) >> 32) - border; };
   const i64 C = shape_CHW[0], H = shape_CHW[1], W = shape_CHW[2], down = offset(random[0]), right = offset(random[1]);
   const bool flipped = random[2] >> 31 != 0;
   size_t to = 0;

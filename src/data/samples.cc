@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/augment.h"
 #include "data/image_source.h"
 #include "data/token_source.h"
 
@@ -96,7 +95,7 @@ std::array<float, 256> pixel_values() {
 
 class Images final : public Samples {
  public:
-  Images(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype, std::optional<RandomKey> augment)
+  Images(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype, const std::optional<Augmentation>& augment)
       : sources_(sources), dtype_(dtype), augment_(augment) {
     require(!sources.empty(), "[data] expected sources of images, got none");
   }
@@ -121,7 +120,7 @@ class Images final : public Samples {
     batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = sources_[source]->read(image, pixels);
     if (augment_) {
       const std::vector<u8> whole = pixels;
-      crop_and_flip(whole, shape_CHW(), philox(*augment_, 0, static_cast<u64>(batch.first_sample + row)), pixels);
+      crop_and_flip(whole, shape_CHW(), augment_->border, philox(augment_->key, 0, static_cast<u64>(batch.first_sample + row)), pixels);
     }
     put(pixels, batch, row);
     return 1;
@@ -161,7 +160,7 @@ class Images final : public Samples {
 
   const std::vector<std::unique_ptr<ImageSource>>& sources_;
   const DType dtype_;
-  const std::optional<RandomKey> augment_;
+  const std::optional<Augmentation> augment_;
 };
 
 }  // namespace
@@ -181,7 +180,7 @@ std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSourc
 }
 
 std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype,
-                                   std::optional<RandomKey> augment) {
+                                   const std::optional<Augmentation>& augment) {
   return std::make_unique<Images>(sources, dtype, augment);
 }
 

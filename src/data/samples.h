@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
+#include "data/augment.h"
 #include "tensor/batch.h"
 
 namespace spillway::data {
@@ -53,8 +53,8 @@ std::unique_ptr<TextRows> windows_of(const TokenSource& source, i64 sequence_len
 /// must outlive them.
 std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length);
 /// An image and its class. Pixels p become (p / 255 - 0.5) / 0.5 in fp32, as PyTorch's CIFAR-10 tutorial has them, rounded to `dtype`.
-/// `augment`: they are changed before (augment.h), by its key and the number of their row over the run.
+/// `augment`: they are changed before (augment.h), by the number of their row over the run.
 std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype,
-                                   std::optional<RandomKey> augment = {});
+                                   const std::optional<Augmentation>& augment = {});
 
 }  // namespace spillway::data

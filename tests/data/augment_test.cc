@@ -53,7 +53,7 @@ TEST(Augment, AWindowInABorderMirroredInHalfOfTheCases) {
   for (int top = 0; top < 9; ++top) {
     for (int left = 0; left < 9; ++left) {
       for (const bool flipped : {false, true}) {
-        crop_and_flip(pixels, {2, 5, 5}, {word(top), word(left), flipped ? 0x80000000u : 0x7fffffffu, 0}, changed);
+        crop_and_flip(pixels, {2, 5, 5}, 4, {word(top), word(left), flipped ? 0x80000000u : 0x7fffffffu, 0}, changed);
         EXPECT_EQ(changed, by_hand(pixels, top, left, flipped)) << top << " " << left << " " << flipped;
       }
     }
@@ -62,7 +62,7 @@ TEST(Augment, AWindowInABorderMirroredInHalfOfTheCases) {
 
 struct AugmentedLoader : testing::Test {
   AugmentedLoader() { sources.push_back(std::make_unique<Numbered>()); }
-  Loader loader(LoaderOptions options, std::optional<RandomKey> key = RandomKey{3}) const {
+  Loader loader(LoaderOptions options, const std::optional<Augmentation>& key = Augmentation{4, RandomKey{3}}) const {
     options.seed = 5;
     return Loader(images_of(sources, DType::f32, key), options);
   }
@@ -95,6 +95,23 @@ TEST_F(AugmentedLoader, TheSameOnAnyRanksRowsWorkersAndAfterAStop) {
   const auto later = seen(1, 24, 2, 6);  // as a run that goes on would ask for
   for (size_t i = 0; i < 18; ++i) EXPECT_EQ(later[i], want[i + 6]);
   EXPECT_EQ(std::set(want.begin(), want.end()).size(), 24u) << "each image of the second epoch is another one than in the first";
+}
+
+// Without a border each is itself or its mirror image.
+TEST_F(AugmentedLoader, FlipsAlone) {
+  const Loader flips = loader({.micro_batch_size = 12, .shuffled = false}, Augmentation{0, RandomKey{3}}),
+               plain = loader({.micro_batch_size = 12, .shuffled = false}, {});
+  const MicroBatch got = flips.step(0).micro_batches[0], want = plain.step(0).micro_batches[0];
+  int flipped = 0;
+  for (size_t row = 0; row < 12 * 2 * 5; ++row) {
+    const auto line = got.images_NCHW.span<float>().subspan(5 * row, 5), whole = want.images_NCHW.span<float>().subspan(5 * row, 5);
+    const bool mirrored = std::equal(line.rbegin(), line.rend(), whole.begin());
+    EXPECT_TRUE(mirrored || std::ranges::equal(line, whole)) << row;
+    flipped += mirrored;
+  }
+  EXPECT_GT(flipped, 20) << "of 120 lines";
+  EXPECT_LT(flipped, 100);
+  EXPECT_EQ(flipped % 10, 0) << "all lines of an image";
 }
 
 TEST_F(AugmentedLoader, WithoutAKeyNothingChanges) {

@@ -318,10 +318,10 @@ std::vector<Option> data() {
        .range = Range{.low = 1, .high = 16384}},
       {.name = "augment",
        .group = kData,
-       .help =
-           "random changes to images in training; crop-flip: a border of 4 black pixels and a window of the old size in it, mirrored in "
-           "half of the cases",
-       .field = word(&TrainConfig::augment, {"none", "crop-flip"}),
+       .help = "random changes to images in training; flip: mirrored in half of the cases; crop-flip: before that a window of the old size "
+               "in a "
+               "border of 4 black pixels",
+       .field = word(&TrainConfig::augment, {"none", "flip", "crop-flip"}),
        .commands = kTrain,
        .changes_numbers = true},
   };

@@ -164,6 +164,11 @@ std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, con
 
 namespace {
 
+std::optional<data::Augmentation> augmentation(const TrainConfig& config) {
+  if (config.augment == "none") return {};
+  return data::Augmentation{config.augment == "flip" ? 0 : 4, RandomKey{config.seed}.derive("augment")};
+}
+
 void take_images(const data::ImageFormat& images, models::ModelConfig& model) {
   model.image_CHW = images.shape_CHW;
   model.vocabulary = images.classes;
@@ -192,7 +197,7 @@ DataSources::DataSources(const std::vector<std::string>& paths, const models::Mo
 }
 
 std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool packing, DType dtype,
-                                                    std::optional<RandomKey> augment) const {
+                                                    const std::optional<data::Augmentation>& augment) const {
   if (!images_.empty()) return data::images_of(images_, dtype, augment);
   std::vector<std::unique_ptr<data::TextRows>> rows;
   notes_.clear();
@@ -229,11 +234,11 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   data::LoaderOptions options = loader_options(config, rank);
   options.weights = training_paths.weights;
   options.workers = workers;
-  const auto loader = [&](const DataSources& from, std::optional<RandomKey> augment = {}) {
+  const auto loader = [&](const DataSources& from, const std::optional<data::Augmentation>& augment = {}) {
     return std::make_unique<const data::Loader>(
         from.samples(options.sequence_length, config.packing, weight_dtype(*config.precision), augment), options);
   };
-  training = loader(*sources, config.augment == "none" ? std::nullopt : std::optional(RandomKey{config.seed}.derive("augment")));
+  training = loader(*sources, augmentation(config));
   if (!config.validation_data.empty()) {
     validation_sources.emplace(config.validation_data, model, way, data::Split::held_out, data::ImageWish{.format = images_read_by(model)});
     options.validation_fraction = 1;

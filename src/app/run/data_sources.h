@@ -65,7 +65,8 @@ class DataSources {
   DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split,
               const data::ImageWish& wish = {});
   /// Rows of documents are counted in notes().
-  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype, std::optional<RandomKey> augment = {}) const;
+  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype,
+                                         const std::optional<data::Augmentation>& augment = {}) const;
   /// Of images, else null.
   const data::ImageFormat* images() const { return images_.empty() ? nullptr : &images_.front()->format(); }
   /// A line a file of documents: what is in it and what was left out.
