@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   }
   for (const i64 images : {4, 32, 512}) {
     add("cifar_net/train/" + std::to_string(images), [images](benchmark::State& s) {
-      train(s, models::build_cifar_net(DType::f32), images, 10);
+      train(s, models::build_cifar_net({3, 32, 32}, 10, DType::f32), images, 10);
     })->MinTime(1);
   }
   add("resnet18/train/32", [](benchmark::State& s) {

@@ -63,7 +63,7 @@ class Stage {
 
  private:
   static nn::Sequential take(const std::vector<size_t>& blocks) {
-    nn::Sequential all = models::build_cifar_net(DType::f32), part;
+    nn::Sequential all = models::build_cifar_net({3, 32, 32}, 10, DType::f32), part;
     for (const size_t block : blocks) part.push(std::move(all.blocks[block]));
     return part;
   }

@@ -66,7 +66,7 @@ if [ -n "$check" ]; then
   cp scripts/gpu_check.sh "$root/"
   cp -r scripts/gpu_check bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
   # Of data what tests on a GPU read, and no sources of tests.
-  (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate choices ops cifarnet resnet-tiny gpt2-odd llama-odd llama3rope-tiny {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
+  (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate choices ops cifarnet resnet-tiny pictures gpt2-odd llama-odd llama3rope-tiny {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
   find "$root/share/data" -name '*.cc' -delete
   git describe --always --dirty --match '' >"$root/share/revision" 2>/dev/null || echo unknown >"$root/share/revision"
 fi

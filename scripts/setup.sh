@@ -23,6 +23,8 @@ packages=(
   "liburing-dev       module  liburing"
   "libisal-dev        module  libisal"
   "libsodium-dev      module  libsodium"
+  "libpng-dev         module  libpng"
+  "libturbojpeg0-dev  module  libturbojpeg"
   "libpcre2-dev       module  libpcre2-8"
   "libutf8proc-dev    module  libutf8proc"
   "libzstd-dev        module  libzstd"

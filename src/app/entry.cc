@@ -75,6 +75,7 @@ struct Dispatch {
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }
   int operator()(const EvaluateConfig& config) const { return on_ranks(config, run_evaluate); }
+  int operator()(const ClassifyConfig& config) const { return on_ranks(config, run_classify); }
   int operator()(const BenchConfig& config) const {
     if (config.wants("communicator") && detect_launcher(host).ranks == 1) return start_ranks(kBenchRanks, Supervision().timeout_s);
     return run_bench(config, console, host);

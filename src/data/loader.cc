@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -52,7 +53,8 @@ i64 total(const Ranges& ranges) {
 Loader::Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options)
     : Loader((check_sequence(options), windows_of(sources, options.sequence_length)), options) {}
 
-Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options) : samples_(std::move(samples)), options_(options) {
+Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options)
+    : samples_(std::move(samples)), workers_(std::make_unique<ThreadPool>(options.workers)), options_(options) {
   check_options(options_);
   const std::vector<i64> counts = samples_->counts();
   for (size_t s = 0; s < counts.size(); ++s) {
@@ -136,14 +138,13 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   MicroBatch batch = samples_->batch(rows);
   batch.first_sample = first_sample;
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
-  for (i64 row = 0; row < rows; ++row) {
-    const std::optional<Window> window = window_of_row(row);
-    if (batch.targets_BT.raw()) {
-      batch.counted_targets += fill_row(window, batch, row);
-    } else if (window) {  // the meta device: sizes only
-      batch.counted_targets += samples_->targets();
-    }
+  if (!batch.targets_BT.raw()) {  // the meta device: sizes only
+    for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
+    return batch;
   }
+  std::vector<i64> counted(static_cast<size_t>(rows));
+  workers_->run(rows, [&](i64 row, int) { counted[static_cast<size_t>(row)] = fill_row(window_of_row(row), batch, row); });
+  batch.counted_targets = std::accumulate(counted.begin(), counted.end(), i64{0});
   return batch;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/thread_pool.h"
 #include "data/mixture.h"
 #include "data/samples.h"
 #include "data/token_source.h"
@@ -24,6 +25,7 @@ struct LoaderOptions {
   bool shuffled = true;
   u64 seed = 1337;
   std::vector<double> weights;     // of each source, above 0: a mixture; none: all windows of all sources, an epoch at a time
+  int workers = 1;                 // threads that read rows; whatever their number, the same bits
   double validation_fraction = 0;  // at least one window of each source that has two; 1: every window is held out (validation data)
 };
 
@@ -64,6 +66,7 @@ class Loader {
   MicroBatch make_micro_batch(i64 first_sample, const std::function<std::optional<Window>(i64 row)>& window_of_row) const;
   i64 fill_row(const std::optional<Window>& window, MicroBatch& batch, i64 row) const;
   std::unique_ptr<const Samples> samples_;
+  std::unique_ptr<ThreadPool> workers_;
   LoaderOptions options_;
   std::optional<Mixture> mixture_;
   std::vector<Range> training_, held_out_;

@@ -95,7 +95,8 @@ std::array<float, 256> pixel_values() {
 
 class Images final : public Samples {
  public:
-  Images(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype) : sources_(sources), dtype_(dtype) {
+  Images(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype, const std::optional<Augmentation>& augment)
+      : sources_(sources), dtype_(dtype), augment_(augment) {
     require(!sources.empty(), "[data] expected sources of images, got none");
   }
 
@@ -107,7 +108,7 @@ class Images final : public Samples {
   i64 targets() const override { return 1; }
 
   MicroBatch batch(i64 rows) const override {
-    const Shape& image = sources_.front()->shape_CHW();
+    const Shape& image = shape_CHW();
     MicroBatch batch;
     batch.images_NCHW = empty({rows, image[0], image[1], image[2]}, dtype_, "images");
     batch.targets_BT = empty({rows}, DType::int32, "targets");
@@ -115,15 +116,19 @@ class Images final : public Samples {
   }
 
   i64 read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
-    std::vector<u8> pixels(static_cast<size_t>(sources_[source]->shape_CHW().elems()));
+    std::vector<u8> pixels(static_cast<size_t>(shape_CHW().elems()));
     batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = sources_[source]->read(image, pixels);
+    if (augment_) {
+      const std::vector<u8> whole = pixels;
+      crop_and_flip(whole, shape_CHW(), augment_->border, philox(augment_->key, 0, static_cast<u64>(batch.first_sample + row)), pixels);
+    }
     put(pixels, batch, row);
     return 1;
   }
 
   void leave_out(MicroBatch& batch, i64 row) const override {
     batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = kIgnoredTarget;
-    put(std::vector<u8>(static_cast<size_t>(sources_.front()->shape_CHW().elems())), batch, row);
+    put(std::vector<u8>(static_cast<size_t>(shape_CHW().elems())), batch, row);
   }
 
   std::string too_few(const std::string& kind) const override {
@@ -132,6 +137,7 @@ class Images final : public Samples {
   }
 
  private:
+  const Shape& shape_CHW() const { return sources_.front()->format().shape_CHW; }
   void put(const std::vector<u8>& pixels, MicroBatch& batch, i64 row) const {
     switch (dtype_) {
       case DType::f64:
@@ -154,6 +160,7 @@ class Images final : public Samples {
 
   const std::vector<std::unique_ptr<ImageSource>>& sources_;
   const DType dtype_;
+  const std::optional<Augmentation> augment_;
 };
 
 }  // namespace
@@ -172,8 +179,9 @@ std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSourc
   return rows_of(std::move(rows), sequence_length);
 }
 
-std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype) {
-  return std::make_unique<Images>(sources, dtype);
+std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype,
+                                   const std::optional<Augmentation>& augment) {
+  return std::make_unique<Images>(sources, dtype, augment);
 }
 
 }  // namespace spillway::data

@@ -1,10 +1,12 @@
 // What a loader deals out: numbered samples of one kind, windows of token sources or images of image sources. Thread-safe.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/augment.h"
 #include "tensor/batch.h"
 
 namespace spillway::data {
@@ -22,7 +24,8 @@ class Samples {
   virtual i64 targets() const = 0;
   /// Room for so many, from the stream in force.
   virtual MicroBatch batch(i64 rows) const = 0;
-  /// One of a source's into a row of a batch that lies in host memory. Returns how many of its targets count.
+  /// One of a source's into a row of a batch that lies in host memory, whose number over the run is first_sample + row. Returns how many of
+  /// its targets count.
   virtual i64 read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
   /// A row without a sample, whose targets are ignored.
   virtual void leave_out(MicroBatch& batch, i64 row) const = 0;
@@ -50,6 +53,8 @@ std::unique_ptr<TextRows> windows_of(const TokenSource& source, i64 sequence_len
 /// must outlive them.
 std::unique_ptr<Samples> windows_of(const std::vector<std::unique_ptr<TokenSource>>& sources, i64 sequence_length);
 /// An image and its class. Pixels p become (p / 255 - 0.5) / 0.5 in fp32, as PyTorch's CIFAR-10 tutorial has them, rounded to `dtype`.
-std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype);
+/// `augment`: they are changed before (augment.h), by the number of their row over the run.
+std::unique_ptr<Samples> images_of(const std::vector<std::unique_ptr<ImageSource>>& sources, DType dtype,
+                                   const std::optional<Augmentation>& augment = {});
 
 }  // namespace spillway::data

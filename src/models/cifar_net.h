@@ -1,11 +1,15 @@
-// The network of PyTorch's tutorial "Training a Classifier", for 32x32 images of three channels and ten classes, as two blocks that may
-// lie on two pipeline stages: ConvPart (two convolutions with pooling; reads MicroBatch::images_NCHW, gives [N, 400]) and MlpPart (three
-// linear layers and the loss; Mode::generate: logits [N, 10]). Parameter names are the tutorial's.
+// The network of PyTorch's tutorial "Training a Classifier", for images of any size and number of classes (the tutorial's are 3 x 32 x 32
+// and ten), as two blocks that may lie on two pipeline stages: ConvPart (two convolutions with pooling; reads MicroBatch::images_NCHW,
+// gives [N, 16 h w], 400 of 32 x 32) and MlpPart (three linear layers and the loss; Mode::generate: logits [N, classes]). Parameter names
+// are the tutorial's.
 #pragma once
 #include "nn/module.h"
 
 namespace spillway::models {
 
-nn::Sequential build_cifar_net(DType dtype);
+/// Of which something is left behind both poolings.
+constexpr i64 kLeastCifarNetSide = 16;
+
+nn::Sequential build_cifar_net(const Shape& image_CHW, i64 classes, DType dtype);
 
 }  // namespace spillway::models

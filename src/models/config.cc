@@ -46,18 +46,6 @@ ModelConfig parse_gpt2(const ConfigObject& object) {
   return config;
 }
 
-// It has no shapes to choose: those that are written are those it has.
-ModelConfig parse_cifar_net(const ConfigObject& object) {
-  refuse_features(object);
-  ModelConfig config;
-  config.family = Family::cifar_net;
-  config.positions = 1;
-  config.vocabulary = object.whole("num_labels", 10, 10);
-  static_cast<void>(object.whole("image_size", 32, 32));
-  static_cast<void>(object.whole("num_channels", 3, 3));
-  return config;
-}
-
 }  // namespace
 
 ModelConfig parse_config(std::string_view text, const std::string& file) {

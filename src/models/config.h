@@ -12,6 +12,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/quantized/quantized.h"
 #include "tensor/dtype.h"
+#include "tensor/shape.h"
 
 namespace spillway::models {
 
@@ -64,6 +65,8 @@ struct ModelConfig {
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;  // shares dropped in training, [0, 1)
   std::optional<i64> begin_token, pad_token;
   std::vector<i64> end_tokens;
+  Shape image_CHW;                       // of images, else of rank 0
+  std::vector<std::string> class_names;  // of images: of each class, or none
   // Who asks for the model says these, no config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;

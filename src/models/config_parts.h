@@ -36,4 +36,8 @@ std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
+/// Networks for images; and what config_write.cc writes of them.
+ModelConfig parse_cifar_net(const ConfigObject& object);
+nlohmann::json cifar_net_json(const ModelConfig& config);
+
 }  // namespace spillway::models

@@ -205,11 +205,6 @@ json decoder_json(const ModelConfig& c) {
   return root;
 }
 
-json cifar_net_json(const ModelConfig& c) {
-  return {
-      {"architectures", {"CifarNet"}}, {"model_type", "cifar_net"}, {"num_labels", c.vocabulary}, {"image_size", 32}, {"num_channels", 3}};
-}
-
 }  // namespace
 
 std::string to_json(const ModelConfig& c, DType weights) {

@@ -15,7 +15,7 @@ nn::Sequential build(const ModelConfig& config, DType dtype) {
     case Family::gpt2:
       return build_gpt2(config, dtype);
     case Family::cifar_net:
-      return build_cifar_net(dtype);
+      return build_cifar_net(config.image_CHW, config.vocabulary, dtype);
     default:
       return build_decoder(config, dtype);
   }

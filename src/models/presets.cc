@@ -88,6 +88,7 @@ ModelConfig cifar_net() {
   c.family = Family::cifar_net;
   c.positions = 1;
   c.vocabulary = 10;
+  c.image_CHW = {3, 32, 32};
   return c;
 }
 

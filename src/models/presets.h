@@ -9,6 +9,7 @@ namespace spillway::models {
 
 /// Also true for presets whose family is not built yet; preset() then says so.
 bool is_preset(std::string_view name);
+/// Those for images have CIFAR-10's shape and classes until they are given others.
 /// Throws Error(usage) on an unknown name (names the known ones and the nearest) and on a family that is not built yet.
 ModelConfig preset(std::string_view name);
 /// Those preset() returns.

@@ -127,6 +127,8 @@ const std::vector<ThirdParty> kThirdParty = {
      {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc", "tests/device/emulated_cuda_test.cc", "tests/kernels/attention/cudnn"}},
     {"cublas", {"*_cuda."}},
     {"cudnn", {"tests/kernels/attention/cudnn"}},
+    {"png.h", {"src/data/images/picture.cc"}},
+    {"turbojpeg.h", {"src/data/images/picture.cc"}},
     {"zlib.h", {"src/data/", "tests/data/"}},
     {"zstd.h", {"src/data/", "tests/data/"}},
     {"pcre2.h", {"src/data/tokenizer/regex.cc"}},

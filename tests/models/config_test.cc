@@ -165,6 +165,20 @@ TEST(Config, WritesTheKeysTransformersReads) {
             nlohmann::json::parse(R"({"rope_type": "default", "rope_theta": 10000.0})"));
 }
 
+const char* kCifarNet = R"({"model_type": "cifar_net"})";
+
+TEST(Config, ImageModelsKeepShapeClassesAndNames) {
+  const ModelConfig tutorial = parse_config(kCifarNet, "f");
+  EXPECT_EQ(tutorial, preset("cifar-net"));
+  EXPECT_EQ(tutorial.image_CHW, (Shape{3, 32, 32}));
+  for (const char* changes : {"{}", R"({"image_size": 28, "num_channels": 1})", R"({"image_size": [16, 40]})",
+                              R"({"num_labels": 2, "id2label": {"0": "a \"b\"", "1": "c"}})"}) {
+    const ModelConfig config = parse_config(with(kCifarNet, changes), "f");
+    EXPECT_EQ(parse_config(to_json(config), "f"), config) << changes;
+  }
+  EXPECT_EQ(parse_config(with(kCifarNet, R"({"image_size": [16, 40]})"), "f").image_CHW, (Shape{3, 16, 40}));
+}
+
 struct Hostile {
   const char* base;
   const char* changes;
@@ -187,6 +201,16 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
         Hostile{kGpt2, R"({"model_type": "bert"})", "model_type",
                 "one of gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net"},
+        Hostile{kCifarNet, R"({"image_size": 15})", "image_size", "from 16 to 16384, got 15"},
+        Hostile{kCifarNet, R"({"image_size": [32]})", "image_size", "or two, height and width"},
+        Hostile{kCifarNet, R"({"image_size": [32, -1]})", "image_size.width", "got -1"},
+        Hostile{kCifarNet, R"({"image_size": {"height": 32}})", "image_size", "got an object"},
+        Hostile{kCifarNet, R"({"num_channels": 2})", "num_channels", "1 (grey) or 3 (RGB)"},
+        Hostile{kCifarNet, R"({"num_labels": 0})", "num_labels", "from 1 to"},
+        Hostile{kCifarNet, R"({"num_labels": 2, "id2label": {"0": "a"}})", "id2label", "a name for each number from 0 to 1"},
+        Hostile{kCifarNet, R"({"num_labels": 2, "id2label": {"0": "a", "2": "b"}})", "id2label.1", "a text"},
+        Hostile{kCifarNet, R"({"num_labels": 1, "id2label": {"0": "a\u001b[2J"}})", "id2label.0", "without control characters"},
+        Hostile{kCifarNet, R"({"num_labels": 1, "id2label": {"0": 7}})", "id2label.0", "got 7"},
         Hostile{kGpt2, R"({"model_type": 7})", "model_type", "got 7"}, Hostile{kGpt2, R"({"n_layer": "<remove>"})", "n_layer", "required"},
         Hostile{kGpt2, R"({"n_layer": null})", "n_layer", "got null"},
         Hostile{kGpt2, R"({"n_layer": "twelve"})", "n_layer", "got \"twelve\""},

@@ -17,6 +17,7 @@ int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
 int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
 int run_evaluate(const EvaluateConfig& config, Console& console, const Peers& peers);
+int run_classify(const ClassifyConfig& config, Console& console, const Peers& peers);
 int run_export(const ExportConfig& config, Console& console);
 int run_plan(const PlanConfig& config, Console& console);
 

@@ -1,4 +1,4 @@
-// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, or how often it chooses right, under the same budgets and
+// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, or how often it is right, under the same budgets and
 // placements as training. Data-parallel ranks share the windows, or the choices; the result is the same bits on any number of ranks.
 #include <fmt/format.h>
 
@@ -44,8 +44,11 @@ fs::path run_of(const fs::path& model) {
 std::string result_text(const HeldOutLoss& loss, bool json) {
   const double perplexity = std::exp(loss.mean());
   if (const auto accuracy = loss.accuracy()) {
-    if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"accuracy", *accuracy}, {"images", loss.targets}}.dump();
-    return fmt::format("loss {:.6f}, accuracy {:.4f}, {} images", loss.mean(), *accuracy, loss.targets);
+    const double top_5 = *loss.top_5_accuracy();
+    if (json)
+      return nlohmann::ordered_json{{"loss", loss.mean()}, {"accuracy", *accuracy}, {"top_5_accuracy", top_5}, {"images", loss.targets}}
+          .dump();
+    return fmt::format("loss {:.6f}, accuracy {:.4f}, top 5 {:.4f}, {} images", loss.mean(), *accuracy, top_5, loss.targets);
   }
   if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"perplexity", perplexity}, {"tokens", loss.targets}}.dump();
   return fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", loss.mean(), perplexity, loss.targets);
@@ -101,12 +104,14 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
     const TextWay way = of.reads_images()
                             ? TextWay()
                             : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).cores, nullptr);
-    sources.emplace(config.data, of, way, data::Split::held_out);
+    const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).cores;
+    sources.emplace(config.data, of, way, data::Split::held_out, data::ImageWish{.format = images_read_by(of)});
     loader.emplace(sources->samples(work.sequence_length, config.packing, weight_dtype(*config.precision)),
                    data::LoaderOptions{.sequence_length = work.sequence_length,
                                        .micro_batch_size = work.micro_batch_size,
                                        .rank = model->mesh().data_rank(peers.rank()),
                                        .ranks = model->mesh().data,
+                                       .workers = workers,
                                        .validation_fraction = 1});
   });
   model->open(config, {{"windows of --data", std::to_string(loader->validation_windows())}}, work, console);

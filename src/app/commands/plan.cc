@@ -13,15 +13,9 @@
 namespace spillway::app {
 namespace {
 
-Pace pace_of(const PlanConfig& given, const Session& session, double step_s, i64 ranks) {
-  PlanConfig config = given;
+Pace pace_of(const PlanConfig& config, const Session& session, std::optional<i64> steps, double step_s, i64 ranks) {
   const parallel::Plan& plan = session.chosen();
-  Pace pace{config.global_batch() * *config.sequence_length, step_s, config.steps, {}};
-  if (!config.data.empty() && !needs_preparation(config, session.source())) {  // a plan writes nothing
-    const RunData data(config, 0, session.source());
-    resolve_steps(config, *data.training);
-    pace.steps = config.steps;
-  }
+  Pace pace{config.global_batch() * *config.sequence_length, step_s, steps, {}};
   const NvmePaths& nvme = session.nvme();
   if (const i64 written = plan.moved_per_step().written[2] * ranks; written > 0)
     pace.wear = wear_of(written, 1, pace.tokens_per_step, pace.step_s, config.endurance_bytes, drives_worth(nvme.shares.weights));
@@ -60,6 +54,12 @@ int run_plan(const PlanConfig& given, Console& console) {
   resolve_model(config, source);
   check_stages(config);
   const RankPlace place = place_of(config);
+  std::optional<i64> steps = config.steps;
+  if (!config.data.empty() && !needs_preparation(config, source)) {  // a plan writes nothing
+    TrainConfig train = config;
+    resolve_steps(train, *RunData(config, 0, 1, source).training);
+    steps = train.steps;
+  }
   const ChosenDevice device = device_of(config, gpus, place);
   Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
   const PlanWishes wishes = wishes_of(config);
@@ -69,7 +69,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   Prediction& prediction = session.prediction();
   const parallel::Program& program = session.chosen().train;
   const StepCost& cost = prediction.step(program, program.commit);
-  const Pace pace = pace_of(config, session, cost.seconds, place.local_ranks);
+  const Pace pace = pace_of(config, session, steps, cost.seconds, place.local_ranks);
   const PlanReport report{config,
                           session,
                           prediction.rates(),

@@ -12,8 +12,8 @@ struct SelftestCell {
   std::vector<std::string> flags;  // of train, beside those all cells share
 };
 
-/// Every family's first cell before its others. `folder`: where text.txt, rows.jsonl, experts (a model's config.json) and base (a model with
-/// weights) are, and what lies on nvme may.
+/// Every family's first cell before its others. `folder`: where text.txt, rows.jsonl, experts (a model's config.json) and base (a model
+/// with weights) are, and what lies on nvme may.
 std::vector<SelftestCell> selftest_cells(const std::string& folder);
 
 }  // namespace spillway::app

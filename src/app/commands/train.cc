@@ -181,7 +181,8 @@ class Training {
     source_.tokenizer = tokenizer_place(config_, source_);
     ranks_before_ = keep_global_batch(config_);
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
-    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), source_, &preparation_);
+    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), loader_workers(config_, peers_.place()), source_,
+                                            &preparation_);
     resolve_steps(config_, *data_->training);
     if (config_.out.empty()) config_.out = default_out(config_);
     asked_ = config_.resume;

@@ -170,6 +170,7 @@ void check(GenerateConfig& config, const Host& host) {
   if (!config.prompt && !config.prompts) refuse("[--prompt] expected a text to go on from, or --prompts FILE: generate needs it");
 }
 void check(EvaluateConfig& config, const Host& host) { check_forward(config, host); }
+void check(ClassifyConfig& config, const Host& host) { check_forward(config, host); }
 
 void check_one_process(const std::string& command, const std::string& why, const Host& host) {
   const Launcher launcher = detect_launcher(host);

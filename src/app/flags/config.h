@@ -136,6 +136,8 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> validate_every;    // steps; empty: at the end
   std::optional<i64> validation_steps;  // empty: all
   DataOrder data_order = DataOrder::shuffled;
+  std::optional<i64> workers;     // threads that read data; empty: as many as compute
+  std::optional<i64> image_size;  // pixels, of images in folders; empty: the first one's extents
 
   std::optional<i64> sequence_length;                                 // empty: the model's
   std::optional<i64> micro_batch_size;                                // empty: 1, of images 64
@@ -233,6 +235,11 @@ struct EvaluateConfig : RanksConfig, TextConfig {
   std::vector<std::string> data;
   std::optional<i64> sequence_length;   // empty: the model's
   std::optional<i64> micro_batch_size;  // likewise
+};
+
+struct ClassifyConfig : RanksConfig {
+  std::vector<std::string> images;  // files
+  i64 top = 5;                      // classes of each
 };
 
 struct ExportConfig : CommonConfig {

@@ -139,7 +139,8 @@ unsigned on(Commands... commands) {
 }
 /// Commands that share options: those that know a training run, and those that have a model at work.
 inline const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
-inline const unsigned kRuns = on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::slurm);
+inline const unsigned kRuns =
+    on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::classify, Command::slurm);
 inline Range at_least(double low) { return {.low = low}; }
 inline Range above(double low) { return {.low = low, .low_open = true}; }
 inline Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }

@@ -30,7 +30,8 @@ enum class Command {
   slurm,
   selftest,
   evaluate,
-  chat
+  chat,
+  classify
 };
 
 struct CommandInfo {
@@ -44,8 +45,9 @@ std::span<const CommandInfo> commands();
 const CommandInfo& info(Command command);
 
 /// One command's configuration.
-using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
-                              DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig>;
+using Settings =
+    std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig, DoctorConfig,
+                 BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig, ClassifyConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };

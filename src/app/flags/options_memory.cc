@@ -5,7 +5,7 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
-const unsigned kForward = on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::slurm);
+const unsigned kForward = kRuns;
 
 template <class C>
 Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
@@ -166,7 +166,8 @@ std::vector<Option> ranks() {
       rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}),
                   kTrain),
       rank_option("zero-stage", "what is sharded over data-parallel ranks: 0 nothing, 3 the weights",
-                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}), on(Command::generate, Command::chat, Command::evaluate)),
+                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}),
+                  on(Command::generate, Command::chat, Command::evaluate, Command::classify)),
       stages,
       schedule,
       split,

@@ -132,8 +132,8 @@ std::vector<Option> evaluate_options() {
       {.name = "data",
        .group = kGroup,
        .help =
-           "repeatable: text, rows (.jsonl; with choices: how often the right one is the likeliest), a folder of texts, or token files; of "
-           "cifar-net CIFAR-10's binary folder",
+           "repeatable: text, rows (.jsonl; with choices: how often the right one is the likeliest), a folder of texts, or token files; "
+           "images as train takes them",
        .field = text(&EvaluateConfig::data),
        .commands = here,
        .metavar = "PATH",
@@ -153,6 +153,27 @@ std::vector<Option> evaluate_options() {
        .commands = here,
        .metavar = "ROWS",
        .default_text = "1 (images: 64)",
+       .range = at_least(1)},
+  };
+}
+
+std::vector<Option> classify_options() {
+  constexpr const char* kGroup = "Images";
+  const unsigned here = on(Command::classify);
+  return {
+      {.name = "images",
+       .group = kGroup,
+       .help = "PNG or JPEG images, each scaled and cut to what the model reads, as images in folders are",
+       .field = text(&ClassifyConfig::images),
+       .commands = here,
+       .metavar = "IMAGE",
+       .required = true,
+       .positional = true},
+      {.name = "top",
+       .group = kGroup,
+       .help = "likeliest classes of each to print",
+       .field = integer(&ClassifyConfig::top),
+       .commands = here,
        .range = at_least(1)},
   };
 }
@@ -335,7 +356,7 @@ std::vector<Option> node_options() {
 
 std::vector<Option> tool_options() {
   std::vector<Option> all = plan_options();
-  for (auto table : {generate_options(), evaluate_options(), export_options(), tokenize_options(), node_options()}) {
+  for (auto table : {generate_options(), evaluate_options(), classify_options(), export_options(), tokenize_options(), node_options()}) {
     all.insert(all.end(), table.begin(), table.end());
   }
   return all;

@@ -345,8 +345,8 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                // by this rank
-  double forward_s_ = 0, backward_s_ = 0;                                // of a step
+  i64 stepped_elems_ = 0;                                                      // by this rank
+  double forward_s_ = 0, backward_s_ = 0;                                      // of a step
   std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // recompute, spilled, vertical, the cache's
   std::vector<Candidate> found_;
 };

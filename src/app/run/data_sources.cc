@@ -162,9 +162,27 @@ std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, con
   return file;
 }
 
-DataSources::DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split) {
+namespace {
+
+std::optional<data::Augmentation> augmentation(const TrainConfig& config) {
+  if (config.augment == "none") return {};
+  return data::Augmentation{config.augment == "flip" ? 0 : 4, RandomKey{config.seed}.derive("augment")};
+}
+
+void take_images(const data::ImageFormat& images, models::ModelConfig& model) {
+  model.image_CHW = images.shape_CHW;
+  model.vocabulary = images.classes;
+  model.class_names = images.class_names;
+}
+
+}  // namespace
+
+data::ImageFormat images_read_by(const models::ModelConfig& model) { return {model.image_CHW, model.vocabulary, model.class_names}; }
+
+DataSources::DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split,
+                         const data::ImageWish& wish) {
   if (model.reads_images()) {
-    images_ = data::open_cifar10(paths, split);
+    images_ = data::open_images(paths, split, wish);
     return;
   }
   for (const std::string& path : paths) {
@@ -178,8 +196,9 @@ DataSources::DataSources(const std::vector<std::string>& paths, const models::Mo
   }
 }
 
-std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool packing, DType dtype) const {
-  if (!images_.empty()) return data::images_of(images_, dtype);
+std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool packing, DType dtype,
+                                                    const std::optional<data::Augmentation>& augment) const {
+  if (!images_.empty()) return data::images_of(images_, dtype, augment);
   std::vector<std::unique_ptr<data::TextRows>> rows;
   notes_.clear();
   for (const Source& source : texts_) {
@@ -194,8 +213,8 @@ std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool pa
   return data::rows_of(std::move(rows), sequence_length);
 }
 
-RunData::RunData(const TrainConfig& config, int rank, const ModelSource& source, PreparationProgress* progress) {
-  const models::ModelConfig& model = source.config;
+RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& source, PreparationProgress* progress) {
+  models::ModelConfig& model = source.config;
   const WeightedPaths training_paths = weighted_paths(config.data);
   if (model.reads_images() && !training_paths.weights.empty())
     throw Error(ErrorCode::usage, "[--data] expected no weights for images, whose files are one source: write the path alone");
@@ -207,16 +226,21 @@ RunData::RunData(const TrainConfig& config, int rank, const ModelSource& source,
     const std::string run = config.out.empty() ? default_out(config) : config.out;
     way = text_way(config, config, source, paths, data_cache(config, run), threads, progress);
   }
-  sources.emplace(training_paths.paths, model, way, data::Split::training);
+  const bool takes_any_images = model.reads_images() && !source.folder;
+  data::ImageWish wish{.side = config.image_size};
+  if (!takes_any_images) wish = {.format = images_read_by(model)};
+  sources.emplace(training_paths.paths, model, way, data::Split::training, wish);
+  if (takes_any_images) take_images(*sources->images(), model);
   data::LoaderOptions options = loader_options(config, rank);
   options.weights = training_paths.weights;
-  const auto loader = [&](const DataSources& from) {
-    return std::make_unique<const data::Loader>(from.samples(options.sequence_length, config.packing, weight_dtype(*config.precision)),
-                                                options);
+  options.workers = workers;
+  const auto loader = [&](const DataSources& from, const std::optional<data::Augmentation>& augment = {}) {
+    return std::make_unique<const data::Loader>(
+        from.samples(options.sequence_length, config.packing, weight_dtype(*config.precision), augment), options);
   };
-  training = loader(*sources);
+  training = loader(*sources, augmentation(config));
   if (!config.validation_data.empty()) {
-    validation_sources.emplace(config.validation_data, model, way, data::Split::held_out);
+    validation_sources.emplace(config.validation_data, model, way, data::Split::held_out, data::ImageWish{.format = images_read_by(model)});
     options.validation_fraction = 1;
     options.weights.clear();
     held_out = loader(*validation_sources);

@@ -7,7 +7,7 @@
 #include "app/flags/config.h"
 #include "data/documents/document_rows.h"
 #include "data/documents/prepare.h"
-#include "data/image_source.h"
+#include "data/images/open_images.h"
 #include "data/loader.h"
 
 namespace spillway::app {
@@ -55,13 +55,20 @@ TextWay text_way(const ResourceConfig& config, const TextConfig& text, const Mod
 /// What of `way.prepared` lies at `path`, as tokens. Errors are prepare's; Error(data): ids that the vocabulary has not.
 std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary);
 
+/// What a model that reads images reads.
+data::ImageFormat images_read_by(const models::ModelConfig& model);
+
 /// What lies at paths of --data or --validation-data; it outlives its samples.
 class DataSources {
  public:
-  /// Errors are prepare's, open_token_sources' and open_cifar10's.
-  DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split);
+  /// `wish`: of images. Errors are prepare's, open_token_sources' and open_images'.
+  DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split,
+              const data::ImageWish& wish = {});
   /// Rows of documents are counted in notes().
-  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype) const;
+  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype,
+                                         const std::optional<data::Augmentation>& augment = {}) const;
+  /// Of images, else null.
+  const data::ImageFormat* images() const { return images_.empty() ? nullptr : &images_.front()->format(); }
   /// A line a file of documents: what is in it and what was left out.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -78,7 +85,8 @@ class DataSources {
 
 /// A run's data. `held_out` serves validation, from --validation-data or the fraction.
 struct RunData {
-  RunData(const TrainConfig& config, int rank, const ModelSource& source, PreparationProgress* progress = nullptr);
+  /// A preset that reads images takes their shape and classes: they become `source.config`'s. `workers`: threads of the loaders.
+  RunData(const TrainConfig& config, int rank, int workers, ModelSource& source, PreparationProgress* progress = nullptr);
 
   /// A line each source of a mixture: its share of so many rows, and how often they walk it.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;

@@ -1,6 +1,7 @@
 #include "app/run/held_out.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/types.h"
 
@@ -12,12 +13,17 @@ i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size) {
 
 namespace {
 
-i64 count_right(const std::vector<double>& logits_NK, std::span<const i32> targets_N) {
-  const auto classes = std::ssize(logits_NK) / std::ssize(targets_N);
+// Targets before which fewer than `places` classes come by their logits; what is not a number comes first, and is never right.
+i64 count_right(const std::vector<double>& logits_NK, std::span<const i32> targets_N, i64 places) {
+  const size_t classes = logits_NK.size() / targets_N.size();
   i64 right = 0;
   for (size_t n = 0; n < targets_N.size(); ++n) {
-    const auto row = logits_NK.begin() + static_cast<std::ptrdiff_t>(n) * classes;
-    right += std::max_element(row, row + classes) - row == targets_N[n];
+    if (targets_N[n] < 0) continue;
+    const std::span row = std::span(logits_NK).subspan(n * classes, classes);
+    const auto target = static_cast<size_t>(targets_N[n]);
+    i64 before = 0;
+    for (size_t k = 0; k < classes; ++k) before += k != target && !(row[k] < row[target] || (row[k] == row[target] && k > target));
+    right += before < places && !std::isnan(row[target]);
   }
   return right;
 }
@@ -31,14 +37,19 @@ HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, cons
   for (i64 round = 0; loss.micro_batches < micro_batches; ++round) {
     const MicroBatch batch = loader.validation(round);
     const bool images = batch.images_NCHW.defined();
-    std::vector<double> mine{rank.evaluate(batch), static_cast<double>(batch.counted_targets), 0};
-    if (images) mine[2] = static_cast<double>(count_right(rank.logits(batch, 0), batch.targets_BT.span<i32>()));
+    std::vector<double> mine{rank.evaluate(batch), static_cast<double>(batch.counted_targets), 0, 0};
+    if (images) {
+      const std::vector<double> logits = rank.logits(batch, 0);
+      mine[2] = static_cast<double>(count_right(logits, batch.targets_BT.span<i32>(), 1));
+      mine[3] = static_cast<double>(count_right(logits, batch.targets_BT.span<i32>(), 5));
+    }
     const std::vector<std::vector<double>> all = peers.gather(mine);
     for (int r = 0; r < mesh.data && loss.micro_batches < micro_batches; ++r) {
       const std::vector<double>& of = all[static_cast<size_t>(mesh.world_rank(r, 0))];
       loss.sum += of[0];
       loss.targets += static_cast<i64>(of[1]);
       if (images) loss.right = loss.right.value_or(0) + static_cast<i64>(of[2]);
+      if (images) loss.among_five = loss.among_five.value_or(0) + static_cast<i64>(of[3]);
       ++loss.micro_batches;
     }
     so_far(loss);

@@ -15,10 +15,15 @@ namespace spillway::app {
 struct HeldOutLoss {
   double sum = 0;
   i64 targets = 0, micro_batches = 0;
-  std::optional<i64> right;  // of image models: targets with the largest logit, the first of equal ones
+  /// Of image models: targets with the largest logit, or one of the five largest; of equal ones the first counts as larger.
+  std::optional<i64> right, among_five;
   double mean() const { return sum / static_cast<double>(targets); }
-  std::optional<double> accuracy() const {
-    return right ? std::optional(static_cast<double>(*right) / static_cast<double>(targets)) : std::nullopt;
+  std::optional<double> accuracy() const { return share(right); }
+  std::optional<double> top_5_accuracy() const { return share(among_five); }
+
+ private:
+  std::optional<double> share(const std::optional<i64>& of) const {
+    return of ? std::optional(static_cast<double>(*of) / static_cast<double>(targets)) : std::nullopt;
   }
 };
 

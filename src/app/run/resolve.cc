@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "app/checkpoints/adapters.h"
+#include "app/node/grant.h"
 #include "app/ranks/attention_choice.h"
 #include "base/error.h"
 
@@ -42,16 +43,33 @@ void check_images(const TrainConfig& config, const ModelSource& source) {
   if (config.sample_every > 0) refuse("--sample-every", std::to_string(config.sample_every));
 }
 
+// Flags of images.
+void check_text(const TrainConfig& config, const ModelSource& source) {
+  const auto refuse = [&](const char* flag, const std::string& got) {
+    throw Error(ErrorCode::usage, fmt::format("[{}] expected no such flag for {}, which reads text, got {}", flag, source.name, got));
+  };
+  if (config.augment != "none") refuse("--augment", config.augment);
+  if (config.image_size) refuse("--image-size", std::to_string(*config.image_size));
+}
+
 }  // namespace
 
 i64 default_micro_batch_size(const models::ModelConfig& model) { return model.reads_images() ? 64 : 1; }
+
+int loader_workers(const TrainConfig& config, const RankPlace& place) {
+  if (config.workers) return static_cast<int>(*config.workers);
+  return config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
+}
 
 kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 micro_batch_size, i64 sequence_length, DType dtype) {
   return {micro_batch_size, sequence_length, model.heads, model.kv_heads, model.head_dim, dtype, model.family == models::Family::gpt2};
 }
 
 void resolve_model(TrainConfig& config, ModelSource& source) {
-  if (source.config.reads_images()) check_images(config, source);
+  source.config.reads_images() ? check_images(config, source) : check_text(config, source);
+  if (config.image_size && source.folder)
+    throw Error(ErrorCode::usage, fmt::format("[--image-size] expected no such flag for {}, whose config.json says it, got {}", source.name,
+                                              *config.image_size));
   apply_dropout(config, source);
   resolve_adapters(config, source);
   if (source.config.experts && source.config.experts->evened_out && config.pipeline_stages > 1)

@@ -2,7 +2,7 @@
 #pragma once
 #include "app/checkpoints/model_source.h"
 #include "app/flags/config.h"
-#include "data/image_source.h"
+#include "app/ranks/peers.h"
 #include "data/loader.h"
 #include "kernels/attention/attention_library.h"
 
@@ -17,6 +17,9 @@ void resolve_steps(TrainConfig& config, const data::Loader& loader);
 
 /// 1, of images 64.
 i64 default_micro_batch_size(const models::ModelConfig& model);
+
+/// Threads that read data: --workers, or as many as the rank computes with.
+int loader_workers(const TrainConfig& config, const RankPlace& place);
 
 /// What all attention of a run is.
 kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 micro_batch_size, i64 sequence_length, DType dtype);

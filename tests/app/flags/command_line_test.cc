@@ -170,9 +170,7 @@ TEST(CommandLine, FlagsThatNeedAnother) {
 
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--optimizer", "sgd"}, "adamw works"},
-      {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"},
-      {{"--augment", "crop-flip"}, "none works"}};
+      {{"--optimizer", "sgd"}, "adamw works"}, {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"}};
   for (const auto& [flags, works] : cases) expect_refused({{train(flags), {"[" + flags[0] + "] not built yet", works}}});
   for (const char* model : {"resnet20", "resnet50"}) {
     expect_refused({{{"train", "--model", model, "--data", "x"}, {std::string("[--model] not built yet: ") + model + "; cifar-net"}}});

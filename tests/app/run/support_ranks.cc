@@ -18,6 +18,7 @@ namespace {
 int run_command(const Settings& settings, Console& console, const Peers& peers) {
   if (const auto* generate = std::get_if<GenerateConfig>(&settings)) return run_generate(*generate, console, peers);
   if (const auto* evaluate = std::get_if<EvaluateConfig>(&settings)) return run_evaluate(*evaluate, console, peers);
+  if (const auto* classify = std::get_if<ClassifyConfig>(&settings)) return run_classify(*classify, console, peers);
   return run_train(std::get<TrainConfig>(settings), console, peers);
 }
 

@@ -1,10 +1,10 @@
-// CIFAR-10's binary version: what is read of it, what is refused, and how a loader deals it out.
-#include "data/image_source.h"
+// CIFAR's binary versions: what is read of it, what is refused, and how a loader deals it out.
+#include "data/images/open_images.h"
 
 #include "data/loader.h"
 #include "tests/data/support_files.h"
 
-namespace spillway::data::image_source_test {
+namespace spillway::data::cifar_test {
 namespace {
 
 using test::error_of;
@@ -27,7 +27,7 @@ struct Cifar10Test : testing::Test {
   const TemporaryFolder at;
   std::string folder() const { return at.path().string(); }
   std::string refused(ErrorCode code, const std::string& path, Split split = Split::training) const {
-    return error_of(code, [&] { open_cifar10({path}, split); });
+    return error_of(code, [&] { open_images({path}, split); });
   }
 };
 
@@ -36,11 +36,11 @@ TEST_F(Cifar10Test, AFolderIsOneSourceOfItsFilesInOrder) {
   put(at / "data_batch_1.bin", records(0, 70));
   put(at / "test_batch.bin", records(200, 3));
   put(at / "batches.meta.txt", "airplane\n");
-  const auto training = open_cifar10({folder()}, Split::training), held_out = open_cifar10({folder()}, Split::held_out);
+  const auto training = open_images({folder()}, Split::training), held_out = open_images({folder()}, Split::held_out);
   ASSERT_EQ(training.size(), 1u);
   EXPECT_EQ(training[0]->images(), 77);
   EXPECT_EQ(held_out[0]->images(), 3);
-  EXPECT_EQ(training[0]->shape_CHW(), (Shape{3, 32, 32}));
+  EXPECT_EQ(training[0]->format(), (ImageFormat{{3, 32, 32}, 10, {}})) << "one name is no list of ten";
   std::vector<u8> pixels(kPixels);
   for (const i64 image : {0, 1, 69, 70, 76}) {
     EXPECT_EQ(training[0]->read(image, pixels), image % 10);
@@ -48,12 +48,66 @@ TEST_F(Cifar10Test, AFolderIsOneSourceOfItsFilesInOrder) {
     EXPECT_EQ(pixels[1000], static_cast<u8>(image + 1000));
   }
   EXPECT_EQ(held_out[0]->read(2, pixels), 2);
-  EXPECT_EQ(open_cifar10({(at / "data_batch_2.bin").string()}, Split::held_out)[0]->images(), 7);
+  EXPECT_EQ(open_images({(at / "data_batch_2.bin").string()}, Split::held_out)[0]->images(), 7);
+}
+
+// Image i of CIFAR-100: coarse class 7, class i, pixels i + p.
+std::string fine_records(int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes += static_cast<char>(7);
+    bytes += static_cast<char>(i);
+    for (size_t p = 0; p < kPixels; ++p) bytes += static_cast<char>(static_cast<size_t>(i) + p);
+  }
+  return bytes;
+}
+
+TEST_F(Cifar10Test, OfCifar100TheFineClassCounts) {
+  put(at / "train.bin", fine_records(100));
+  put(at / "test.bin", fine_records(5));
+  std::string names;
+  for (int k = 0; k < 100; ++k) names += "fine " + std::to_string(k) + "\r\n";
+  put(at / "fine_label_names.txt", names);
+  const auto training = open_images({folder()}, Split::training), held_out = open_images({folder()}, Split::held_out);
+  EXPECT_EQ(training[0]->images(), 100);
+  EXPECT_EQ(held_out[0]->images(), 5);
+  EXPECT_EQ(training[0]->format().classes, 100);
+  EXPECT_EQ(training[0]->format().class_names[99], "fine 99");
+  std::vector<u8> pixels(kPixels);
+  EXPECT_EQ(training[0]->read(99, pixels), 99);
+  EXPECT_EQ(pixels[10], 109);
+  const TemporaryFolder elsewhere;
+  EXPECT_EQ(open_images({put(elsewhere / "some.bin", fine_records(3)).string()}, Split::training)[0]->format().classes, 100)
+      << "by its size";
+  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", records(0, 2)).string()).find("CIFAR-100's records of 3074 bytes"),
+            std::string::npos);
+  std::string bad = fine_records(70);
+  bad[66 * (kPixels + 2) + 1] = 100;
+  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", bad).string()).find("got 100 of image 66 (byte 202885)"),
+            std::string::npos);
+}
+
+TEST_F(Cifar10Test, WhatGoesWithWhat) {
+  const TemporaryFolder other;
+  const std::string ten = put(at / "a.bin", records(0, 3)).string(), hundred = put(other / "train.bin", fine_records(2)).string();
+  EXPECT_NE(error_of(ErrorCode::data,
+                     [&] {
+                       open_images({ten, hundred}, Split::training);
+                     })
+                .find("expected images [3, 32, 32] in 10 classes, as those of"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::data,
+                     [&] {
+                       open_images({hundred}, Split::held_out, {.format = ImageFormat{{3, 32, 32}, 10, {}}});
+                     })
+                .find("as the model reads, got [3, 32, 32] in 100"),
+            std::string::npos);
+  EXPECT_EQ(open_images({ten}, Split::held_out, {.format = ImageFormat{{3, 32, 32}, 100, {}}}).size(), 1u);
 }
 
 TEST_F(Cifar10Test, WhatIsNoSuchDataIsRefusedWithFilePlaceAndCure) {
   EXPECT_NE(refused(ErrorCode::data, folder() + "/none").find("is not there"), std::string::npos);
-  EXPECT_NE(refused(ErrorCode::usage, folder()).find("expected CIFAR-10's data_batch_*.bin in the folder"), std::string::npos);
+  EXPECT_NE(refused(ErrorCode::usage, folder()).find("expected CIFAR-10's or CIFAR-100's binary version"), std::string::npos);
   put(at / "data_batch_1", "python");
   EXPECT_NE(refused(ErrorCode::usage, folder()).find("Python version"), std::string::npos);
   put(at / "data_batch_1.bin", records(0, 2));
@@ -65,12 +119,13 @@ TEST_F(Cifar10Test, WhatIsNoSuchDataIsRefusedWithFilePlaceAndCure) {
   bad[66 * (kPixels + 1)] = 10;
   EXPECT_NE(refused(ErrorCode::data, file(bad)).find("got 10 of image 66 (byte 202818)"), std::string::npos);
   EXPECT_NE(refused(ErrorCode::usage, put(at / "cifar-10-binary.tar.gz", "x").string()).find("unpack it first"), std::string::npos);
-  EXPECT_NE(refused(ErrorCode::usage, put(at / "text.txt", "x").string()).find("a folder or a .bin file"), std::string::npos);
+  EXPECT_NE(refused(ErrorCode::usage, put(at / "text.txt", "x").string()).find("a folder of images with a sub-folder a class"),
+            std::string::npos);
 }
 
 TEST_F(Cifar10Test, ALoaderDealsImagesOutAsItDoesWindows) {
   put(at / "data_batch_1.bin", records(0, 20));
-  const auto sources = open_cifar10({folder()}, Split::training);
+  const auto sources = open_images({folder()}, Split::training);
   const Loader loader(images_of(sources, DType::f32),
                       {.micro_batch_size = 4, .micro_batches = 2, .shuffled = false, .validation_fraction = 0.3});
   EXPECT_EQ(loader.windows(), 14);
@@ -96,4 +151,4 @@ TEST_F(Cifar10Test, ALoaderDealsImagesOutAsItDoesWindows) {
 }
 
 }  // namespace
-}  // namespace spillway::data::image_source_test
+}  // namespace spillway::data::cifar_test
