@@ -65,17 +65,31 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
+// Text is generated alone.
+i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size; }
+i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
+
+// Whatever the peak of a dry run follows from; where slots lie is nothing to it.
+std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
+  std::string all;
+  const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
+  add(r.model, r.layout.rank, mode, r.device, rows_of(r, mode), micro_batches_of(r, mode), r.sequence_length, r.scheduling.format.gradient);
+  for (const Instruction& i : list) {
+    if (computes_block(i.op))
+      add(i.op, i.block, i.micro_batch, i.first, i.recompute, i.keep_logits, i.in.bytes, i.out.bytes, i.spill.bytes);
+  }
+  return all;
+}
+
 // Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
   const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
   const Stream stream{Device::meta(r.device), nullptr, &activations};
-  const i64 rows = mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size;  // text is generated alone
   std::vector<MicroBatch> batches;
   {
     const StreamScope scope(input_stream);
-    for (i64 k = 0; k < (mode == nn::Mode::train ? r.scheduling.micro_batches : 1); ++k)
-      batches.push_back(nn::empty_batch(*r.model, rows, r.sequence_length));
+    for (i64 k = 0; k < micro_batches_of(r, mode); ++k) batches.push_back(nn::empty_batch(*r.model, rows_of(r, mode), r.sequence_length));
   }
   const StreamScope scope(stream);
   BlockRunner runner(*r.model, r.outputs);
@@ -91,6 +105,13 @@ i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
     accumulator.finish();
   }
   return activations.peak_bytes();
+}
+
+i64 known_dry_run(const Request& r, const List& list, nn::Mode mode) {
+  if (!r.dry_runs) return dry_run(r, list, mode);
+  const auto [entry, fresh] = r.dry_runs->try_emplace(what_is_computed(r, list, mode), 0);
+  if (fresh) entry->second = dry_run(r, list, mode);
+  return entry->second;
 }
 
 bool spills(const Placement& placement) {
@@ -207,10 +228,10 @@ void size_store(Plan& plan, const PlanRequest& r) {
 }
 
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
-  i64 peak = dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
-  if (r.training) peak = std::max(peak, dry_run(r, train, nn::Mode::train));
+  i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
+  if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
   // Samples of text; and the logits that are right or wrong about images.
-  if (r.training || r.model->reads_images()) peak = std::max(peak, dry_run(r, forward, nn::Mode::generate));
+  if (r.training || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
 

@@ -1,6 +1,8 @@
 // Everything decided before step 1 for one rank: its layout, placement, Programs, and the exact bytes of every tier by use. Bytes of
 // activations come from a run of the Programs on the meta device. Values; a function of the request alone.
 #pragma once
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,6 +16,9 @@ namespace spillway::parallel {
 
 /// Two chunks read ahead, one computed, two written behind.
 constexpr i64 kLeastStagingBuffers = 5;
+
+/// Peaks of activations that dry runs of one model found, by what they computed: plans that compute alike are not run again.
+using DryRuns = std::map<std::string, i64>;
 
 struct PlanRequest {
   const nn::Sequential* model = nullptr;
@@ -31,6 +36,7 @@ struct PlanRequest {
   bool gpu_to_gpu = false;             // what lies on GPUs goes to other ranks' without host memory
   std::vector<u32> stripe_weights{1};  // of the nvme paths
   i64 staging_buffers = kLeastStagingBuffers;
+  std::shared_ptr<DryRuns> dry_runs;  // of requests for this model, as it is; null: nothing is remembered
 };
 
 /// One line of the memory table: bytes of one use in each tier.

@@ -147,6 +147,7 @@ std::string stage_text(const Plan& plan, const std::string& others) {
 // The lowest stage is the one with least traffic; a higher one must be worth it.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
+  const auto dry_runs = std::make_shared<parallel::DryRuns>();
   std::optional<ChosenPlan> best;
   double best_s = 0;
   std::string others;
@@ -154,6 +155,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     if (best && at_rest(best->plan)) break;
     parallel::PlanRequest request = base;
     request.scheduling.sharding.stage = stage;
+    request.dry_runs = dry_runs;
     PlanWishes asked = wishes;
     asked.explained &= stage == all.back() && !best;  // else nobody hears of it
     try {
