@@ -32,7 +32,7 @@ struct Launch {
   RoundingNoise noise;
   int parts;
   Part part[kMostParts];
-  AdamWScalars<T> scalars[3];
+  Scalars<T> scalars[3];
 };
 
 template <class T>
@@ -45,7 +45,7 @@ __device__ void store(std::byte* column, i64 i, T x) {
 }
 
 template <class T>
-__device__ const AdamWScalars<T>& scalars_of(const Launch<T>& l, i64 element) {
+__device__ const Scalars<T>& scalars_of(const Launch<T>& l, i64 element) {
   int low = 0, high = l.parts - 1;
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -193,14 +193,10 @@ Columns columns_of(const StateFormat& f, const TileOperands& tile) {
           tile.new_state + f.v_begin_bytes()};
 }
 
-// Zeros stay zeros, as adamw_update_tile keeps them.
-template <class T>
-constexpr AdamWScalars<T> kGap{T(0), T(1), T(0), T(1), T(0), T(1), T(1), T(0)};
-
 template <class T, Weights W, Moments M>
 void launch_all(Launch<T> l, i64 elems, std::span<const TilePart> parts) {
-  const AdamWScalars<double>* known[2] = {};
-  const auto index_of = [&](const AdamWScalars<double>* scalars) {
+  const Scalars<double>* known[2] = {};
+  const auto index_of = [&](const Scalars<double>* scalars) {
     if (!scalars) return 0;
     for (int k = 0; k < 2; ++k) {
       if (!known[k]) known[k] = scalars, l.scalars[k + 1] = rounded<T>(*scalars);
@@ -208,7 +204,7 @@ void launch_all(Launch<T> l, i64 elems, std::span<const TilePart> parts) {
     }
     throw Error(ErrorCode::bug, "[adamw] expected at most two sets of scalars");
   };
-  l.scalars[0] = kGap<T>;
+  l.scalars[0] = kGapScalars<T>;
   size_t next = 0;
   while (l.begin < elems) {
     // Whole blocks, as many as the table has room for.

@@ -28,12 +28,12 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
       return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin));
     };
     source(p, begin - s->begin, piece(optim::StatePart::master));
-    for (const auto which : {optim::StatePart::m, optim::StatePart::v}) {
+    for (const auto which : {optim::StatePart::first, optim::StatePart::second}) {
       if (moments) moments(p, which, begin - s->begin, piece(which));
     }
   });
   std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format.state_tile_bytes()));
-  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::m), part(optim::StatePart::v)};
+  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::first), part(optim::StatePart::second)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s || model.parameters[s->parameter]->is_plain()) return;

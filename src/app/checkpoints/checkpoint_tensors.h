@@ -15,7 +15,7 @@ struct StateTensor {
 };
 
 inline std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
-  std::vector<StateTensor> all{{".exp_avg", optim::StatePart::m}, {".exp_avg_sq", optim::StatePart::v}};
+  std::vector<StateTensor> all{{".exp_avg", optim::StatePart::first}, {".exp_avg_sq", optim::StatePart::second}};
   if (is_half(format.weight)) all.insert(all.begin(), {".master", optim::StatePart::master});
   return all;
 }

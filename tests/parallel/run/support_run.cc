@@ -176,8 +176,8 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   result.moved.sent = rank.sent_bytes();
   if (o.at_end) o.at_end(rank);
   result.weights = read_values(model, result.plan, rank.state());
-  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
-  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
+  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::first);
+  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::second);
   result.seen = read_weights(result.plan, rank.state());
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
