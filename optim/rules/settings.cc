@@ -35,7 +35,7 @@ Rule rule_of(const RmspropSettings& settings) {
 
 Rule rule_of(const LionSettings&) { return Rule::lion; }
 
-Rule rule_of(const Settings& settings) {
+Rule rule_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return rule_of(s); }, settings);
 }
 
@@ -94,7 +94,7 @@ Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradien
           .step_size = settings.lr};
 }
 
-Scalars<double> make_scalars(Settings settings, double lr, double weight_decay, i64 t, double gradient_scale) {
+Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale) {
   const auto of = [&](auto& s) {
     s.lr = lr, s.weight_decay = weight_decay;
     return make_scalars(s, t, gradient_scale);

@@ -33,7 +33,11 @@ struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
-using Settings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings>;
+using RuleSettings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings>;
+
+inline double weight_decay_of(const RuleSettings& settings) {
+  return std::visit([](const auto& s) { return s.weight_decay; }, settings);
+}
 
 /// Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
 Rule rule_of(const SgdSettings& settings);
@@ -41,7 +45,7 @@ Rule rule_of(const AdamSettings& settings);
 Rule rule_of(const AdagradSettings& settings);
 Rule rule_of(const RmspropSettings& settings);
 Rule rule_of(const LionSettings& settings);
-Rule rule_of(const Settings& settings);
+Rule rule_of(const RuleSettings& settings);
 
 /// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale);
@@ -50,6 +54,6 @@ Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double grad
 Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
 /// Of a step and a segment of their own lr and weight_decay, in place of the settings'.
-Scalars<double> make_scalars(Settings settings, double lr, double weight_decay, i64 t, double gradient_scale);
+Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 
 }  // namespace spillway::optim

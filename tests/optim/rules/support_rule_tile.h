@@ -30,7 +30,7 @@ inline std::vector<StateFormat> rule_formats() {
 }
 
 /// Of which each makes the rule.
-inline optim::Settings settings_of(optim::Rule rule) {
+inline optim::RuleSettings settings_of(optim::Rule rule) {
   using namespace optim;
   switch (rule) {
     case Rule::sgd:

@@ -12,7 +12,7 @@
 namespace spillway::test {
 
 using optim::rule_of;
-using optim::Settings;
+using Settings = optim::RuleSettings;
 
 inline optim::Scalars<double> scalars_of(const Settings& settings, i64 t, double gradient_scale) {
   return std::visit([&](const auto& s) { return optim::make_scalars(s, t, gradient_scale); }, settings);

@@ -9,7 +9,7 @@
 #include "optim/rules/rules.h"
 #include "tests/optim/rules/support_rule_tile.h"
 
-namespace spillway::optim::rule_tile_test {
+namespace spillway::optim::tile_test {
 namespace {
 
 using test::AlignedBytes;
@@ -200,4 +200,4 @@ TEST(RuleTileFormat, StateIsAMasterAndTheRulesArrays) {
 }
 
 }  // namespace
-}  // namespace spillway::optim::rule_tile_test
+}  // namespace spillway::optim::tile_test
