@@ -145,7 +145,7 @@ struct TrainConfig : RanksConfig, TextConfig {
 
   std::string augment = "none", optimizer = "adamw";
   std::optional<double> learning_rate;         // empty: 3e-4, 2e-5 when weights are loaded
-  std::optional<std::array<double, 2>> betas;  // these and the next: empty: the optimizer's own, if it has such
+  std::optional<std::array<double, 2>> betas;  // empty: the optimizer's own, if it has such; so the next
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
