@@ -59,7 +59,9 @@ TEST_P(Optimizers, GoOnWithTheBitsOfARunThatNeverStopped) {
 
   const std::string state = final_file("straight", "optimizer.safetensors");
   for (const std::string& array : GetParam().arrays) EXPECT_TRUE(mentions(state, "." + array + "\"")) << array;
-  if (GetParam().arrays.empty()) EXPECT_LT(state.size(), 64u);
+  if (GetParam().arrays.empty()) {
+    EXPECT_LT(state.size(), 64u);
+  }
   const Finished other = at.spillway(with(run("saved", {}), "--optimizer", "lion"));
   EXPECT_EQ(other.status, 2) << other.err;
 }
