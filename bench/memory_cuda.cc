@@ -170,7 +170,7 @@ Kernel adamw(const Gpu& gpu, const optim::StateFormat& f) {
   const Tensor weights = gpu.repeated<u8>(weight, {kTiles * f.weight_tile_bytes()});
   const Tensor states = gpu.repeated<u8>(state, {kTiles * f.state_tile_bytes()});
   const Tensor gradients = gpu.numbers({kTiles * optim::kTileElems}, f.gradient);
-  const auto scalars = std::make_shared<optim::AdamWScalars<double>>(optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0));
+  const auto scalars = std::make_shared<optim::Scalars<double>>(optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0));
   const double read = bytes_of({gradients, states}) + (f.update_reads_weight() ? bytes_of({weights}) : 0);
   return {[=] {
             const optim::TilePart whole{kTiles * optim::kTileElems, scalars.get()};

@@ -8,7 +8,7 @@
 namespace spillway::optim {
 
 template <class T>
-void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s, Isa isa) {
+void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const Scalars<T>& s, Isa isa) {
   require(m.size() == weight.size() && v.size() == weight.size() && gradient.size() == weight.size(),
           "[adamw] expected weight, m, v and gradient of one length");
   const auto bytes = [](std::span<T> span) { return reinterpret_cast<std::byte*>(span.data()); };
@@ -27,20 +27,23 @@ void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span
 }
 
 template <class T>
-AdamWScalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale) {
+Scalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale) {
   require(t >= 1, "[adamw] expected the number of the applied update, from 1");
   const double correction1 = 1 - std::pow(settings.beta1, static_cast<double>(t));
   const double correction2 = 1 - std::pow(settings.beta2, static_cast<double>(t));
-  return {static_cast<T>(gradient_scale),     static_cast<T>(1 - learning_rate * weight_decay),
-          static_cast<T>(1 - settings.beta1), static_cast<T>(settings.beta2),
-          static_cast<T>(1 - settings.beta2), static_cast<T>(std::sqrt(correction2)),
-          static_cast<T>(settings.eps),       static_cast<T>(learning_rate / correction1)};
+  return rounded<T>(Scalars<double>{.gradient_scale = gradient_scale,
+                                    .decay = 1 - learning_rate * weight_decay,
+                                    .one_minus_beta1 = 1 - settings.beta1,
+                                    .beta2 = settings.beta2,
+                                    .one_minus_beta2 = 1 - settings.beta2,
+                                    .root_correction2 = std::sqrt(correction2),
+                                    .eps = settings.eps,
+                                    .step_size = learning_rate / correction1});
 }
 
-template void adamw_update(std::span<float>, std::span<float>, std::span<float>, std::span<const float>, const AdamWScalars<float>&, Isa);
-template void adamw_update(std::span<double>, std::span<double>, std::span<double>, std::span<const double>, const AdamWScalars<double>&,
-                           Isa);
-template AdamWScalars<float> make_adamw_scalars(const AdamWSettings&, double, double, i64, double);
-template AdamWScalars<double> make_adamw_scalars(const AdamWSettings&, double, double, i64, double);
+template void adamw_update(std::span<float>, std::span<float>, std::span<float>, std::span<const float>, const Scalars<float>&, Isa);
+template void adamw_update(std::span<double>, std::span<double>, std::span<double>, std::span<const double>, const Scalars<double>&, Isa);
+template Scalars<float> make_adamw_scalars(const AdamWSettings&, double, double, i64, double);
+template Scalars<double> make_adamw_scalars(const AdamWSettings&, double, double, i64, double);
 
 }  // namespace spillway::optim

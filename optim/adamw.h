@@ -11,6 +11,7 @@
 
 #include "base/types.h"
 #include "optim/isa.h"
+#include "optim/rule.h"
 
 namespace spillway::optim {
 
@@ -18,21 +19,15 @@ struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
 
-/// T = float or double.
-template <class T>
-struct AdamWScalars {
-  T gradient_scale, decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size;
-};
-
 /// `t`: the number of this applied update, from 1. `weight_decay` of the segment (0 for one-dimensional parameters). `gradient_scale`:
 /// clip factor / loss scale, computed in fp64.
 template <class T>
-AdamWScalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
+Scalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
 
 /// Updates weight, m and v in place; all spans of one length, any alignment, any values (denormals kept). Throws Error(bug) on
 /// spans of different lengths, Error(usage) on a path this CPU lacks.
 template <class T>
-void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const AdamWScalars<T>& s,
+void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const Scalars<T>& s,
                   Isa isa = Isa::best);
 
 }  // namespace spillway::optim

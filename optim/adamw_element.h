@@ -14,7 +14,7 @@ struct Moved {
 };
 
 template <class T>
-constexpr Moved<T> moved(const Moved<T>& old, T gradient, const AdamWScalars<T>& s) {
+constexpr Moved<T> moved(const Moved<T>& old, T gradient, const Scalars<T>& s) {
   const T g = gradient * s.gradient_scale;
   const T decayed = old.master * s.decay;
   const T m = old.m + (g - old.m) * s.one_minus_beta1;

@@ -3,22 +3,12 @@
 #include "optim/adamw_element.h"
 #include "optim/adamw_gpu.h"
 #include "optim/moments8.h"
+#include "optim/tile_parts_cuda.h"
 
 namespace spillway::optim {
 namespace {
 
-// A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64, which share a Philox counter; a block 16 rows.
-constexpr int kThreads = 256, kEach = 4;
-constexpr i64 kBlockElems = kThreads * kEach;
-static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
-// Of one launch; a block's elements have at most 16 segments and the gaps between them.
-constexpr int kMostParts = 128;
-static_assert(kMostParts > 2 * kBlockElems / 64);
-
-struct Part {
-  i64 end;
-  int scalars;  // index into those of the launch
-};
+constexpr int kThreads = kTileThreads;
 
 // All about one launch; elements count from the first tile's beginning.
 template <class T>
@@ -30,10 +20,9 @@ struct Launch {
   bool bf16_gradient;
   i64 begin;
   RoundingNoise noise;
-  int parts;
-  Part part[kMostParts];
-  AdamWScalars<T> scalars[3];
+  PartTable<T> parts;
 };
+static_assert(sizeof(Launch<double>) <= 4096, "expected arguments that a launch has room for");
 
 template <class T>
 __device__ T load(const std::byte* column, i64 i) {
@@ -42,20 +31,6 @@ __device__ T load(const std::byte* column, i64 i) {
 template <class T>
 __device__ void store(std::byte* column, i64 i, T x) {
   reinterpret_cast<T*>(column)[i] = x;
-}
-
-template <class T>
-__device__ const AdamWScalars<T>& scalars_of(const Launch<T>& l, i64 element) {
-  int low = 0, high = l.parts - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (l.part[middle].end <= element) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return l.scalars[l.part[low].scalars];
 }
 
 template <class T, Weights W>
@@ -124,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
     if constexpr (M == Moments::bf16) old.m = widen_bf16(load<u16>(c.m, i)), old.v = widen_bf16(load<u16>(c.v, i));
     if constexpr (M == Moments::int8) old.m = decode_m(load<u8>(c.m, i), m_scale), old.v = decode_v(load<u8>(c.v, i), v_scale);
     const T gradient = l.bf16_gradient ? static_cast<T>(widen_bf16(load<u16>(c.gradient, i))) : load<T>(c.gradient, i);
-    now[k] = moved(old, gradient, scalars_of(l, tile * kTileElems + i));
+    now[k] = moved(old, gradient, l.parts.of(tile * kTileElems + i));
     store_master<T, W>(c, i, now[k].master);
   }
 
@@ -193,39 +168,12 @@ Columns columns_of(const StateFormat& f, const TileOperands& tile) {
           tile.new_state + f.v_begin_bytes()};
 }
 
-// Zeros stay zeros, as adamw_update_tile keeps them.
-template <class T>
-constexpr AdamWScalars<T> kGap{T(0), T(1), T(0), T(1), T(0), T(1), T(1), T(0)};
-
 template <class T, Weights W, Moments M>
 void launch_all(Launch<T> l, i64 elems, std::span<const TilePart> parts) {
-  const AdamWScalars<double>* known[2] = {};
-  const auto index_of = [&](const AdamWScalars<double>* scalars) {
-    if (!scalars) return 0;
-    for (int k = 0; k < 2; ++k) {
-      if (!known[k]) known[k] = scalars, l.scalars[k + 1] = rounded<T>(*scalars);
-      if (known[k] == scalars) return k + 1;
-    }
-    throw Error(ErrorCode::bug, "[adamw] expected at most two sets of scalars");
-  };
-  l.scalars[0] = kGap<T>;
-  size_t next = 0;
-  while (l.begin < elems) {
-    // Whole blocks, as many as the table has room for.
-    i64 end = l.begin;
-    size_t last = next;
-    l.parts = 0;
-    while (end < elems) {
-      size_t of_block = last;
-      while (parts[of_block].end < end + kBlockElems) ++of_block;
-      if (of_block - next >= kMostParts) break;
-      last = of_block, end += kBlockElems;
-    }
-    for (size_t p = next; p <= last; ++p) l.part[l.parts++] = {parts[p].end, index_of(parts[p].scalars)};
-    launch("adamw", update_tiles<T, W, M>, dim3(static_cast<unsigned>((end - l.begin) / kBlockElems)), dim3(kThreads), l);
-    l.begin = end;
-    next = parts[last].end == end ? last + 1 : last;
-  }
+  for_part_tables<T>(elems, parts, [&](i64 begin, i64 blocks, const PartTable<T>& table) {
+    l.begin = begin, l.parts = table;
+    launch("adamw", update_tiles<T, W, M>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), l);
+  });
 }
 
 template <class T>
@@ -249,8 +197,8 @@ void adamw_update_tiles_on_gpu(const StateFormat& format, const TileOperands& fi
                                const RoundingNoise& noise) {
   format.check();
   const i64 elems = tiles * kTileElems;
-  require(tiles > 0 && !parts.empty() && parts.back().end == elems, "[adamw] expected parts that cover the tiles");
-  require(noise.first_element % kRowElems == 0, "[adamw] expected the tile's first element to be a multiple of 64");
+  require(format.rule == Rule::adamw, "[adamw] expected AdamW's state");
+  check_parts(parts, elems, noise);
   if (format.weight == DType::f64)
     return launch_all<double, Weights::own_master, Moments::fp32>(launch_of<double>(format, first, noise), elems, parts);
   for_fp32_format(format, [&]<Weights W, Moments M>() { launch_all<float, W, M>(launch_of<float>(format, first, noise), elems, parts); });

@@ -15,16 +15,6 @@
 namespace spillway::optim {
 namespace {
 
-// Zeros stay zeros under these, whatever the settings: no 0 / 0 when eps is 0.
-constexpr AdamWScalars<double> kGapScalars{.gradient_scale = 0,
-                                           .decay = 1,
-                                           .one_minus_beta1 = 0,
-                                           .beta2 = 1,
-                                           .one_minus_beta2 = 0,
-                                           .root_correction2 = 1,
-                                           .eps = 1,
-                                           .step_size = 0};
-
 // Everything about the one call that its pieces need.
 struct Job {
   const StateFormat& format;
@@ -55,8 +45,9 @@ void update_parts(const Job& job, const Columns& columns, i64 begin, i64 end) {
   auto part = std::partition_point(job.parts.begin(), job.parts.end(), [&](const TilePart& p) { return p.end <= begin; });
   for (i64 from = begin; from < end; ++part) {
     const i64 to = std::min(end, part->end);
-    update_stretch({job.format, columns, from - begin, to - begin, part->scalars ? *part->scalars : kGapScalars, noise, job.streaming},
-                   job.isa);
+    update_stretch(
+        {job.format, columns, from - begin, to - begin, part->scalars ? *part->scalars : kGapScalars<double>, noise, job.streaming},
+        job.isa);
     from = to;
   }
 }
@@ -115,19 +106,24 @@ void update_int8(const Job& job) {
 
 void check(const Job& job) {
   job.format.check();
-  i64 end = 0;
-  for (const TilePart& part : job.parts) {
-    require(part.end >= end, "[adamw] expected the parts of a tile in ascending order");
-    end = part.end;
-  }
-  require(end == kTileElems, "[adamw] expected parts that cover the tile");
-  require(job.noise.first_element % kRowElems == 0, "[adamw] expected the tile's first element to be a multiple of 64");
+  require(job.format.rule == Rule::adamw, "[adamw] expected AdamW's state");
+  check_parts(job.parts, kTileElems, job.noise);
   const auto aligned = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 64 == 0; };
   require(!job.streaming || (aligned(job.tile.new_weight) && aligned(job.tile.new_state)),
           "[adamw] expected new weight and state at multiples of 64 bytes to stream into");
 }
 
 }  // namespace
+
+void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise) {
+  i64 end = 0;
+  for (const TilePart& part : parts) {
+    require(part.end >= end, "[optimizer] expected the parts of a tile in ascending order");
+    end = part.end;
+  }
+  require(end == elems, "[optimizer] expected parts that cover the tile");
+  require(noise.first_element % kRowElems == 0, "[optimizer] expected the tile's first element to be a multiple of 64");
+}
 
 void update_stretch(const Stretch& stretch, Isa isa) {
   const auto scalar = [&](i64 begin, i64 end) {

@@ -23,11 +23,12 @@ struct TileOperands {
 /// Elements from the end of the part before (the tile's begin) up to `end`. Without scalars: a gap, whose zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
-  const AdamWScalars<double>* scalars = nullptr;  // fp32 arithmetic rounds each of them once
+  const Scalars<double>* scalars = nullptr;  // fp32 arithmetic rounds each of them once
 };
 
 /// Keys the stochastic rounding of bf16 and int8 moments; unused otherwise. Element e of the tensor that `key` stands for draws from Philox
-/// counter (t, 16 * (e / 64) + e mod 16), word (e / 16) mod 4: m from its lower half, v from its upper.
+/// counter (t, 16 * (e / 64) + e mod 16), word (e / 16) mod 4: m from its lower half, v from its upper. (Other rules: a first array as m, a
+/// second as v, a third as m from the counters above 2^63.)
 struct RoundingNoise {
   RandomKey key;
   u64 t = 0;              // number of the applied update

@@ -11,7 +11,7 @@ struct Splats {
 };
 
 template <class L>
-SPILLWAY_LANE Splats<L> splats(const AdamWScalars<double>& scalars) {
+SPILLWAY_LANE Splats<L> splats(const Scalars<double>& scalars) {
   const auto s = rounded<typename L::Element>(scalars);
   return {L::splat(s.gradient_scale),   L::splat(s.decay), L::splat(s.one_minus_beta1), L::splat(s.beta2), L::splat(s.one_minus_beta2),
           L::splat(s.root_correction2), L::splat(s.eps),   L::splat(s.step_size)};

@@ -13,6 +13,9 @@ namespace spillway::optim {
 /// Elements that draw their noise together, and the unit of the vector kernels.
 constexpr i64 kRowElems = 64;
 
+/// `parts` ascend and the last ends at `elems`, and the noise begins with a row, else Error(bug).
+void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise);
+
 /// What the weight column holds and where its master lies.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
 /// The fp32 master lies in the state.
@@ -30,7 +33,7 @@ struct Stretch {
   const StateFormat& format;
   const Columns& columns;
   i64 begin, end;
-  const AdamWScalars<double>& scalars;
+  const Scalars<double>& scalars;
   const RoundingNoise& noise;
   bool streaming;  // the scratch of int8 moments is never streamed
 };
@@ -60,13 +63,6 @@ void decode_block_avx512(const BlockCodes<const u8>& codes, BlockMoments& moment
 void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise);
 void encode_block_avx2(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
 void encode_block_avx512(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
-
-template <class T, class From>
-AdamWScalars<T> rounded(const AdamWScalars<From>& s) {
-  const auto r = [](From x) { return static_cast<T>(x); };
-  return {r(s.gradient_scale),   r(s.decay), r(s.one_minus_beta1), r(s.beta2), r(s.one_minus_beta2),
-          r(s.root_correction2), r(s.eps),   r(s.step_size)};
-}
 
 /// Calls body.operator()<Weights, Moments>() with the format's; f64 is not among them.
 template <class Body>

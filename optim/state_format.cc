@@ -9,6 +9,7 @@ namespace {
 
 constexpr i64 kAlignBytes = 4096;
 
+/// Of one array.
 i64 moment_bytes(const StateFormat& format) {
   switch (format.moments) {
     case Moments::bf16:
@@ -30,18 +31,18 @@ void StateFormat::check() const {
   expect(weight != DType::f16 || master == Master::fp32, "an fp32 master of f16 weights: only a bf16 weight is half of its master");
   expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with a split master: an fp32 weight is its own master");
   expect(weight != DType::f64 || moments == Moments::fp32, "full moments with f64 weights: rounded ones would waste them");
+  expect(moments != Moments::int8 || rule == Rule::adamw,
+         std::string("adamw with 8-bit moments, got ") + to_string(rule) + ": --moments 8bit is AdamW's alone");
   expect(weight == DType::f64 ? gradient == DType::f64 : gradient == DType::f32 || gradient == DType::bf16,
          "f32 or bf16 gradients, f64 with f64 weights, got " + std::string(to_string(gradient)));
 }
 
-i64 StateFormat::m_begin_bytes() const {
-  if (!is_half(weight)) return 0;
-  return kTileElems * (master == Master::split ? 2 : 4);
+i64 StateFormat::array_begin_bytes(int k) const {
+  const i64 master_bytes = is_half(weight) ? kTileElems * (master == Master::split ? 2 : 4) : 0;
+  return master_bytes + k * moment_bytes(*this);
 }
 
-i64 StateFormat::v_begin_bytes() const { return m_begin_bytes() + moment_bytes(*this); }
-
-i64 StateFormat::scales_begin_bytes() const { return v_begin_bytes() + moment_bytes(*this); }
+i64 StateFormat::scales_begin_bytes() const { return array_begin_bytes(state_arrays(rule)); }
 
 i64 StateFormat::state_tile_bytes() const {
   const i64 scales_bytes = moments == Moments::int8 ? 2 * kScalesBytes : 0;

@@ -1,5 +1,6 @@
 #include "optim/tile_values.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -26,8 +27,9 @@ void read_master(const StateFormat& f, const std::byte* weight, const std::byte*
 }
 
 template <class T>
-void read_moment(const StateFormat& f, bool is_m, const std::byte* state, i64 begin, std::span<T> out) {
-  const std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
+void read_moment(const StateFormat& f, int array, const std::byte* state, i64 begin, std::span<T> out) {
+  const std::byte* column = state + f.array_begin_bytes(array);
+  const bool is_m = array == 0;  // of AdamW, where codes are its alone
   const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes);
   switch (f.moments) {
     case Moments::fp32:
@@ -74,9 +76,10 @@ void write_codes(bool is_m, std::span<const float> values, std::byte* column, st
 
 /// The state tile is zero so far.
 template <class T>
-void write_moment(const StateFormat& f, bool is_m, std::span<const T> given, std::byte* state) {
+void write_moment(const StateFormat& f, int array, std::span<const T> given, std::byte* state) {
   if (given.empty()) return;
-  std::byte* column = state + (is_m ? f.m_begin_bytes() : f.v_begin_bytes());
+  std::byte* column = state + f.array_begin_bytes(array);
+  const bool is_m = array == 0;
   const std::vector<float> values(given.begin(), given.end());
   if (f.moments == Moments::int8) return write_codes(is_m, values, column, state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes));
   for (i64 i = 0; i < kTileElems; ++i) {
@@ -88,9 +91,7 @@ void write_moment(const StateFormat& f, bool is_m, std::span<const T> given, std
   }
 }
 
-/// Of f64 weights, whose columns are all doubles.
-i64 f64_begin_bytes(const StateFormat& f, StatePart part) { return part == StatePart::v ? f.v_begin_bytes() : f.m_begin_bytes(); }
-
+// Of f64 weights, whose columns are all doubles.
 template <class T>
 void write_f64(std::span<const T> values, std::byte* column) {
   for (size_t i = 0; i < values.size(); ++i) store_element(column, static_cast<i64>(i), static_cast<double>(values[i]));
@@ -108,30 +109,28 @@ template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
   require_wide_enough<T>(format);
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
+  const int array = static_cast<int>(part) - 1;
+  require(array < state_arrays(format.rule), "[tile values] expected an array that the rule has");
   if (format.weight == DType::f64) {
-    const std::byte* column = part == StatePart::master ? weight : state + f64_begin_bytes(format, part);
+    const std::byte* column = part == StatePart::master ? weight : state + format.array_begin_bytes(array);
     return fill(out, begin, [&](i64 i) { return load_element<double>(column, i); });
   }
   if (part == StatePart::master) return read_master(format, weight, state, begin, out);
-  read_moment(format, part == StatePart::m, state, begin, out);
+  read_moment(format, array, state, begin, out);
 }
 
 template <class T>
 void write_tile(const StateFormat& format, const TileValues<T>& values, std::byte* weight, std::byte* state) {
   require_wide_enough<T>(format);
   const auto is_tile = [](std::span<const T> part) { return static_cast<i64>(part.size()) == kTileElems; };
-  require(is_tile(values.master) && (values.m.empty() || is_tile(values.m)) && (values.v.empty() || is_tile(values.v)),
+  const std::span<const T> arrays[kMaxStateArrays] = {values.first, values.second, values.third};
+  require(is_tile(values.master) && std::ranges::all_of(arrays, [&](auto part) { return part.empty() || is_tile(part); }),
           "[tile values] expected the numbers of a whole tile");
-  std::memset(state, 0, static_cast<size_t>(format.state_tile_bytes()));
-  if (format.weight == DType::f64) {
-    write_f64(values.master, weight);
-    write_f64(values.m, state + format.m_begin_bytes());
-    write_f64(values.v, state + format.v_begin_bytes());
-    return;
-  }
-  write_master(format, values.master, weight, state);
-  write_moment(format, true, values.m, state);
-  write_moment(format, false, values.v, state);
+  if (format.state_tile_bytes() > 0) std::memset(state, 0, static_cast<size_t>(format.state_tile_bytes()));
+  const bool f64 = format.weight == DType::f64;
+  f64 ? write_f64(values.master, weight) : write_master(format, values.master, weight, state);
+  for (int k = 0; k < state_arrays(format.rule); ++k)
+    f64 ? write_f64(arrays[k], state + format.array_begin_bytes(k)) : write_moment(format, k, arrays[k], state);
 }
 
 template void read_part(const StateFormat&, StatePart, const std::byte*, const std::byte*, i64, std::span<float>);

@@ -7,36 +7,15 @@
 
 namespace spillway::optim {
 
-const char* to_string(Rule rule) {
-  switch (rule) {
-    case Rule::sgd:
-      return "sgd";
-    case Rule::sgd_momentum:
-      return "sgd_momentum";
-    case Rule::sgd_nesterov:
-      return "sgd_nesterov";
-    case Rule::adam:
-      return "adam";
-    case Rule::adam_amsgrad:
-      return "adam_amsgrad";
-    case Rule::adamw:
-      return "adamw";
-    case Rule::adamw_amsgrad:
-      return "adamw_amsgrad";
-    case Rule::adagrad:
-      return "adagrad";
-    case Rule::rmsprop:
-      return "rmsprop";
-    case Rule::rmsprop_momentum:
-      return "rmsprop_momentum";
-    case Rule::rmsprop_centered:
-      return "rmsprop_centered";
-    case Rule::rmsprop_centered_momentum:
-      return "rmsprop_centered_momentum";
-    case Rule::lion:
-      break;
-  }
-  return "lion";
+template <class T>
+void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<double>& scalars, Isa isa) {
+  i64 done = 0;
+#if defined(__x86_64__)
+  if (isa != Isa::scalar) done = elems / kVectorElems * kVectorElems;
+  if (isa == Isa::avx2) update_avx2(rule, arrays, 0, done, scalars);
+  if (isa == Isa::avx512) update_avx512(rule, arrays, 0, done, scalars);
+#endif
+  update_scalar(rule, arrays, done, elems, scalars);
 }
 
 template <class T>
@@ -46,19 +25,13 @@ void update(Rule rule, std::span<T> weight, std::span<const std::span<T>> states
   require(gradient.size() == weight.size() &&
               std::all_of(states.begin(), states.end(), [&](std::span<T> state) { return state.size() == weight.size(); }),
           "[rules] expected weight, states and gradient of one length");
-  Arrays<T> arrays{.at = {weight.data()}, .gradient = gradient.data()};
-  for (size_t k = 0; k < states.size(); ++k) arrays.at[1 + k] = states[k].data();
-  const auto n = static_cast<i64>(weight.size());
-  i64 done = 0;
-  isa = resolve(isa);
-#if defined(__x86_64__)
-  if (isa != Isa::scalar) done = n / kVectorElems * kVectorElems;
-  if (isa == Isa::avx2) update_avx2(rule, arrays, 0, done, scalars);
-  if (isa == Isa::avx512) update_avx512(rule, arrays, 0, done, scalars);
-#endif
-  update_scalar(rule, arrays, done, n, scalars);
+  Arrays<T> arrays{.old = {weight.data()}, .next = {weight.data()}, .gradient = gradient.data()};
+  for (size_t k = 0; k < states.size(); ++k) arrays.old[1 + k] = arrays.next[1 + k] = states[k].data();
+  update_arrays(rule, arrays, static_cast<i64>(weight.size()), scalars, resolve(isa));
 }
 
+template void update_arrays(Rule, const Arrays<float>&, i64, const Scalars<double>&, Isa);
+template void update_arrays(Rule, const Arrays<double>&, i64, const Scalars<double>&, Isa);
 template void update(Rule, std::span<float>, std::span<const std::span<float>>, std::span<const float>, const Scalars<double>&, Isa);
 template void update(Rule, std::span<double>, std::span<const std::span<double>>, std::span<const double>, const Scalars<double>&, Isa);
 

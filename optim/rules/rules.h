@@ -18,59 +18,9 @@
 
 #include "base/types.h"
 #include "optim/isa.h"
+#include "optim/rule.h"
 
 namespace spillway::optim {
-
-/// With their arrays of state, in this order.
-enum class Rule {
-  sgd,                        // none
-  sgd_momentum,               // b
-  sgd_nesterov,               // b
-  adam,                       // m, v
-  adam_amsgrad,               // m, v, maximum of v
-  adamw,                      // m, v
-  adamw_amsgrad,              // m, v, maximum of v
-  adagrad,                    // s
-  rmsprop,                    // s
-  rmsprop_momentum,           // s, b
-  rmsprop_centered,           // s, a
-  rmsprop_centered_momentum,  // s, a, b
-  lion,                       // m
-};
-
-/// How many arrays of state a rule has, each as long as the weight. They begin at zero, adagrad's at its initial_accumulator_value.
-constexpr int state_arrays(Rule rule) {
-  switch (rule) {
-    case Rule::sgd:
-      return 0;
-    case Rule::sgd_momentum:
-    case Rule::sgd_nesterov:
-    case Rule::adagrad:
-    case Rule::rmsprop:
-    case Rule::lion:
-      return 1;
-    case Rule::adam:
-    case Rule::adamw:
-    case Rule::rmsprop_momentum:
-    case Rule::rmsprop_centered:
-      return 2;
-    case Rule::adam_amsgrad:
-    case Rule::adamw_amsgrad:
-    case Rule::rmsprop_centered_momentum:
-      break;
-  }
-  return 3;
-}
-constexpr int kMaxStateArrays = 3;
-
-const char* to_string(Rule rule);
-
-/// What the formulas call by these names (make_scalars of settings.h); what a rule has not is 0. rmsprop's alpha is beta2.
-template <class T>
-struct Scalars {
-  T gradient_scale, weight_decay, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, momentum,
-      one_minus_dampening, step_size;
-};
 
 /// Updates the weight and its states in place; all spans of one length, any alignment, any values (denormals kept). T = float or double, to
 /// which the scalars are rounded once. Throws Error(bug) on another number of states or spans of different lengths, Error(usage) on a

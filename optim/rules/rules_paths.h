@@ -7,12 +7,17 @@ namespace spillway::optim {
 /// A multiple of every path's vectors.
 constexpr i64 kVectorElems = 16;
 
-/// at[0] is the weight, at[k] the rule's k-th array of state.
+/// old[0] is the weight, old[k] the rule's k-th array of state; `next` where they go, the same or memory of their own.
 template <class T>
 struct Arrays {
-  T* at[1 + kMaxStateArrays];
+  const T* old[1 + kMaxStateArrays];
+  T* next[1 + kMaxStateArrays];
   const T* gradient;
 };
+
+/// The first `elems`, by the best mixture of what follows for the resolved `isa`.
+template <class T>
+void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<double>& scalars, Isa isa);
 
 /// Elements [begin, end). Those of AVX2 and AVX-512 take multiples of kVectorElems of them.
 template <class T>

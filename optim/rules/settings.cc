@@ -35,6 +35,10 @@ Rule rule_of(const RmspropSettings& settings) {
 
 Rule rule_of(const LionSettings&) { return Rule::lion; }
 
+Rule rule_of(const RuleSettings& settings) {
+  return std::visit([](const auto& s) { return rule_of(s); }, settings);
+}
+
 // PyTorch's momentum buffer begins as the first gradient: zero times momentum plus all of it.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale) {
   require_applied(t);
@@ -88,6 +92,14 @@ Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradien
           .beta2 = settings.beta2,
           .one_minus_beta2 = 1 - settings.beta2,
           .step_size = settings.lr};
+}
+
+Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale) {
+  const auto of = [&](auto& s) {
+    s.lr = lr, s.weight_decay = weight_decay;
+    return make_scalars(s, t, gradient_scale);
+  };
+  return std::visit(of, settings);
 }
 
 }  // namespace spillway::optim

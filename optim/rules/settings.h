@@ -1,6 +1,8 @@
 // What a user sets of the rules: PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is false), and the
 // scalars of one step made of them, in fp64.
 #pragma once
+#include <variant>
+
 #include "base/types.h"
 #include "optim/rules/rules.h"
 
@@ -31,12 +33,19 @@ struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
+using RuleSettings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings>;
+
+inline double weight_decay_of(const RuleSettings& settings) {
+  return std::visit([](const auto& s) { return s.weight_decay; }, settings);
+}
+
 /// Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
 Rule rule_of(const SgdSettings& settings);
 Rule rule_of(const AdamSettings& settings);
 Rule rule_of(const AdagradSettings& settings);
 Rule rule_of(const RmspropSettings& settings);
 Rule rule_of(const LionSettings& settings);
+Rule rule_of(const RuleSettings& settings);
 
 /// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale);
@@ -44,5 +53,7 @@ Scalars<double> make_scalars(const AdamSettings& settings, i64 t, double gradien
 Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
+/// Of a step and a segment of their own lr and weight_decay, in place of the settings'.
+Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 
 }  // namespace spillway::optim

@@ -1,6 +1,7 @@
 #include "parallel/plan/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -129,6 +130,14 @@ std::array<i64, offload::kTiers> only_in(Tier tier, i64 bytes) {
   return all;
 }
 
+// "optimizer state (master, m, v)"
+std::string state_text(const optim::StateFormat& format) {
+  std::vector<const char*> parts;
+  if (is_half(format.weight)) parts.push_back("master");
+  for (const optim::StateArrayName& array : state_array_names(format.rule)) parts.push_back(array.brief);
+  return fmt::format("optimizer state ({})", fmt::join(parts, ", "));
+}
+
 void add_resident_rows(Plan& plan) {
   std::array<i64, offload::kTiers> weights{}, gradients{}, state{};
   const optim::StateFormat& format = plan.scheduling.format;
@@ -144,7 +153,7 @@ void add_resident_rows(Plan& plan) {
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
-  add_row(plan, is_half(format.weight) ? "optimizer state (master, m, v)" : "optimizer state (m, v)", state);
+  add_row(plan, state_text(format), state);
 }
 
 void add_spilled_rows(Plan& plan) {
@@ -173,7 +182,7 @@ i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   const optim::StateFormat& format = plan.scheduling.format;
   const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return plan.is_staged(tiers[g.id]) ? bytes : 0; };
   const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
-  if (!plan.has_state(g)) return weights;
+  if (!plan.has_steps(g)) return weights;
   return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
          staged(plan.placement.gradients, kTileElems * size_of(plan.resting_gradient({g.id, 0})));
 }
@@ -195,6 +204,7 @@ u64 layout_hash(const Plan& plan) {
   const Sharding& sharding = plan.scheduling.sharding;
   std::string text =
       fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments), plan.training);
+  if (f.rule != optim::Rule::adamw) text += fmt::format(" {}", to_string(f.rule));
   if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
   if (plan.scheduling.pipeline.ranks > 1) text += fmt::format(" pipeline {}/{}", plan.layout.rank, plan.scheduling.pipeline.ranks);
   for (const Group& g : plan.layout.groups) {

@@ -87,7 +87,10 @@ struct Plan {
   bool weights_move(const Group& group) const { return residency[group.id].weights.moves; }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
   bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
-  bool has_state(const Group& group) const { return has_gradient(group) && layout.owns(group); }
+  /// This rank steps some of it.
+  bool has_steps(const Group& group) const { return has_gradient(group) && layout.owns(group); }
+  /// And keeps a state for that, as all rules do but plain sgd of f32 and f64 weights.
+  bool has_state(const Group& group) const { return has_steps(group) && scheduling.format.state_tile_bytes() > 0; }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }

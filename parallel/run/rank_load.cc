@@ -17,7 +17,7 @@ struct Filling {
 
 // Without a state (nothing is trained) the master goes no further than its weight.
 void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const {
-  std::vector<double> values(3 * kTileElems, 0);
+  std::vector<double> values((1 + optim::kMaxStateArrays) * kTileElems, 0);
   const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
   const i64 from = tile * kTileElems;
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
@@ -28,12 +28,12 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
       return part(which).subspan(static_cast<size_t>(begin - from), static_cast<size_t>(end - begin));
     };
     source(p, begin - s->begin, piece(optim::StatePart::master));
-    for (const auto which : {optim::StatePart::m, optim::StatePart::v}) {
-      if (moments) moments(p, which, begin - s->begin, piece(which));
-    }
+    for (int k = 0; moments && k < state_arrays(format.rule); ++k)
+      moments(p, optim::array_part(k), begin - s->begin, piece(optim::array_part(k)));
   });
   std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format.state_tile_bytes()));
-  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::m), part(optim::StatePart::v)};
+  const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::first), part(optim::StatePart::second),
+                                      part(optim::StatePart::third)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s || model.parameters[s->parameter]->is_plain()) return;

@@ -58,8 +58,8 @@ class ModelState {
   offload::Blob& weights(u16 group) { return *weights_[group]; }
   /// Of a use that rests.
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
-  /// Of a trained group.
-  offload::Blob& optimizer(u16 group) { return *optimizer_[group]; }
+  /// Null of a group without a state (Plan::has_state).
+  offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
   /// On nvme: one tile a live micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 

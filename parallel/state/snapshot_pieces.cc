@@ -33,15 +33,18 @@ bool SnapshotPieces::saved(size_t number) const {
 // What another pipeline rank saves has no pieces here.
 bool SnapshotPieces::staged(u16 group) const {
   if (!plan_.layout.owns(plan_.layout.groups[group])) return false;
-  return state_.weights(group).tier() == Tier::nvme || (!frozen(group) && state_.optimizer(group).tier() == Tier::nvme);
+  const offload::Blob* state = state_.optimizer(group);
+  return state_.weights(group).tier() == Tier::nvme || (state && state->tier() == Tier::nvme);
 }
 
 bool SnapshotPieces::visible(u16 group) const {
-  return !state_.weights(group).is_staged() && (frozen(group) || !state_.optimizer(group).is_staged());
+  const offload::Blob* state = state_.optimizer(group);
+  return !state_.weights(group).is_staged() && !(state && state->is_staged());
 }
 
 u64 SnapshotPieces::written_over_by(u16 group) const {
-  const bool in_place = state_.weights(group).slots() == 1 || state_.optimizer(group).slots() == 1;
+  const offload::Blob* state = state_.optimizer(group);
+  const bool in_place = state_.weights(group).slots() == 1 || (state && state->slots() == 1);
   return in_place ? generation_ : generation_ + 1;
 }
 
@@ -50,19 +53,19 @@ std::span<const std::byte> SnapshotPieces::weights(size_t number) const {
 }
 
 size_t SnapshotPieces::state_bytes(size_t number) const {
-  const u16 group = pieces_[number].group;
-  return frozen(group) ? 0 : bytes(number, state_.optimizer(group));
+  const offload::Blob* state = state_.optimizer(pieces_[number].group);
+  return state ? bytes(number, *state) : 0;
 }
 
 std::span<const std::byte> SnapshotPieces::state(size_t number) const {
-  if (frozen(pieces_[number].group)) return {};
-  return state_.optimizer(pieces_[number].group).view(pieces_[number].range, generation_);
+  offload::Blob* state = state_.optimizer(pieces_[number].group);
+  return state ? state->view(pieces_[number].range, generation_) : Bytes();
 }
 
 void SnapshotPieces::read(size_t number, Bytes weights, Bytes state) {
   const Piece& piece = pieces_[number];
   std::vector<std::pair<offload::Blob*, Bytes>> parts{{&state_.weights(piece.group), weights}};
-  if (!frozen(piece.group)) parts.emplace_back(&state_.optimizer(piece.group), state);
+  if (offload::Blob* blob = state_.optimizer(piece.group)) parts.emplace_back(blob, state);
   Pending moving;
   for (const auto& [blob, into] : parts) {
     if (blob->is_staged()) {

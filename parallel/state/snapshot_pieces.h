@@ -1,5 +1,5 @@
 // The pieces of one generation of the state, and where their bytes lie: chunks of a bucket's tiles, as the Stepper works by them, and the
-// like of frozen weights, which have no state. Which pieces may be touched when is the Snapshot's to know. Thread-safe.
+// like of frozen weights. Some have no state. Which pieces may be touched when is the Snapshot's to know. Thread-safe.
 #pragma once
 #include <limits>
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "device/stream.h"
-#include "optim/adamw_gpu.h"
+#include "optim/rules/gpu.h"
+#include "optim/rules/tile.h"
 #include "optim/tile_values.h"
 #include "parallel/state/stopwatch.h"
 
@@ -17,10 +18,11 @@ constexpr i64 kTilesInPlace = 64;
 double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
   const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
+  require(rule_of(u.settings) == plan_.scheduling.format.rule, "[optimizer] expected settings of the rule that the plan has state for");
   const auto scalars = [&](double weight_decay) {
-    return optim::make_adamw_scalars<double>(u.adamw, u.learning_rate, weight_decay, u.t, u.gradient_scale);
+    return optim::make_scalars(u.settings, u.learning_rate, weight_decay, u.t, u.gradient_scale);
   };
-  const Scalars both{scalars(u.adamw.weight_decay), scalars(0)};
+  const Scalars both{scalars(weight_decay_of(u.settings)), scalars(0)};
   if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
     step_on_gpu(bucket, tiles, both, u, from, gradient);
     return 0;
@@ -52,7 +54,7 @@ Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, st
   chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
   chunk.gradients = gradient.empty() ? operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false)
                                      : given(chunk, bucket, gradient, used_bytes);
-  chunk.state = operand(chunk, state_.optimizer(bucket.group), used_bytes, true, true);
+  if (offload::Blob* state = state_.optimizer(bucket.group)) chunk.state = operand(chunk, *state, used_bytes, true, true);
   return chunk;
 }
 
@@ -106,17 +108,18 @@ void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& 
   for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
     snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece of it is filled from what a Step reads
   const Group& group = plan_.layout.groups[bucket.group];
-  offload::Blob &weights = state_.weights(group.id), &state = state_.optimizer(group.id);
+  offload::Blob& weights = state_.weights(group.id);
+  offload::Blob* state = state_.optimizer(group.id);
+  const auto state_at = [&](u64 generation) { return state ? state->view(tiles, generation).data() : nullptr; };
   const i64 gradient_tile_bytes = kTileElems * size_of(plan_.resting_gradient({group.id, 0}));
   const std::byte* g = gradient.empty() ? state_.gradients(group.id, 0).view(tiles, from).data()
                                         : gradient.data() + (tiles.begin - plan_.stepped(group).begin) * gradient_tile_bytes;
   const i64 begin = tiles.begin * kTileElems;
   optim::StateFormat format = plan_.scheduling.format;
   format.gradient = plan_.resting_gradient({group.id, 0});
-  optim::adamw_update_tiles_on_gpu(format,
-                                   {g, weights.view(tiles, from).data(), state.view(tiles, from).data(),
-                                    weights.view(tiles, from + 1).data(), state.view(tiles, from + 1).data()},
-                                   tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars), noise_of(group.id, u, begin));
+  optim::update_tiles_on_gpu(
+      format, {g, weights.view(tiles, from).data(), state_at(from), weights.view(tiles, from + 1).data(), state_at(from + 1)},
+      tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars), noise_of(group.id, u, begin));
 }
 
 std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars) {
@@ -162,7 +165,7 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const S
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
   optim::StateFormat format = plan_.scheduling.format;
   format.gradient = plan_.resting_gradient({bucket.group, 0});
-  optim::adamw_update_tile(format, operands, parts, noise, u.isa, elsewhere);
+  optim::update_tile(format, operands, parts, noise, u.isa, elsewhere);
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
     if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
   }

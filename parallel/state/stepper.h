@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "optim/adamw_tile.h"
+#include "optim/rules/settings.h"
 #include "parallel/comm/pending.h"
 #include "parallel/state/model_state.h"
 #include "parallel/state/snapshot.h"
@@ -15,11 +16,11 @@ namespace spillway::parallel {
 
 /// What one update needs beside the bytes.
 struct Update {
-  optim::AdamWSettings adamw;
-  double learning_rate = 0;
-  i64 t = 1;                  // number of this applied update
-  double gradient_scale = 1;  // clip factor / loss scale
-  RandomKey random;           // of the stochastic rounding of bf16 and int8 moments
+  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // of the format's rule
+  double learning_rate = 0;                                                            // instead of theirs
+  i64 t = 1;                                                                           // number of this applied update
+  double gradient_scale = 1;                                                           // clip factor / loss scale
+  RandomKey random;  // of the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -33,7 +34,10 @@ class Stepper {
   /// A step of this bucket is put on the queue of the stream in force altogether. `given`: its gradient is handed in.
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
   /// A step of this group's buckets ends with copies on the state's queue to the GPU, unless all of it is only queued.
-  bool writes_gpu(u16 group) const { return state_.weights(group).on_gpu() || state_.optimizer(group).on_gpu(); }
+  bool writes_gpu(u16 group) const {
+    const offload::Blob* state = state_.optimizer(group);
+    return state_.weights(group).on_gpu() || (state && state->on_gpu());
+  }
   /// Until the writes of this group's steps have landed.
   void land(u16 group);
   /// Until all have.
@@ -43,13 +47,13 @@ class Stepper {
 
  private:
   struct Operand {
-    offload::Blob* blob = nullptr;  // null: of memory handed in
+    offload::Blob* blob = nullptr;  // null: of memory handed in, or of nothing
     i64 tile_bytes = 0;
     std::span<std::byte> old, next;                      // the same where it is updated in place
     bool staged = false, read = false, written = false;  // in the ring; an input, an output
   };
   struct Scalars {
-    optim::AdamWScalars<double> decayed, plain;
+    optim::Scalars<double> decayed, plain;
   };
   struct Chunk {
     TileRange range;  // within the group

@@ -18,7 +18,7 @@ constexpr RoundingNoise kNoise{{0x1234567887654321}, (u64{7} << 32) + 5, (u64{3}
 // Decayed, plain and gaps in turn, `step` elements each, over all tiles.
 struct Parts {
   explicit Parts(i64 step) {
-    const AdamWScalars<double>* all[] = {&decayed, nullptr, &plain};
+    const Scalars<double>* all[] = {&decayed, nullptr, &plain};
     for (i64 end = step, n = 0; end < kTiles * kTileElems; end += step) parts.push_back({end, all[n++ % 3]});
     parts.push_back({kTiles * kTileElems, &decayed});
   }
@@ -32,8 +32,8 @@ struct Parts {
     }
     return some;
   }
-  AdamWScalars<double> decayed = make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}, 3e-2, 0.1, 5, 0.7),
-                       plain = make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}, 3e-2, 0, 5, 0.7);
+  Scalars<double> decayed = make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}, 3e-2, 0.1, 5, 0.7),
+                  plain = make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}, 3e-2, 0, 5, 0.7);
   std::vector<TilePart> parts;
 };
 

@@ -21,7 +21,7 @@ struct State {
   static State random(size_t n, Values kind, std::mt19937_64& random) {
     return {draw<T>(n, kind, random), draw<T>(n, kind, random), draw<T>(n, kind, random), draw<T>(n, kind, random)};
   }
-  void update(const AdamWScalars<T>& s, Isa isa, size_t from = 0, size_t count = std::dynamic_extent) {
+  void update(const Scalars<T>& s, Isa isa, size_t from = 0, size_t count = std::dynamic_extent) {
     adamw_update(std::span(weight).subspan(from, count), std::span(m).subspan(from, count), std::span(v).subspan(from, count),
                  std::span<const T>(gradient).subspan(from, count), s, isa);
   }
@@ -31,7 +31,7 @@ struct State {
 };
 
 template <class T>
-AdamWScalars<T> scalars(i64 t, double gradient_scale = 0.7, double eps = 1e-8) {
+Scalars<T> scalars(i64 t, double gradient_scale = 0.7, double eps = 1e-8) {
   return make_adamw_scalars<T>({.beta1 = 0.9, .beta2 = 0.95, .eps = eps}, 3e-4, 0.1, t, gradient_scale);
 }
 
@@ -101,7 +101,7 @@ TEST(AdamW, ScalarsAreRoundedOnce) {
 
 // fp32 operations done in fp64 and rounded: for +, -, *, / and sqrt that is the correctly rounded result (53 >= 2 * 24 + 2 bits), whatever
 // the compiler does with it. `fused` plants the fault that -ffp-contract=off is there to prevent.
-void formula(State<float>& state, const AdamWScalars<float>& s, bool fused) {
+void formula(State<float>& state, const Scalars<float>& s, bool fused) {
   const auto r = [](double x) { return static_cast<double>(static_cast<float>(x)); };
   for (size_t i = 0; i < state.weight.size(); ++i) {
     const double g = r(static_cast<double>(state.gradient[i]) * s.gradient_scale);

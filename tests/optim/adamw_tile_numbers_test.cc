@@ -19,7 +19,7 @@ float widen_upper(u32 upper) { return std::bit_cast<float>(upper << 16); }
 struct Element {
   float master, m, v;
 };
-Element formula(Element old, float gradient, const AdamWScalars<double>& exact) {
+Element formula(Element old, float gradient, const Scalars<double>& exact) {
   const auto r = [](double x) { return static_cast<double>(static_cast<float>(x)); };
   const double g = r(gradient * r(exact.gradient_scale)), decayed = r(old.master * r(exact.decay));
   const double m = r(old.m + r(r(g - old.m) * r(exact.one_minus_beta1)));
@@ -44,8 +44,9 @@ TEST(AdamWTileNumbers, Bf16IsTheFormulaRounded) {
     Tile next(f);
     const AlignedBytes gradient = random_gradient(f, kind, random);
     adamw_update_tile(f, {gradient.data(), old.weight.data(), old.state.data(), next.weight.data(), next.state.data()}, {&whole, 1}, noise);
-    const auto master = read(f, StatePart::master, old), m = read(f, StatePart::m, old), v = read(f, StatePart::v, old);
-    const auto new_master = read(f, StatePart::master, next), new_m = read(f, StatePart::m, next), new_v = read(f, StatePart::v, next);
+    const auto master = read(f, StatePart::master, old), m = read(f, StatePart::first, old), v = read(f, StatePart::second, old);
+    const auto new_master = read(f, StatePart::master, next), new_m = read(f, StatePart::first, next),
+               new_v = read(f, StatePart::second, next);
     for (u64 i = 0; i < kTileElems; ++i) {
       u16 gradient_bits, weight_bits;
       std::memcpy(&gradient_bits, gradient.data() + 2 * i, 2), std::memcpy(&weight_bits, next.weight.data() + 2 * i, 2);
@@ -92,7 +93,7 @@ TEST(AdamWTileNumbers, StochasticRoundingKeepsTheExpectation) {
         [](i64, const std::vector<float>&, float* g) {
           for (i64 i = 0; i < kTileElems; ++i) g[i] = i % 2 ? 1.0f : -0.5f;
         });
-    const auto m = read(f, StatePart::m, tile), v = read(f, StatePart::v, tile);
+    const auto m = read(f, StatePart::first, tile), v = read(f, StatePart::second, tile);
     const double grown = 1 - std::pow(0.999, 1500);
     double mean_m[2] = {}, mean_v[2] = {};
     for (size_t i = 0; i < kTileElems; ++i) mean_m[i % 2] += m[i] * 2.0 / kTileElems, mean_v[i % 2] += v[i] * 2.0 / kTileElems;

@@ -15,13 +15,13 @@ using test::Values;
 
 constexpr RoundingNoise kNoise{{0x1234567887654321}, (u64{7} << 32) + 5, (u64{3} << 36) + 2 * kTileElems};
 
-AdamWScalars<double> scalars(double weight_decay = 0.1, double gradient_scale = 0.7, double eps = 1e-8) {
+Scalars<double> scalars(double weight_decay = 0.1, double gradient_scale = 0.7, double eps = 1e-8) {
   return make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = eps}, 3e-2, weight_decay, 5, gradient_scale);
 }
 
 // Two real parts and a gap, none ending at a row or a block: within a row, over rows and blocks, to the end.
 struct ThreeParts {
-  AdamWScalars<double> decayed = scalars(), plain = scalars(0);
+  Scalars<double> decayed = scalars(), plain = scalars(0);
   std::vector<TilePart> parts{{77, &decayed}, {77, nullptr}, {3001, &plain}, {3008, nullptr}, {kTileElems, &decayed}};
 };
 
@@ -94,7 +94,7 @@ TEST_P(TileFormat, PartsDoNotChangeEachOther) {
 
 TEST_P(TileFormat, GapsStayZero) {
   const StateFormat f = GetParam();
-  const AdamWScalars<double> without_eps = scalars(0.1, 0.7, 0);
+  const Scalars<double> without_eps = scalars(0.1, 0.7, 0);
   const TilePart gap{kTileElems, nullptr}, used{kTileElems, &without_eps};
   const std::vector<double> zeros(kTileElems);
   Tile old(f);
@@ -107,7 +107,7 @@ TEST_P(TileFormat, GapsStayZero) {
 
 TEST_P(TileFormat, NanIsNeverHidden) {
   const StateFormat f = GetParam();
-  const AdamWScalars<double> s = scalars();
+  const Scalars<double> s = scalars();
   const TilePart whole{kTileElems, &s};
   std::mt19937_64 random(54);
   const Tile old = random_tile(f, Values::ordinary, random);
@@ -115,7 +115,7 @@ TEST_P(TileFormat, NanIsNeverHidden) {
     const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
     std::memset(gradient.data() + 700 * size_of(f.gradient), 0xff, static_cast<size_t>(size_of(f.gradient)));  // the NaN with all bits set
     const Tile next = updated(f, old, gradient, {&whole, 1}, isa, false);
-    for (StatePart part : {StatePart::master, StatePart::m, StatePart::v}) {
+    for (StatePart part : {StatePart::master, StatePart::first, StatePart::second}) {
       std::vector<double> values(kTileElems);
       read_part<double>(f, part, next.weight.data(), next.state.data(), 0, values);
       EXPECT_TRUE(std::isnan(values[700]));
@@ -169,7 +169,7 @@ void equals_update_of_spans() {
   std::mt19937_64 random(55);
   const Tile old = random_tile(f, Values::ordinary, random);
   const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-  const AdamWScalars<double> s = scalars();
+  const Scalars<double> s = scalars();
   const TilePart whole{kTileElems, &s};
   const Tile next = updated(f, old, gradient, {&whole, 1}, Isa::best, true);
   const Tile expected = old;
@@ -198,7 +198,7 @@ TEST(AdamWTile, SplitMasterIsThePlainMaster) {
         b = updated(split, b, gradient, three.parts, Isa::best, false);
       }
       EXPECT_TRUE(a.weight == b.weight);
-      for (StatePart part : {StatePart::master, StatePart::m, StatePart::v}) {
+      for (StatePart part : {StatePart::master, StatePart::first, StatePart::second}) {
         EXPECT_TRUE(test::same(test::read(plain, part, a), test::read(split, part, b))) << static_cast<int>(kind);
       }
     }
@@ -210,7 +210,7 @@ TEST(AdamWTile, RefusesWhatDoesNotFit) {
   std::mt19937_64 random(57);
   const Tile tile = random_tile(f, Values::ordinary, random);
   const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-  const AdamWScalars<double> s = scalars();
+  const Scalars<double> s = scalars();
   TileOperands operands{gradient.data(), tile.weight.data(), tile.state.data(), tile.weight.data(), tile.state.data()};
   const auto refused = [&](std::vector<TilePart> parts, const RoundingNoise& noise = {}, bool streaming = false, StateFormat format = {}) {
     EXPECT_THROW(adamw_update_tile(format, operands, parts, noise, Isa::best, streaming), Error);

@@ -12,7 +12,7 @@ namespace {
 using test::Tile;
 using test::Values;
 
-constexpr StatePart kParts[] = {StatePart::master, StatePart::m, StatePart::v};
+constexpr StatePart kParts[] = {StatePart::master, StatePart::first, StatePart::second};
 
 class TileValuesOf : public testing::TestWithParam<StateFormat> {};
 
@@ -82,7 +82,7 @@ TEST_P(TileValuesOf, WithoutMomentsTheyAreZero) {
   for (size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], f.weight == DType::f64 ? master[i] : static_cast<double>(static_cast<float>(master[i])));
   }
-  for (StatePart part : {StatePart::m, StatePart::v}) {
+  for (StatePart part : {StatePart::first, StatePart::second}) {
     read_part<double>(f, part, tile.weight.data(), tile.state.data(), 0, values);
     EXPECT_EQ(std::count(values.begin(), values.end(), 0.0), kTileElems);
   }
@@ -114,7 +114,7 @@ TEST(TileValues, AnotherFormatRoundsToNearest) {
     Tile tile(f);
     write_tile<float>(f, {x, x, v}, tile.weight.data(), tile.state.data());
     EXPECT_TRUE(test::same(test::read(f, StatePart::master, tile), x));
-    const auto m_read = test::read(f, StatePart::m, tile), v_read = test::read(f, StatePart::v, tile);
+    const auto m_read = test::read(f, StatePart::first, tile), v_read = test::read(f, StatePart::second, tile);
     for (size_t i = 0; i < x.size(); ++i) {
       float m_scale = 0, v_scale = 0;
       for (size_t k = i / 256 * 256; k < i / 256 * 256 + 256; ++k)
@@ -131,9 +131,9 @@ TEST(TileValues, RefusesWhatDoesNotFit) {
   Tile tile(f), wide_tile(wide);
   std::vector<float> values(kTileElems + 1);
   const std::span<float> all(values);
-  EXPECT_THROW(read_part(f, StatePart::m, tile.weight.data(), tile.state.data(), 0, all), Error);
-  EXPECT_THROW(read_part(f, StatePart::m, tile.weight.data(), tile.state.data(), -1, all.first(1)), Error);
-  EXPECT_THROW(read_part(wide, StatePart::m, wide_tile.weight.data(), wide_tile.state.data(), 0, all.first(1)), Error);
+  EXPECT_THROW(read_part(f, StatePart::first, tile.weight.data(), tile.state.data(), 0, all), Error);
+  EXPECT_THROW(read_part(f, StatePart::first, tile.weight.data(), tile.state.data(), -1, all.first(1)), Error);
+  EXPECT_THROW(read_part(wide, StatePart::first, wide_tile.weight.data(), wide_tile.state.data(), 0, all.first(1)), Error);
   EXPECT_THROW(write_tile<float>(f, {all, {}, {}}, tile.weight.data(), tile.state.data()), Error);
   EXPECT_THROW(write_tile<float>(f, {all.first(kTileElems), all.first(5), {}}, tile.weight.data(), tile.state.data()), Error);
 }

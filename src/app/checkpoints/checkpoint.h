@@ -1,10 +1,9 @@
 // Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
 // loads them, of a run with adapters instead adapter_config.json and adapter_model.safetensors as PEFT loads them, with the base's
-// fingerprint in the manifest; and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", for bf16 and f16
-// weights
-// "<name>.master"). Written beside, fsynced, renamed: a folder of that name is always whole. The manifest has checksums of all of it, and
-// nothing is read but through them (data/folder_checksums.h). Streamed through the model's state a few tiles at a time. Thread-safe on
-// different steps.
+// fingerprint in the manifest; and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", or what
+// torch.optim calls the arrays of another rule; for bf16 and f16 weights "<name>.master"). Written beside, fsynced, renamed: a folder of
+// that name is always whole. The manifest has checksums of all of it, and nothing is read but through them (data/folder_checksums.h).
+// Streamed through the model's state a few tiles at a time. Thread-safe on different steps.
 #pragma once
 #include <filesystem>
 #include <memory>

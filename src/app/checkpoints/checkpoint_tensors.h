@@ -1,6 +1,7 @@
 // What a checkpoint's optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 and f16 weights have a
 // master of their own. Shared by who writes and who reads checkpoints.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "optim/tile_values.h"
@@ -10,13 +11,15 @@ namespace spillway::app {
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
 
 struct StateTensor {
-  const char* suffix;  // after the parameter's name
+  std::string suffix;  // after the parameter's name: ".exp_avg", as torch.optim has it
   optim::StatePart part;
 };
 
 inline std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
-  std::vector<StateTensor> all{{".exp_avg", optim::StatePart::m}, {".exp_avg_sq", optim::StatePart::v}};
-  if (is_half(format.weight)) all.insert(all.begin(), {".master", optim::StatePart::master});
+  std::vector<StateTensor> all;
+  if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master});
+  for (const optim::StateArrayName& array : state_array_names(format.rule))
+    all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight))});
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include "app/flags/given.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/text.h"
+#include "app/flags/update_rule.h"
 #include "app/flags/weighted_path.h"
 #include "app/node/launcher.h"
 #include "data/file.h"
@@ -97,6 +98,7 @@ void check(TrainConfig& config, const Host& host) {
   check_ranks(config);
   check_validation(config);
   check_schedule(config);
+  resolve_update_rule(config);
   check_allowed(config);
   config.micro_batches();
   if (!config.prompt.empty() && config.sample_every == 0)

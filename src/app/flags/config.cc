@@ -61,6 +61,7 @@ std::string numbers_hash(const TrainConfig& config) {
     hash = (hash ^ 0xffu) * 0x100000001b3u;
   };
   for (const NumberKey& key : number_keys(config)) {
+    if (key.absent) continue;
     add(key.key);
     add(key.value);
   }

@@ -146,8 +146,11 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> epochs;
 
   std::string augment = "none", optimizer = "adamw";
-  std::optional<double> learning_rate;  // empty: 3e-4, 2e-5 when weights are loaded
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  std::optional<double> learning_rate;         // empty: 3e-4, 2e-5 when weights are loaded
+  std::optional<std::array<double, 2>> betas;  // empty: the optimizer's own, if it has such; so the next
+  std::optional<double> eps, weight_decay;
+  std::optional<double> momentum, dampening, alpha;
+  std::optional<bool> nesterov, centered;
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
@@ -315,6 +318,7 @@ optim::Schedule schedule_over(const TrainConfig& config, i64 steps);
 /// accumulation appears as the global batch, so that another split of the same batch is the same run.
 struct NumberKey {
   std::string key, value;
+  bool absent = false;  // not part of numbers_hash()
   bool operator==(const NumberKey&) const = default;
 };
 std::vector<NumberKey> number_keys(const TrainConfig& config);

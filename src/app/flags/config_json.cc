@@ -177,7 +177,8 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
   for (const Option* option : options_of(Command::train)) {
     if (!option->built || !option->field.get || !option->changes_numbers) continue;
     if (option->name == "gradient-accumulation-steps") continue;
-    keys.push_back({option->key(), number_value(*option, config, settings).dump()});
+    const Json value = number_value(*option, config, settings);
+    keys.push_back({option->key(), value.dump(), option->absent_when_unset && value.is_null()});
   }
   return keys;
 }

@@ -80,8 +80,8 @@ template <class C, class M>
 Field number(M C::*member) {
   return make_field(Kind::number, member, parse_number, print_number);
 }
-template <class C>
-Field flag(bool C::*member) {
+template <class C, class M>
+Field flag(M C::*member) {
   return make_field(Kind::flag, member, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
 }
 template <class C, class M>

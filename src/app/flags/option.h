@@ -77,9 +77,10 @@ struct Option {
   Field field;  // without get and set: the program itself reads it (--config), or it is not built
   unsigned commands = 0;
   bool changes_numbers = false;
-  std::string metavar;       // default: by kind
-  std::string default_text;  // where the field's own initial value does not say it
-  std::string unset_word;    // the word for "decide for me": "auto"
+  bool absent_when_unset = false;  // of what runs are known by: younger than they are, and where unset they keep their folders
+  std::string metavar;             // default: by kind
+  std::string default_text;        // where the field's own initial value does not say it
+  std::string unset_word;          // the word for "decide for me": "auto"
   std::optional<Range> range;
   bool required = false, positional = false;
   std::string exclusive;  // another option of which only one may be given

@@ -314,6 +314,7 @@ std::vector<Option> data() {
        .field = integer(&TrainConfig::image_size),
        .commands = kTrain,
        .changes_numbers = true,
+       .absent_when_unset = true,
        .default_text = "the first image's height and width",
        .range = Range{.low = 1, .high = 16384}},
       {.name = "augment",

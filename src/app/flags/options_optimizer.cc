@@ -12,42 +12,43 @@ Field betas() {
   field.set = [](Settings& settings, const std::string& text, const std::string& what) {
     const size_t comma = text.find(',');
     if (comma == text.npos) throw Error(ErrorCode::usage, "[" + what + "] expected two numbers such as 0.9,0.95, got \"" + text + "\"");
-    auto& config = part<TrainConfig>(settings);
-    config.beta1 = parse_number(text.substr(0, comma), what);
-    config.beta2 = parse_number(text.substr(comma + 1), what);
-    for (const double beta : {config.beta1, config.beta2}) {
+    auto& betas = part<TrainConfig>(settings).betas;
+    betas = {parse_number(text.substr(0, comma), what), parse_number(text.substr(comma + 1), what)};
+    for (const double beta : *betas) {
       if (!fraction().holds(beta)) throw Error(ErrorCode::usage, "[" + what + "] expected both in [0, 1), got \"" + text + "\"");
     }
   };
   field.get = [](const Settings& settings) -> std::optional<std::vector<std::string>> {
-    const auto& config = part<TrainConfig>(settings);
-    return std::vector{print_number(config.beta1) + "," + print_number(config.beta2)};
+    const auto& betas = part<TrainConfig>(settings).betas;
+    if (!betas) return {};
+    return std::vector{print_number(betas->at(0)) + "," + print_number(betas->at(1))};
   };
   return field;
 }
 
-Option unbuilt(const char* name, const char* group, const char* help, Kind kind, const char* default_text, const char* instead) {
+// Of some rules alone: unset with the others.
+Option of_rules(const char* name, const char* help, Field field, const char* default_text, std::optional<Range> range) {
   return {.name = name,
-          .group = group,
+          .group = kOptimizer,
           .help = help,
-          .field = no_field(kind),
+          .field = std::move(field),
           .commands = kTrain,
+          .changes_numbers = true,
+          .absent_when_unset = true,
           .default_text = default_text,
-          .instead = instead,
-          .built = false};
+          .range = std::move(range)};
 }
 
 std::vector<Option> optimizer() {
-  constexpr const char* kMomentum = "it belongs to sgd; adamw has --betas";
   return {
       {.name = "optimizer",
        .group = kOptimizer,
-       .help = "the update rule",
-       .field = word(&TrainConfig::optimizer, {"adamw"}),
+       .help = "the update rule: PyTorch's of that name (amsgrad: Adam's variant), lion the paper's",
+       .field = word(&TrainConfig::optimizer, {"adamw", "adam", "amsgrad", "sgd", "adagrad", "rmsprop", "lion"}),
        .commands = kTrain,
        .changes_numbers = true,
-       .instead = "adamw works",
-       .later = {"adam", "sgd", "adagrad", "rmsprop", "lion"}},
+       .instead = "adamw, adam, amsgrad, sgd, adagrad, rmsprop and lion work",
+       .later = {"adafactor", "muon"}},
       {.name = "learning-rate",
        .group = kOptimizer,
        .help = "the highest, after warm-up",
@@ -58,24 +59,27 @@ std::vector<Option> optimizer() {
        .range = at_least(0)},
       {.name = "betas",
        .group = kOptimizer,
-       .help = "of the moments",
+       .help = "of the moments: of adamw, adam, amsgrad, lion",
        .field = betas(),
        .commands = kTrain,
        .changes_numbers = true,
-       .metavar = "B1,B2"},
+       .metavar = "B1,B2",
+       .default_text = "0.9,0.95 (adam, amsgrad 0.9,0.999; lion 0.9,0.99)"},
       {.name = "eps",
        .group = kOptimizer,
-       .help = "added to the root of the second moment",
+       .help = "added to the root of the second moment, of the sum of adagrad, of the average of rmsprop",
        .field = number(&TrainConfig::eps),
        .commands = kTrain,
        .changes_numbers = true,
+       .default_text = "1e-08 (adagrad 1e-10)",
        .range = at_least(0)},
       {.name = "weight-decay",
        .group = kOptimizer,
-       .help = "decoupled; on weights of two and more dimensions",
+       .help = "of adamw and lion decoupled, else added to the gradient; on weights of two and more dimensions",
        .field = number(&TrainConfig::weight_decay),
        .commands = kTrain,
        .changes_numbers = true,
+       .default_text = "0.1 (adamw; else 0)",
        .range = at_least(0)},
       {.name = "decay-all",
        .group = kOptimizer,
@@ -83,8 +87,11 @@ std::vector<Option> optimizer() {
        .field = flag(&TrainConfig::decay_all),
        .commands = kTrain,
        .changes_numbers = true},
-      unbuilt("momentum", kOptimizer, "of sgd", Kind::number, "0", kMomentum),
-      unbuilt("nesterov", kOptimizer, "of sgd", Kind::flag, "", kMomentum),
+      of_rules("momentum", "of sgd and rmsprop", number(&TrainConfig::momentum), "0", at_least(0)),
+      of_rules("dampening", "of sgd's momentum", number(&TrainConfig::dampening), "0", {}),
+      of_rules("nesterov", "of sgd's momentum", flag(&TrainConfig::nesterov), "", {}),
+      of_rules("alpha", "of rmsprop's average of squares", number(&TrainConfig::alpha), "0.99", fraction()),
+      of_rules("centered", "rmsprop less the square of the gradient's average", flag(&TrainConfig::centered), "", {}),
       {.name = "gradient-clipping",
        .group = kOptimizer,
        .help = "global L2 norm; 0 is off",

@@ -6,7 +6,7 @@
 #include "device/gpu_queue.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
-#include "optim/adamw_gpu.h"
+#include "optim/rules/gpu.h"
 #include "parallel/state/stopwatch.h"
 
 namespace spillway::app {
@@ -33,8 +33,8 @@ class Probe {
     const auto scalars = optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0);
     const std::vector<optim::TilePart> whole{{tiles_ * optim::kTileElems, &scalars}};
     return least_seconds([&] {
-      optim::adamw_update_tiles_on_gpu(format_, {gradient_.data(), weight_.data(), state_.data(), weight_.data(), state_.data()}, tiles_,
-                                       whole, {{1}, 10, 0});
+      optim::update_tiles_on_gpu(format_, {gradient_.data(), weight_.data(), state_.data(), weight_.data(), state_.data()}, tiles_, whole,
+                                 {{1}, 10, 0});
     });
   }
   double norm_s() {

@@ -11,8 +11,8 @@
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "optim/adamw_tile.h"
 #include "optim/norm.h"
+#include "optim/rules/tile.h"
 #include "optim/tile_values.h"
 #include "parallel/state/stopwatch.h"
 
@@ -35,7 +35,8 @@ class Tiles {
     optim::write_tile<double>(format, {values, values, v}, weight_.data(), state_.data());
     for (i64 tile = 1; tile < count; ++tile) {
       std::memcpy(weight_.data() + tile * format.weight_tile_bytes(), weight_.data(), static_cast<size_t>(format.weight_tile_bytes()));
-      std::memcpy(state_.data() + tile * format.state_tile_bytes(), state_.data(), static_cast<size_t>(format.state_tile_bytes()));
+      if (const i64 bytes = format.state_tile_bytes(); bytes > 0)
+        std::memcpy(state_.data() + tile * bytes, state_.data(), static_cast<size_t>(bytes));
     }
     std::memset(gradient_.data(), 0, static_cast<size_t>(gradient_.bytes()));
   }
@@ -47,8 +48,8 @@ class Tiles {
       std::byte* weight = weight_.data() + tile * format_.weight_tile_bytes();
       std::byte* state = state_.data() + tile * format_.state_tile_bytes();
       const std::byte* gradient = gradient_.data() + tile * format_.gradient_tile_bytes();
-      optim::adamw_update_tile(format_, {gradient, weight, state, weight, state}, {&whole, 1},
-                               {{1}, 10, static_cast<u64>(tile * optim::kTileElems)});
+      optim::update_tile(format_, {gradient, weight, state, weight, state}, {&whole, 1},
+                         {{1}, 10, static_cast<u64>(tile * optim::kTileElems)});
     });
   }
   void square_sums(const Stream& stream) const {

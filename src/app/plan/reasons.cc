@@ -55,7 +55,7 @@ std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
   std::array<bool, 2> steps{};  // by the CPU, by the GPU
   for (const parallel::Group& g : plan.layout.groups) {
-    if (plan.has_state(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
+    if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
   }
   if (!steps[0]) return ", by the GPU, which holds all that it takes";
   const bool beside = plan.train.overlap != parallel::OptimizerOverlap::none;
@@ -106,7 +106,8 @@ std::vector<std::string> reasons(const Plan& plan) {
   std::vector<std::string> why = {"weights: " + tiers_text(plan.placement.parameters)};
   if (plan.training) {
     why.push_back("gradients: " + tiers_text(plan.placement.gradients));
-    why.push_back("optimizer state: " + tiers_text(plan.placement.optimizer));
+    const bool state = plan.scheduling.format.state_tile_bytes() > 0;
+    why.push_back("optimizer state: " + (state ? tiers_text(plan.placement.optimizer) : "none"));
     if (plan.scheduling.format.moments != optim::Moments::fp32) {
       const bool bf16 = plan.scheduling.format.moments == optim::Moments::bf16;
       why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));

@@ -1,6 +1,7 @@
 #include "app/plan/wishes.h"
 
 #include "app/flags/pipeline_wish.h"
+#include "app/flags/update_rule.h"
 #include "base/error.h"
 
 namespace spillway::app {
@@ -17,6 +18,7 @@ optim::StateFormat StateWishes::format(Precision precision) const {
   optim::StateFormat format = optim::plain_format(weight_dtype(precision));
   format.master = master;
   format.moments = moments;
+  format.rule = rule;
   if (precision == Precision::fp16 && master == optim::Master::split)
     throw Error(
         ErrorCode::usage,
@@ -50,7 +52,13 @@ Workload work_of(const TrainConfig& config) {
 }
 
 StateWishes state_of(const TrainConfig& config) {
-  return {config.master_weights, config.moments, config.round_gradients, config.reduce_each, config.freeze, config.durability};
+  return {.master = config.master_weights,
+          .moments = config.moments,
+          .rule = rule_of(update_settings(config)),
+          .round_gradients = config.round_gradients,
+          .reduce_each = config.reduce_each,
+          .freeze = config.freeze,
+          .durability = config.durability};
 }
 
 PlanWishes wishes_of_inference(const RanksConfig& config) {

@@ -19,6 +19,7 @@ struct Workload {
 struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
+  optim::Rule rule = optim::Rule::adamw;
   bool round_gradients = false, reduce_each = false;
   std::vector<std::string> freeze;
   offload::Durability durability = offload::Durability::checkpoint;

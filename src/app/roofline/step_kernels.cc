@@ -316,7 +316,7 @@ class Table {
       case Op::Accumulate:
         return sum_up(Work::embedding, "uses of tied weights added", 3 * kWide * elems);
       case Op::Step:
-        if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return sum_up(Work::optimizer, "AdamW", update_bytes(i));
+        if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return sum_up(Work::optimizer, update_name(), update_bytes(i));
         from_gpu("for the CPU's Steps, from the GPU", static_cast<double>(plan_.step_link_bytes(i).from_gpu));
         return to_gpu("from the CPU's Steps, to the GPU", static_cast<double>(plan_.step_link_bytes(i).to_gpu));
       default:
@@ -335,6 +335,10 @@ class Table {
   void to_gpu(const std::string& name, double bytes) { sum_up(Work::link, name, bytes, true); }
   void from_gpu(const std::string& name, double bytes) { sum_up(Work::link, name, bytes); }
 
+  std::string update_name() const {
+    const optim::Rule rule = plan_.scheduling.format.rule;
+    return rule == optim::Rule::adamw ? "AdamW" : to_string(rule);
+  }
   double update_bytes(const Instruction& i) const {
     const optim::StateFormat& f = plan_.scheduling.format;
     const i64 gradient = parallel::kTileElems * size_of(plan_.resting_gradient({i.group, 0}));

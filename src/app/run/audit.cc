@@ -42,7 +42,8 @@ std::string disk_help(const Levers& l) {
     help.push_back(
         fmt::format("--master-weights split (the same bits, 2 bytes a parameter less {})", l.weights_on_nvme ? "to write" : "each way"));
   }
-  if (l.low_moments_left) help.push_back("--moments bf16 (an approximation, 4 bytes a parameter less each way)");
+  if (l.low_moments_left)
+    help.push_back(fmt::format("--moments bf16 (an approximation, {} bytes a parameter less each way)", 2 * l.state_arrays));
   if (static_cast<double>(l.tokens) < l.break_even_tokens)
     help.push_back(
         fmt::format("more tokens a step, by --micro-batch-size or --gradient-accumulation-steps: moving hides behind computing "
@@ -146,7 +147,8 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.on_gpu = plan.on_gpu();
   levers.bf16 = multiplies_halves(format.weight, levers.on_gpu);
   levers.split_master_left = format.weight == DType::bf16 && format.master == optim::Master::fp32;
-  levers.low_moments_left = format.moments == optim::Moments::fp32;
+  levers.state_arrays = state_arrays(format.rule);
+  levers.low_moments_left = format.moments == optim::Moments::fp32 && levers.state_arrays > 0;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {
     if (plan.placement.parameters[g.id] == Tier::nvme) {

@@ -35,6 +35,7 @@ struct MemoryAudit {
 struct Levers {
   bool bf16 = false, on_gpu = false;
   bool split_master_left = false, low_moments_left = false;  // bf16 with fp32 masters; fp32 moments
+  int state_arrays = 2;                                      // of the update rule
   bool weights_on_nvme = false;
   i64 stripes = 0;
   i64 spilled_state_bytes = 0;  // of the optimizer's, on nvme

@@ -9,7 +9,7 @@
 #include <ctime>
 #include <set>
 
-#include "app/flags/config.h"
+#include "app/flags/update_rule.h"
 #include "app/node/host.h"
 #include "app/node/process_memory.h"
 #include "app/node/signals.h"
@@ -155,7 +155,7 @@ std::string Trainer::signal_text() const {
 
 parallel::StepSettings Trainer::step_settings() const {
   parallel::StepSettings settings;
-  settings.update.adamw = {config_.beta1, config_.beta2, config_.eps, config_.weight_decay};
+  settings.update.settings = update_settings(config_);
   settings.update.learning_rate = learning_rate();
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;

@@ -168,9 +168,27 @@ TEST(CommandLine, FlagsThatNeedAnother) {
        {train({"--allow-change", "device_memory"}), {"may change anyway"}}});
 }
 
+TEST(CommandLine, AnOptimizerTakesItsOwnFlags) {
+  expect_refused(
+      {{train({"--momentum", "0.9"}), {"[--momentum] expected no such flag with --optimizer adamw", "it is of sgd, rmsprop; leave it out"}},
+       {train({"--optimizer", "sgd", "--betas", "0.9,0.9"}), {"[--betas]", "--optimizer sgd", "of adamw, adam, amsgrad, lion"}},
+       {train({"--optimizer", "lion", "--eps", "1e-8"}), {"[--eps]", "--optimizer lion", "of adamw, adam, amsgrad, adagrad, rmsprop"}},
+       {train({"--optimizer", "adam", "--nesterov"}), {"[--nesterov]", "--optimizer adam", "of sgd;"}},
+       {train({"--optimizer", "sgd", "--alpha", "0.9"}), {"[--alpha]", "of rmsprop;"}},
+       {train({"--optimizer", "adagrad", "--centered"}), {"[--centered]", "of rmsprop;"}},
+       {train({"--optimizer", "sgd", "--nesterov"}), {"[sgd] expected momentum above 0 and dampening 0 with nesterov"}},
+       {train({"--optimizer", "sgd", "--nesterov", "--momentum", "0.9", "--dampening", "0.1"}), {"[sgd] expected momentum above 0"}},
+       {train({"--optimizer", "rmsprop", "--momentum", "-1"}), {"[--momentum]", "at least 0"}},
+       {train({"--optimizer", "rmsprop", "--alpha", "1"}), {"[--alpha]", "in [0, 1)"}},
+       {train({"--optimizer", "adamax"}),
+        {"[--optimizer] expected one of: adamw adam amsgrad sgd adagrad rmsprop lion", "adafactor muon"}}});
+}
+
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--optimizer", "sgd"}, "adamw works"}, {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"}};
+      {{"--optimizer", "muon"}, "adamw, adam, amsgrad, sgd, adagrad, rmsprop and lion work"},
+      {{"--optimizer", "adafactor"}, "lion work"},
+      {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"}};
   for (const auto& [flags, works] : cases) expect_refused({{train(flags), {"[" + flags[0] + "] not built yet", works}}});
   for (const char* model : {"resnet20", "resnet50"}) {
     expect_refused({{{"train", "--model", model, "--data", "x"}, {std::string("[--model] not built yet: ") + model + "; cifar-net"}}});
@@ -251,8 +269,7 @@ TEST(CommandLine, FlagsReachTheConfiguration) {
                                       "--device",
                                       "auto"});
   EXPECT_EQ(c.steps, 7);
-  EXPECT_EQ(c.beta1, 0.8);
-  EXPECT_EQ(c.beta2, 0.9);
+  EXPECT_EQ(c.betas, (std::array<double, 2>{0.8, 0.9}));
   EXPECT_EQ(c.device_memory_bytes, 64 * kMiB);
   EXPECT_EQ(c.host_memory_bytes, std::nullopt);
   EXPECT_EQ(c.nvme, (std::vector<ScratchPath>{{"/scratch", 2 * kGiB}}));

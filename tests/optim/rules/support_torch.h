@@ -11,11 +11,9 @@
 
 namespace spillway::test {
 
-using Settings = std::variant<optim::SgdSettings, optim::AdamSettings, optim::AdagradSettings, optim::RmspropSettings, optim::LionSettings>;
+using optim::rule_of;
+using Settings = optim::RuleSettings;
 
-inline optim::Rule rule_of(const Settings& settings) {
-  return std::visit([](const auto& s) { return optim::rule_of(s); }, settings);
-}
 inline optim::Scalars<double> scalars_of(const Settings& settings, i64 t, double gradient_scale) {
   return std::visit([&](const auto& s) { return optim::make_scalars(s, t, gradient_scale); }, settings);
 }

@@ -44,7 +44,7 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
   const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
     const bool stateless = g.frozen && (part != optim::StatePart::master || is_half(format.weight));
-    if (stateless) continue;
+    if (stateless || static_cast<int>(part) > state_arrays(format.rule)) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       const parallel::TileRange own = parallel::intersection(range, plan.stepped(g));
       for (i64 tile = own.begin - range.begin; tile < own.end - range.begin; ++tile) {
@@ -93,6 +93,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.format = optim::plain_format(o.dtype);
   request.scheduling.format.master = o.master;
   request.scheduling.format.moments = o.moments;
+  request.scheduling.format.rule = rule_of(o.update);
   request.scheduling.round_gradients = o.round_gradients;
   request.scheduling.reduce_each = o.reduce_each;
   request.stripe_weights.assign(static_cast<size_t>(o.stripes), 1);
@@ -113,7 +114,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
 
 parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
   parallel::StepSettings settings;
-  settings.update = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
+  settings.update = {.settings = o.update, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
   settings.gradient_clipping = o.clipping ? o.clipping(step) : o.gradient_clipping;
   settings.random = RandomKey{3};
   return settings;
@@ -176,8 +177,9 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   result.moved.sent = rank.sent_bytes();
   if (o.at_end) o.at_end(rank);
   result.weights = read_values(model, result.plan, rank.state());
-  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::m);
-  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::v);
+  result.m = read_values(model, result.plan, rank.state(), optim::StatePart::first);
+  result.v = read_values(model, result.plan, rank.state(), optim::StatePart::second);
+  result.third = read_values(model, result.plan, rank.state(), optim::StatePart::third);
   result.seen = read_weights(result.plan, rank.state());
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
@@ -219,7 +221,7 @@ RunResult train(const RunOptions& o) {
   }
   RunResult all = std::move(results[0]);
   for (size_t r = 1; r < results.size(); ++r) {
-    for (const auto part : {&RunResult::weights, &RunResult::m, &RunResult::v}) merge(all.*part, results[r].*part);
+    for (const auto part : {&RunResult::weights, &RunResult::m, &RunResult::v, &RunResult::third}) merge(all.*part, results[r].*part);
     all.others.push_back(std::move(results[r]));
   }
   return all;
@@ -242,6 +244,7 @@ void expect_same_numbers(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.weights, want.weights);
   EXPECT_EQ(got.m, want.m);
   EXPECT_EQ(got.v, want.v);
+  EXPECT_EQ(got.third, want.third);
   ASSERT_EQ(got.steps.size(), want.steps.size());
   for (size_t s = 0; s < want.steps.size(); ++s) {
     EXPECT_EQ(got.steps[s].skipped, want.steps[s].skipped) << "step " << s;
@@ -258,6 +261,7 @@ void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.weights, want.weights);
   EXPECT_EQ(got.m, want.m);
   EXPECT_EQ(got.v, want.v);
+  EXPECT_EQ(got.third, want.third);
   expect_as_planned(got);
   for (const RunResult& other : got.others) {
     EXPECT_EQ(got.losses, other.losses);

@@ -21,6 +21,8 @@ struct RunOptions {
   DType dtype = DType::f32;
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
+  optim::RuleSettings update =
+      optim::AdamSettings{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled_weight_decay = true};
   bool round_gradients = false, reduce_each = false;
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
@@ -67,7 +69,8 @@ struct RunResult {
   std::vector<double> losses, norms;
   std::vector<parallel::StepResult> steps;
   std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened
-  std::vector<std::vector<double>> m, v;     // likewise
+  std::vector<std::vector<double>> m, v;     // likewise: the rule's first and second array of state
+  std::vector<std::vector<double>> third;    // likewise
   parallel::Plan plan;
   parallel::TierBytes moved;        // by the steps
   std::array<i64, 2> peak_bytes{};  // device and host pool

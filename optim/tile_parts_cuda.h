@@ -1,0 +1,75 @@
+// Which scalars each element of many tiles has, as a launch takes it: a table of parts among its arguments, cut where they would not fit.
+// A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64, which share a Philox counter; a block 16 rows. Included by
+// *_cuda.cu alone.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "optim/adamw_tile_paths.h"
+
+namespace spillway::optim {
+
+constexpr int kTileThreads = 256, kEach = 4;
+constexpr i64 kBlockElems = kTileThreads * kEach;
+static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
+// Of one launch. A block's elements have at most 16 segments, each with scalars of its own, and the gaps between them.
+constexpr int kMostParts = 128, kMostScalars = 17;
+static_assert(kMostParts > 2 * kBlockElems / 64 && kMostScalars > kBlockElems / 64);
+
+/// Elements count from the first tile's beginning.
+template <class T>
+struct PartTable {
+  struct Part {
+    i64 end;
+    int scalars;  // index
+  };
+  int parts = 0;
+  Part part[kMostParts];
+  Scalars<T> scalars[kMostScalars];
+
+  __device__ const Scalars<T>& of(i64 element) const {
+    int low = 0, high = parts - 1;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (part[middle].end <= element) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return scalars[part[low].scalars];
+  }
+};
+
+/// Calls launch(begin, blocks, table) for ranges of whole blocks, as many at a time as a table has room for.
+template <class T, class Launch>
+void for_part_tables(i64 elems, std::span<const TilePart> parts, const Launch& launch) {
+  size_t next = 0;
+  for (i64 begin = 0; begin < elems;) {
+    std::vector<const Scalars<double>*> known;
+    const auto index_of = [&](const Scalars<double>* scalars) { return std::find(known.begin(), known.end(), scalars) - known.begin(); };
+    i64 end = begin;
+    size_t last = next;
+    while (end < elems) {
+      size_t of_block = last;
+      const size_t known_before = known.size();
+      const auto learn = [&] {
+        if (index_of(parts[of_block].scalars) == std::ssize(known)) known.push_back(parts[of_block].scalars);
+      };
+      for (learn(); parts[of_block].end < end + kBlockElems; learn()) ++of_block;
+      if (of_block - next >= kMostParts || known.size() > kMostScalars) {
+        known.resize(known_before);
+        break;
+      }
+      last = of_block, end += kBlockElems;
+    }
+    PartTable<T> table;
+    for (size_t p = next; p <= last; ++p) table.part[table.parts++] = {parts[p].end, static_cast<int>(index_of(parts[p].scalars))};
+    for (size_t s = 0; s < known.size(); ++s) table.scalars[s] = known[s] ? rounded<T>(*known[s]) : kGapScalars<T>;
+    launch(begin, (end - begin) / kBlockElems, table);
+    begin = end;
+    next = parts[last].end == end ? last + 1 : last;
+  }
+}
+
+}  // namespace spillway::optim

@@ -1,0 +1,86 @@
+// Runs under update rules of no, one and three arrays of state: killed and gone on from the state on nvme and from a checkpoint with the
+// bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/e2e/support_nvme_run.h"
+
+namespace spillway::test::optimizers_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Optimizer {
+  const char* name;
+  Args flags;
+  std::vector<std::string> arrays;  // in optimizer.safetensors
+};
+
+class Optimizers : public testing::TestWithParam<Optimizer> {
+ protected:
+  Workplace at;
+  Optimizers() { at.write_text("text.txt", 60000); }
+
+  Args run(const std::string& out, Args more) const {
+    more.insert(more.end(), GetParam().flags.begin(), GetParam().flags.end());
+    return small_run(out, kSteps, "16MiB", more);
+  }
+  Args on_nvme(const std::string& out) const {
+    return run(out, {"--checkpoint-every", "100000", "--nvme", "scratch", "--place-parameters", "nvme", "--place-gradients", "nvme",
+                     "--place-optimizer", "nvme"});
+  }
+  std::string final_file(const std::string& out, const char* file) const {
+    return at.read(out + "/checkpoints/step-000000" + std::to_string(kSteps) + "/" + file);
+  }
+  void expect_same_run(const std::string& got, const std::string& want) const {
+    EXPECT_EQ(numbers_of(at.metrics(got)), numbers_of(at.metrics(want)));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_TRUE(final_file(got, file) == final_file(want, file)) << got << ", " << file;
+  }
+  // Killed once `when` holds; then to its end.
+  void killed_and_gone_on(const Args& args, const std::function<bool()>& when, const std::string& from) const {
+    ASSERT_EQ(at.spillway_until(args, when, SIGKILL).status, 128 + SIGKILL);
+    const Finished f = at.spillway(args);
+    ASSERT_EQ(f.status, 0) << f.err;
+    EXPECT_TRUE(mentions(f.err, from)) << f.err;
+  }
+};
+
+TEST_P(Optimizers, GoOnWithTheBitsOfARunThatNeverStopped) {
+  const Finished straight = at.spillway(run("straight", {"--place-optimizer", "device"}));
+  ASSERT_EQ(straight.status, 0) << straight.err;
+  killed_and_gone_on(
+      on_nvme("nvme"), [&] { return at.metrics("nvme").size() >= 5; }, "from the state on nvme");
+  expect_same_run("nvme", "straight");
+  killed_and_gone_on(
+      run("saved", {"--checkpoint-every", "4", "--place-optimizer", "host"}),
+      [&] { return at.metrics("saved").size() >= 10 && fs::exists(at / "saved/checkpoints/step-00000008"); }, "continues at step ");
+  expect_same_run("saved", "straight");
+
+  const std::string state = final_file("straight", "optimizer.safetensors");
+  for (const std::string& array : GetParam().arrays) EXPECT_TRUE(mentions(state, "." + array + "\"")) << array;
+  if (GetParam().arrays.empty()) {
+    EXPECT_LT(state.size(), 64u);
+  }
+  const Finished other = at.spillway(with(run("saved", {}), "--optimizer", "lion"));
+  EXPECT_EQ(other.status, 2) << other.err;
+}
+
+const Optimizer kOptimizers[] = {
+    {"sgd", {"--optimizer", "sgd"}, {}},
+    {"sgd_momentum", {"--optimizer", "sgd", "--momentum", "0.9"}, {"momentum_buffer"}},
+    {"amsgrad", {"--optimizer", "amsgrad"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+    {"rmsprop", {"--optimizer", "rmsprop", "--centered", "--momentum", "0.5"}, {"square_avg", "grad_avg", "momentum_buffer"}},
+};
+INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, testing::ValuesIn(kOptimizers), [](const auto& one) { return one.param.name; });
+
+TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
+  const Workplace at;
+  at.write_text("text.txt", 60000);
+  const Finished f = at.spillway(small_run("run", 2, "16MiB", {"--optimizer", "lion", "--moments", "8bit"}));
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(mentions(f.err, "got lion: --moments 8bit is AdamW's alone")) << f.err;
+}
+
+}  // namespace
+}  // namespace spillway::test::optimizers_test
