@@ -38,7 +38,7 @@ TEST_F(StepPlaces, ThePlanTheStepperAndTheBytesAgree) {
         if (i.op != parallel::Op::Step) continue;
         const bool given = i.in.bytes > 0;
         const bool there =
-            state.weights(i.group).on_gpu() && state.optimizer(i.group).on_gpu() && (given || state.gradients(i.group, 0).on_gpu());
+            state.weights(i.group).on_gpu() && state.optimizer(i.group)->on_gpu() && (given || state.gradients(i.group, 0).on_gpu());
         EXPECT_EQ(plan.steps_on_gpu(i.group, given), there) << n;
         EXPECT_EQ(stepper.only_queues(plan.layout.buckets[i.bucket], given), there) << n;
         (there ? by_gpu : by_cpu) += 1;
