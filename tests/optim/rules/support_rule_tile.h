@@ -18,13 +18,11 @@ inline constexpr optim::Rule kOtherRules[] = {optim::Rule::sgd,
                                               optim::Rule::rmsprop_centered_momentum,
                                               optim::Rule::lion};
 
-inline std::vector<StateFormat> rule_formats() {
+inline std::vector<StateFormat> formats_of(optim::Rule rule) {
   std::vector<StateFormat> formats;
-  for (const optim::Rule rule : kOtherRules) {
-    for (StateFormat f : all_formats()) {
-      f.rule = rule;
-      if (f.moments != Moments::int8) formats.push_back(f);
-    }
+  for (StateFormat f : all_formats()) {
+    f.rule = rule;
+    if (f.moments != Moments::int8) formats.push_back(f);
   }
   return formats;
 }

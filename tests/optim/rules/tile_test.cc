@@ -81,83 +81,92 @@ u16 noise_at(int array, i64 i) {
   return static_cast<u16>(array == 1 ? word >> 16 : word);
 }
 
-class RuleTile : public testing::TestWithParam<StateFormat> {};
+class RuleTile : public testing::TestWithParam<Rule> {};
 
 TEST_P(RuleTile, IsUpdateOnWidenedNumbersThenRounded) {
-  const StateFormat f = GetParam();
-  const ThreeParts three(f.rule);
-  std::mt19937_64 random(61);
-  const Tile old = test::random_rule_tile(f, random);
-  const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-  const Tile next = updated(f, old, gradient, three.parts, Isa::best);
-  const auto want = f.weight == DType::f64 ? unrounded<double>(f, old, gradient, three) : unrounded<float>(f, old, gradient, three);
-  EXPECT_EQ(values_of(f, StatePart::master, next), want[0]);
-  for (int k = 0; k < state_arrays(f.rule); ++k) {
-    std::vector<double> rounded = want[static_cast<size_t>(1 + k)];
-    for (i64 i = 0; f.moments == Moments::bf16 && i < kTileElems; ++i) {
-      double& x = rounded[static_cast<size_t>(i)];
-      x = widen_bf16(round_moment_bf16(static_cast<float>(x), noise_at(k, i)));
+  for (const StateFormat& f : test::formats_of(GetParam())) {
+    SCOPED_TRACE(test::name(f));
+    const ThreeParts three(f.rule);
+    std::mt19937_64 random(61);
+    const Tile old = test::random_rule_tile(f, random);
+    const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
+    const Tile next = updated(f, old, gradient, three.parts, Isa::best);
+    const auto want = f.weight == DType::f64 ? unrounded<double>(f, old, gradient, three) : unrounded<float>(f, old, gradient, three);
+    EXPECT_EQ(values_of(f, StatePart::master, next), want[0]);
+    for (int k = 0; k < state_arrays(f.rule); ++k) {
+      std::vector<double> rounded = want[static_cast<size_t>(1 + k)];
+      for (i64 i = 0; f.moments == Moments::bf16 && i < kTileElems; ++i) {
+        double& x = rounded[static_cast<size_t>(i)];
+        x = widen_bf16(round_moment_bf16(static_cast<float>(x), noise_at(k, i)));
+      }
+      EXPECT_EQ(values_of(f, array_part(k), next), rounded) << k;
     }
-    EXPECT_EQ(values_of(f, array_part(k), next), rounded) << k;
+    if (!is_half(f.weight)) continue;
+    Tile weights(f);
+    const auto master = values_of(f, StatePart::master, next);
+    write_tile<double>(f, {master, {}, {}}, weights.weight.data(), weights.state.data());
+    EXPECT_TRUE(weights.weight == next.weight);
   }
-  if (!is_half(f.weight)) return;
-  Tile weights(f);
-  const auto master = values_of(f, StatePart::master, next);
-  write_tile<double>(f, {master, {}, {}}, weights.weight.data(), weights.state.data());
-  EXPECT_TRUE(weights.weight == next.weight);
 }
 
 TEST_P(RuleTile, EveryPathGivesTheSameBits) {
-  const StateFormat f = GetParam();
-  const ThreeParts three(f.rule);
-  std::mt19937_64 random(62);
-  const Tile old = test::random_rule_tile(f, random);
-  const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-  const Tile expected = updated(f, old, gradient, three.parts, Isa::scalar);
-  EXPECT_FALSE(expected == old);
-  for (Isa isa : available_isas()) EXPECT_TRUE(updated(f, old, gradient, three.parts, isa) == expected) << to_string(isa);
+  for (const StateFormat& f : test::formats_of(GetParam())) {
+    SCOPED_TRACE(test::name(f));
+    const ThreeParts three(f.rule);
+    std::mt19937_64 random(62);
+    const Tile old = test::random_rule_tile(f, random);
+    const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
+    const Tile expected = updated(f, old, gradient, three.parts, Isa::scalar);
+    EXPECT_FALSE(expected == old);
+    for (Isa isa : available_isas()) EXPECT_TRUE(updated(f, old, gradient, three.parts, isa) == expected) << to_string(isa);
+  }
 }
 
 TEST_P(RuleTile, ManyStepsInPlaceAreManyStepsOutOfPlace) {
-  const StateFormat f = GetParam();
-  const ThreeParts three(f.rule);
-  std::mt19937_64 random(63);
-  Tile in_place = test::random_rule_tile(f, random), out_of_place = in_place;
-  for (int step = 0; step < 3; ++step) {
-    const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-    update_tile(f, {gradient.data(), in_place.weight.data(), in_place.state.data(), in_place.weight.data(), in_place.state.data()},
-                three.parts, kNoise);
-    out_of_place = updated(f, out_of_place, gradient, three.parts, Isa::best);
+  for (const StateFormat& f : test::formats_of(GetParam())) {
+    SCOPED_TRACE(test::name(f));
+    const ThreeParts three(f.rule);
+    std::mt19937_64 random(63);
+    Tile in_place = test::random_rule_tile(f, random), out_of_place = in_place;
+    for (int step = 0; step < 3; ++step) {
+      const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
+      update_tile(f, {gradient.data(), in_place.weight.data(), in_place.state.data(), in_place.weight.data(), in_place.state.data()},
+                  three.parts, kNoise);
+      out_of_place = updated(f, out_of_place, gradient, three.parts, Isa::best);
+    }
+    EXPECT_TRUE(in_place == out_of_place);
   }
-  EXPECT_TRUE(in_place == out_of_place);
 }
 
 TEST_P(RuleTile, GapsStayZero) {
-  const StateFormat f = GetParam();
-  const TilePart gap{kTileElems, nullptr};
-  const std::vector<double> zeros(kTileElems);
-  Tile old(f);
-  write_tile<double>(f, {zeros, {}, {}}, old.weight.data(), old.state.data());
-  const AlignedBytes gradient(f.gradient_tile_bytes());
-  std::memset(gradient.data(), 0, gradient.size());
-  EXPECT_TRUE(updated(f, old, gradient, {&gap, 1}, Isa::best) == old);
+  for (const StateFormat& f : test::formats_of(GetParam())) {
+    SCOPED_TRACE(test::name(f));
+    const TilePart gap{kTileElems, nullptr};
+    const std::vector<double> zeros(kTileElems);
+    Tile old(f);
+    write_tile<double>(f, {zeros, {}, {}}, old.weight.data(), old.state.data());
+    const AlignedBytes gradient(f.gradient_tile_bytes());
+    std::memset(gradient.data(), 0, gradient.size());
+    EXPECT_TRUE(updated(f, old, gradient, {&gap, 1}, Isa::best) == old);
+  }
 }
 
 TEST_P(RuleTile, NumbersGoInAndOut) {
-  const StateFormat f = GetParam();
-  std::mt19937_64 random(64);
-  const Tile tile = test::random_rule_tile(f, random);
-  std::vector<std::vector<double>> values(4);
-  for (int k = 0; k <= state_arrays(f.rule); ++k) values[static_cast<size_t>(k)] = values_of(f, static_cast<StatePart>(k), tile);
-  Tile again(f);
-  write_tile<double>(f, {values[0], values[1], values[2], values[3]}, again.weight.data(), again.state.data());
-  EXPECT_TRUE(again == tile);
-  if (state_arrays(f.rule) == kMaxStateArrays) return;
-  EXPECT_THROW(values_of(f, array_part(state_arrays(f.rule)), tile), Error);
+  for (const StateFormat& f : test::formats_of(GetParam())) {
+    SCOPED_TRACE(test::name(f));
+    std::mt19937_64 random(64);
+    const Tile tile = test::random_rule_tile(f, random);
+    std::vector<std::vector<double>> values(4);
+    for (int k = 0; k <= state_arrays(f.rule); ++k) values[static_cast<size_t>(k)] = values_of(f, static_cast<StatePart>(k), tile);
+    Tile again(f);
+    write_tile<double>(f, {values[0], values[1], values[2], values[3]}, again.weight.data(), again.state.data());
+    EXPECT_TRUE(again == tile);
+    if (state_arrays(f.rule) == kMaxStateArrays) continue;
+    EXPECT_THROW(values_of(f, array_part(state_arrays(f.rule)), tile), Error);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, RuleTile, testing::ValuesIn(test::rule_formats()),
-                         [](const auto& format) { return std::string(to_string(format.param.rule)) + "_" + test::name(format.param); });
+INSTANTIATE_TEST_SUITE_P(Rules, RuleTile, testing::ValuesIn(test::kOtherRules), [](const auto& rule) { return to_string(rule.param); });
 
 TEST(RuleTileAdamW, IsAdamWsOwn) {
   const StateFormat f = plain_format(DType::bf16);
