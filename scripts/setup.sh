@@ -34,6 +34,7 @@ packages=(
   "libgmock-dev       header  gmock/gmock.h"
   "libbenchmark-dev   header  benchmark/benchmark.h"
   "e2fsprogs          command mkfs.ext4"
+  "xz-utils           command xz"
   "bible-kjv          command bible"
 )
 

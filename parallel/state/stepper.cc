@@ -19,12 +19,9 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
   waited_us_ = 0;
   const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   require(rule_of(u.settings) == plan_.scheduling.format.rule, "[optimizer] expected settings of the rule that the plan has state for");
-  const auto scalars = [&](double weight_decay) {
-    return optim::make_scalars(u.settings, u.learning_rate, weight_decay, u.t, u.gradient_scale);
-  };
-  const Scalars both{scalars(weight_decay_of(u.settings)), scalars(0)};
+  const AllScalars all = scalars_of(u);
   if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
-    step_on_gpu(bucket, tiles, both, u, from, gradient);
+    step_on_gpu(bucket, tiles, all, u, from, gradient);
     return 0;
   }
   std::deque<Chunk> ahead;
@@ -32,7 +29,7 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
     Chunk chunk = std::move(ahead.front());
     ahead.pop_front();
     waited_us_ += microseconds_of([&] { chunk.reads.wait(); });
-    update_all(bucket, chunk, both, u);
+    update_all(bucket, chunk, all, u);
     close(bucket, std::move(chunk));
   };
   for (i64 t = tiles.begin; t < tiles.end; t += chunk_tiles) {
@@ -103,7 +100,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
   return {&blob, blob.tile_bytes(), span, span, true, read, written};
 }
 
-void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& u, u64 from,
+void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
                           std::span<std::byte> gradient) {
   for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
     snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece of it is filled from what a Step reads
@@ -119,13 +116,27 @@ void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& 
   format.gradient = plan_.resting_gradient({group.id, 0});
   optim::update_tiles_on_gpu(
       format, {g, weights.view(tiles, from).data(), state_at(from), weights.view(tiles, from + 1).data(), state_at(from + 1)},
-      tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars), noise_of(group.id, u, begin));
+      tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars, u), noise_of(group.id, u, begin));
 }
 
-std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars) {
+Stepper::AllScalars Stepper::scalars_of(const Update& u) {
+  const auto of = [&](double learning_rate, double weight_decay) {
+    return optim::make_scalars(u.settings, learning_rate, weight_decay, u.t, u.gradient_scale);
+  };
+  AllScalars all{{of(u.learning_rate, weight_decay_of(u.settings)), of(u.learning_rate, 0)}};
+  for (const OwnRates& own : u.own_rates) {
+    all.push_back({of(own.learning_rate, own.weight_decay.value_or(weight_decay_of(u.settings))),
+                   of(own.learning_rate, own.weight_decay.value_or(0))});
+  }
+  return all;
+}
+
+std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& u) {
   std::vector<optim::TilePart> parts;
   for_segments(group, begin, end, [&](i64, i64 until, const Segment* s) {
-    parts.push_back({until - begin, !s ? nullptr : s->decay ? &scalars.decayed : &scalars.plain});
+    if (!s) return parts.push_back({until - begin, nullptr});
+    const Scalars& own = scalars[s->parameter < u.own_rates_of.size() ? u.own_rates_of[s->parameter] : 0];
+    parts.push_back({until - begin, s->decay ? &own.decayed : &own.plain});
   });
   return parts;
 }
@@ -134,14 +145,14 @@ optim::RoundingNoise Stepper::noise_of(u16 group, const Update& u, i64 first_ele
   return {u.random.derive("moments", group), static_cast<u64>(u.t), static_cast<u64>(first_element)};
 }
 
-void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& u) {
+void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& u) {
   std::optional<Snapshot::Copy> copy = snapshot_ ? snapshot_->before(bucket, chunk.range, chunk.from) : std::nullopt;
   Stream::current().run(chunk.range.count(), [&](i64 tile, int) { update(bucket, chunk, tile, scalars, u, copy ? &*copy : nullptr); });
   if (copy) snapshot_->hand_over(std::move(*copy));
 }
 
 // One tile, while its bytes are in the cache: checked, copied for a snapshot, updated, stamped. Neither threads nor chunks change a bit.
-void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& u, Snapshot::Copy* copy) {
+void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
     return all.subspan(static_cast<size_t>(tile * o.tile_bytes), static_cast<size_t>(o.tile_bytes));
@@ -156,7 +167,7 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const S
   if (copy) copy->put(tile, bytes_of(chunk.weights, chunk.weights.old), bytes_of(chunk.state, chunk.state.old));
   const Group& group = plan_.layout.groups[bucket.group];
   const i64 begin = range.begin * kTileElems;
-  const std::vector<optim::TilePart> parts = parts_of(group, begin, begin + kTileElems, scalars);
+  const std::vector<optim::TilePart> parts = parts_of(group, begin, begin + kTileElems, scalars, u);
   const auto at = [&](const Operand& o, std::span<std::byte> all) { return bytes_of(o, all).data(); };
   const optim::TileOperands operands{at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
                                      at(chunk.state, chunk.state.old), at(chunk.weights, chunk.weights.next),

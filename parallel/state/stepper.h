@@ -14,13 +14,21 @@
 
 namespace spillway::parallel {
 
+/// Of some parameters.
+struct OwnRates {
+  double learning_rate = 0;
+  std::optional<double> weight_decay;  // of all of them; empty: the settings', where it applies
+};
+
 /// What one update needs beside the bytes.
 struct Update {
   optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // of the format's rule
   double learning_rate = 0;                                                            // instead of theirs
-  i64 t = 1;                                                                           // number of this applied update
-  double gradient_scale = 1;                                                           // clip factor / loss scale
-  RandomKey random;  // of the stochastic rounding of bf16 and int8 moments
+  std::vector<OwnRates> own_rates;                                                     // of parameters with rates of their own
+  std::vector<u16> own_rates_of;  // by parameter which of them, from 1; 0, or no entry: none
+  i64 t = 1;                      // number of this applied update
+  double gradient_scale = 1;      // clip factor / loss scale
+  RandomKey random;               // of the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -55,6 +63,7 @@ class Stepper {
   struct Scalars {
     optim::Scalars<double> decayed, plain;
   };
+  using AllScalars = std::vector<Scalars>;  // of what has no rates of its own, then of each that are
   struct Chunk {
     TileRange range;  // within the group
     u64 from = 0;     // generation
@@ -63,16 +72,17 @@ class Stepper {
     Pending reads;  // after the lease: settled before it goes back
   };
   size_t read_ahead() const;
-  static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const Scalars& scalars);
+  static AllScalars scalars_of(const Update& update);
+  static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
   Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
   Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);
   std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
-  void step_on_gpu(const Bucket& bucket, TileRange tiles, const Scalars& scalars, const Update& update, u64 from,
+  void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
-  void update_all(const Bucket& bucket, const Chunk& chunk, const Scalars& scalars, const Update& update);
-  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const Scalars& scalars, const Update& update, Snapshot::Copy* copy);
+  void update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
+  void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& update, Snapshot::Copy* copy);
   void close(const Bucket& bucket, Chunk chunk);
 
   const Plan& plan_;

@@ -279,11 +279,11 @@ TEST(GpuCheckRelease, ArchiveRunsToItsEndWithoutAGpu) {
   ASSERT_EQ(run("cd " SPILLWAY_SOURCE_DIR " && SPILLWAY_BUILD=" SPILLWAY_BINARY_DIR " scripts/bundle.sh --check " + place.path().string()),
             0)
       << place.read("said");
-  ASSERT_EQ(run("tar -C " + unpacked + " --strip-components=1 -xzf " + place.path().string() + "/spillway-check-*.tar.gz"), 0)
+  ASSERT_EQ(run("tar -C " + unpacked + " --strip-components=1 -xJf " + place.path().string() + "/spillway-check-*.tar.xz"), 0)
       << place.read("said");
   for (const auto& file : fs::directory_iterator(place.path())) {
     if (file.is_regular_file()) {
-      EXPECT_LT(file.file_size(), 72u << 20) << file.path();
+      EXPECT_LT(file.file_size(), 32u << 20) << file.path();
     }
   }
   for (const char* part : {"tests", "trainings", "peers"}) {

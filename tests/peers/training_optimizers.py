@@ -46,16 +46,19 @@ CASES = {
     "rmsprop": (torch.optim.RMSprop, {"lr": 0.001}),
     "rmsprop_centered_momentum": (torch.optim.RMSprop, {"lr": 0.001, "momentum": 0.7, "centered": True}),
     "lion": (Lion, {"lr": 0.0003}),
+    "adamw_groups": (torch.optim.AdamW, {"lr": 0.003}),
 }
+# Of parameters with this in their names, the first that is: their own rate, and decay of all of them.
+OWN = {"adamw_groups": [("mlp", {"lr": 0.001}), ("bias", {"weight_decay": 0.5})]}
 
 
-def train(make, options):
+def train(name, make, options):
     model = AutoModelForCausalLM.from_pretrained(DATA / "gpt2-tiny", attn_implementation="eager").double().train()
     parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": DECAY},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    groups = []
+    for whole_name, p in model.named_parameters():
+        own = next((settings for part, settings in OWN.get(name, []) if part in whole_name), {})
+        groups.append({"params": [p], "weight_decay": DECAY if p.dim() >= 2 else 0.0, **own})
     optimizer = make(groups, **options)
     losses, norms = [], []
     for ids in load_file(DATA / "gpt2-tiny/reference_f64.safetensors")["train/input_ids"]:
@@ -73,7 +76,7 @@ def train(make, options):
 def main():
     torch.set_num_threads(1)
     to = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else DATA / "optim/training.json"
-    result = {name: train(*case) for name, case in CASES.items()}
+    result = {name: train(name, *case) for name, case in CASES.items()}
     to.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{to}: torch {torch.__version__}, {len(result)} cases, losses {result['sgd']['loss'][0]:.6f} to {result['sgd']['loss'][-1]:.6f}")
 

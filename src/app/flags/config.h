@@ -151,6 +151,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
+  std::vector<std::string> optimizer_groups;  // parse_optimizer_group
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000

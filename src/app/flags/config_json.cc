@@ -178,7 +178,7 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
     if (!option->built || !option->field.get || !option->changes_numbers) continue;
     if (option->name == "gradient-accumulation-steps") continue;
     const Json value = number_value(*option, config, settings);
-    keys.push_back({option->key(), value.dump(), option->absent_when_unset && value.is_null()});
+    keys.push_back({option->key(), value.dump(), option->absent_when_unset && (value.is_null() || value.empty())});
   }
   return keys;
 }

@@ -74,6 +74,12 @@ optim::RuleSettings update_settings(const TrainConfig& config) {
   return settled(all);
 }
 
+std::vector<OptimizerGroup> update_groups(const TrainConfig& config) {
+  std::vector<OptimizerGroup> groups;
+  for (const std::string& text : config.optimizer_groups) groups.push_back(parse_optimizer_group(text));
+  return groups;
+}
+
 void resolve_update_rule(TrainConfig& config) {
   check_flag(config, "betas", &TrainConfig::betas);
   check_flag(config, "eps", &TrainConfig::eps);
@@ -83,6 +89,7 @@ void resolve_update_rule(TrainConfig& config) {
   check_flag(config, "alpha", &TrainConfig::alpha);
   check_flag(config, "centered", &TrainConfig::centered);
   rule_of(settled(config));  // refuses what does not go together
+  update_groups(config);
 }
 
 }  // namespace spillway::app

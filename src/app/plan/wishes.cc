@@ -58,6 +58,7 @@ StateWishes state_of(const TrainConfig& config) {
           .round_gradients = config.round_gradients,
           .reduce_each = config.reduce_each,
           .freeze = config.freeze,
+          .optimizer_groups = update_groups(config),
           .durability = config.durability};
 }
 

@@ -1,6 +1,7 @@
 // What a run asks of its plan, from its resolved flags: the work of a step, the formats of its state, and what was said of where things
 // lie. Values and pure functions.
 #pragma once
+#include "app/flags/optimizer_groups.h"
 #include "app/plan/planner.h"
 #include "nn/module.h"
 #include "offload/nvme_store.h"
@@ -22,6 +23,7 @@ struct StateWishes {
   optim::Rule rule = optim::Rule::adamw;
   bool round_gradients = false, reduce_each = false;
   std::vector<std::string> freeze;
+  std::vector<OptimizerGroup> optimizer_groups;
   offload::Durability durability = offload::Durability::checkpoint;
 
   /// With weights of this precision. Error(usage) where they do not go together.

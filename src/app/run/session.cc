@@ -39,6 +39,9 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
     for (const auto& p : model_.parameters) p->frozen = !models::is_adapter(*p);
   }
   freeze_parameters(model_, state.freeze);
+  std::vector<std::string> names;
+  for (const auto& p : model_.parameters) names.push_back(p->name);
+  group_of_ = groups_of_names(state.optimizer_groups, names);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
   budgets_ = memory_budgets(config, device_choice_, place.local_ranks);
   nvme_ = find_nvme_paths(config, id_, place.local_ranks);

@@ -78,6 +78,8 @@ class Session {
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }
+  /// By parameter: of --optimizer-group, counted from 1; 0: none.
+  const std::vector<u16>& group_of() const { return group_of_; }
   /// Of the chosen plan.
   Prediction& prediction() { return *prediction_; }
   /// Since open().
@@ -100,6 +102,7 @@ class Session {
   const StateWishes state_;
   const optim::StateFormat format_;
   nn::Sequential model_;
+  std::vector<u16> group_of_;
   int threads_ = 1;
   const RankPlace place_;
   const ScratchId id_;

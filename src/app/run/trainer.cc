@@ -157,6 +157,9 @@ parallel::StepSettings Trainer::step_settings() const {
   parallel::StepSettings settings;
   settings.update.settings = update_settings(config_);
   settings.update.learning_rate = learning_rate();
+  settings.update.own_rates_of = session_.group_of();
+  for (const OptimizerGroup& group : update_groups(config_))
+    settings.update.own_rates.push_back({learning_rate(group.learning_rate.value_or(*config_.learning_rate)), group.weight_decay});
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
   settings.gradient_clipping = config_.gradient_clipping;
@@ -192,7 +195,11 @@ Trainer::StepReport Trainer::step() {
 
 StepBatch Trainer::next_batch() { return steps_ahead_ ? steps_ahead_->step(progress_.cursor) : data_.training->step(progress_.cursor); }
 
-double Trainer::learning_rate() const { return optim::learning_rate(schedule_over(config_, progress_.schedule_steps), progress_.step); }
+double Trainer::learning_rate(double highest) const {
+  optim::Schedule schedule = schedule_over(config_, progress_.schedule_steps);
+  schedule.learning_rate = highest;
+  return optim::learning_rate(schedule, progress_.step);
+}
 
 Progress Trainer::after(const parallel::StepResult& result) const {
   Progress next = progress_;

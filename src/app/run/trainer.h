@@ -48,7 +48,8 @@ class Trainer {
   parallel::StepSettings step_settings() const;
   /// By the steps of all ranks, who call this together.
   i64 unplanned_bytes() const;
-  double learning_rate() const;
+  double learning_rate() const { return learning_rate(*config_.learning_rate); }
+  double learning_rate(double highest) const;
   /// Where the run stands after a step of this result.
   Progress after(const parallel::StepResult& result) const;
   std::string record(const parallel::StepResult& result) const;

@@ -248,6 +248,7 @@ TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
                                                           {"--eps", "1e-7"},
                                                           {"--optimizer", "adam", "--betas", "0.9,0.95", "--weight-decay", "0.1"},
                                                           {"--optimizer", "sgd"},
+                                                          {"--optimizer-group", "bias:lr=1"},
                                                           {"--optimizer", "sgd", "--momentum", "0.9"},
                                                           {"--optimizer", "sgd", "--momentum", "0.9", "--nesterov"},
                                                           {"--optimizer", "rmsprop"},

@@ -46,6 +46,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"nesterov", ""},
     {"alpha", "0.99"},
     {"centered", ""},
+    {"optimizer-group", "none"},
     {"decay-all", ""},
     {"lr-schedule", "cosine"},
     {"warmup-steps", "1 % of the steps, at most 2000"},

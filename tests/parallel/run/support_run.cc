@@ -122,6 +122,14 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
 
 namespace {
 
+void set_own_rates(const RunOptions& o, const nn::Sequential& model, parallel::Update& update) {
+  update.own_rates = o.own_rates;
+  for (const auto& p : model.parameters) {
+    const auto found = std::ranges::find_if(o.own_rates_in, [&](const std::string& part) { return p->name.find(part) != p->name.npos; });
+    update.own_rates_of.push_back(found == o.own_rates_in.end() ? u16{0} : static_cast<u16>(1 + (found - o.own_rates_in.begin())));
+  }
+}
+
 RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, const parallel::MeshEnds& ends) {
   const nn::Sequential model = o.build ? o.build(o.model, o.dtype) : models::build(o.model, o.dtype);
   for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
@@ -157,6 +165,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   optim::LossScale loss_scale = o.loss_scale;
   for (i64 s = 0; s < o.steps; ++s) {
     parallel::StepSettings settings = step_settings(o, s);
+    set_own_rates(o, model, settings.update);
     if (o.dtype == DType::f16) settings.loss_scale = loss_scale.scale;
     const parallel::StepResult step =
         rank.train_step([&] { return o.batches ? o.batches(s, rank_number) : random_batch(o, s, rank_number); }, settings);

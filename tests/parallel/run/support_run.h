@@ -23,6 +23,8 @@ struct RunOptions {
   optim::Moments moments = optim::Moments::fp32;
   optim::RuleSettings update =
       optim::AdamSettings{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled_weight_decay = true};
+  std::vector<parallel::OwnRates> own_rates;  // of parameters in whose names own_rates_in[i] is
+  std::vector<std::string> own_rates_in;
   bool round_gradients = false, reduce_each = false;
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;

@@ -26,6 +26,7 @@ struct Case {
   const char* name;
   RuleSettings settings;
   double learning_rate;
+  std::vector<std::string> own_rates_in = {};
 };
 const Case kCases[] = {
     {"sgd", SgdSettings{.weight_decay = 0.1}, 0.05},
@@ -38,7 +39,9 @@ const Case kCases[] = {
     {"rmsprop", RmspropSettings{.weight_decay = 0.1}, 0.001},
     {"rmsprop_centered_momentum", RmspropSettings{.weight_decay = 0.1, .momentum = 0.7, .centered = true}, 0.001},
     {"lion", LionSettings{.weight_decay = 0.1}, 0.0003},
+    {"adamw_groups", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, 0.003, {"mlp", "bias"}},
 };
+const std::vector<parallel::OwnRates> kOwnRates{{0.001, {}}, {0.003, 0.5}};
 
 StepBatch reference_batch(i64 step) {
   const data::SafetensorsReader reference(test::data("gpt2-tiny") / "reference_f64.safetensors");
@@ -59,7 +62,7 @@ StepBatch reference_batch(i64 step) {
   return batch;
 }
 
-RunResult ten_steps(const RuleSettings& settings, double learning_rate) {
+RunResult ten_steps(const RuleSettings& settings, double learning_rate, const std::vector<std::string>& own_rates_in) {
   RunOptions o;
   o.model = models::read_config(test::data("gpt2-tiny"));
   o.dtype = DType::f64;
@@ -70,6 +73,8 @@ RunResult ten_steps(const RuleSettings& settings, double learning_rate) {
   o.sequence_length = 24;
   o.update = settings;
   o.learning_rate = learning_rate;
+  o.own_rates_in = own_rates_in;
+  if (!own_rates_in.empty()) o.own_rates = kOwnRates;
   o.batches = [](i64 step, int) { return reference_batch(step); };
   o.weights = [&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights.read(p, begin, out); };
   return train(o);
@@ -95,9 +100,9 @@ class Trajectory : public testing::TestWithParam<Case> {};
 
 // fp64: ten steps of rounding, which a division by a small root amplifies; a wrong setting is far outside.
 TEST_P(Trajectory, IsPyTorchs) {
-  const auto& [name, settings, learning_rate] = GetParam();
-  EXPECT_LT(worst(name, ten_steps(settings, learning_rate)), 1e-10);
-  EXPECT_GT(worst(name, ten_steps(settings, learning_rate * 1.001)), 1e-8);
+  const auto& [name, settings, learning_rate, own_rates_in] = GetParam();
+  EXPECT_LT(worst(name, ten_steps(settings, learning_rate, own_rates_in)), 1e-10);
+  EXPECT_GT(worst(name, ten_steps(settings, learning_rate * 1.001, own_rates_in)), 1e-8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Trajectory, testing::ValuesIn(kCases), [](const auto& one) { return one.param.name; });
@@ -109,6 +114,7 @@ struct Kind {
   DType dtype = DType::f32;
   Master master = Master::fp32;
   Moments moments = Moments::fp32;
+  bool has_own_rates = false;
 };
 const Kind kKinds[] = {
     {"sgd_f32", SgdSettings{.weight_decay = 0.1}},
@@ -116,7 +122,7 @@ const Kind kKinds[] = {
     {"sgd_momentum_f32", SgdSettings{.momentum = 0.9, .weight_decay = 0.1}},
     {"amsgrad_f32", AdamSettings{.weight_decay = 0.1, .amsgrad = true}},
     {"amsgrad_bf16_rounded", AdamSettings{.weight_decay = 0.1, .amsgrad = true}, DType::bf16, Master::fp32, Moments::bf16},
-    {"lion_bf16", LionSettings{.weight_decay = 0.1}, DType::bf16},
+    {"lion_bf16", LionSettings{.weight_decay = 0.1}, DType::bf16, Master::fp32, Moments::fp32, true},
 };
 
 RunOptions tiny(const Kind& kind) {
@@ -129,6 +135,7 @@ RunOptions tiny(const Kind& kind) {
   o.max_bucket_elems = 4 * parallel::kTileElems;
   o.micro_batches = 2;
   o.learning_rate = 0.01;
+  if (kind.has_own_rates) o.own_rates = kOwnRates, o.own_rates_in = {"mlp", "bias"};
   return o;
 }
 

@@ -1,0 +1,69 @@
+#include "app/flags/optimizer_groups.h"
+
+#include <algorithm>
+#include <map>
+
+#include "app/flags/text.h"
+#include "base/error.h"
+#include "data/tokenizer/regex.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr const char* kFlag = "--optimizer-group";
+
+// As the tokenizers' patterns are; one that is none is the user's slip here.
+data::Regex regex_of(const std::string& pattern) try {
+  return data::Regex(pattern, std::string("[") + kFlag + "]");
+} catch (const Error& error) {
+  refuse(error.what());
+}
+
+double setting(const std::string& text, const std::string& key) {
+  const double value = parse_number(text, std::string(kFlag) + " " + key);
+  if (value < 0) refuse(std::string("[") + kFlag + "] expected " + key + " of at least 0, got " + text);
+  return value;
+}
+
+}  // namespace
+
+OptimizerGroup parse_optimizer_group(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0)
+    refuse(std::string("[") + kFlag + "] expected PATTERN:key=value,… such as \"\\.bias$:weight_decay=0\", got \"" + text + "\"");
+  OptimizerGroup group{.pattern = text.substr(0, colon), .learning_rate = {}, .weight_decay = {}};
+  regex_of(group.pattern);
+  for (size_t begin = colon + 1; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string one = text.substr(begin, end - begin), key = one.substr(0, one.find('='));
+    const auto member = key == "lr" ? &OptimizerGroup::learning_rate : key == "weight_decay" ? &OptimizerGroup::weight_decay : nullptr;
+    if (!member || key == one)
+      refuse(std::string("[") + kFlag + "] expected lr=X or weight_decay=X behind the pattern \"" + group.pattern + "\", got \"" + one +
+             "\"");
+    if (group.*member) refuse(std::string("[") + kFlag + "] expected " + key + " once, got \"" + text + "\"");
+    group.*member = setting(one.substr(key.size() + 1), key);
+    begin = end + 1;
+  }
+  return group;
+}
+
+std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names) {
+  std::vector<u16> group_of(names.size(), 0);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const data::Regex regex = regex_of(groups[g].pattern);
+    bool found = false;
+    for (size_t n = 0; n < names.size(); ++n) {
+      if (group_of[n] != 0 || !data::Regex::Walk(regex, names[n]).next()) continue;
+      group_of[n] = static_cast<u16>(g + 1);
+      found = true;
+    }
+    if (found) continue;
+    std::string some;
+    for (size_t n = 0; n < std::min<size_t>(3, names.size()); ++n) some += (n > 0 ? ", " : "") + names[n];
+    refuse(std::string("[") + kFlag + "] expected a pattern found in a parameter's name that no group before has, but \"" +
+           groups[g].pattern + "\" is in none of " + std::to_string(names.size()) + ", such as " + some);
+  }
+  return group_of;
+}
+
+}  // namespace spillway::app
