@@ -33,7 +33,9 @@ TEST_F(BenchRelease, CommunicatorBetweenTwoRanks) {
   const Finished f = at.spillway({"bench", "communicator", "--json"});
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(names(f), "communicator.reduce-scatter communicator.all-gather ");
-  for (const auto& row : nlohmann::json::parse(f.out)["rows"]) EXPECT_GT(row["share"], 0) << row;
+  const auto all = nlohmann::json::parse(f.out);
+  EXPECT_FALSE(all["rows"].empty());
+  for (const auto& row : all["rows"]) EXPECT_GT(row["share"], 0) << row;
   EXPECT_TRUE(mentions(f.err, "kept in")) << f.err;
   const Finished after = train("after");
   EXPECT_TRUE(after.status == 0 && !mentions(after.err, "until `spillway bench communicator`")) << after.err;

@@ -73,11 +73,15 @@ TEST_F(ImageData, IdxFilesGiveOneChannelAndTheirSize) {
       << size.err;
   const Outcome plan = run_app({"plan", "--model", "cifar-net", "--data", path("idx"), "--device", "cpu", "--json"});
   ASSERT_EQ(plan.status, 0) << plan.err;
-  for (const Json& row : Json::parse(plan.out)["rows"]) {
+  const Json planned = Json::parse(plan.out);
+  int seen = 0;
+  for (const Json& row : planned["rows"]) {
     if (row["what"] != "images") continue;
     EXPECT_GE(row["bytes"]["device"], 64 * (20 * 28 + 1) * 4) << "64 images and their classes";
     EXPECT_LT(row["bytes"]["device"], 64 * (20 * 28 + 1) * 4 + 4096);
+    ++seen;
   }
+  EXPECT_EQ(seen, 1) << plan.out;
 }
 
 TEST_F(ImageData, FoldersGiveNamesOfClasses) {
