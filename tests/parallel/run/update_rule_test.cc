@@ -201,7 +201,9 @@ TEST_P(Placed, HoldsTheRulesBytes) {
   EXPECT_EQ(planned, want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Placed, testing::ValuesIn(kKinds), [](const auto& one) { return one.param.name; });
+std::string name_of(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
+INSTANTIATE_TEST_SUITE_P(Kinds, Placed, testing::Values(kKinds[0], kKinds[4]), name_of);
+INSTANTIATE_TEST_SUITE_P(KindsMore, Placed, testing::Values(kKinds[1], kKinds[2], kKinds[3], kKinds[5]), name_of);
 
 TEST(UpdateRule, TheTableNamesTheArrays) {
   const auto row_of = [](RuleSettings settings, DType dtype) {
