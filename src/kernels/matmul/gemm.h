@@ -71,8 +71,23 @@ struct Packed {
   i64 depth, first = 0;
 };
 
+/// Memory that will be packed next: its lines are asked for into the second-level cache while sums are made. Numbers do not depend on it.
+struct Ahead {
+  const char* data = nullptr;
+  i64 rows = 0, row_bytes = 0, stride_bytes = 0;
+};
+/// `outer` x k of an operand; nothing of one that is contiguous along neither extent.
+template <class T>
+Ahead ahead_of(const Operand<T>& from, i64 outer, i64 k) {
+  constexpr i64 kSize = sizeof(T);
+  const char* data = reinterpret_cast<const char*>(from.data);
+  if (from.k_stride == 1) return {data, outer, k * kSize, from.outer_stride * kSize};
+  if (from.outer_stride == 1) return {data, k, outer * kSize, from.k_stride * kSize};
+  return {};
+}
+
 /// C[m, n] = (added +) A[m, k] B[k, n] (+ bias), k at most kDepth for the invariant's sake.
 template <class P, class Out>
-void multiply(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c);
+void multiply(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, Ahead next = {});
 
 }  // namespace spillway::kernels::gemm

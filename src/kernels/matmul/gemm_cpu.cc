@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/matmul/gemm_lines.h"
 #include "kernels/matmul/gemm_pack_inl.h"
 #include "kernels/matmul/gemm_tiles.h"
 
@@ -26,10 +27,11 @@ template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
 template <int kUsed, class T>
-HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
+HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum, Lines& lines) {
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
   for (i64 p = 0; p < k; ++p) {
+    if (p % Lines::kEvery == 0) lines.ask();
     hn::Vec<decltype(d)> column[kUsed];
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) column[v] = hn::LoadU(d, b + v * lanes);
@@ -46,13 +48,15 @@ HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRI
 
 // Pairs widened to f32: all products of the even k, then those of the odd.
 template <int kUsed>
-HWY_INLINE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, Sums<kUsed, BFloat16>& sum) {
+HWY_INLINE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, Sums<kUsed, BFloat16>& sum,
+                             Lines& lines) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<u32> bits;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const auto upper = hn::Set(bits, 0xffff0000u);
   const u32 *HWY_RESTRICT a = reinterpret_cast<const u32*>(a_elements), *HWY_RESTRICT b = reinterpret_cast<const u32*>(b_elements);
   for (i64 p = 0; p < k; p += 2) {
+    if (p % Lines::kEvery == 0) lines.ask();
     hn::Vec<decltype(d)> column[kUsed];
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) column[v] = hn::BitCast(d, hn::ShiftLeft<16>(hn::LoadU(bits, b + v * lanes)));
@@ -80,7 +84,7 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR_AVX3 ",avx512bf16")
 // The processor's own products of pairs (VDPBF16PS). The sums come back through memory: a function of another instruction set is not
 // inlined.
 template <int kUsed>
-HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, float* to) {
+HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, float* to, Lines& lines) {
   const u32 *a = reinterpret_cast<const u32*>(a_elements), *b = reinterpret_cast<const u32*>(b_elements);
   __m512 sum[kRows][kUsed];
 #pragma GCC unroll 8
@@ -89,6 +93,7 @@ HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b
     for (int v = 0; v < kUsed; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   for (i64 p = 0; p < k; p += 2) {
+    if (p % Lines::kEvery == 0) lines.ask();
     __m512bh column[kUsed];
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) column[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + v * 16));
@@ -132,7 +137,8 @@ HWY_INLINE void prefetch(const Output<P, Out>& c, i64 rows, i64 columns) {
 }
 
 template <int kUsed, class P, class Out>
-HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns, Output<P, Out> c, bool own_dots) {
+HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns, Output<P, Out> c, bool own_dots,
+                    Lines& lines) {
   using T = Wide<P>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
@@ -147,7 +153,7 @@ HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64
   if (own_dots) {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (sizeof(P) == 2) {
-      dot_pairs<kUsed>(k, a, b, edge);
+      dot_pairs<kUsed>(k, a, b, edge, lines);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 3
@@ -156,7 +162,7 @@ HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64
     }
 #endif
   } else {
-    add_products<kUsed>(k, a, b, sum);
+    add_products<kUsed>(k, a, b, sum, lines);
   }
   if (rows == kRows && columns == kUsed * lanes) {
 #pragma GCC unroll 8
@@ -188,8 +194,9 @@ HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
 
 // A strip's panels of A stay in the first-level cache or the second; a panel of B is used for all of them before the next one.
 template <class P, class Out>
-HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, bool own_dots) {
+HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, Ahead next, bool own_dots) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(Wide<P>)), panel = kVectors * lanes;
+  Lines lines(next, ceil_div(n, panel) * ceil_div(m, i64{kRows}) * ceil_div(k, Lines::kEvery));
   const i64 depth_a = packed_depth<P>(a.depth), depth_b = packed_depth<P>(b.depth);
   for (i64 j = 0; j < n; j += panel) {
     const i64 columns = std::min(panel, n - j);
@@ -198,11 +205,11 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
       const Output<P, Out> out = part(c, i, j);
       const P *rows_a = a.data + i * depth_a + a.first * kRows, *columns_b = b.data + j * depth_b + b.first * panel;
       if (columns > 2 * lanes) {
-        micro<3>(k, rows_a, columns_b, rows, columns, out, own_dots);
+        micro<3>(k, rows_a, columns_b, rows, columns, out, own_dots, lines);
       } else if (columns > lanes) {
-        micro<2>(k, rows_a, columns_b, rows, columns, out, own_dots);
+        micro<2>(k, rows_a, columns_b, rows, columns, out, own_dots, lines);
       } else {
-        micro<1>(k, rows_a, columns_b, rows, columns, out, own_dots);
+        micro<1>(k, rows_a, columns_b, rows, columns, out, own_dots, lines);
       }
     }
   }
@@ -227,8 +234,9 @@ HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output
 }
 
 template <class Out>
-HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c) {
+HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c, Ahead next) {
   alignas(64) float sums[2 * tiles::kRows * tiles::kColumns];
+  Lines lines(next, ceil_div(n, tiles::kColumns) * ceil_div(m, 2 * tiles::kRows) * ceil_div(k, tiles::kStep));
   const i64 depth_a = packed_depth<BFloat16>(a.depth), depth_b = packed_depth<BFloat16>(b.depth);
   const tiles::Scope scope;
   for (i64 j = 0; j < n; j += tiles::kColumns) {
@@ -238,17 +246,17 @@ HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFl
       const Output<BFloat16, Out> out = part(c, i, j);
       const BFloat16* rows_a = a.data + i * depth_a + a.first * tiles::kRows;
       prefetch(out, rows, columns);
-      tiles::sums(rows > tiles::kRows ? 2 : 1, k, rows_a, tiles::kRows * depth_a, columns_b, sums);
+      tiles::sums(rows > tiles::kRows ? 2 : 1, k, rows_a, tiles::kRows * depth_a, columns_b, sums, lines);
       store_tiles(sums, rows, columns, out);
     }
   }
 }
 
 template <class Out>
-HWY_ATTR void multiply_pairs(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c) {
+HWY_ATTR void multiply_pairs(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, Out> c, Ahead next) {
   const Pairs by = pairs_here();
-  if (by == Pairs::tiles) return multiply_tiles(m, n, k, a, b, c);
-  multiply_panels(m, n, k, a, b, c, by == Pairs::vectors);
+  if (by == Pairs::tiles) return multiply_tiles(m, n, k, a, b, c, next);
+  multiply_panels(m, n, k, a, b, c, next, by == Pairs::vectors);
 }
 
 void pack_f32(Side side, Operand<float> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
@@ -259,23 +267,23 @@ void pack_bf16(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to
 }
 void pack_widened(Side side, Operand<BFloat16> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
 void pack_widened_f16(Side side, Operand<Float16> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
-void multiply_f32(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c) {
-  multiply_panels(m, n, k, a, b, c, false);
+void multiply_f32(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c, Ahead next) {
+  multiply_panels(m, n, k, a, b, c, next, false);
 }
-void multiply_f64(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Output<double, double> c) {
-  multiply_panels(m, n, k, a, b, c, false);
+void multiply_f64(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Output<double, double> c, Ahead next) {
+  multiply_panels(m, n, k, a, b, c, next, false);
 }
-void multiply_f32_to_bf16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c) {
-  multiply_panels(m, n, k, a, b, c, false);
+void multiply_f32_to_bf16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c, Ahead next) {
+  multiply_panels(m, n, k, a, b, c, next, false);
 }
-void multiply_f32_to_f16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c) {
-  multiply_panels(m, n, k, a, b, c, false);
+void multiply_f32_to_f16(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c, Ahead next) {
+  multiply_panels(m, n, k, a, b, c, next, false);
 }
-void multiply_bf16(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c) {
-  multiply_pairs(m, n, k, a, b, c);
+void multiply_bf16(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c, Ahead next) {
+  multiply_pairs(m, n, k, a, b, c, next);
 }
-void multiply_bf16_to_f32(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c) {
-  multiply_pairs(m, n, k, a, b, c);
+void multiply_bf16_to_f32(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c, Ahead next) {
+  multiply_pairs(m, n, k, a, b, c, next);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -345,28 +353,28 @@ void pack(Side side, Operand<Float16> from, i64 outer, i64 k, float* to) {
   HWY_DYNAMIC_DISPATCH(pack_widened_f16)(side, from, outer, k, to);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_f32)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, float> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_f32)(m, n, k, a, b, c, next);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Output<double, double> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_f64)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<double> a, Packed<double> b, Output<double, double> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_f64)(m, n, k, a, b, c, next);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_f32_to_bf16)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, BFloat16> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_f32_to_bf16)(m, n, k, a, b, c, next);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_f32_to_f16)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<float> a, Packed<float> b, Output<float, Float16> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_f32_to_f16)(m, n, k, a, b, c, next);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_bf16)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, BFloat16> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_bf16)(m, n, k, a, b, c, next);
 }
 template <>
-void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_bf16_to_f32)(m, n, k, a, b, c);
+void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c, Ahead next) {
+  HWY_DYNAMIC_DISPATCH(multiply_bf16_to_f32)(m, n, k, a, b, c, next);
 }
 
 }  // namespace spillway::kernels::gemm

@@ -3,11 +3,13 @@
 // own way. Layouts: A in panels of 16 rows, to[i / 16][p / 32][i % 16][p % 32]; B in gemm_cpu.cc's pairs of 48 columns, to[j / 48][p / 2][j
 // % 48][p % 2]; both filled with zeros to a multiple of 32 of k (packed_depth).
 #pragma once
-#include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_lines.h"
 
 namespace spillway::kernels::gemm::tiles {
 
 inline constexpr i64 kRows = 16, kColumns = 48;
+/// k of one tile.
+inline constexpr i64 kStep = 32;
 /// Of few rows: the tiles of sums, of A and of B.
 inline constexpr int kFewSums = 0, kFewA = 2, kFewB = 3;
 
@@ -27,7 +29,8 @@ struct Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// to[kRows * panels][kColumns] = A B over k, for one or two panels of A, `a_panel_elems` apart, and one of B.
-void sums(int panels, i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to);
+/// to[kRows * panels][kColumns] = A B over k, for one or two panels of A, `a_panel_elems` apart, and one of B. `lines` are asked for
+/// at every kStep of k.
+void sums(int panels, i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to, Lines& lines);
 
 }  // namespace spillway::kernels::gemm::tiles

@@ -11,7 +11,6 @@
 namespace spillway::kernels::gemm::tiles {
 namespace {
 
-constexpr i64 kStep = 32;                  // of k, in one tile
 constexpr i64 kTileElems = kRows * kStep;  // 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
@@ -98,7 +97,7 @@ void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, B
 }
 
 template <int kPanels>
-void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to) {
+void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to, Lines& lines) {
   constexpr int kPairBytes = 4 * kColumns, kOutBytes = 4 * kColumns;
   // Tiles 0-2 and 3-5 are the sums of the two panels, 6 is A, 7 is B.
   _tile_zero(0);
@@ -110,6 +109,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
     _tile_zero(5);
   }
   for (i64 p = 0; p < k; p += kStep) {
+    lines.ask();
     const BFloat16 *second = a + a_panel_elems, *columns = b + p * kColumns;
     _tile_loadd(7, columns, kPairBytes);
     _tile_loadd(6, a, kTileBytesARow);
@@ -192,8 +192,8 @@ Scope::Scope() { configure(kWholeTiles); }
 Scope::Scope(Few few, i64 m) { configure(few_tiles(few, m)); }
 Scope::~Scope() { release(); }
 
-void sums(int panels, i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to) {
-  panels == 2 ? sums_of<2>(k, a, a_panel_elems, b, to) : sums_of<1>(k, a, a_panel_elems, b, to);
+void sums(int panels, i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to, Lines& lines) {
+  panels == 2 ? sums_of<2>(k, a, a_panel_elems, b, to, lines) : sums_of<1>(k, a, a_panel_elems, b, to, lines);
 }
 
 }  // namespace spillway::kernels::gemm::tiles

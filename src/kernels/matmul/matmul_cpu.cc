@@ -67,6 +67,7 @@ struct Product {
   Output<P, Out> c;
   P* packed;
   Wide<T>* sums;  // [m, n], of all chunks but the last; C itself where it is as wide
+  int threads;
 
   bool resident_is_a() const { return m <= n; }
   i64 resident_outer() const { return std::min(m, n); }
@@ -78,15 +79,24 @@ struct Product {
                packed + begin * packed_depth<P>(depth));
   }
 
+  // The streamed operand's memory that this thread packs after this chunk: the strip's next, or the first of the strip that it takes then if
+  // all threads are as fast.
+  gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
+    if (at >= depth) at = 0, begin += threads * kStrip;
+    const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth<P>, depth - at);
+    return outer > 0 ? gemm::ahead_of((resident_is_a() ? b : a).from(begin, slab + at), outer, chunk) : gemm::Ahead{};
+  }
+
   // Chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
   template <class To>
-  void multiply_chunk(i64 begin, i64 outer, i64 first_k, i64 chunk, i64 depth, i64 at, P* streamed, Output<P, To> out) const {
+  void multiply_chunk(i64 begin, i64 outer, i64 slab, i64 chunk, i64 depth, i64 at, P* streamed, Output<P, To> out) const {
+    const gemm::Ahead next = after(begin, at + chunk, slab, depth);
     if (resident_is_a()) {
-      gemm::pack(Side::b, b.from(begin, first_k), outer, chunk, streamed);
-      gemm::multiply<P, To>(m, outer, chunk, {packed, depth, at}, {streamed, chunk}, out);
+      gemm::pack(Side::b, b.from(begin, slab + at), outer, chunk, streamed);
+      gemm::multiply<P, To>(m, outer, chunk, {packed, depth, at}, {streamed, chunk}, out, next);
     } else {
-      gemm::pack(Side::a, a.from(begin, first_k), outer, chunk, streamed);
-      gemm::multiply<P, To>(outer, n, chunk, {streamed, chunk}, {packed, depth, at}, out);
+      gemm::pack(Side::a, a.from(begin, slab + at), outer, chunk, streamed);
+      gemm::multiply<P, To>(outer, n, chunk, {streamed, chunk}, {packed, depth, at}, out, next);
     }
   }
 
@@ -101,10 +111,10 @@ struct Product {
       const Wide<T>* added = first_k == 0 ? (c.added ? c.added + place(c.added_stride) : nullptr) : before;
       if (first_k + chunk == k) {
         const P* bias = c.bias ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
-        multiply_chunk<Out>(begin, outer, first_k, chunk, depth, at, streamed,
+        multiply_chunk<Out>(begin, outer, slab, chunk, depth, at, streamed,
                             {c.data + place(c.row_stride), c.row_stride, added, stride, bias});
       } else {
-        multiply_chunk<Wide<T>>(begin, outer, first_k, chunk, depth, at, streamed, {before, stride, added, stride});
+        multiply_chunk<Wide<T>>(begin, outer, slab, chunk, depth, at, streamed, {before, stride, added, stride});
       }
     }
   }
@@ -132,7 +142,7 @@ i64 few_rows_task(i64 n, bool contiguous_columns) {
 template <class T, class Out>
 bool ran_few_rows(const Product<T, Out>& product) {
   if constexpr (gemm::kHasFewRows<T, PanelOf<T>>) {
-    const auto& [m, n, k, a, b, c, packed, sums] = product;
+    const auto& [m, n, k, a, b, c, packed, sums, threads] = product;
     const i64 bytes = gemm::few_rows_words<T>(m, k) * static_cast<i64>(sizeof(u32));
     if (!gemm::takes_few_rows(m, n, b) || bytes > packed_bytes<T>(m, n, k)) return false;
     u32* words = reinterpret_cast<u32*>(packed);
@@ -182,7 +192,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
     if (store == Store::add) c.added = c.data;
   }
   const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
-  const Product<T, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums};
+  const Product<T, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums, Stream::current().thread_count()};
   if (!ran_few_rows(product)) product.run();
 }
 

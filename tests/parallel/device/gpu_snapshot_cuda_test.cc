@@ -66,8 +66,9 @@ TEST_P(GpuSnapshots, ALookShowsEveryWeightOnce) {
   cells()[GetParam()].place(o);
   expect_all_shown(o);
 }
-INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Range(size_t{0}, cells().size()),
-                         [](const auto& cell) { return cells()[cell.param].name; });
+std::string cell_name(const testing::TestParamInfo<size_t>& cell) { return cells()[cell.param].name; }
+INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Values(3, 4, 7, 9, 10), cell_name);
+INSTANTIATE_TEST_SUITE_P(CellsMore, GpuSnapshots, testing::Values(0, 1, 2, 5, 6, 8), cell_name);
 
 // No Step passes them, wherever they lie.
 TEST_F(GpuRuns, SnapshotsHoldFrozenWeights) {

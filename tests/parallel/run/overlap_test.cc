@@ -184,9 +184,9 @@ TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill,
-                         testing::Combine(testing::Values(Tier::host, Tier::nvme), testing::Bool(),
-                                          testing::Values(Order::micro_batch, Order::vertical)));
+const auto kSpills = cells_of(std::vector{Tier::host, Tier::nvme}, std::vector{false, true}, std::vector{Order::micro_batch, Order::vertical});
+INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
+INSTANTIATE_TEST_SUITE_P(TiersMore, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
 // Defers while it knows too little, speculates once 48 of the last 50 steps were calm, and defers again after three redone steps.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {

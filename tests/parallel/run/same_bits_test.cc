@@ -194,7 +194,8 @@ TEST_P(SameBitsCorner, WithDropout) {
   EXPECT_NE(want.losses, std::vector(reference("gpt2-tiny").losses.begin(), reference("gpt2-tiny").losses.begin() + 2));
 }
 
-INSTANTIATE_TEST_SUITE_P(Corners, SameBitsCorner, testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(Corners, SameBitsCorner, testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(CornersMore, SameBitsCorner, testing::Values(0, 1, 3));
 
 // The comparison itself must be able to fail: another learning rate is another run.
 TEST(SameBitsTest, ADifferenceShows) {
