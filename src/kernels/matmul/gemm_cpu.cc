@@ -48,8 +48,7 @@ HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRI
 
 // Pairs widened to f32: all products of the even k, then those of the odd.
 template <int kUsed>
-HWY_INLINE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, Sums<kUsed, BFloat16>& sum,
-                             Lines& lines) {
+HWY_INLINE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, Sums<kUsed, BFloat16>& sum, Lines& lines) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<u32> bits;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));

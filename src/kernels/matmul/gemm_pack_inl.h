@@ -29,30 +29,54 @@ constexpr i64 panel_extent(Side side) {
   return side == Side::a ? kRows : kVectors * static_cast<i64>(HWY_LANES(Wide<P>));
 }
 
-// Sixteen words at a time where k is contiguous: 4x4 transposes in 128-bit lanes; only the rest goes element by element.
-template <class V>
-HWY_INLINE void transpose_words(V r0, V r1, V r2, V r3, float* to, i64 panel) {
-  const hn::Full128<float> d;
-  const hn::Full128<double> dd;
+// Where k is contiguous: blocks of four words, one of each of a vector's rows, are stacked as they are loaded and transposed four by four
+// within 128-bit lanes; only the rest goes element by element.
+template <class D, class Row>
+HWY_INLINE hn::Vec<D> stacked(D d, Row row, i64 i) {
+  constexpr i64 lanes = static_cast<i64>(hn::MaxLanes(D()));
+  if constexpr (lanes == 4) {
+    return row(i);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, stacked(half, row, i + lanes / 2), stacked(half, row, i));
+  }
+}
+
+// Rows i, i + 1, …, as many as D has lanes.
+template <class D, class Row>
+HWY_INLINE void transpose_rows(D d, Row row, i64 i, float* to, i64 panel) {
+  const hn::Repartition<double, D> dd;
+  const auto r0 = stacked(d, row, i), r1 = stacked(d, row, i + 1), r2 = stacked(d, row, i + 2), r3 = stacked(d, row, i + 3);
   const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
   const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3)), high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, to + 2 * panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * panel);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to + i);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + panel + i);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, to + 2 * panel + i);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * panel + i);
+}
+
+// Four words of each of `outer` rows but the last one to three. Row(i): those of row i, in 128 bits.
+template <class Row>
+HWY_INLINE void transpose_words(Row row, i64 outer, float* to, i64 panel) {
+  constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
+  i64 i = 0;
+  for (; i + lanes <= outer; i += lanes) transpose_rows(hn::ScalableTag<float>(), row, i, to, panel);
+  if constexpr (lanes > 8) {
+    for (; i + 8 <= outer; i += 8) transpose_rows(hn::CappedTag<float, 8>(), row, i, to, panel);
+  }
+  for (; i + 4 <= outer; i += 4) transpose_rows(hn::Full128<float>(), row, i, to, panel);
 }
 
 template <class T>
-HWY_ATTR void transpose_block(const T* from, i64 outer_stride, float* to, i64 panel) {
+HWY_ATTR void transpose_block(const T* from, i64 outer_stride, i64 outer, float* to, i64 panel) {
   const hn::Full128<float> d;
-  transpose_words(load(d, from), load(d, from + outer_stride), load(d, from + 2 * outer_stride), load(d, from + 3 * outer_stride), to,
-                  panel);
+  transpose_words([=](i64 i) HWY_ATTR { return load(d, from + i * outer_stride); }, outer, to, panel);
 }
 
-HWY_ATTR void transpose_block(const double* from, i64 outer_stride, double* to, i64 panel) {
+HWY_ATTR void transpose_block(const double* from, i64 outer_stride, i64 outer, double* to, i64 panel) {
   const hn::Full128<double> d;
-  for (int i = 0; i < 4; i += 2) {
-    for (int j = 0; j < 4; j += 2) {
+  for (i64 i = 0; i < outer / 4 * 4; i += 2) {
+    for (i64 j = 0; j < 4; j += 2) {
       const auto r0 = hn::LoadU(d, from + i * outer_stride + j), r1 = hn::LoadU(d, from + (i + 1) * outer_stride + j);
       hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to + j * panel + i);
       hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + (j + 1) * panel + i);
@@ -64,7 +88,7 @@ template <class T, class P>
 HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* to) {
   const i64 whole = outer / 4 * 4, whole_k = k / 4 * 4;
   for (i64 p = 0; p < whole_k; p += 4) {
-    for (i64 i = 0; i < whole; i += 4) transpose_block(from.data + i * from.outer_stride + p, from.outer_stride, to + p * panel + i, panel);
+    transpose_block(from.data + p, from.outer_stride, outer, to + p * panel, panel);
     for (i64 i = whole; i < outer; ++i) {
       for (i64 q = p; q < p + 4; ++q) to[q * panel + i] = widen(from.data[i * from.outer_stride + q]);
     }
@@ -117,18 +141,15 @@ HWY_INLINE u32 pair_of(const Operand<BFloat16>& from, i64 outer, i64 p, i64 k) {
   return even[0].bits | (p + 1 < k ? static_cast<u32>(even[from.k_stride].bits) << 16 : 0);
 }
 
-// As pack_transposed, of pairs: eight k of four rows at a time.
+// As pack_transposed, of pairs: eight k at a time.
 HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i64 k, i64 panel, u32* to) {
   const hn::Full128<float> d;
   const hn::Full128<u16> halves;
   const i64 whole = outer / 4 * 4, whole_k = k / 8 * 8;
-  const auto row = [&](i64 i, i64 p) HWY_ATTR {
-    return hn::BitCast(d, hn::LoadU(halves, reinterpret_cast<const u16*>(from.data + i * from.outer_stride + p)));
-  };
   for (i64 p = 0; p < whole_k; p += 8) {
-    for (i64 i = 0; i < whole; i += 4) {
-      transpose_words(row(i, p), row(i + 1, p), row(i + 2, p), row(i + 3, p), reinterpret_cast<float*>(to + p / 2 * panel + i), panel);
-    }
+    const u16* rows = reinterpret_cast<const u16*>(from.data + p);
+    const auto row = [=, stride = from.outer_stride](i64 i) HWY_ATTR { return hn::BitCast(d, hn::LoadU(halves, rows + i * stride)); };
+    transpose_words(row, outer, reinterpret_cast<float*>(to + p / 2 * panel), panel);
   }
   for (i64 p = 0; p < k; p += 2) {
     for (i64 i = p < whole_k ? whole : 0; i < outer; ++i) to[p / 2 * panel + i] = pair_of(from, i, p, k);

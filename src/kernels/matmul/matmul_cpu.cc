@@ -79,8 +79,8 @@ struct Product {
                packed + begin * packed_depth<P>(depth));
   }
 
-  // The streamed operand's memory that this thread packs after this chunk: the strip's next, or the first of the strip that it takes then if
-  // all threads are as fast.
+  // The streamed operand's memory that this thread packs after this chunk: the strip's next, or the first of the strip that it takes then
+  // if all threads are as fast.
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
     const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth<P>, depth - at);
