@@ -21,8 +21,9 @@ using gemm::packed_elems;
 using gemm::PanelOf;
 using gemm::Side;
 
-// The packed operand may take this much; longer inner extents are walked in slabs.
-constexpr i64 kPackedBytes = 4 * kMiB;
+// The packed operand may take this much, to stay in the second-level cache while all strips pass it; longer inner extents are walked in
+// slabs. That the sums are then read again costs 8 bytes a slab of each element of C; packed rows that do not stay cost 4 bytes of each k.
+constexpr i64 kPackedBytes = kMiB / 2;
 
 template <class T>
 i64 slab_depth(i64 outer, i64 k) {
