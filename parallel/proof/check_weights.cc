@@ -101,11 +101,14 @@ void WeightRules::stepped_before(u32 i, u16 group) const {
 void WeightRules::list_ended() const {
   if (c_.overlap == OptimizerOverlap::none) return;
   const List& list = c_.walk.list();
+  std::map<decltype(Bucket::id), i64> steps;
+  for (const Instruction& i : list) {
+    if (i.op == Op::Step) ++steps[i.bucket];
+  }
   for (const Bucket& b : c_.layout.buckets) {
-    const auto is_its_step = [&](const Instruction& i) { return i.op == Op::Step && i.bucket == b.id; };
     const bool own = c_.layout.owns(c_.layout.groups[b.group]);
     const i64 wanted = own && intersection(c_.residency[b.group].stepped, tiles_of(b)).count() > 0;
-    if (std::count_if(list.begin(), list.end(), is_its_step) != wanted)
+    if (steps[b.id] != wanted)
       throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
   }
   const i64 last = c_.walk.last_in(Lane::optimizer);
