@@ -28,7 +28,7 @@ struct Operand {
 
 enum class Side { a, b };
 
-/// What panels of operands of T hold.
+/// What panels of operands of T hold; where pairs_in_use() widens them, those of bf16 may also be of float, to the same sums.
 template <class T>
 using PanelOf = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 
@@ -48,6 +48,8 @@ enum class Pairs { best, widened, vectors, tiles };
 std::span<const Pairs> available_pairs();
 Pairs pairs_by();
 void pin_pairs_for_test(Pairs pairs);
+/// What multiplies them now. Those that are widened are so again by every panel of the other side; panels of float are widened once.
+Pairs pairs_in_use();
 
 /// Packs outer x k in panels, padded with zeros. Packed strips follow each other: strip s begins at packed_elems<P>(s * kStrip, k).
 /// P is T (not of f16), or float of bf16 and f16.

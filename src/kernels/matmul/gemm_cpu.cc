@@ -258,6 +258,7 @@ HWY_ATTR void multiply_pairs(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFl
   multiply_panels(m, n, k, a, b, c, next, by == Pairs::vectors);
 }
 
+Pairs pairs_of_target() { return pairs_here(); }
 void pack_f32(Side side, Operand<float> from, i64 outer, i64 k, float* to) { pack_side(side, from, outer, k, to); }
 void pack_f64(Side side, Operand<double> from, i64 outer, i64 k, double* to) { pack_side(side, from, outer, k, to); }
 void pack_bf16(Side side, Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to) {
@@ -319,6 +320,7 @@ void pin_pairs_for_test(Pairs pairs) {
   pinned_for_test = pairs;
 }
 
+HWY_EXPORT(pairs_of_target);
 HWY_EXPORT(pack_f32);
 HWY_EXPORT(pack_f64);
 HWY_EXPORT(pack_bf16);
@@ -330,6 +332,8 @@ HWY_EXPORT(multiply_f32_to_bf16);
 HWY_EXPORT(multiply_f32_to_f16);
 HWY_EXPORT(multiply_bf16);
 HWY_EXPORT(multiply_bf16_to_f32);
+
+Pairs pairs_in_use() { return HWY_DYNAMIC_DISPATCH(pairs_of_target)(); }
 
 template <>
 void pack(Side side, Operand<float> from, i64 outer, i64 k, float* to) {

@@ -25,44 +25,47 @@ using gemm::Side;
 // slabs. That the sums are then read again costs 8 bytes a slab of each element of C; packed rows that do not stay cost 4 bytes of each k.
 constexpr i64 kPackedBytes = kMiB / 2;
 
-template <class T>
+// Of one chain of additions: that of the panels, but of bf16 that of pairs of it whatever its panels hold.
+template <class T, class P>
+constexpr i64 kChunk = std::is_same_v<T, BFloat16> ? kDepth<T> : kDepth<P>;
+
+template <class T, class P>
 i64 slab_depth(i64 outer, i64 k) {
-  using P = PanelOf<T>;
   const i64 row_bytes = round_up(outer, kStrip) * static_cast<i64>(sizeof(P));
-  return std::min(k, std::max<i64>(1, kPackedBytes / (row_bytes * kDepth<P>)) * kDepth<P>);
+  return std::min(k, std::max<i64>(1, kPackedBytes / (row_bytes * kChunk<T, P>)) * kChunk<T, P>);
 }
 
-template <class T>
+template <class T, class P>
 i64 packed_bytes(i64 m, i64 n, i64 k) {
   const i64 outer = std::min(m, n);
-  return packed_elems<PanelOf<T>>(outer, slab_depth<T>(outer, k)) * static_cast<i64>(sizeof(PanelOf<T>));
+  return packed_elems<P>(outer, slab_depth<T, P>(outer, k)) * static_cast<i64>(sizeof(P));
 }
 
 // Sums over several chunks that would be rounded between them stay in the workspace, behind the packed operand.
 template <class T, class Out>
 constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 
-// What lies in the workspace, one behind the other: the packed operand; such sums; a bias of f16, widened as the panels are.
-template <class T, class Out>
+// What lies in the workspace, one behind the other: the packed operand; such sums; a bias that is widened as the panels are.
+template <class T, class P, class Out>
 struct Workspace {
   i64 sums, bias, bytes;  // where they begin
   Workspace(i64 m, i64 n, i64 k) {
     constexpr i64 kWideBytes = sizeof(Wide<T>);
-    bytes = packed_bytes<T>(m, n, k);
+    bytes = packed_bytes<T, P>(m, n, k);
     const auto take = [&](bool wanted, i64 elems) {
       const i64 begin = round_up(bytes, 64);
       if (wanted) bytes = begin + elems * kWideBytes;
       return begin;
     };
-    sums = take(kNarrows<T, Out> && k > kDepth<PanelOf<T>>, m * n);
-    bias = take(!std::is_same_v<T, PanelOf<T>>, n);
+    sums = take(kNarrows<T, Out> && k > kChunk<T, P>, m * n);
+    bias = take(!std::is_same_v<T, P>, n);
   }
 };
 
 // One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed").
-template <class T, class Out>
+template <class T, class P, class Out>
 struct Product {
-  using P = PanelOf<T>;
+  static constexpr i64 kDepth = kChunk<T, P>;
   i64 m, n, k;
   Operand<T> a, b;
   Output<P, Out> c;
@@ -84,7 +87,7 @@ struct Product {
   // if all threads are as fast.
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
-    const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth<P>, depth - at);
+    const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth, depth - at);
     return outer > 0 ? gemm::ahead_of((resident_is_a() ? b : a).from(begin, slab + at), outer, chunk) : gemm::Ahead{};
   }
 
@@ -102,13 +105,13 @@ struct Product {
   }
 
   void multiply_strip(i64 strip, i64 slab, i64 depth) const {
-    alignas(64) P streamed[kStrip * kDepth<P>];
+    alignas(64) P streamed[kStrip * kDepth];
     const i64 begin = strip * kStrip, outer = std::min(kStrip, std::max(m, n) - begin);
     const auto place = [&](i64 stride) { return resident_is_a() ? begin : begin * stride; };
     const i64 stride = kNarrows<T, Out> ? n : c.row_stride;
     Wide<T>* before = sums ? sums + place(stride) : nullptr;
-    for (i64 at = 0; at < depth; at += kDepth<P>) {
-      const i64 chunk = std::min(kDepth<P>, depth - at), first_k = slab + at;
+    for (i64 at = 0; at < depth; at += kDepth) {
+      const i64 chunk = std::min(kDepth, depth - at), first_k = slab + at;
       const Wide<T>* added = first_k == 0 ? (c.added ? c.added + place(c.added_stride) : nullptr) : before;
       if (first_k + chunk == k) {
         const P* bias = c.bias ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
@@ -122,7 +125,7 @@ struct Product {
 
   void run() const {
     const Stream& stream = Stream::current();
-    const i64 step = slab_depth<T>(resident_outer(), k);
+    const i64 step = slab_depth<T, P>(resident_outer(), k);
     for (i64 slab = 0; slab < k; slab += step) {
       const i64 depth = std::min(step, k - slab);
       stream.run(ceil_div(resident_outer(), kStrip), [&](i64 strip, int) { pack_resident(strip, slab, depth); });
@@ -140,15 +143,15 @@ i64 few_rows_task(i64 n, bool contiguous_columns) {
 }
 
 // The product with its few rows' words in the workspace. False where it is none of those, or their words are more than what is there.
-template <class T, class Out>
-bool ran_few_rows(const Product<T, Out>& product) {
-  if constexpr (gemm::kHasFewRows<T, PanelOf<T>>) {
+template <class T, class P, class Out>
+bool ran_few_rows(const Product<T, P, Out>& product) {
+  if constexpr (gemm::kHasFewRows<T, P>) {
     const auto& [m, n, k, a, b, c, packed, sums, threads] = product;
-    const i64 bytes = gemm::few_rows_words<T>(m, k) * static_cast<i64>(sizeof(u32));
-    if (!gemm::takes_few_rows(m, n, b) || bytes > packed_bytes<T>(m, n, k)) return false;
+    const i64 bytes = gemm::few_rows_words<P>(m, k) * static_cast<i64>(sizeof(u32));
+    if (!gemm::takes_few_rows(m, n, b) || bytes > packed_bytes<T, P>(m, n, k)) return false;
     u32* words = reinterpret_cast<u32*>(packed);
-    gemm::pack_words<T, T>(a, m, k, words);
-    const gemm::FewRows<T, T, Out> few{m, n, k, kDepth<T>, words, b, c};
+    gemm::pack_words<T, P>(a, m, k, words);
+    const gemm::FewRows<P, T, Out> few{m, n, k, kChunk<T, P>, words, b, c};
     Stream::current().for_ranges(n, few_rows_task<T>(n, b.k_stride != 1),
                                  [&](i64 begin, i64 end) { gemm::multiply_few_rows(few, begin, end); });
     return true;
@@ -172,11 +175,10 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
           "[matmul] the workspace is too small");
 }
 
-template <class T, class Out>
+template <class T, class P, class Out>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const i64 m = out.size(0), n = out.size(1), k = a.size(1), stride = out.stride(0);
-  using P = PanelOf<T>;
-  const Workspace<T, Out> parts(m, n, k);
+  const Workspace<T, P, Out> parts(m, n, k);
   Output<P, Out> c{out.data<Out>(), stride, nullptr, stride, nullptr};
   if constexpr (std::is_same_v<T, P>) {
     c.bias = bias.defined() ? bias.data<T>() : nullptr;
@@ -187,14 +189,25 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   }
   Wide<T>* sums = nullptr;
   if constexpr (kNarrows<T, Out>) {
-    if (k > kDepth<P>) sums = reinterpret_cast<Wide<T>*>(workspace.raw() + parts.sums);
+    if (k > kChunk<T, P>) sums = reinterpret_cast<Wide<T>*>(workspace.raw() + parts.sums);
   } else {
     sums = c.data;
     if (store == Store::add) c.added = c.data;
   }
   const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
-  const Product<T, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums, Stream::current().thread_count()};
+  const Product<T, P, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums, Stream::current().thread_count()};
   if (!ran_few_rows(product)) product.run();
+}
+
+// f(T{}, P{}, Out{}), P being what the panels hold.
+template <class F>
+void for_panels(DType from, DType to, F f) {
+  for_dtypes("matmul", from, to, [&]<class T, class Out>(T, Out) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (gemm::pairs_in_use() == gemm::Pairs::widened) return f(T{}, float{}, Out{});
+    }
+    f(T{}, PanelOf<T>{}, Out{});
+  });
 }
 
 // Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
@@ -206,10 +219,9 @@ i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
 }  // namespace
 
 i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
+  if (Stream::current().device.works_as_cuda()) return gpu_workspace_bytes(m, n, out);
   i64 bytes = 0;
-  for_dtypes("matmul", operands, out, [&]<class T, class Out>(T, Out) {
-    bytes = Stream::current().device.works_as_cuda() ? gpu_workspace_bytes(m, n, out) : Workspace<T, Out>(m, n, k).bytes;
-  });
+  for_panels(operands, out, [&]<class T, class P, class Out>(T, P, Out) { bytes = Workspace<T, P, Out>(m, n, k).bytes; });
   return bytes;
 }
 
@@ -219,7 +231,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
   }
-  for_dtypes("matmul", a.dtype(), out.dtype(), [&]<class T, class Out>(T, Out) { run<T, Out>(a, b, bias, out, workspace, store); });
+  for_panels(a.dtype(), out.dtype(), [&]<class T, class P, class Out>(T, P, Out) { run<T, P, Out>(a, b, bias, out, workspace, store); });
 }
 
 void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {
