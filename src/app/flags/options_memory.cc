@@ -104,7 +104,7 @@ std::vector<Option> speed() {
        .range = Range{.low = 1, .high = 4096}},
       {.name = "isa",
        .group = kSpeed,
-       .help = "pin the instruction set of the optimizer",
+       .help = "pin the instruction set: of the optimizer, which has the same bits by each, and the most that the CPU's other kernels use",
        .field =
            choice(&ResourceConfig::isa,
                   {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),

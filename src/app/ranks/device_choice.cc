@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "kernels/attention/attention_library.h"
+#include "kernels/matmul/instruction_sets.h"
 #include "kernels/matmul/gpu_libraries.h"
 
 namespace spillway::app {
@@ -47,6 +48,10 @@ GpuReport look_at_gpus(const ResourceConfig& config, int local_rank) {
 }
 
 void resolve_device(ResourceConfig& config, const GpuReport& report) {
+  using kernels::InstructionSet;
+  kernels::use_at_most(config.isa == optim::Isa::scalar ? InstructionSet::baseline
+                       : config.isa == optim::Isa::avx2 ? InstructionSet::avx2
+                                                        : InstructionSet::best);
   const bool works = std::ranges::any_of(report.gpus, usable) && kernels::missing_gpu_library().empty();
   if (!config.device) config.device = works ? kCuda : "cpu";
   if (!config.precision) config.precision = *config.device == "cpu" ? Precision::fp32 : Precision::bf16;
