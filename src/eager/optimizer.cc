@@ -51,7 +51,7 @@ std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 b
 // parts[p] are all elements' numbers of part p; none: zeros.
 void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
   if (bytes.bytes() == 0) return;
-  const Tensor host = zeros({bytes.bytes()}, DType::uint8, "optimizer state");
+  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all of it zero: gaps too
   std::vector<std::byte> weight(static_cast<size_t>(format.weight_tile_bytes()));
   std::array<std::array<double, kTileElems>, 4> tile;
   std::array<std::span<const double>, 4> shown;
@@ -61,9 +61,9 @@ void write_state(const optim::StateFormat& format, i64 elems, const std::array<s
       tile[p] = tile_of(parts[p], t * kTileElems);
       shown[p] = tile[p];
     }
-    optim::write_tile<double>(format, {shown[0], shown[1], shown[2], shown[3]}, weight.data(), host.raw() + t * format.state_tile_bytes());
+    optim::write_tile<double>(format, {shown[0], shown[1], shown[2], shown[3]}, weight.data(), host.data() + t * format.state_tile_bytes());
   }
-  transfer(bytes.raw(), host.raw(), host.bytes());
+  transfer(bytes.raw(), host.data(), bytes.bytes());
 }
 
 [[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& what) {

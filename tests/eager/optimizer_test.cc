@@ -109,7 +109,7 @@ void steps_as_the_rule_does(DType dtype, const RuleSettings& settings) {
   }
 }
 
-TEST(Optimizer, StepsAsItsRuleDoes) {
+TEST(OptimizerMore, StepsAsItsRuleDoes) {
   for (const RuleSettings& settings : all_settings()) {
     steps_as_the_rule_does<float>(DType::f32, settings);
     steps_as_the_rule_does<double>(DType::f64, settings);
@@ -148,7 +148,7 @@ TEST(Optimizer, StepsItsOwnListAlone) {
   EXPECT_TRUE(weights.held->gradient(1).defined());
 }
 
-TEST(Optimizer, GoesOnFromItsFileToTheBit) {
+TEST(OptimizerMore, GoesOnFromItsFileToTheBit) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     for (const RuleSettings& settings : all_settings()) {
