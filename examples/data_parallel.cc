@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "eager/optimizer.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/weights.h"
-#include "nn/eager.h"
-#include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "parallel/comm/communicator_local.h"
 
@@ -34,19 +33,16 @@ std::string text_file(int argc, char** argv) {
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-struct Moments {
-  Tensor m, v;
-};
-
 class Trainer {
  public:
   Trainer(parallel::Communicator& ranks, const data::Loader& loader) : ranks_(ranks), loader_(loader), weights_(model_) {
     // 1. All ranks begin with the same weights. These are drawn alike everywhere, but what rank 0 has is what counts.
     models::fill(model_, models::ScratchWeights(1337));
-    for (const auto& p : model_.parameters) {
-      ranks_.broadcast(bytes_of(p->value()), 0).wait();
-      moments_.push_back({zeros(p->shape, p->dtype), zeros(p->shape, p->dtype)});
-    }
+    for (const auto& p : model_.parameters) ranks_.broadcast(bytes_of(p->value()), 0).wait();
+    // 4. The one meeting, where backward has finished a gradient: after it every rank has the same, and makes the same step.
+    weights_.on_gradient([this](const nn::Parameter&, const Tensor& gradient) {
+      ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
+    });
   }
 
   void run() {
@@ -72,17 +68,10 @@ class Trainer {
     context.tape = &tape;
     context.loss_factor = 1 / targets;  // of the mean over all ranks: then gradients need only be added
     const nn::Variable loss = nn::run(model_, context);
+    optimizer_.zero_grad();
     loss.backward();
-
-    const auto scalars = optim::make_adamw_scalars<float>({}, learning_rate, 0.1, step + 1, 1);
-    for (const auto& p : model_.parameters) {
-      // 4. The one meeting: after it every rank has the same gradient, and makes the same step.
-      const Tensor gradient = weights_.gradient(p->id);
-      ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
-      const Moments& moment = moments_[p->id];
-      optim::adamw_update<float>(p->value().span<float>(), moment.m.span<float>(), moment.v.span<float>(), gradient.span<float>(), scalars);
-    }
-    weights_.forget();
+    optimizer_.set_learning_rate(learning_rate);
+    optimizer_.step();
     double sum = loss.value.item();
     total(sum);
     return sum / targets;
@@ -96,7 +85,7 @@ class Trainer {
   const data::Loader& loader_;
   const nn::Sequential model_ = models::build(models::preset("gpt2-tiny"), DType::f32);
   nn::EagerParameters weights_;
-  std::vector<Moments> moments_;  // by parameter id
+  eager::Optimizer optimizer_{weights_, optim::AdamSettings{.beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true}};
 };
 
 }  // namespace

@@ -1,42 +1,46 @@
-// Lesson: the plain eager way. Write an expression on a tape, call loss.backward(), take the gradients, step by hand.
-// Fits y = 2 x1 - 3 x2 + 1 to 64 points by gradient descent.
-#include <cstdio>
-#include <vector>
+// Lesson: tensors and autograd, the plain eager way. Make tensors, look at them, write an expression on a tape, call loss.backward(), let
+// an optimizer step. Fits y = 2 x1 - 3 x2 + 1 to 64 points.
+#include <iostream>
 
-#include "base/random.h"
-#include "ops/elementwise.h"
+#include "autograd/no_grad.h"
+#include "eager/optimizer.h"
 #include "ops/linear.h"
+#include "ops/operators.h"
 #include "ops/reduce.h"
+#include "ops/shape.h"
+#include "tensor/create.h"
+#include "tensor/print.h"
 
 using namespace spillway;
-
-namespace {
-
-void sgd(const Tensor& weight, const Tensor& gradient, float learning_rate) {
-  for (size_t i = 0; i < weight.span<float>().size(); ++i) weight.span<float>()[i] -= learning_rate * gradient.span<float>()[i];
-}
-
-}  // namespace
+using autograd::Variable;
 
 int main() {
-  const Tensor x = empty({64, 2}, DType::f32), wanted = empty({64, 1}, DType::f32);
-  for (u64 i = 0; i < 64; ++i) {
-    float* row = x.data<float>() + 2 * i;
-    row[0] = static_cast<float>(normal(RandomKey{1}, 0, i));
-    row[1] = static_cast<float>(normal(RandomKey{1}, 1, i));
-    wanted.data<float>()[i] = 2 * row[0] - 3 * row[1] + 1;
+  // Random numbers are a function of a key and of an element's place: no global generator, the same on any device.
+  const Tensor x = randn({64, 2}, RandomKey{1});
+  const Variable x1 = ops::index(x, {ops::Range{}, ops::Range{0, 1}}), x2 = ops::index(x, {ops::Range{}, ops::Range{1, 2}});
+  const Tensor wanted = (2 * x1 - 3 * x2 + 1).value;
+  std::cout << "every twentieth point:\n" << ops::index(x, {ops::Range{.step = 20}}).value << "\n";
+
+  // Parameters that belong to no model. They hold memory, and the gradients, while `weights` lives.
+  const auto weight = nn::make_parameter("weight", {1, 2}, DType::f32, {}), bias = nn::make_parameter("bias", {1}, DType::f32, {});
+  nn::EagerParameters weights({weight, bias});
+  eager::Optimizer optimizer(weights, optim::SgdSettings{.lr = 0.1, .momentum = 0.5});
+
+  const auto loss_of = [&](autograd::Tape& tape) {
+    const Variable w = tape.parameter(weight->value(), weight->id), b = tape.parameter(bias->value(), bias->id);
+    const Variable error = ops::linear(x, w, b, ops::WeightLayout::out_in) - wanted;
+    return ops::mean(error * error);
+  };
+  for (int step = 0; step <= 50; ++step) {
+    autograd::Tape tape(&weights);  // what is recorded goes with it
+    const Variable loss = loss_of(tape);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    if (step % 10 == 0) std::cout << "step " << step << "  loss " << loss.value.item() << "\n";
   }
 
-  const Tensor weight = zeros({1, 2}, DType::f32), bias = zeros({1}, DType::f32);
-  for (int step = 0; step <= 50; ++step) {
-    autograd::Tape tape;
-    const autograd::Variable w = tape.input(weight), b = tape.input(bias);
-    const autograd::Variable error = ops::sub(ops::linear(x, w, b, ops::WeightLayout::out_in), wanted);
-    const autograd::Variable loss = ops::mean(ops::mul(error, error));
-    loss.backward();
-    sgd(weight, tape.take_gradient(w), 0.2f);
-    sgd(bias, tape.take_gradient(b), 0.2f);
-    if (step % 10 == 0) std::printf("step %2d  loss %.6f\n", step, loss.value.item());
-  }
-  std::printf("y = %.3f x1 + %.3f x2 + %.3f\n", weight.data<float>()[0], weight.data<float>()[1], *bias.data<float>());
+  const autograd::NoGrad looking;  // nothing is recorded from here on
+  autograd::Tape tape(&weights);
+  std::cout << "loss " << loss_of(tape).value.item() << ", weight " << weight->value() << ", bias " << bias->value() << "\n";
 }

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "eager/optimizer.h"
 #include "models/weights.h"
-#include "nn/eager.h"
 #include "nn/layers.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
@@ -52,17 +52,15 @@ int main() {
 
   nn::EagerParameters weights(model);  // real memory for every parameter, and the place where gradients go
   models::fill(model, models::ScratchWeights(1));
+  eager::Optimizer optimizer(weights, optim::SgdSettings{.lr = 0.02});
   for (int step = 0; step <= 200; ++step) {
     autograd::Tape tape(&weights);
     Context context;
     context.tape = &tape;
     const Variable loss = nn::run(model, context);
+    optimizer.zero_grad();
     loss.backward();
-    for (const auto& p : model.parameters) {
-      const Tensor value = p->value(), gradient = weights.gradient(p->id);
-      for (size_t i = 0; i < value.span<float>().size(); ++i) value.span<float>()[i] -= 0.02f * gradient.span<float>()[i];
-    }
-    weights.forget();
+    optimizer.step();
     if (step % 40 == 0) std::printf("step %3d  loss %.6f\n", step, loss.value.item());
   }
 }

@@ -11,19 +11,15 @@
 #include "app/flags/pages.h"
 #include "app/flags/suggest.h"
 #include "app/node/calibration.h"
-#include "app/node/cores.h"
 #include "app/node/failure.h"
+#include "app/node/launcher.h"
 #include "app/node/pager.h"
 #include "app/node/signals.h"
 #include "app/node/version.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/gpu_meeting.h"
-#include "app/ranks/join.h"
+#include "app/on_ranks.h"
 #include "app/ranks/rank_report.h"
-#include "app/ranks/rank_threads.h"
 #include "app/ranks/supervise.h"
 #include "base/error.h"
-#include "device/gpu_places.h"
 
 namespace spillway::app {
 namespace {
@@ -37,22 +33,11 @@ struct Dispatch {
   /// One rank of a command that may have several, or (where no launcher has) the one who starts them all.
   template <class Config>
   int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
-    const Launcher launcher = detect_launcher(host);
-    const auto ranks = static_cast<int>(given.ranks);
-    const auto timeout_s = static_cast<double>(given.timeout_s);
-    const bool starts_ranks = launcher.name.empty() && ranks > 1;
-    if (starts_ranks && given.communicator != "local") return start_ranks(ranks, timeout_s);
-    if (std::is_same_v<Config, TrainConfig>) install_stop_handlers();
-    if (starts_ranks) {
-      const std::vector<std::string> gpus = gpus_for(given, ranks);
-      return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
-        bind_to_share(given.bind, own_launcher(rank, ranks), host, gpus);
-        return body(given, console, Peers(std::move(end)));
-      });
-    }
-    keep_nccl_from_hanging(given, launcher, console);
-    bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before it starts other threads
-    return body(given, console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
+    const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
+    const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
+    if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
+    return app::on_ranks(
+        given, console, host, [&](Console& own, const Peers& peers) { return body(given, own, peers); }, start);
   }
 
   int operator()(const TrainConfig& config) const {
@@ -83,14 +68,6 @@ struct Dispatch {
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 
  private:
-  // Where the GPUs of so many ranks of this node are, as far as --bind asks.
-  static std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
-    if (config.device == "cpu" || config.bind == "none" || (local_ranks == 1 && config.bind != "numa")) return {};
-    std::vector<std::string> all = gpu_places();
-    const std::optional<int> one = config.device ? asked_gpu(*config.device) : std::nullopt;
-    return one && *one < std::ssize(all) ? std::vector{all[static_cast<size_t>(*one)]} : all;
-  }
-
   int start_ranks(int ranks, double timeout_s) const {
     return supervise({.ranks = ranks, .args = words, .timeout_s = timeout_s}, console, host);
   }

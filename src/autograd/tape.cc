@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/no_grad.h"
 #include "base/error.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
@@ -19,6 +20,8 @@ Tensor one(const Tensor& like) {
   });
   return seed;
 }
+
+thread_local int no_grad = 0;  // NoGrads alive on this thread
 
 bool held_alone(const Tensor& t) { return t.storage().use_count() == 1; }
 
@@ -218,7 +221,11 @@ Tensor Tape::take_gradient(const Variable& x) {
   return std::exchange(slots_[static_cast<size_t>(x.slot)].gradient, Tensor());
 }
 
+NoGrad::NoGrad() { ++no_grad; }
+NoGrad::~NoGrad() { --no_grad; }
+
 Recorder::Recorder(std::span<const Variable> inputs) {
+  if (no_grad > 0) return;
   for (const Variable& v : inputs) {
     if (!v.needs_gradient()) continue;
     require(tape_ == nullptr || tape_ == v.tape, "[recorder] inputs of one op lie on different tapes");

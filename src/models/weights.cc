@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "device/transfer.h"
 #include "models/lora.h"
 
 namespace spillway::models {
@@ -44,22 +45,34 @@ void require_range(const nn::Parameter& parameter, i64 begin, std::span<double> 
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= parameter.elems(), "[weights] the range leaves the parameter");
 }
 
-void fill_units(const nn::Parameter& parameter, const WeightSource& source) {
-  const Tensor units = parameter.value();
+void fill_units(const nn::Parameter& parameter, const WeightSource& source, const Tensor& units) {
   const auto read = [&](const nn::Parameter& p, i64 begin, std::span<double> out) { source.read(p, begin, out); };
   nn::quantized_values(parameter, read, 0, {units.raw(), static_cast<size_t>(units.bytes())});
 }
 
 template <class T>
-void fill_as(const nn::Parameter& parameter, const WeightSource& source) {
-  if (!parameter.is_plain()) return fill_units(parameter, source);
+void fill_as(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
+  if (!parameter.is_plain()) return fill_units(parameter, source, into);
   std::array<double, 4096> piece;
-  const std::span<T> values = parameter.value().span<T>();
+  const std::span<T> values = into.span<T>();
   for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
     const std::span<double> read = std::span(piece).first(std::min(piece.size(), values.size() - begin));
     source.read(parameter, static_cast<i64>(begin), read);
     std::ranges::transform(read, values.begin() + static_cast<std::ptrdiff_t>(begin),
                            [](double x) { return narrow<T>(static_cast<Wide<T>>(x)); });
+  }
+}
+
+void fill_one(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
+  switch (parameter.dtype) {
+    case DType::f64:
+      return fill_as<double>(parameter, source, into);
+    case DType::bf16:
+      return fill_as<BFloat16>(parameter, source, into);
+    case DType::f16:
+      return fill_as<Float16>(parameter, source, into);
+    default:
+      fill_as<float>(parameter, source, into);
   }
 }
 
@@ -114,20 +127,37 @@ DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return
 
 void fill(const nn::Sequential& model, const WeightSource& source) {
   for (const auto& parameter : model.parameters) {
-    switch (parameter->dtype) {
-      case DType::f64:
-        fill_as<double>(*parameter, source);
-        break;
-      case DType::bf16:
-        fill_as<BFloat16>(*parameter, source);
-        break;
-      case DType::f16:
-        fill_as<Float16>(*parameter, source);
-        break;
-      default:
-        fill_as<float>(*parameter, source);
+    const Tensor value = parameter->value();
+    if (!value.device().is_cuda()) {
+      fill_one(*parameter, source, value);
+      continue;
     }
+    const Tensor host = to_host(value);
+    fill_one(*parameter, source, host);
+    transfer(value.raw(), host.raw(), host.bytes());
   }
+}
+
+void save(const nn::Sequential& model, const std::filesystem::path& folder) {
+  std::vector<data::TensorInfo> tensors;
+  for (const auto& parameter : model.parameters) {
+    if (!parameter->is_plain()) throw Error(ErrorCode::usage, "[save] expected plain weights, got quantized ones of " + parameter->name);
+    tensors.push_back({.name = parameter->name, .dtype = parameter->dtype, .shape = parameter->shape});
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be made: {}", folder.string(), failed.message()));
+  const std::filesystem::path whole = folder / "model.safetensors", part = folder / "model.safetensors.part";
+  std::filesystem::remove(part, failed);  // of a process that died
+  data::SafetensorsWriter writer(part, std::move(tensors));
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    Tensor value = model.parameters[i]->value();
+    if (value.device().is_cuda()) value = to_host(value);
+    writer.write(writer.tensors()[i], 0, {value.raw(), static_cast<size_t>(value.bytes())});
+  }
+  writer.finish();
+  std::filesystem::rename(part, whole, failed);
+  if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be put in place: {}", whole.string(), failed.message()));
 }
 
 }  // namespace spillway::models

@@ -46,7 +46,11 @@ class FolderWeights final : public WeightSource {
 };
 
 /// Writes the source's values, rounded (bf16 and f16: of their f32), into every parameter of the model; all must be resident
-/// (nn::EagerParameters).
+/// (nn::EagerParameters). Of a GPU's the stream in force must be that GPU's, as in save().
 void fill(const nn::Sequential& model, const WeightSource& source);
+
+/// Writes every parameter, as it is and under its own name, into `folder`/model.safetensors, whole or not at all: FolderWeights reads it.
+/// All must be plain and resident. Throws Error(io), Error(usage) on parameters that are not plain.
+void save(const nn::Sequential& model, const std::filesystem::path& folder);
 
 }  // namespace spillway::models

@@ -1,18 +1,52 @@
 #include "nn/eager.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/accumulate.h"
 
 namespace spillway::nn {
 
-EagerParameters::EagerParameters(const Sequential& model) : model_(model) {
-  for (const auto& parameter : model.parameters) require(!parameter->storage->resident(), "[eager] a parameter already has memory");
-  for (const auto& parameter : model.parameters) memory_.push_back(zeros(parameter->value().shape(), parameter->dtype, "weights"));
-  for (const auto& parameter : model.parameters) parameter->storage->fill(memory_[parameter->id].raw());
+EagerParameters::EagerParameters(std::vector<std::shared_ptr<Parameter>> parameters) : parameters_(std::move(parameters)) {
+  const bool fresh = std::ranges::all_of(parameters_, [](const auto& p) { return p->id == 0; });
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = *parameters_[i];
+    require(!parameter.storage->resident(), "[eager] a parameter already has memory");
+    if (fresh) parameter.id = static_cast<u32>(i);
+    require(parameter.id == i, "[eager] expected all parameters of a model, by their ids, or some that are in none");
+  }
+  for (const auto& parameter : parameters_) memory_.push_back(zeros(parameter->value().shape(), parameter->dtype, "weights"));
+  for (const auto& parameter : parameters_) parameter->storage->fill(memory_[parameter->id].raw());
 }
 
 EagerParameters::~EagerParameters() {
-  for (const auto& parameter : model_.parameters) parameter->storage->drop();
+  for (const auto& parameter : parameters_) parameter->storage->drop();
+}
+
+const std::shared_ptr<Parameter>& EagerParameters::parameter(const std::string& name) const {
+  const auto found = std::ranges::find_if(parameters_, [&](const auto& p) { return p->name == name; });
+  if (found != parameters_.end()) return *found;
+  const std::string first = parameters_.empty() ? "" : ", the first " + parameters_.front()->name;
+  throw Error(ErrorCode::usage,
+              "[eager] expected the name of a parameter, got " + name + ": there are " + std::to_string(parameters_.size()) + first);
+}
+
+void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
+  forget();
+  for (const auto& parameter : parameters_) {
+    const Tensor there = moved(parameter->value());
+    parameter->storage = Storage::vacant(there.device(), there.bytes());
+    parameter->storage->fill(there.raw());
+    memory_[parameter->id] = there;
+  }
+}
+
+void EagerParameters::to_current_device() {
+  move([](const Tensor& value) { return spillway::to_current_device(value, "weights"); });
+}
+
+void EagerParameters::to_host() {
+  move([](const Tensor& value) { return spillway::to_host(value); });
 }
 
 Tensor EagerParameters::gradient(u32 parameter, u8 use) const {
@@ -38,6 +72,10 @@ Tensor EagerParameters::gradient(u32 parameter) const {
 
 void EagerParameters::forget() { gradients_.clear(); }
 
+void EagerParameters::forget(u32 parameter) {
+  std::erase_if(gradients_, [=](const auto& entry) { return entry.first.first == parameter; });
+}
+
 Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
   Tensor& target = unfinished_[{parameter, use}];
   require(!target.defined(), "[eager] a gradient was asked for twice before it was done");
@@ -48,6 +86,7 @@ Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType 
 void EagerParameters::done(u32 parameter, u8 use) {
   auto node = unfinished_.extract({parameter, use});
   require(!node.empty(), "[eager] a gradient is done that was never asked for");
+  if (hook_) hook_(*parameters_.at(parameter), node.mapped());
   const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());
   if (!first) kernels::accumulate(kept->second, node.mapped());
 }

@@ -3,7 +3,7 @@
 //   EagerParameters weights(model);  models::fill(model, source);
 //   Tape tape(&weights);  context.tape = &tape;
 //   run(model, context).backward();
-//   weights.gradient(id) …
+//   weights.gradient(id) …            (eager/optimizer.h makes steps of them)
 // Not thread-safe. Invariant: while it lives, the storage of every parameter of the model is resident.
 #pragma once
 #include <map>
@@ -14,8 +14,10 @@ namespace spillway::nn {
 
 class EagerParameters final : public autograd::GradientSink {
  public:
-  /// Memory (zero) for every parameter from the stream in force. `model` must outlive this; its storages must be vacant.
-  explicit EagerParameters(const Sequential& model);
+  /// Memory (zero) for every parameter from the stream in force; their storages must be vacant.
+  explicit EagerParameters(const Sequential& model) : EagerParameters(model.parameters) {}
+  /// Of parameters that are in no model, whose ids become their places in the list: `tape.parameter(p->value(), p->id)` is a variable.
+  explicit EagerParameters(std::vector<std::shared_ptr<Parameter>> parameters);
   ~EagerParameters() override;
   EagerParameters(const EagerParameters&) = delete;
   EagerParameters& operator=(const EagerParameters&) = delete;
@@ -25,16 +27,32 @@ class EagerParameters final : public autograd::GradientSink {
   Tensor gradient(u32 parameter) const;
   /// Of one use alone.
   Tensor gradient(u32 parameter, u8 use) const;
-  /// Lets go of all gradients (zero_grad).
+  /// Lets go of all gradients (zero_grad), or of one parameter's.
   void forget();
+  void forget(u32 parameter);
+  /// From now on called with each gradient when a backward pass has finished it, once for each use, before it is added to those before; it
+  /// may write into it. Empty: no more.
+  using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
+  void on_gradient(Hook hook) { hook_ = std::move(hook); }
+
+  /// By id; those that are frozen are what PyTorch calls buffers, or without requires_grad.
+  const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }
+  /// Error(usage) if there is none of that name.
+  const std::shared_ptr<Parameter>& parameter(const std::string& name) const;
+
+  /// All values to the device of the stream in force, a GPU, or from the GPU of that stream to the host. Gradients are let go of.
+  void to_current_device();
+  void to_host();
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
   void done(u32 parameter, u8 use) override;
 
  private:
   using Key = std::pair<u32, u8>;
-  const Sequential& model_;
+  void move(const std::function<Tensor(const Tensor&)>& moved);
+  const std::vector<std::shared_ptr<Parameter>> parameters_;
   std::vector<Tensor> memory_;  // by parameter id
+  Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
 };
 

@@ -1,5 +1,6 @@
 #include "ops/elementwise.h"
 
+#include "kernels/accumulate.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
 #include "ops/dense.h"
@@ -14,9 +15,20 @@ using autograd::SavedTensor;
 using kernels::Binary;
 using kernels::Unary;
 
+// Input i's gradient, which `write` writes in `dtype`: that of a bf16 or f16 parameter is then widened.
+template <class Write>
+void give_written(Backward& b, int i, DType dtype, const Write& write) {
+  const Tensor to = b.target(i);
+  if (to.dtype() == dtype) return write(to);
+  const Tensor narrow = empty(to.shape(), dtype, "gradient");
+  write(narrow);
+  kernels::copy(narrow, to);
+}
+
 // Gives input `i` of shape `shape` the gradient a op b of the output's shape.
 void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {
-  if (shape == b.gradient().shape()) return kernels::binary(op, left, right, b.target(i));
+  if (shape == b.gradient().shape())
+    return give_written(b, i, left.dtype(), [&](const Tensor& to) { kernels::binary(op, left, right, to); });
   const Tensor whole = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
   kernels::binary(op, left, right, whole);
   b.pass(i, sum_to(whole, shape));
@@ -34,7 +46,10 @@ Variable apply(Unary op, const Variable& in) {
   kernels::unary(op, x.value, y);
   Recorder r({x});
   const SavedTensor kept = r.save(kernels::gradient_wants_output(op) ? Variable(y) : x);
-  return r.output(y, [=](Backward& b) { kernels::unary_gradient(op, b.saved(kept), b.gradient(), b.target(0)); });
+  return r.output(y, [=](Backward& b) {
+    const Tensor dy = b.gradient();
+    give_written(b, 0, dy.dtype(), [&](const Tensor& to) { kernels::unary_gradient(op, b.saved(kept), dy, to); });
+  });
 }
 
 }  // namespace
@@ -55,7 +70,9 @@ Variable sub(const Variable& left, const Variable& right) {
   Recorder r({x, y});
   return r.output(out, [first = x.shape(), second = y.shape()](Backward& b) {
     if (b.needs(0)) b.pass(0, sum_to(b.gradient(), first));
-    if (b.needs(1)) kernels::scale(sum_to(b.gradient(), second), -1, b.target(1));
+    if (!b.needs(1)) return;
+    const Tensor sum = sum_to(b.gradient(), second);
+    give_written(b, 1, sum.dtype(), [&](const Tensor& to) { kernels::scale(sum, -1, to); });
   });
 }
 
@@ -91,7 +108,9 @@ Variable scale(const Variable& in, double factor) {
   const Tensor y = empty(x.shape(), x.dtype(), "scaled");
   kernels::scale(x.value, factor, y);
   Recorder r({x});
-  return r.output(y, [=](Backward& b) { kernels::scale(b.gradient(), factor, b.target(0)); });
+  return r.output(y, [=](Backward& b) {
+    give_written(b, 0, b.gradient().dtype(), [&](const Tensor& to) { kernels::scale(b.gradient(), factor, to); });
+  });
 }
 
 Variable exp(const Variable& x) { return apply(Unary::exp, x); }

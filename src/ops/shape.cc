@@ -1,5 +1,6 @@
 #include "ops/shape.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -7,6 +8,7 @@
 #include "kernels/layout.h"
 #include "kernels/pointwise/pointwise.h"
 #include "ops/dense.h"
+#include "ops/index.h"
 #include "ops/refuse.h"
 
 namespace spillway::ops {
@@ -72,11 +74,19 @@ Variable permute(const Variable& x, const std::vector<int>& axes) {
   return r.output(y, [undo = back](Backward& b) { kernels::copy_view(permuted(b.gradient(), undo), b.target(0)); });
 }
 
-Variable slice(const Variable& x, int axis, i64 begin, i64 end) {
+Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
   const int front = axis_from_front("slice", x.value, axis);
-  if (begin < 0 || begin > end || end > x.shape()[front])
-    refuse("slice", "a range of axis " + std::to_string(axis) + ", not [" + std::to_string(begin) + ", " + std::to_string(end) + ")",
+  if (begin < 0 || begin > end || end > x.shape()[front] || step < 1) {
+    const std::string range = "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+    refuse("slice",
+           "a range of axis " + std::to_string(axis) + ", not " + range + (step == 1 ? "" : " in steps of " + std::to_string(step)),
            {x.value});
+  }
+  if (step > 1) {
+    std::vector<i32> places;
+    for (i64 i = begin; i < end; i += step) places.push_back(static_cast<i32>(i));
+    return index_select(x, front, tensor_of<i32>(places, {std::ssize(places)}));
+  }
   const Tensor view = x.value.slice(front, begin, end), y = empty(view.shape(), x.dtype(), "slice");
   kernels::copy_view(view, y);
   Recorder r({x});
@@ -85,6 +95,31 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end) {
     kernels::fill_zero(dx);
     kernels::copy_view(b.gradient(), dx.slice(front, begin, end));
   });
+}
+
+Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& places) {
+  if (static_cast<int>(places.size()) > x.shape().rank())
+    refuse("index", "at most one place an axis, not " + std::to_string(places.size()), {x.value});
+  Variable y = x;
+  std::vector<i64> extents;
+  for (int axis = 0; axis < x.shape().rank(); ++axis) {
+    const i64 extent = x.shape()[axis];
+    const std::variant<i64, Range> place = axis < std::ssize(places) ? places[static_cast<size_t>(axis)] : Range();
+    const std::string where = " of axis " + std::to_string(axis);
+    if (const i64* one = std::get_if<i64>(&place)) {
+      const i64 at = *one + (*one < 0 ? extent : 0);
+      if (at < 0 || at >= extent) refuse("index", "a place" + where + ", not " + std::to_string(*one), {x.value});
+      y = slice(y, axis, at, at + 1);
+      continue;
+    }
+    const Range& range = std::get<Range>(place);
+    if (range.step < 1) refuse("index", "steps above 0" + where + ", not " + std::to_string(range.step), {x.value});
+    const i64 begin = std::clamp<i64>(range.begin + (range.begin < 0 ? extent : 0), 0, extent);
+    const i64 end = std::clamp<i64>(range.end + (range.end < 0 ? extent : 0), begin, extent);
+    if (begin > 0 || end < extent || range.step > 1) y = slice(y, axis, begin, end, range.step);
+    extents.push_back(y.shape()[axis]);
+  }
+  return reshape(y, Shape(std::span<const i64>(extents)));
 }
 
 Variable concat(const std::vector<Variable>& parts, int axis) {

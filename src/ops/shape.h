@@ -1,6 +1,8 @@
 // Ops that move elements: f32, f64, bf16 and f16, inputs of any strides, contiguous results. reshape shares memory with a contiguous
 // input; all else is written anew.
 #pragma once
+#include <limits>
+#include <variant>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -13,8 +15,16 @@ using autograd::Variable;
 Variable reshape(const Variable& x, const Shape& shape);
 /// Axis i of the result is axis axes[i] of x; negative axes count from the end.
 Variable permute(const Variable& x, const std::vector<int>& axes);
-/// [begin, end) of one axis.
-Variable slice(const Variable& x, int axis, i64 begin, i64 end);
+/// Every step-th of [begin, end) of one axis; step above 0. Steps above 1 are an index_select().
+Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step = 1);
+
+/// Of one axis, as Python's begin:end:step: negative bounds count from the end, and what lies beyond the axis is its end. Step above 0.
+struct Range {
+  i64 begin = 0, end = std::numeric_limits<i64>::max(), step = 1;
+};
+/// x[places[0], places[1], ...] of the first axes: a number takes one element of its axis, which goes; a Range some; `Range{}` all. A
+/// negative number counts from the end.
+Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& places);
 /// Along `axis`; the other extents are equal. At least one part.
 Variable concat(const std::vector<Variable>& parts, int axis);
 

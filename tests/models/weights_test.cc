@@ -8,6 +8,7 @@
 #include "models/presets.h"
 #include "nn/eager.h"
 #include "tests/support/fixtures.h"
+#include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace spillway::models::weights_test {
@@ -163,6 +164,20 @@ TEST_F(Weights, FromScratchAreTheInitialValuesRoundedOnce) {
     const auto got = p->value().span<float>();
     for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(want[i])) << p->name << " " << i;
   }
+}
+
+TEST(SavedWeights, ComeBackToTheBit) {
+  const test::TemporaryFolder folder;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const nn::Sequential model = build(preset("gpt2-tiny"), dtype), again = build(preset("gpt2-tiny"), dtype);
+    const nn::EagerParameters memory(model), other(again);
+    fill(model, ScratchWeights(42));
+    save(model, folder / "saved");
+    fill(again, FolderWeights(again, folder / "saved"));
+    for (size_t i = 0; i < model.parameters.size(); ++i)
+      EXPECT_TRUE(test::same_bits(again.parameters[i]->value(), model.parameters[i]->value())) << model.parameters[i]->name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "saved" / "model.safetensors.part"));
 }
 
 }  // namespace

@@ -88,6 +88,48 @@ TEST(EagerParameters, AddsUpBackwardPassesUntilForgotten) {
   EXPECT_EQ(values<float>(weights.gradient(0)), once);
 }
 
+TEST(EagerParameters, ForgetsOneParametersGradient) {
+  Shared shared;
+  EagerParameters weights(shared.model);
+  shared.backward(weights);
+  weights.forget(0);
+  EXPECT_FALSE(weights.gradient(0).defined());
+  EXPECT_TRUE(weights.gradient(1).defined());
+}
+
+TEST(EagerParameters, HookSeesAndChangesEachFinishedGradient) {
+  Shared shared;
+  EagerParameters weights(shared.model);
+  set(*shared.a, {2, -1});
+  set(*shared.b, {5, 7});
+  std::vector<std::string> seen;
+  weights.on_gradient([&](const Parameter& parameter, const Tensor& gradient) {
+    seen.push_back(parameter.name);
+    if (&parameter == shared.b.get()) std::ranges::fill(gradient.span<float>(), 9.f);
+  });
+  shared.backward(weights);
+  EXPECT_EQ(std::ranges::count(seen, "a"), 2) << "once for each use";
+  EXPECT_EQ(std::ranges::count(seen, "b"), 1);
+  EXPECT_EQ(values<float>(weights.gradient(1)), (std::vector<float>{9, 9}));
+  weights.on_gradient({});
+  shared.backward(weights);
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(EagerParameters, OfAListThatIsInNoModel) {
+  const auto a = weight("a"), b = weight("b");
+  EagerParameters weights({a, b});
+  EXPECT_EQ(b->id, 1u);
+  EXPECT_EQ(weights.parameter("b"), b);
+  EXPECT_THROW(weights.parameter("c"), Error);
+  set(*b, {2, 3});
+  autograd::Tape tape(&weights);
+  const Variable w = tape.parameter(b->value(), b->id);
+  ops::sum(ops::mul(w, w)).backward();
+  EXPECT_EQ(values<float>(weights.gradient(b->id)), (std::vector<float>{4, 6}));
+  EXPECT_THROW(EagerParameters({b}), Error) << "it has memory, and the id of another list";
+}
+
 TEST(EagerParameters, RefusesAGradientNeverAskedFor) {
   Shared shared;
   EagerParameters weights(shared.model);

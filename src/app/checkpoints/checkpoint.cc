@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/adapters.h"
+#include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "base/error.h"
 #include "data/safetensors.h"
@@ -149,6 +150,13 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
   const std::vector<fs::path> all = checkpoints(run);
   if (all.empty()) throw Error(ErrorCode::data, fmt::format("[checkpoint] {} holds no complete checkpoint yet", run.string()));
   if (which == "last") return all.back();
+  if (which == "best") {
+    const std::optional<Best> best = read_best(run);
+    if (best) return checkpoint_path(run, best->step);
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has no checkpoint that is known to be the best: runs of a program that asks "
+                                             "for it (keep_best) have one",
+                                             run.string()));
+  }
   std::string names;
   for (const fs::path& c : all) {
     const std::string digits = c.filename().string().substr(std::string("step-").size());
@@ -204,11 +212,12 @@ void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, cons
   });
 }
 
-void prune_checkpoints(const fs::path& run, i64 keep) {
+void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> kept) {
   std::vector<fs::path> all = checkpoints(run);
   std::error_code ignored;
   for (i64 i = 0; i + keep < static_cast<i64>(all.size()); ++i) {
     const fs::path& old = all[static_cast<size_t>(i)];
+    if (kept && old == checkpoint_path(run, *kept)) continue;
     const fs::path doomed = old.string() + kRemoved;
     fs::rename(old, doomed, ignored);
     fs::remove_all(doomed, ignored);

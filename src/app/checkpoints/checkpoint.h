@@ -73,7 +73,7 @@ i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& form
 std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);
 /// The step that its name tells of the newest one; -1: there is none.
 i64 newest_step(const std::filesystem::path& run);
-/// `which`: "last" or a step number. Throws Error(data) naming what there is.
+/// `which`: "last", "best" (best.h) or a step number. Throws Error(data) naming what there is.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
 /// Throws Error(data): unreadable, damaged, or of a newer format.
 Progress read_progress(const std::filesystem::path& checkpoint);
@@ -84,8 +84,8 @@ std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& check
 /// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape, or a byte is not the one that was saved.
 /// `source`: what the run trains, of which a base comes from its own folder.
 void load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank);
-/// Removes all but the newest `keep`.
-void prune_checkpoints(const std::filesystem::path& run, i64 keep);
+/// Removes all but the newest `keep` and that of step `kept`.
+void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> kept = {});
 /// Those of the run that one which goes on from `from` (none: from what lies on nvme) at `step` does not descend from: the later ones; all,
 /// where `from` is another run's.
 std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, const std::optional<std::filesystem::path>& from, i64 step);

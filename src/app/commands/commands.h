@@ -4,6 +4,7 @@
 #include "app/node/console.h"
 #include "app/node/host.h"
 #include "app/ranks/peers.h"
+#include "app/events/callbacks.h"
 
 namespace spillway::app {
 
@@ -12,6 +13,8 @@ constexpr int kInterrupted = 130;  // the status of a command that an interrupt 
 /// As one of several ranks: all of them call it. The first one alone speaks, and what all fail with it alone throws: the others return the
 /// status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
+/// The same, heard by a program.
+int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks);
 /// train --rehearse: starts what it needs itself. The status of what failed.
 int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);

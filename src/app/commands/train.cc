@@ -110,7 +110,8 @@ void tell_of_run(Session& session, const TrainConfig& config, Console& console) 
 // together.
 class Training {
  public:
-  Training(const TrainConfig& config, Console& console, const Peers& peers) : config_(config), console_(console), peers_(peers) {
+  Training(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks)
+      : config_(config), console_(console), peers_(peers), callbacks_(callbacks) {
     config_.ranks = peers.ranks();
   }
 
@@ -410,7 +411,7 @@ class Training {
     });
     std::optional<Trace> trace;
     if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
-    return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr).run();
+    return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr, callbacks_).run();
   } catch (...) {
     session_->keep_scratch();
     throw;
@@ -419,6 +420,7 @@ class Training {
   TrainConfig config_;
   Console& console_;
   const Peers& peers_;
+  const TrainCallbacks& callbacks_;
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
@@ -437,8 +439,10 @@ class Training {
 
 }  // namespace
 
-int run_train(const TrainConfig& config, Console& console, const Peers& peers) {
-  return run_on_ranks(peers, console, [&](Console& own) { return Training(config, own, peers).run(); });
+int run_train(const TrainConfig& config, Console& console, const Peers& peers) { return run_train(config, console, peers, {}); }
+
+int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks) {
+  return run_on_ranks(peers, console, [&](Console& own) { return Training(config, own, peers, callbacks).run(); });
 }
 
 }  // namespace spillway::app

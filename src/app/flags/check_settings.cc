@@ -150,11 +150,9 @@ void check_launcher(const RanksConfig& config, const Host& host) {
         "srun --mpi=list names it, mpirun inside the job, or leave --communicator out: ranks then meet without MPI");
 }
 
-// A run keeps its newest checkpoints; which of them validated best nobody records yet.
 void check_checkpoint(const std::string& which) {
-  if (which == "best") refuse("[--checkpoint] not built yet: \"best\"; last and a step work");
-  if (which != "last" && parse_integer(which, "--checkpoint") < 1)
-    refuse("[--checkpoint] expected last or a step from 1, got \"" + which + "\"");
+  if (which != "last" && which != "best" && parse_integer(which, "--checkpoint") < 1)
+    refuse("[--checkpoint] expected last, best or a step from 1, got \"" + which + "\"");
 }
 
 // What generate and evaluate share.

@@ -65,7 +65,7 @@ void Saves::make_writer(const Progress& progress) {
 void Saves::commit(std::span<const std::string> written) {
   folder_.sync();
   writer_->commit(written);
-  prune_checkpoints(folder_.path(), keep_);
+  prune_checkpoints(folder_.path(), keep_, kept_step_);
 }
 
 void Saves::commit_together() {
@@ -113,6 +113,7 @@ void Saves::tell(bool must) {
                                          format_duration(blocked_s_ + steps_lost_s(outcome.blocked_s)), format_duration(durable_s));
     console_.end_progress();
     console_.log(line);
+    if (saved_) saved_(step);
   } catch (const AgreedError& e) {
     writer_.reset();
     if (must) throw;

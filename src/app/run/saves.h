@@ -4,6 +4,8 @@
 #pragma once
 #include <chrono>
 #include <deque>
+#include <functional>
+#include <optional>
 
 #include "app/checkpoints/checkpoint.h"
 #include "app/node/console.h"
@@ -24,6 +26,10 @@ class Saves {
 
   /// A checkpoint of the state as it is, settled. Waits for the save before. `patience_s`: as Rank::begin_snapshot. `must`: as finish().
   void begin(const Progress& progress, double patience_s, bool must);
+  /// Told of each checkpoint that is durable, by the trainer's thread; on all ranks.
+  void on_saved(std::function<void(i64 step)> saved) { saved_ = std::move(saved); }
+  /// The checkpoint of that step stays, however many come after it. No save is under way.
+  void keep_step(std::optional<i64> step) { kept_step_ = step; }
   /// After each step, which took this long; tells of a save that has ended.
   void stepped(double seconds);
   /// Waits for a save under way; `must`: its error is thrown on.
@@ -52,6 +58,8 @@ class Saves {
   std::unique_ptr<CheckpointWriter> writer_;
   Clock::time_point begin_;
   i64 saved_step_;
+  std::optional<i64> kept_step_;
+  std::function<void(i64 step)> saved_;
   i64 step_ = -1;         // of the last one begun, unless it failed
   double before_s_ = 0;   // of the one under way: what its beginning took,
   double blocked_s_ = 0;  // that with what finish() waited,

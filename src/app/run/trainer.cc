@@ -46,7 +46,7 @@ std::optional<double> slurm_seconds_left() {
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
-                 Progress progress, Trace* trace)
+                 Progress progress, Trace* trace, TrainCallbacks callbacks)
     : config_(config),
       session_(session),
       data_(data),
@@ -54,6 +54,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       console_(console),
       peers_(peers),
       trace_(trace),
+      callbacks_(std::move(callbacks)),
       progress_(progress),
       numbers_hash_(numbers_hash(config)),
       first_step_(progress.step),
@@ -71,6 +72,13 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
   if (config.profile) profile_.emplace();
   if (session.rank().plan().on_gpu()) steps_ahead_.emplace(*data.training, MemoryPool::heap());
   limit_s_ = config.time_limit_s ? std::optional(static_cast<double>(*config.time_limit_s) - seconds_gone()) : slurm_seconds_left();
+  if (callbacks_.keep_best) {
+    peers_.together([&] { best_ = read_best(folder_.path()); });
+    if (best_) saves_.keep_step(best_->step);
+  }
+  saves_.on_saved([this](i64 step) {
+    if (callbacks_.on_save && peers_.first()) callbacks_.on_save({step, checkpoint_path(folder_.path(), step)});
+  });
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
 }
 
@@ -93,9 +101,17 @@ int Trainer::run() {
     write_histograms();
     saves_.stepped(report.seconds);
     if (const std::string rereads = session_.rank().state().take_rereads(); !rereads.empty()) console_.warn(rereads);
+    tell(report);
     if (now.stop) return stop("stopped by " + signal_text());
+    if (now.asked) return stop("stopped");
     if (now.time_up) return stop("the time limit is near");
-    if (now.save) save(false);
+    const bool best = report.validation_loss && no_better_ == 0;
+    if (now.save || (best && callbacks_.keep_best)) save(false);
+    if (callbacks_.patience > 0 && no_better_ >= callbacks_.patience) {
+      stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best", progress_.step,
+                         *config_.steps, no_better_, no_better_ == 1 ? "" : "s"));
+      break;
+    }
   }
   if (!config_.no_final_checkpoint) save(true);
   saves_.finish(false);
@@ -129,19 +145,48 @@ Trainer::StepReport Trainer::stepping() {
     working.emplace(console_, fmt::format("step {} of {}", progress_.step + 1, *config_.steps));
   StepReport report = step();
   working.reset();
-  if (validates_now()) validate(report);
+  if (validates_now()) {
+    validate(report);
+    judge(report);
+  }
   return report;
+}
+
+void Trainer::judge(const StepReport& report) {
+  const double loss = *report.validation_loss;
+  const bool best = std::isfinite(loss) && (!best_ || loss < best_->loss);
+  no_better_ = best ? 0 : no_better_ + 1;
+  if (!best) return;
+  best_ = Best{progress_.step, loss};
+  if (!callbacks_.keep_best) return;
+  saves_.finish(false);
+  saves_.keep_step(best_->step);
+  peers_.together([&] {
+    if (peers_.first()) write_best(folder_.path(), *best_);
+  });
+}
+
+void Trainer::tell(const StepReport& r) const {
+  if (!peers_.first()) return;
+  if (callbacks_.on_step) {
+    callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, tokens_per_step(),
+                        r.result.skipped});
+  }
+  if (callbacks_.on_validate && r.validation_loss)
+    callbacks_.on_validate({progress_.step, *r.validation_loss, r.validation_accuracy, no_better_ == 0});
 }
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
   const bool more = progress_.step < *config_.steps;
   const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
-  const std::vector<std::vector<double>> all = peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds});
+  const double asked = more && peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop();
+  const std::vector<std::vector<double>> all =
+      peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds, asked});
   const auto any = [&](size_t what) { return std::ranges::any_of(all, [&](const auto& rank) { return rank[what] != 0; }); };
   const auto slowest = std::ranges::min_element(all, {}, [](const auto& rank) { return rank[3]; });
   report.slowest_rank = static_cast<int>(slowest - all.begin());
   report.slowest_wait = (*slowest)[3];
-  return {any(0), any(1), any(2)};
+  return {any(0), any(1), any(2), any(4)};
 }
 
 // The lowest rank's that got one.

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <optional>
 
+#include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint.h"
 #include "app/flags/config.h"
 #include "app/plan/profile.h"
 #include "app/ranks/peers.h"
+#include "app/events/callbacks.h"
 #include "app/run/data_sources.h"
 #include "app/run/metrics.h"
 #include "app/run/resolve.h"
@@ -27,7 +29,7 @@ class Trainer {
  public:
   /// `config` is resolved; `progress` is where the run goes on.
   Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
-          Progress progress, Trace* trace = nullptr);
+          Progress progress, Trace* trace = nullptr, TrainCallbacks callbacks = {});
 
   /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
   int run();
@@ -56,6 +58,9 @@ class Trainer {
   /// By which rank's loss, or which parameters' gradients. All ranks call it together.
   std::string why_skipped(const parallel::StepResult& result) const;
   void validate(StepReport& report);
+  /// Best or not, by a loss that all ranks know.
+  void judge(const StepReport& report);
+  void tell(const StepReport& report) const;
   bool validates_now() const;
   void write_metrics(const StepReport& report);
   void show_progress(const StepReport& report);
@@ -70,7 +75,7 @@ class Trainer {
   bool checkpoint_due() const;
   /// What any rank wants to be done after this step, all do.
   struct Wanted {
-    bool stop = false, time_up = false, save = false;
+    bool stop = false, time_up = false, save = false, asked = false;
   };
   /// Also sees who kept the others waiting.
   Wanted wanted(StepReport& report) const;
@@ -99,6 +104,7 @@ class Trainer {
   Console& console_;
   const Peers& peers_;
   Trace* const trace_;  // null: none wanted
+  const TrainCallbacks callbacks_;
   Progress progress_;
   const std::string numbers_hash_;
   const i64 first_step_;
@@ -109,7 +115,9 @@ class Trainer {
   i64 counted_targets_ = 0;  // of this process's steps
   i64 answered_step_ = -1;   // the saved one that the answers know of
   std::optional<double> last_validation_, last_accuracy_;
-  Wear last_wear_;  // as of the last step
+  std::optional<Best> best_;
+  i64 no_better_ = 0;  // validations since the best one
+  Wear last_wear_;     // as of the last step
   std::optional<Profile> profile_;
   double step_seconds_ = 0;   // of the last step
   const double model_flops_;  // of a step of this rank

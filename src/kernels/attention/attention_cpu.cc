@@ -9,6 +9,7 @@
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/gemm_few_rows.h"
+#include "tensor/flop_count.h"
 
 namespace spillway::kernels {
 namespace {
@@ -46,6 +47,16 @@ Extents extents_of(const Shape& q, const Shape& k) {
                                     to_string(q) + " and " + to_string(k));
   }
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
+}
+
+// Multiplications of one product of all queries with the keys they see, documents apart.
+double multiplied_pairs(const Extents& e, const AttentionMask& mask) {
+  i64 pairs = 0;
+  for (i64 t = 0; t < e.queries; ++t) {
+    const i64 seen = mask.causal ? t + 1 + e.keys - e.queries : e.keys;
+    pairs += mask.window > 0 ? std::min(seen, mask.window) : seen;
+  }
+  return static_cast<double>(pairs) * static_cast<double>(e.batch * e.heads * e.width);
 }
 
 i64 lanes_of(i64 items) { return std::min(items, kLanes); }
@@ -348,6 +359,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   check(mask, q, k, v, {q, k, v, out});
   require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
           "[attention] the workspace is too small");
+  count_flops(4 * multiplied_pairs(extents, mask));
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::attention(q, k, v, mask, out, lse, workspace);
@@ -363,6 +375,7 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
   check(mask, q, k, v, {q, k, v, out, dout, dq, dk, dv});
   require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
           "[attention] the workspace is too small");
+  count_flops(10 * multiplied_pairs(extents, mask));
   if (dout.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (dout.device().is_cuda()) return cuda::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace);

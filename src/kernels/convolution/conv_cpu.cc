@@ -1,10 +1,12 @@
 #include <algorithm>
 
 #include "kernels/convolution/conv.h"
+#include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
+#include "tensor/flop_count.h"
 
 namespace spillway::kernels {
 namespace {
@@ -154,6 +156,7 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
   check(s, x, w, y);
   check_bias(bias, s.outputs, x.dtype());
   require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
+  count_flops(conv_flops(s));
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::conv2d(s, x, w, bias, y, workspace);
@@ -195,6 +198,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
   check(s, dx, w, dy);
   check_bias(bias, s.inputs, dx.dtype());
   require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()), "[conv2d] the workspace is too small");
+  count_flops(conv_flops(s));
   if (dx.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, bias, dx, workspace);

@@ -1,10 +1,12 @@
 #include <algorithm>
 
 #include "kernels/convolution/conv.h"
+#include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
+#include "tensor/flop_count.h"
 
 namespace spillway::kernels {
 namespace {
@@ -113,6 +115,7 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
               dw.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
           "[conv2d] the views do not fit the shape");
   require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
+  count_flops(conv_flops(s));
   if (dw.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (dw.device().is_cuda()) return cuda::conv2d_weight_gradient(s, x, dy, dw, workspace);

@@ -6,6 +6,7 @@
 #include "kernels/layout.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/matmul.h"
+#include "tensor/flop_count.h"
 
 namespace spillway::kernels {
 namespace {
@@ -27,6 +28,12 @@ Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
   return range;
 }
 
+// As if all experts had as many rows: where the rows are not known. On a CPU matmul() counts them.
+void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
+  if (a.device() == Device::cpu()) return;
+  count_flops(2.0 * static_cast<double>(a.elems()) * static_cast<double>(columns) / static_cast<double>(begins.elems() - 1));
+}
+
 }  // namespace
 
 // The packed operand of fewer rows may be deeper: the most that any number of them wants.
@@ -46,6 +53,7 @@ void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, con
   check(begins, expert, a, b, out);
   require(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1) && out.dtype() == a.dtype(),
           "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of their type");
+  count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::multiply_expert_rows(begins, expert, a, b, out);
@@ -59,6 +67,7 @@ void multiply_over_expert_rows(const Tensor& begins, i64 expert, const Tensor& a
   check(begins, expert, a, b, out);
   require(b.is_contiguous() && a.size(0) == b.size(0) && out.size(0) == a.size(1) && out.size(1) == b.size(1),
           "[expert_products] expected a [M, O], b [M, I] and a result [O, I]");
+  count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::multiply_over_expert_rows(begins, expert, a, b, out);

@@ -8,6 +8,7 @@
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/gemm_few_rows.h"
+#include "tensor/flop_count.h"
 
 namespace spillway::kernels {
 namespace {
@@ -216,6 +217,10 @@ i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
   return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));
 }
 
+double flops_of(const Tensor& a, const Tensor& b) {
+  return 2.0 * static_cast<double>(a.size(0) * a.size(1)) * static_cast<double>(b.size(1));
+}
+
 }  // namespace
 
 i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
@@ -227,6 +232,7 @@ i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   check(a, b, bias, out, workspace, store);
+  count_flops(flops_of(a, b));
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
@@ -240,7 +246,7 @@ void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const T
               out.is_contiguous() && (addend.raw() != out.raw() || out.device().is_meta()),
           "[matmul_onto] expected two contiguous matrices of the product's shape and the operands' type");
   if constexpr (kHasCuda) {
-    if (out.device().is_cuda() && cuda::matmul_onto(addend, a, b, bias, out, workspace)) return;
+    if (out.device().is_cuda() && cuda::matmul_onto(addend, a, b, bias, out, workspace)) return count_flops(flops_of(a, b));
   }
   matmul(a, b, bias, out, workspace);
   add(addend, out, out);
@@ -259,7 +265,7 @@ void matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Ten
   check(a, b, bias, out, workspace, Store::replace);
   check_gelu(kept, out);
   if constexpr (kHasCuda) {
-    if (out.device().is_cuda() && cuda::matmul_gelu(a, b, bias, kept, out, workspace)) return;
+    if (out.device().is_cuda() && cuda::matmul_gelu(a, b, bias, kept, out, workspace)) return count_flops(flops_of(a, b));
   }
   matmul(a, b, bias, kept, workspace);
   unary(Unary::gelu_tanh, kept, out);
@@ -269,7 +275,7 @@ void matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, 
   check(a, b, {}, out, workspace, Store::replace);
   check_gelu(kept, out);
   if constexpr (kHasCuda) {
-    if (out.device().is_cuda() && cuda::matmul_gelu_gradient(a, b, kept, out, workspace)) return;
+    if (out.device().is_cuda() && cuda::matmul_gelu_gradient(a, b, kept, out, workspace)) return count_flops(flops_of(a, b));
   }
   matmul(a, b, {}, out, workspace);
   unary_gradient(Unary::gelu_tanh, kept, out, out);

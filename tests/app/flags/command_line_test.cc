@@ -193,7 +193,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   for (const char* model : {"resnet20", "resnet50"}) {
     expect_refused({{{"train", "--model", model, "--data", "x"}, {std::string("[--model] not built yet: ") + model + "; cifar-net"}}});
   }
-  expect_refused({{{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "best"}, {"[--checkpoint] not built yet"}},
+  expect_refused({{{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "worst"}, {"[--checkpoint]", "worst"}},
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
                   {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes, or a tokenizer.json", "not there"}},
                   {{"tokenize", "--train-vocab", "100", "--data", "x", "--out", "y"}, {"[--train-vocab]", "257"}},

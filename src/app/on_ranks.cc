@@ -1,0 +1,45 @@
+#include "app/on_ranks.h"
+
+#include <optional>
+#include <vector>
+
+#include "app/node/cores.h"
+#include "app/node/launcher.h"
+#include "app/ranks/device_choice.h"
+#include "app/ranks/gpu_meeting.h"
+#include "app/ranks/join.h"
+#include "app/ranks/rank_threads.h"
+#include "device/gpu_places.h"
+
+namespace spillway::app {
+namespace {
+
+// Where the GPUs of so many ranks of this node are, as far as --bind asks.
+std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
+  if (config.device == "cpu" || config.bind == "none" || (local_ranks == 1 && config.bind != "numa")) return {};
+  std::vector<std::string> all = gpu_places();
+  const std::optional<int> one = config.device ? asked_gpu(*config.device) : std::nullopt;
+  return one && *one < std::ssize(all) ? std::vector{all[static_cast<size_t>(*one)]} : all;
+}
+
+}  // namespace
+
+int on_ranks(const RanksConfig& given, Console& console, const Host& host, const RankWork& work, const std::function<int()>& start) {
+  const Launcher launcher = detect_launcher(host);
+  const auto ranks = static_cast<int>(given.ranks);
+  const auto timeout_s = static_cast<double>(given.timeout_s);
+  const bool starts_ranks = launcher.name.empty() && ranks > 1;
+  if (starts_ranks && given.communicator != "local") return start();
+  if (starts_ranks) {
+    const std::vector<std::string> gpus = gpus_for(given, ranks);
+    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
+      bind_to_share(given.bind, own_launcher(rank, ranks), host, gpus);
+      return work(console, Peers(std::move(end)));
+    });
+  }
+  keep_nccl_from_hanging(given, launcher, console);
+  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before it starts other threads
+  return work(console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,44 @@
+#include "app/training.h"
+
+#include "app/checkpoints/checkpoint.h"
+#include "app/commands/commands.h"
+#include "app/flags/given.h"
+#include "app/on_ranks.h"
+#include "base/error.h"
+
+namespace spillway::app {
+namespace {
+
+TrainConfig config_of(const std::vector<std::string>& flags) {
+  GivenMap given = parse_flags(Command::train, flags);
+  if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help is the command's");
+  if (const auto file = given.find("config"); file != given.end())
+    given = merge(Command::train, given, read_config_file(Command::train, file->second.texts.front()));
+  Settings settings = make_settings(Command::train, given);
+  check_settings(settings, Host{});
+  const TrainConfig& config = std::get<TrainConfig>(settings);
+  if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
+  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse is the command's");
+  return config;
+}
+
+}  // namespace
+
+Training::Training(std::vector<std::string> flags) : flags_(std::move(flags)) { static_cast<void>(config_of(flags_)); }
+
+TrainingResult Training::run(std::ostream& results, std::ostream& log) {
+  const TrainConfig config = config_of(flags_);
+  Console console(results, log);
+  console.set_quiet(config.quiet);
+  console.set_json(config.json);
+  const auto train = [&](Console& own, const Peers& peers) { return run_train(config, own, peers, callbacks); };
+  const auto start = []() -> int {
+    throw Error(ErrorCode::usage, "[training] expected a launcher (srun, mpirun, torchrun) for several ranks, or --communicator local");
+  };
+  const int status = on_ranks(config, console, Host{}, train, start);
+  TrainingResult result{status == 0, config.out, {}};
+  if (newest_step(result.run) >= 0) result.checkpoint = find_checkpoint(result.run, "last");
+  return result;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,243 @@
+#include "eager/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "device/transfer.h"
+#include "optim/rules/gpu.h"
+#include "optim/rules/tile.h"
+#include "optim/tile_values.h"
+#include "tensor/create.h"
+
+namespace spillway::eager {
+namespace {
+
+using optim::kTileElems;
+
+constexpr int kMaster = static_cast<int>(optim::StatePart::master);
+
+i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
+
+Optimizer::Parameters trained(const nn::EagerParameters& weights) {
+  Optimizer::Parameters all;
+  std::ranges::copy_if(weights.parameters(), std::back_inserter(all), [](const auto& p) { return !p->frozen; });
+  return all;
+}
+
+void check_owned(const nn::EagerParameters& weights, const nn::Parameter& parameter) {
+  const auto& all = weights.parameters();
+  if (parameter.id >= all.size() || all[parameter.id].get() != &parameter)
+    throw Error(ErrorCode::usage, "[optimizer] expected parameters of these weights, got " + parameter.name);
+  if (parameter.frozen)
+    throw Error(ErrorCode::usage, "[optimizer] expected parameters that are trained, got " + parameter.name + ", frozen");
+}
+
+const std::byte* at(const Tensor& t, i64 bytes) { return t.bytes() > 0 ? t.raw() + bytes : nullptr; }
+
+Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; }
+
+// The numbers of a tile's part, or of the weights, from element `begin` on; those behind the end are 0.
+std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
+  std::array<double, kTileElems> tile{};
+  const i64 count = std::min(kTileElems, std::ssize(numbers) - begin);
+  std::copy_n(numbers.begin() + begin, count, tile.begin());
+  return tile;
+}
+
+// parts[p] are all elements' numbers of part p; none: zeros.
+void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
+  if (bytes.bytes() == 0) return;
+  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all of it zero: gaps too
+  std::vector<std::byte> weight(static_cast<size_t>(format.weight_tile_bytes()));
+  std::array<std::array<double, kTileElems>, 4> tile;
+  std::array<std::span<const double>, 4> shown;
+  for (i64 t = 0; t < tiles_of(elems); ++t) {
+    for (size_t p = 0; p < parts.size(); ++p) {
+      if (parts[p].empty()) continue;
+      tile[p] = tile_of(parts[p], t * kTileElems);
+      shown[p] = tile[p];
+    }
+    optim::write_tile<double>(format, {shown[0], shown[1], shown[2], shown[3]}, weight.data(), host.data() + t * format.state_tile_bytes());
+  }
+  transfer(bytes.raw(), host.data(), bytes.bytes());
+}
+
+[[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& what) {
+  throw Error(ErrorCode::data, "[optimizer] " + file.string() + ": " + what);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings) : Optimizer(weights, settings, trained(weights)) {}
+
+Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings, Parameters parameters)
+    : weights_(weights),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      learning_rate_(std::visit([](const auto& s) { return s.lr; }, settings)),
+      states_(parameters_.size()) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    check_owned(weights_, *parameters_[i]);
+    begin(*parameters_[i], states_[i]);
+  }
+}
+
+void Optimizer::begin(const nn::Parameter& parameter, State& state) const {
+  state.format = {.weight = parameter.dtype, .gradient = wide_dtype(parameter.dtype), .rule = optim::rule_of(settings_)};
+  state.format.check();
+  state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
+  std::array<std::vector<double>, 4> parts;
+  parts[kMaster] = values_of(parameter.value());
+  if (const auto* adagrad = std::get_if<optim::AdagradSettings>(&settings_))
+    parts[1].assign(static_cast<size_t>(parameter.elems()), adagrad->initial_accumulator_value);
+  write_state(state.format, parameter.elems(), parts, state.bytes);
+}
+
+void Optimizer::step(double gradient_scale) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor gradient = weights_.gradient(parameters_[i]->id);
+    if (!gradient.defined()) continue;
+    ++states_[i].steps;
+    update(*parameters_[i], gradient, states_[i], gradient_scale);
+  }
+}
+
+// Whole tiles where they lie; what is behind them in a tile of its own, filled up with a gap.
+void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const {
+  const optim::StateFormat& format = state.format;
+  const auto scalars = optim::make_scalars(settings_, learning_rate_, weight_decay_of(settings_), state.steps, gradient_scale);
+  const auto update = [&](const std::byte* g, std::byte* w, i64 first, i64 tiles, i64 elems) {
+    std::vector<optim::TilePart> parts{{elems, &scalars}};
+    if (elems < tiles * kTileElems) parts.push_back({tiles * kTileElems, nullptr});
+    auto* s = const_cast<std::byte*>(at(state.bytes, first * format.state_tile_bytes()));
+    if (gradient.device().is_cuda()) return optim::update_tiles_on_gpu(format, {g, w, s, w, s}, tiles, parts, {});
+    if (tiles > 1) parts = {{kTileElems, &scalars}};
+    Stream::current().run(tiles, [&](i64 t, int) {
+      std::byte *wt = w + t * format.weight_tile_bytes(), *st = s ? s + t * format.state_tile_bytes() : nullptr;
+      optim::update_tile(format, {g + t * format.gradient_tile_bytes(), wt, st, wt, st}, parts, {});
+    });
+  };
+  const Tensor value = parameter.value();
+  const i64 whole = value.elems() / kTileElems, rest = value.elems() % kTileElems;
+  if (whole > 0) update(gradient.raw(), value.raw(), 0, whole, whole * kTileElems);
+  if (rest == 0) return;
+  const Tensor g = zeros({kTileElems}, gradient.dtype(), "optimizer scratch"), w = zeros({kTileElems}, value.dtype(), "optimizer scratch");
+  const i64 rest_bytes = rest * size_of(value.dtype());
+  std::byte* const last = value.raw() + whole * format.weight_tile_bytes();
+  put_transfer(g.raw(), gradient.raw() + whole * format.gradient_tile_bytes(), rest * size_of(gradient.dtype()));
+  put_transfer(w.raw(), last, rest_bytes);
+  update(g.raw(), w.raw(), whole, 1, rest);
+  transfer(last, w.raw(), rest_bytes);
+}
+
+void Optimizer::zero_grad() {
+  for (const auto& parameter : parameters_) weights_.forget(parameter->id);
+}
+
+double Optimizer::gradient_norm() const {
+  double sum = 0;
+  for (const auto& parameter : parameters_) {
+    const Tensor found = weights_.gradient(parameter->id);
+    if (!found.defined()) continue;
+    const Tensor gradient = on_host(found);
+    const auto add = [&]<class T>(std::span<const T> numbers) {
+      for (size_t begin = 0; begin < numbers.size(); begin += kTileElems)
+        sum += optim::tile_square_sum(numbers.subspan(begin, std::min<size_t>(kTileElems, numbers.size() - begin)));
+    };
+    gradient.dtype() == DType::f64 ? add(std::span<const double>(gradient.span<double>()))
+                                   : add(std::span<const float>(gradient.span<float>()));
+  }
+  return std::sqrt(sum);
+}
+
+std::vector<Optimizer::Part> Optimizer::parts_of(const State& state) const {
+  const DType dtype = wide_dtype(state.format.weight);
+  std::vector<Part> parts;
+  if (!state.format.update_reads_weight()) parts.push_back({"master", kMaster, dtype});
+  const auto names = optim::state_array_names(state.format.rule);
+  for (int k = 0; k < optim::state_arrays(state.format.rule); ++k)
+    parts.push_back({names[static_cast<size_t>(k)].torch, static_cast<int>(optim::array_part(k)), dtype});
+  return parts;
+}
+
+void Optimizer::save(const std::filesystem::path& file) const {
+  std::vector<data::TensorInfo> tensors;
+  std::map<std::string, std::string> metadata{{"rule", optim::to_string(optim::rule_of(settings_))}};
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const nn::Parameter& parameter = *parameters_[i];
+    metadata[parameter.name + ".step"] = std::to_string(states_[i].steps);
+    for (const Part& part : parts_of(states_[i])) tensors.push_back({parameter.name + "." + part.name, part.dtype, parameter.shape});
+  }
+  data::SafetensorsWriter writer(file, std::move(tensors), metadata);
+  auto info = writer.tensors().begin();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const State& state = states_[i];
+    const Tensor bytes = on_host(state.bytes);
+    const Tensor weights = state.format.update_reads_weight() ? on_host(parameters_[i]->value()) : Tensor();
+    for (const Part& part : parts_of(state)) {
+      for (i64 begin = 0; begin < parameters_[i]->elems(); begin += kTileElems) {
+        const auto put = [&]<class T>(T) {
+          std::vector<T> numbers(static_cast<size_t>(std::min(kTileElems, parameters_[i]->elems() - begin)));
+          const i64 tile = begin / kTileElems;
+          optim::read_part<T>(state.format, static_cast<optim::StatePart>(part.number),
+                              weights.defined() ? weights.raw() + begin * size_of(weights.dtype()) : nullptr,
+                              at(bytes, tile * state.format.state_tile_bytes()), 0, numbers);
+          writer.write(*info, begin * static_cast<i64>(sizeof(T)), std::as_bytes(std::span(numbers)));
+        };
+        part.dtype == DType::f64 ? put(double()) : put(float());
+      }
+      ++info;
+    }
+  }
+  writer.finish();
+}
+
+void Optimizer::load(const std::filesystem::path& file) {
+  const data::SafetensorsReader reader(file);
+  const auto metadata = [&](const std::string& key) {
+    const auto found = reader.metadata().find(key);
+    return found == reader.metadata().end() ? "none" : found->second;
+  };
+  const std::string rule = optim::to_string(optim::rule_of(settings_));
+  if (metadata("rule") != rule) refuse_file(file, "expected the state of " + rule + ", got that of " + metadata("rule"));
+  std::vector<i64> steps;
+  size_t expected = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const nn::Parameter& parameter = *parameters_[i];
+    const std::string count = metadata(parameter.name + ".step");
+    i64 number = -1;
+    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), number);
+    if (error != std::errc() || end != count.data() + count.size() || number < 0)
+      refuse_file(file, "expected the number of steps of " + parameter.name + ", got " + count);
+    steps.push_back(number);
+    for (const Part& part : parts_of(states_[i])) {
+      const std::string name = parameter.name + "." + part.name;
+      const data::TensorInfo* info = reader.find(name);
+      if (!info || !info->foreign.empty() || !(info->shape == parameter.shape) || info->dtype != part.dtype) {
+        refuse_file(file, "expected " + name + ", " + std::string(to_string(part.dtype)) + " " + to_string(parameter.shape) + ", got " +
+                              (info ? std::string(to_string(info->dtype)) + " " + to_string(info->shape) : "none"));
+      }
+      ++expected;
+    }
+  }
+  if (reader.tensors().size() != expected)
+    refuse_file(file, "expected " + std::to_string(expected) + " tensors, got " + std::to_string(reader.tensors().size()) +
+                          ": it is of other parameters too");
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    std::array<std::vector<double>, 4> parts;
+    parts[kMaster] = values_of(parameters_[i]->value());  // where it is no part of the state
+    for (const Part& part : parts_of(states_[i])) {
+      auto& numbers = parts[static_cast<size_t>(part.number)];
+      numbers.resize(static_cast<size_t>(parameters_[i]->elems()));
+      reader.read_wide(*reader.find(parameters_[i]->name + "." + part.name), 0, numbers);
+    }
+    write_state(states_[i].format, parameters_[i]->elems(), parts, states_[i].bytes);
+    states_[i].steps = steps[i];
+  }
+}
+
+}  // namespace spillway::eager

@@ -1,0 +1,55 @@
+// Arithmetic as it is written: the ops of elementwise.h and pointwise.h as operators, of variables, tensors (constants) and numbers. A
+// number stands for a tensor of rank 0 of the other side's dtype, to which it is rounded; but x * number is scale(). Comparisons give masks
+// (uint8), so that == of two variables is no bool.
+#pragma once
+#include "ops/elementwise.h"
+#include "ops/pointwise.h"
+#include "tensor/create.h"
+
+namespace spillway::autograd {
+
+inline Variable operator+(const Variable& a, const Variable& b) { return ops::add(a, b); }
+inline Variable operator-(const Variable& a, const Variable& b) { return ops::sub(a, b); }
+inline Variable operator*(const Variable& a, const Variable& b) { return ops::mul(a, b); }
+inline Variable operator/(const Variable& a, const Variable& b) { return ops::div(a, b); }
+inline Variable operator-(const Variable& x) { return ops::neg(x); }
+
+inline Variable operator+(const Variable& a, double b) { return ops::add(a, full({}, b, a.dtype())); }
+inline Variable operator-(const Variable& a, double b) { return ops::sub(a, full({}, b, a.dtype())); }
+inline Variable operator*(const Variable& a, double b) { return ops::scale(a, b); }
+inline Variable operator/(const Variable& a, double b) { return ops::div(a, full({}, b, a.dtype())); }
+inline Variable operator+(double a, const Variable& b) { return ops::add(full({}, a, b.dtype()), b); }
+inline Variable operator-(double a, const Variable& b) { return ops::sub(full({}, a, b.dtype()), b); }
+inline Variable operator*(double a, const Variable& b) { return ops::scale(b, a); }
+inline Variable operator/(double a, const Variable& b) { return ops::div(full({}, a, b.dtype()), b); }
+
+inline Tensor operator==(const Variable& a, const Variable& b) { return ops::eq(a, b); }
+inline Tensor operator!=(const Variable& a, const Variable& b) { return ops::ne(a, b); }
+inline Tensor operator<(const Variable& a, const Variable& b) { return ops::lt(a, b); }
+inline Tensor operator<=(const Variable& a, const Variable& b) { return ops::le(a, b); }
+inline Tensor operator>(const Variable& a, const Variable& b) { return ops::gt(a, b); }
+inline Tensor operator>=(const Variable& a, const Variable& b) { return ops::ge(a, b); }
+inline Tensor operator==(const Variable& a, double b) { return ops::eq(a, b); }
+inline Tensor operator!=(const Variable& a, double b) { return ops::ne(a, b); }
+inline Tensor operator<(const Variable& a, double b) { return ops::lt(a, b); }
+inline Tensor operator<=(const Variable& a, double b) { return ops::le(a, b); }
+inline Tensor operator>(const Variable& a, double b) { return ops::gt(a, b); }
+inline Tensor operator>=(const Variable& a, double b) { return ops::ge(a, b); }
+
+}  // namespace spillway::autograd
+
+namespace spillway {
+
+// So that they are found for tensors too.
+using autograd::operator+;
+using autograd::operator-;
+using autograd::operator*;
+using autograd::operator/;
+using autograd::operator==;
+using autograd::operator!=;
+using autograd::operator<;
+using autograd::operator<=;
+using autograd::operator>;
+using autograd::operator>=;
+
+}  // namespace spillway

@@ -1,0 +1,82 @@
+// The eager way on a GPU gives the bits of the CPU: every rule in every type, through whole tiles and parts of one, and what is saved
+// there.
+#include <gtest/gtest.h>
+
+#include "eager/optimizer.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "tensor/create.h"
+#include "tests/support/gpu.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace spillway::eager::optimizer_cuda_test {
+namespace {
+
+class OptimizerTwins : public test::GpuTest {};
+
+std::vector<optim::RuleSettings> settings() {
+  using namespace optim;
+  return {SgdSettings{.lr = 0.05, .weight_decay = 0.01},
+          AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true},
+          AdamSettings{.amsgrad = true},
+          AdagradSettings{.initial_accumulator_value = 0.2},
+          RmspropSettings{.momentum = 0.7, .centered = true},
+          LionSettings{.weight_decay = 0.1}};
+}
+
+// Two steps of a parameter whose gradient is given, on the device of the stream in force; its file then, and the weights.
+Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::filesystem::path& file) {
+  const Shape shape{optim::kTileElems + 77};
+  const auto w = nn::make_parameter("w", shape, dtype, {});
+  nn::EagerParameters weights({w});
+  const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // on the device
+  Optimizer optimizer(weights, settings);
+  for (int step = 0; step < 2; ++step) {
+    autograd::Tape tape(&weights);
+    const autograd::Variable v = tape.parameter(w->value(), w->id);
+    optimizer.zero_grad();
+    ops::sum(ops::mul(v, gradient)).backward();
+    optimizer.step();
+    if (step == 0) {
+      optimizer.save(file);
+      optimizer.load(file);
+    }
+  }
+  return to_host(w->value());
+}
+
+TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
+  const test::TemporaryFolder folder;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    for (const optim::RuleSettings& one : settings()) {
+      const Tensor there = gpu().run([&] { return stepped(dtype, one, folder / "there"); });
+      const Tensor here = stepped(dtype, one, folder / "here");
+      EXPECT_TRUE(test::same_bits(there, here)) << optim::to_string(optim::rule_of(one)) << " " << to_string(dtype);
+    }
+  }
+}
+
+TEST_F(OptimizerTwins, ParametersMoveThereAndBack) {
+  const auto w = nn::make_parameter("w", {5}, DType::f32, {});
+  nn::EagerParameters weights({w});
+  const Tensor values = test::random({5}, DType::f32, 1);
+  std::memcpy(w->value().raw(), values.raw(), 20);
+  gpu().run([&] { weights.to_current_device(); });
+  EXPECT_TRUE(w->value().device().is_cuda());
+  gpu().run([&] { EXPECT_EQ(values_of(w->value()), values_of(values)); });
+  gpu().run([&] { weights.to_host(); });
+  EXPECT_EQ(w->value().device(), Device::cpu());
+  EXPECT_TRUE(test::same_bits(w->value(), values));
+}
+
+TEST_F(OptimizerTwins, TensorsAreMadeThereAlike) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::int32}) {
+    const Tensor there = gpu().run([&] { return arange(0, 100, 1, dtype); });
+    EXPECT_TRUE(there.device().is_cuda());
+    gpu().run([&] { EXPECT_EQ(values_of(there.slice(0, 3, 9)), values_of(arange(3, 9, 1, dtype))); });
+  }
+}
+
+}  // namespace
+}  // namespace spillway::eager::optimizer_cuda_test
