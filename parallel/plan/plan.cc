@@ -149,7 +149,7 @@ void add_resident_rows(Plan& plan) {
       if (plan.gradient_rests(g, use)) gradients[at(plan.placement.gradients)] += bytes;
     }
     if (!plan.has_state(g)) continue;
-    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
+    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * plan.state_tile_bytes(g) * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
@@ -183,7 +183,7 @@ i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return plan.is_staged(tiers[g.id]) ? bytes : 0; };
   const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
   if (!plan.has_steps(g)) return weights;
-  return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
+  return weights + staged(plan.placement.optimizer, plan.state_tile_bytes(g)) +
          staged(plan.placement.gradients, kTileElems * size_of(plan.resting_gradient({g.id, 0})));
 }
 
@@ -210,6 +210,7 @@ u64 layout_hash(const Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     text += fmt::format("|{} {} {} {}", g.elems, static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.optimizer[g.id]), g.frozen);
+    if (g.statistics) text += " statistics";
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;
@@ -230,7 +231,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
   for (const Group& g : plan.layout.groups) {
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     add(weights, plan.held_weights(g).count(), format.weight_tile_bytes() * plan.weight_slots(g));
-    if (plan.has_state(g)) add(state, plan.stepped(g).count(), format.state_tile_bytes() * plan.slots(state));
+    if (plan.has_state(g)) add(state, plan.stepped(g).count(), plan.state_tile_bytes(g) * plan.slots(state));
   }
   plan.store.passing_bytes = plan.store.data_bytes - persistent_bytes;
   plan.store.layout_hash = layout_hash(plan);
@@ -405,7 +406,7 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   };
   const i64 gradient_tile_bytes = kTileElems * size_of(resting_gradient({step.group, 0}));
   const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
-            state = on_device(placement.optimizer, format.state_tile_bytes()),
+            state = on_device(placement.optimizer, state_tile_bytes(layout.groups[step.group])),
             gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
   return {weights + state, gradient + (format.update_reads_weight() ? weights : 0) + state};
 }
