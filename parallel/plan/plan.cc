@@ -346,27 +346,11 @@ void make_training(Plan& plan, const PlanRequest& r) {
   check(plan.train, r.layout, r.placement, scheduling);
 }
 
-// Of the whole model: its blocks are run on the meta device, one after another.
-std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
-  Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
-  const StreamScope scope(stream);
-  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
-  BlockRunner runner(*r.model);
-  runner.begin(batches, nn::Mode::evaluate, {}, 1);
-  std::vector<BlockOutput> outputs;
-  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
-    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
-    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
-  }
-  return outputs;
-}
-
 // The request as it is for its pipeline rank alone, with what the model itself has to say.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
   const Stages stages = make_stages(r.layout, r.scheduling);
-  if (r.scheduling.pipeline.ranks > 1) r.outputs = learn_outputs(r);
+  if (r.scheduling.pipeline.ranks > 1) r.outputs = block_outputs(r);
   for (const BlockOutput& output : r.outputs) r.scheduling.output_bytes.push_back(output.bytes());
   if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
   r.layout = restricted(std::move(r.layout), stages.rank_of, r.scheduling.pipeline.rank);
@@ -414,6 +398,21 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
 TierBytes Plan::moved_per_step() const {
   TierBytes sum = moved_bytes(train.head);
   return sum += moved_bytes(train.commit);
+}
+
+std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::evaluate, {}, 1);
+  std::vector<BlockOutput> outputs;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
+    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
+  }
+  return outputs;
 }
 
 std::vector<i64> spillable_bytes(const PlanRequest& r) {

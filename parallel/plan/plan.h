@@ -112,6 +112,9 @@ struct Plan {
   TierBytes moved_per_step() const;
 };
 
+/// What each block of the whole model makes of a micro-batch: they are run on the meta device, one after another.
+std::vector<BlockOutput> block_outputs(const PlanRequest& request);
+
 /// Bytes that each block keeps of one micro-batch between forward and backward and that can spill, under the request's policies, by block;
 /// whole pages. From a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
