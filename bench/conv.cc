@@ -11,7 +11,8 @@
 #include "device/memory_pool.h"
 #include "kernels/convolution/conv.h"
 #include "kernels/matmul/matmul.h"
-#include "models/cifar_net.h"
+#include "models/model.h"
+#include "models/presets.h"
 #include "models/resnet.h"
 #include "models/weights.h"
 #include "nn/eager.h"
@@ -169,11 +170,11 @@ int main(int argc, char** argv) {
   }
   for (const i64 images : {4, 32, 512}) {
     add("cifar_net/train/" + std::to_string(images), [images](benchmark::State& s) {
-      train(s, models::build_cifar_net({3, 32, 32}, 10, DType::f32), images, 10);
+      train(s, models::build(models::preset("cifar-net"), DType::f32), images, 10);
     })->MinTime(1);
   }
   add("resnet18/train/32", [](benchmark::State& s) {
-    train(s, models::build_resnet(models::resnet18(), DType::f32), 32, 1000);
+    train(s, models::build_resnet(models::resnet18(), {3, 32, 32}, 1000, DType::f32), 32, 1000);
   })->MinTime(2);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

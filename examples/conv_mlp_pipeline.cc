@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "models/cifar_net.h"
+#include "models/model.h"
+#include "models/presets.h"
 #include "models/weights.h"
 #include "nn/eager.h"
 #include "optim/adamw.h"
@@ -63,7 +64,7 @@ class Stage {
 
  private:
   static nn::Sequential take(const std::vector<size_t>& blocks) {
-    nn::Sequential all = models::build_cifar_net({3, 32, 32}, 10, DType::f32), part;
+    nn::Sequential all = models::build(models::preset("cifar-net"), DType::f32), part;
     for (const size_t block : blocks) part.push(std::move(all.blocks[block]));
     return part;
   }

@@ -19,7 +19,7 @@ using namespace spillway;
 namespace {
 
 constexpr i64 kSteps = 12, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images of a micro-batch; blocks of rank 0
-const models::ResNetConfig kModel{{8, 16, 32}, 1, 10, false};
+const models::ResNetConfig kModel{.widths = {8, 16, 32}, .blocks = {1, 1, 1}};
 const Shape kSeam{kImages, 8, kSide, kSide};  // what leaves block kCut - 1
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
@@ -56,7 +56,7 @@ class Part {
 
   void step() {
     for (const auto& p : blocks_.parameters) {
-      if (p->frozen) continue;  // batch norm's running statistics
+      if (p->statistic) continue;  // read in evaluation alone
       const Tensor gradient = weights_.gradient(p->id);
       for (i64 i = 0; i < p->elems(); ++i) p->value().data<float>()[i] -= 0.1f * gradient.data<float>()[i];
     }
@@ -65,7 +65,7 @@ class Part {
 
  private:
   static nn::Sequential cut(size_t begin, size_t end) {
-    nn::Sequential whole = models::build_resnet(kModel, DType::f32), part;
+    nn::Sequential whole = models::build_resnet(kModel, {3, kSide, kSide}, 10, DType::f32), part;
     for (size_t b = begin; b < std::min(end, whole.blocks.size()); ++b) part.push(std::move(whole.blocks[b]));
     return part;
   }

@@ -49,6 +49,13 @@ i64 StateFormat::state_tile_bytes() const {
   return round_up(scales_begin_bytes() + scales_bytes, kAlignBytes);
 }
 
+StateFormat StateFormat::without_arrays() const {
+  StateFormat plain = *this;
+  plain.rule = Rule::sgd;
+  plain.moments = Moments::fp32;
+  return plain;
+}
+
 StateFormat plain_format(DType weight) { return {.weight = weight, .gradient = weight == DType::f64 ? DType::f64 : DType::f32}; }
 
 }  // namespace spillway::optim

@@ -47,6 +47,8 @@ struct StateFormat {
   i64 v_begin_bytes() const { return array_begin_bytes(1); }
   /// With int8 moments only.
   i64 scales_begin_bytes() const;
+  /// The same of a rule without arrays: a master at most.
+  StateFormat without_arrays() const;
   bool operator==(const StateFormat&) const = default;
 };
 

@@ -69,7 +69,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    std::array<int, 2> own{-1, -1};  // the groups of what this block alone uses, trained and frozen, made on first need
+    std::array<int, 3> own{-1, -1, -1};  // the groups of what this block alone uses: trained, frozen, statistics; made on first need
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;
       if (u.use > 0) {
@@ -77,11 +77,13 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
         continue;
       }
       const bool tied = users[p.id].size() > 1;
-      int& own_group = own[p.frozen];
+      const bool statistic = p.statistic && !p.frozen;
+      int& own_group = own[p.frozen ? 1 : statistic ? 2 : 0];
       if (tied || own_group < 0) {
         Group& fresh = new_group(b);
         fresh.uses = users[p.id];
         fresh.frozen = p.frozen;
+        fresh.statistics = statistic;
         layout.blocks[b].push_back({fresh.id, 0});
         if (!tied) own_group = fresh.id;
       }

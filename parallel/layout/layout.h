@@ -1,7 +1,8 @@
 // Where each parameter lies when it rests or moves. A block's parameters form one group with one flat layout (name -> offset, starts at 64
 // elements, gaps zero); a parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. A
 // group is cut at tile limits into buckets of bounded size: the unit of stepping. What a block does not train (frozen parameters) forms a
-// group of its own, of weights alone, without buckets. Buckets of a group are neighbours in memory
+// group of its own, of weights alone, without buckets; so do its running statistics, stepped by a rule of their own that keeps nothing of
+// them but a master. Buckets of a group are neighbours in memory
 // whenever the group is resident, so a matrix cut over several buckets is still one matrix. Immutable; a function of the model alone.
 // Of several pipeline ranks each has a layout with the numbers of the whole model's: blocks of other ranks use no groups, and groups that
 // no block of its own uses are empty.
@@ -41,6 +42,7 @@ struct Group {
   i64 elems = 0;          // whole tiles
   std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
   bool frozen = false;
+  bool statistics = false;
   bool tied() const { return uses.size() > 1; }
   /// Empty ones are held by other pipeline ranks.
   bool held() const { return elems > 0; }

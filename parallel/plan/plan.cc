@@ -149,7 +149,7 @@ void add_resident_rows(Plan& plan) {
       if (plan.gradient_rests(g, use)) gradients[at(plan.placement.gradients)] += bytes;
     }
     if (!plan.has_state(g)) continue;
-    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * format.state_tile_bytes() * plan.slots(plan.placement.optimizer[g.id]);
+    state[at(plan.placement.optimizer)] += plan.stepped(g).count() * plan.state_tile_bytes(g) * plan.slots(plan.placement.optimizer[g.id]);
   }
   add_row(plan, "weights", weights);
   add_row(plan, "gradients", gradients);
@@ -183,7 +183,7 @@ i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   const auto staged = [&](const std::vector<Tier>& tiers, i64 bytes) { return plan.is_staged(tiers[g.id]) ? bytes : 0; };
   const i64 weights = staged(plan.placement.parameters, format.weight_tile_bytes());
   if (!plan.has_steps(g)) return weights;
-  return weights + staged(plan.placement.optimizer, format.state_tile_bytes()) +
+  return weights + staged(plan.placement.optimizer, plan.state_tile_bytes(g)) +
          staged(plan.placement.gradients, kTileElems * size_of(plan.resting_gradient({g.id, 0})));
 }
 
@@ -210,6 +210,7 @@ u64 layout_hash(const Plan& plan) {
   for (const Group& g : plan.layout.groups) {
     text += fmt::format("|{} {} {} {}", g.elems, static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.optimizer[g.id]), g.frozen);
+    if (g.statistics) text += " statistics";
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;
@@ -230,7 +231,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
   for (const Group& g : plan.layout.groups) {
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     add(weights, plan.held_weights(g).count(), format.weight_tile_bytes() * plan.weight_slots(g));
-    if (plan.has_state(g)) add(state, plan.stepped(g).count(), format.state_tile_bytes() * plan.slots(state));
+    if (plan.has_state(g)) add(state, plan.stepped(g).count(), plan.state_tile_bytes(g) * plan.slots(state));
   }
   plan.store.passing_bytes = plan.store.data_bytes - persistent_bytes;
   plan.store.layout_hash = layout_hash(plan);
@@ -345,27 +346,11 @@ void make_training(Plan& plan, const PlanRequest& r) {
   check(plan.train, r.layout, r.placement, scheduling);
 }
 
-// Of the whole model: its blocks are run on the meta device, one after another.
-std::vector<BlockOutput> learn_outputs(const PlanRequest& r) {
-  Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
-  const StreamScope scope(stream);
-  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
-  BlockRunner runner(*r.model);
-  runner.begin(batches, nn::Mode::evaluate, {}, 1);
-  std::vector<BlockOutput> outputs;
-  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
-    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
-    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
-  }
-  return outputs;
-}
-
 // The request as it is for its pipeline rank alone, with what the model itself has to say.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
   const Stages stages = make_stages(r.layout, r.scheduling);
-  if (r.scheduling.pipeline.ranks > 1) r.outputs = learn_outputs(r);
+  if (r.scheduling.pipeline.ranks > 1) r.outputs = block_outputs(r);
   for (const BlockOutput& output : r.outputs) r.scheduling.output_bytes.push_back(output.bytes());
   if (r.training && spills(r.placement)) r.scheduling.spilled_bytes = spillable_bytes(r);
   r.layout = restricted(std::move(r.layout), stages.rank_of, r.scheduling.pipeline.rank);
@@ -405,7 +390,7 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   };
   const i64 gradient_tile_bytes = kTileElems * size_of(resting_gradient({step.group, 0}));
   const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
-            state = on_device(placement.optimizer, format.state_tile_bytes()),
+            state = on_device(placement.optimizer, state_tile_bytes(layout.groups[step.group])),
             gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
   return {weights + state, gradient + (format.update_reads_weight() ? weights : 0) + state};
 }
@@ -413,6 +398,21 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
 TierBytes Plan::moved_per_step() const {
   TierBytes sum = moved_bytes(train.head);
   return sum += moved_bytes(train.commit);
+}
+
+std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
+  Arena memory;
+  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const StreamScope scope(stream);
+  const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
+  BlockRunner runner(*r.model);
+  runner.begin(batches, nn::Mode::evaluate, {}, 1);
+  std::vector<BlockOutput> outputs;
+  for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
+    runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0});
+    outputs.push_back({runner.output(0).shape(), runner.output(0).dtype()});
+  }
+  return outputs;
 }
 
 std::vector<i64> spillable_bytes(const PlanRequest& r) {

@@ -90,7 +90,8 @@ struct Plan {
   /// This rank steps some of it.
   bool has_steps(const Group& group) const { return has_gradient(group) && layout.owns(group); }
   /// And keeps a state for that, as all rules do but plain sgd of f32 and f64 weights.
-  bool has_state(const Group& group) const { return has_steps(group) && scheduling.format.state_tile_bytes() > 0; }
+  bool has_state(const Group& group) const { return has_steps(group) && state_tile_bytes(group) > 0; }
+  i64 state_tile_bytes(const Group& group) const { return scheduling.format_of(group).state_tile_bytes(); }
   /// All weights and optimizer state lie on nvme: a dead run's last step is found there.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
@@ -110,6 +111,9 @@ struct Plan {
   /// Bytes one training step moves, from its Programs.
   TierBytes moved_per_step() const;
 };
+
+/// What each block of the whole model makes of a micro-batch: they are run on the meta device, one after another.
+std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 
 /// Bytes that each block keeps of one micro-batch between forward and backward and that can spill, under the request's policies, by block;
 /// whole pages. From a dry run.

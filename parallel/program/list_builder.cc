@@ -54,7 +54,7 @@ void ListBuilder::count_bytes(Instruction& i) const {
     const Tier gradient = i.in.bytes > 0 ? Tier::device : group.gradients.tier;
     move(gradient, kTileElems * size_of(group.resting_gradient[0]), true, false);
     move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight(), true);
-    move(placement.optimizer[i.group], format.state_tile_bytes(), true, true);
+    move(placement.optimizer[i.group], scheduling.format_of(layout.groups[i.group]).state_tile_bytes(), true, true);
   }
 }
 

@@ -108,7 +108,8 @@ std::vector<u32> Numbers::not_finite() const {
     for (const Segment& s : g.segments) {
       const auto begin = static_cast<size_t>(s.begin / kTileElems), end = static_cast<size_t>(ceil_div(s.begin + s.elems, kTileElems));
       const auto finite = [](double sum) { return std::isfinite(sum); };
-      if (!g.frozen && !std::ranges::all_of(square_sums_[g.id].subspan(begin, end - begin), finite)) parameters.push_back(s.parameter);
+      if (!g.frozen && !g.statistics && !std::ranges::all_of(square_sums_[g.id].subspan(begin, end - begin), finite))
+        parameters.push_back(s.parameter);
     }
   }
   std::ranges::sort(parameters);
@@ -117,8 +118,8 @@ std::vector<u32> Numbers::not_finite() const {
 
 StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const {
   double squares = 0;
-  for (const auto& sums : square_sums_) {
-    for (double s : sums) squares += s;
+  for (const Group& g : work_.plan.layout.groups) {
+    for (double s : square_sums_[g.id]) squares += g.statistics ? 0 : s;
   }
   const StepSettings& settings = step.settings;
   StepResult result;

@@ -8,7 +8,7 @@ namespace {
 // Where the values of tiles come from, and what they become.
 struct Filling {
   const nn::Sequential& model;
-  const optim::StateFormat& format;
+  const optim::StateFormat format;
   const Rank::Source& source;
   const Rank::MomentSource& moments;
 
@@ -46,9 +46,9 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
 }  // namespace
 
 void Rank::load(const Source& source, const MomentSource& moments) {
-  const optim::StateFormat& format = work_.format();
-  const Filling filling{model_, format, source, moments};
   for (const Group& g : plan_.layout.groups) {
+    const optim::StateFormat format = plan_.scheduling.format_of(g);
+    const Filling filling{model_, format, source, moments};
     work_.state.fill(g.id, [&](TileRange range, std::span<std::byte> weights, std::span<std::byte> state) {
       work_.streams().compute.run(range.count(), [&](i64 tile, int) {
         filling.fill(g, range.begin + tile, weights.data() + tile * format.weight_tile_bytes(),

@@ -51,7 +51,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
                             plan.weight_slots(g), true));
     if (!plan.has_state(g)) continue;
     optimizer_.back() =
-        make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), format.state_tile_bytes(), plan.slots(state), true);
+        make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), plan.state_tile_bytes(g), plan.slots(state), true);
   }
   make_gradients();
   if (plan.training) make_activations();

@@ -112,21 +112,29 @@ void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalar
   const std::byte* g = gradient.empty() ? state_.gradients(group.id, 0).view(tiles, from).data()
                                         : gradient.data() + (tiles.begin - plan_.stepped(group).begin) * gradient_tile_bytes;
   const i64 begin = tiles.begin * kTileElems;
-  optim::StateFormat format = plan_.scheduling.format;
-  format.gradient = plan_.resting_gradient({group.id, 0});
   optim::update_tiles_on_gpu(
-      format, {g, weights.view(tiles, from).data(), state_at(from), weights.view(tiles, from + 1).data(), state_at(from + 1)},
+      format_of(group), {g, weights.view(tiles, from).data(), state_at(from), weights.view(tiles, from + 1).data(), state_at(from + 1)},
       tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars, u), noise_of(group.id, u, begin));
 }
 
-Stepper::AllScalars Stepper::scalars_of(const Update& u) {
+optim::StateFormat Stepper::format_of(const Group& group) const {
+  optim::StateFormat format = plan_.scheduling.format_of(group);
+  format.gradient = plan_.resting_gradient({group.id, 0});
+  return format;
+}
+
+// A running statistic r, to which the micro-batches' own were summed up in s, becomes r + momentum (s / count - r): sgd, in which the
+// mean's distance is the gradient with a weight decay of -1.
+Stepper::AllScalars Stepper::scalars_of(const Update& u) const {
+  const double count = static_cast<double>(plan_.scheduling.micro_batches * plan_.scheduling.sharding.ranks);
   const auto of = [&](double learning_rate, double weight_decay) {
     return optim::make_scalars(u.settings, learning_rate, weight_decay, u.t, u.gradient_scale);
   };
-  AllScalars all{{of(u.learning_rate, weight_decay_of(u.settings)), of(u.learning_rate, 0)}};
+  AllScalars all{{{of(u.learning_rate, weight_decay_of(u.settings)), of(u.learning_rate, 0)}},
+                 optim::make_scalars(optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1}, u.t, 1 / count)};
   for (const OwnRates& own : u.own_rates) {
-    all.push_back({of(own.learning_rate, own.weight_decay.value_or(weight_decay_of(u.settings))),
-                   of(own.learning_rate, own.weight_decay.value_or(0))});
+    all.rates.push_back({of(own.learning_rate, own.weight_decay.value_or(weight_decay_of(u.settings))),
+                         of(own.learning_rate, own.weight_decay.value_or(0))});
   }
   return all;
 }
@@ -135,7 +143,8 @@ std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i6
   std::vector<optim::TilePart> parts;
   for_segments(group, begin, end, [&](i64, i64 until, const Segment* s) {
     if (!s) return parts.push_back({until - begin, nullptr});
-    const Scalars& own = scalars[s->parameter < u.own_rates_of.size() ? u.own_rates_of[s->parameter] : 0];
+    if (group.statistics) return parts.push_back({until - begin, &scalars.statistics});
+    const Scalars& own = scalars.rates[s->parameter < u.own_rates_of.size() ? u.own_rates_of[s->parameter] : 0];
     parts.push_back({until - begin, s->decay ? &own.decayed : &own.plain});
   });
   return parts;
@@ -174,9 +183,7 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const A
                                      at(chunk.state, chunk.state.next)};
   const optim::RoundingNoise noise = noise_of(bucket.group, u, begin);
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
-  optim::StateFormat format = plan_.scheduling.format;
-  format.gradient = plan_.resting_gradient({bucket.group, 0});
-  optim::update_tile(format, operands, parts, noise, u.isa, elsewhere);
+  optim::update_tile(format_of(group), operands, parts, noise, u.isa, elsewhere);
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
     if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
   }

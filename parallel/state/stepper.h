@@ -63,7 +63,10 @@ class Stepper {
   struct Scalars {
     optim::Scalars<double> decayed, plain;
   };
-  using AllScalars = std::vector<Scalars>;  // of what has no rates of its own, then of each that are
+  struct AllScalars {
+    std::vector<Scalars> rates;  // of what has no rates of its own, then of each that are
+    optim::Scalars<double> statistics;
+  };
   struct Chunk {
     TileRange range;  // within the group
     u64 from = 0;     // generation
@@ -72,8 +75,10 @@ class Stepper {
     Pending reads;  // after the lease: settled before it goes back
   };
   size_t read_ahead() const;
-  static AllScalars scalars_of(const Update& update);
+  AllScalars scalars_of(const Update& update) const;
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
+  // Of what a Step of the group reads and writes.
+  optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
   Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
   Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);

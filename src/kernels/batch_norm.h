@@ -7,10 +7,9 @@
 
 namespace spillway::kernels {
 
-/// statistics[C, 2]: mean and 1/sqrt(biased variance + eps) of the batch. Running ones, if defined, become
-/// (1 - momentum) old + momentum new, the variance unbiased. At least two elements a channel.
-void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
-                      double momentum);
+/// statistics[C, 2]: mean and 1/sqrt(biased variance + eps) of the batch; if defined, mean[C] and variance[C] too, this one unbiased.
+/// Throws Error(usage) on one element a channel.
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& mean = {}, const Tensor& variance = {});
 /// The same two numbers from the running ones.
 void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics);
 

@@ -195,36 +195,34 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
 }
 
 template <class W>
-void advance(W& running, double now, double momentum) {
-  running = static_cast<W>((1 - momentum) * static_cast<double>(running) + momentum * now);
-}
-
-template <class W>
 W factor_of(double variance, double eps) {
   return static_cast<W>(1 / std::sqrt(variance + eps));
 }
 
 }  // namespace
 
-void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
-                      double momentum) {
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& mean, const Tensor& variance) {
   check(x, statistics);
   const i64 count = x.size(0) * plane_of(x);
-  require(count > 1, "[batch_norm] expected more than one element a channel in training: a variance of one is none");
+  if (count < 2) {
+    throw Error(ErrorCode::usage,
+                "[batch norm] expected more than one element a channel in training, as the variance of one is none: more images in a "
+                "micro-batch (--micro-batch-size) or larger ones (--image-size)");
+  }
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::batch_statistics(x, eps, statistics, running_mean, running_variance, momentum);
+    if (x.device().is_cuda()) return cuda::batch_statistics(x, eps, statistics, mean, variance);
   }
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
-    W *to = statistics.data<W>(), *mean = running_mean.defined() ? running_mean.data<W>() : nullptr,
-      *variance = running_variance.defined() ? running_variance.data<W>() : nullptr;
+    W *to = statistics.data<W>(), *means = mean.defined() ? mean.data<W>() : nullptr,
+      *variances = variance.defined() ? variance.data<W>() : nullptr;
     Stream::current().run(channels_of(x), [&](i64 c, int) {
       const Moments now = moments_of(channel<T>(x, nullptr, nullptr, c));
       to[2 * c] = static_cast<W>(now.mean);
       to[2 * c + 1] = factor_of<W>(now.variance, eps);
-      if (mean) advance(mean[c], now.mean, momentum);
-      if (variance) advance(variance[c], now.variance * static_cast<double>(count) / static_cast<double>(count - 1), momentum);
+      if (means) means[c] = static_cast<W>(now.mean);
+      if (variances) variances[c] = static_cast<W>(now.variance * static_cast<double>(count) / static_cast<double>(count - 1));
     });
   });
 }

@@ -39,15 +39,10 @@ template <class S>
 struct Statistics {
   Images images;
   const S* x;
-  Wide<S>*statistics, *running_mean, *running_variance;  // null: not kept
-  double eps, momentum, count;
+  Wide<S>*statistics, *mean, *variance;  // the latter null: not wanted
+  double eps, count;
   bool aligned;
 };
-
-template <class W>
-__device__ void advance(W* running, i64 c, double now, double momentum) {
-  if (running) running[c] = static_cast<W>((1 - momentum) * static_cast<double>(running[c]) + momentum * now);
-}
 
 template <class S>
 __global__ void channel_statistics(Statistics<S> r) {
@@ -67,8 +62,8 @@ __global__ void channel_statistics(Statistics<S> r) {
                  variance = Larger()(0.0, squares / r.count - (sum / r.count) * (sum / r.count));
     r.statistics[2 * c] = static_cast<T>(mean);
     r.statistics[2 * c + 1] = static_cast<T>(1 / std::sqrt(variance + r.eps));
-    advance(r.running_mean, c, mean, r.momentum);
-    advance(r.running_variance, c, variance * r.count / (r.count - 1), r.momentum);
+    if (r.mean) r.mean[c] = static_cast<T>(mean);
+    if (r.variance) r.variance[c] = static_cast<T>(variance * r.count / (r.count - 1));
   }
 }
 
@@ -224,14 +219,19 @@ Gradient<S> gradient_of(const Images& images, const Tensor& x, const Tensor& gam
 
 }  // namespace
 
-void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& running_mean, const Tensor& running_variance,
-                      double momentum) {
+void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& mean, const Tensor& variance) {
   for_dtype("batch_norm", x.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
     const Images images(x);
     const S* from = x.data<S>();
-    const Statistics<S> r{images, from,     statistics.data<T>(), data_or_null<T>(running_mean),          data_or_null<T>(running_variance),
-                          eps,    momentum, images.count(),       rows_aligned<kQuad>(from, images.plane)};
+    const Statistics<S> r{images,
+                          from,
+                          statistics.data<T>(),
+                          data_or_null<T>(mean),
+                          data_or_null<T>(variance),
+                          eps,
+                          images.count(),
+                          rows_aligned<kQuad>(from, images.plane)};
     launch("batch_norm", channel_statistics<S>, dim3(blocks_of(images)), dim3(kThreads), r);
   });
 }

@@ -1,12 +1,6 @@
 #include "models/cifar_net.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/error.h"
-#include "models/image_head.h"
-#include "nn/image_layers.h"
+#include "models/image_parts.h"
 #include "ops/elementwise.h"
 
 namespace spillway::models {
@@ -15,9 +9,18 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
+// With the pooling behind it.
+nn::Conv2d pooled_convolution(const std::string& name, i64 inputs, i64 outputs, i64 padding, Extent& image, DType dtype) {
+  nn::Conv2d conv = convolution(name, {outputs, 5, 1, padding}, inputs, image, dtype, {});
+  image = image.behind(2, 2, 0);
+  return conv;
+}
+
 class ConvPart final : public nn::Module {
  public:
-  ConvPart(i64 channels, DType dtype) : conv1_("conv1", channels, 6, 5, dtype, {}), conv2_("conv2", 6, 16, 5, dtype, {}) {}
+  ConvPart(const ModelConfig& c, Extent& image, DType dtype)
+      : conv1_(pooled_convolution("conv1", c.image_CHW[0], c.widths[0], c.family == Family::lenet ? 2 : 0, image, dtype)),
+        conv2_(pooled_convolution("conv2", c.widths[0], c.widths[1], 0, image, dtype)) {}
 
   Variable forward(const Variable&, const Context& context) const override {
     const Variable x = pool_(ops::relu(conv1_(context.batch->images_NCHW, context)), context);
@@ -32,10 +35,10 @@ class ConvPart final : public nn::Module {
 
 class MlpPart final : public nn::Module {
  public:
-  MlpPart(i64 inputs, i64 classes, DType dtype)
-      : fc1_("fc1", inputs, 120, dtype, {.uniform = true}),
-        fc2_("fc2", 120, 84, dtype, {.uniform = true}),
-        fc3_("fc3", 84, classes, dtype, {.uniform = true}) {}
+  MlpPart(i64 inputs, const ModelConfig& c, DType dtype)
+      : fc1_("fc1", inputs, c.widths[2], dtype, {.uniform = true}),
+        fc2_("fc2", c.widths[2], c.widths[3], dtype, {.uniform = true}),
+        fc3_("fc3", c.widths[3], c.vocabulary, dtype, {.uniform = true}) {}
 
   Variable forward(const Variable& x, const Context& context) const override {
     return image_loss(fc3_(ops::relu(fc2_(ops::relu(fc1_(x, context)), context)), context), context);
@@ -48,22 +51,12 @@ class MlpPart final : public nn::Module {
 
 }  // namespace
 
-nn::Sequential build_cifar_net(const Shape& image_CHW, i64 classes, DType dtype) {
-  const i64 h1 = image_CHW[1] - 4, w1 = image_CHW[2] - 4, h2 = h1 / 2 - 4, w2 = w1 / 2 - 4;
-  if (std::min(image_CHW[1], image_CHW[2]) < kLeastCifarNetSide) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[cifar-net] expected images of at least {0} x {0} pixels, got {1} x {2}: --image-size scales "
-                            "those in folders",
-                            kLeastCifarNetSide, image_CHW[1], image_CHW[2]));
-  }
+nn::Sequential build_cifar_net(const ModelConfig& config, DType dtype) {
   nn::Sequential model;
-  model.push(std::make_unique<ConvPart>(image_CHW[0], dtype));
-  model.push(std::make_unique<MlpPart>(16 * (h2 / 2) * (w2 / 2), classes, dtype));
-  model.image_CHW = image_CHW;
-  for (const auto& p : model.parameters) {
-    if (p->name == "conv1.weight") p->positions = h1 * w1;
-    if (p->name == "conv2.weight") p->positions = h2 * w2;
-  }
+  Extent image{config.image_CHW[1], config.image_CHW[2]};
+  model.push(std::make_unique<ConvPart>(config, image, dtype));
+  model.push(std::make_unique<MlpPart>(config.widths[1] * image.h * image.w, config, dtype));
+  model.image_CHW = config.image_CHW;
   return model;
 }
 

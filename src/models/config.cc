@@ -53,9 +53,9 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigObject object(root, file);
   const std::string type = object.text("model_type");
   if (type == "gpt2") return parse_gpt2(object);
-  if (type == "cifar_net") return parse_cifar_net(object);
+  if (const auto family = image_family(type)) return parse_image_model(*family, object);
   if (const auto family = decoder_family(type)) return parse_decoder(*family, object);
-  object.complain("model_type", fmt::format("one of gpt2, {}, cifar_net (the model types known)", decoder_types()));
+  object.complain("model_type", fmt::format("one of gpt2, {}, {} (the model types known)", decoder_types(), image_types()));
 }
 
 ModelConfig read_config(const std::filesystem::path& folder) {

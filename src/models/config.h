@@ -17,7 +17,24 @@
 namespace spillway::models {
 
 /// GPT-2; decoders with rotary positions, RMS norms and gated MLPs (decoder.h); networks for images.
-enum class Family { gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3, phi3, olmo2, cifar_net };
+enum class Family {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  qwen3_moe,
+  mixtral,
+  gemma2,
+  gemma3,
+  phi3,
+  olmo2,
+  cifar_net,
+  lenet,
+  alexnet,
+  vgg11,
+  resnet
+};
 
 /// Of GPT-2's MLP (those of other families are gated).
 enum class Activation { gelu_tanh, gelu_erf, relu };
@@ -54,6 +71,15 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
+/// Of a residual network (resnet.h).
+struct ResNetConfig {
+  std::vector<i64> widths, blocks;  // by stage: of its 3x3 convolutions, and residual blocks; each stage but the first halves the image
+  bool bottleneck = false;          // 1x1, 3x3 and a four times as wide 1x1 convolution in a block; else 3x3 and 3x3
+  bool large_stem = false;          // 7x7 of stride 2 and pooling, for photographs; else 3x3, for CIFAR
+
+  bool operator==(const ResNetConfig&) const = default;
+};
+
 struct ModelConfig {
   Family family = Family::gpt2;
   i64 layers = 0, width = 0, heads = 0;
@@ -67,6 +93,8 @@ struct ModelConfig {
   std::vector<i64> end_tokens;
   Shape image_CHW;                       // of images, else of rank 0
   std::vector<std::string> class_names;  // of images: of each class, or none
+  std::vector<i64> widths;               // of cifar_net and lenet: of their convolutions and hidden linear layers, four in all
+  ResNetConfig resnet;
   // Who asks for the model says these, no config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;
@@ -90,11 +118,14 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;
 
   bool operator==(const ModelConfig&) const = default;
-  bool reads_images() const { return family == Family::cifar_net; }
+  bool reads_images() const { return family >= Family::cifar_net; }
   i64 expert_layers() const { return experts ? layers - std::ssize(experts->dense_layers) : 0; }
   bool has_experts(i64 layer) const { return experts && !std::ranges::binary_search(experts->dense_layers, layer); }
   bool is_windowed(i64 layer) const { return !windowed.empty() && windowed[static_cast<size_t>(layer)]; }
 };
+
+/// Throws Error(usage) on images too small for the model.
+void check_image_side(const ModelConfig& config);
 
 /// Throws Error(data) "[config] FILE: `KEY`: expected …, got …"; `file` is for the message only.
 ModelConfig parse_config(std::string_view json, const std::string& file);

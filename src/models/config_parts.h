@@ -37,7 +37,9 @@ std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
 /// Networks for images; and what config_write.cc writes of them.
-ModelConfig parse_cifar_net(const ConfigObject& object);
-nlohmann::json cifar_net_json(const ModelConfig& config);
+std::optional<Family> image_family(std::string_view type);
+std::string image_types();
+ModelConfig parse_image_model(Family family, const ConfigObject& object);
+nlohmann::json image_model_json(const ModelConfig& config);
 
 }  // namespace spillway::models

@@ -208,8 +208,8 @@ json decoder_json(const ModelConfig& c) {
 }  // namespace
 
 std::string to_json(const ModelConfig& c, DType weights) {
-  if (c.family == Family::cifar_net) {
-    json root = cifar_net_json(c);
+  if (c.reads_images()) {
+    json root = image_model_json(c);
     root["dtype"] = torch_name(weights);
     return root.dump(2) + "\n";
   }

@@ -10,13 +10,14 @@
 #include "base/edit_distance.h"
 #include "base/error.h"
 #include "models/presets_decoders.h"
+#include "models/resnet.h"
 
 namespace spillway::models {
 namespace {
 
-constexpr std::array<std::string_view, 10> kOwn{"gpt2-tiny",  "gpt2-124m", "gpt2-355m", "gpt2-774m",  "gpt2-1.5b",
-                                                "llama-tiny", "llama3-1b", "llama3-8b", "llama3-70b", "cifar-net"};
-constexpr std::array<std::string_view, 3> kNotBuilt{"resnet20", "resnet18", "resnet50"};
+constexpr std::array<std::string_view, 17> kOwn{"gpt2-tiny", "gpt2-124m", "gpt2-355m",  "gpt2-774m", "gpt2-1.5b", "llama-tiny",
+                                                "llama3-1b", "llama3-8b", "llama3-70b", "cifar-net", "lenet",     "alexnet",
+                                                "vgg11",     "resnet20",  "resnet18",   "resnet34",  "resnet50"};
 
 const std::vector<std::string_view>& built() {
   static const std::vector<std::string_view> names = [] {
@@ -82,22 +83,44 @@ ModelConfig llama3_1b() {
   return c;
 }
 
-// PyTorch's tutorial "Training a Classifier".
-ModelConfig cifar_net() {
+ModelConfig image_model(Family family, i64 classes, const Shape& image_CHW) {
   ModelConfig c;
-  c.family = Family::cifar_net;
+  c.family = family;
   c.positions = 1;
-  c.vocabulary = 10;
-  c.image_CHW = {3, 32, 32};
+  c.vocabulary = classes;
+  c.image_CHW = image_CHW;
   return c;
+}
+
+// PyTorch's tutorial "Training a Classifier"; LeNet-5.
+ModelConfig small_net(Family family, const Shape& image_CHW, std::vector<i64> widths) {
+  ModelConfig c = image_model(family, 10, image_CHW);
+  c.widths = std::move(widths);
+  return c;
+}
+
+ModelConfig resnet(const ResNetConfig& shape, i64 classes = 1000, i64 side = 224) {
+  ModelConfig c = image_model(Family::resnet, classes, {3, side, side});
+  c.resnet = shape;
+  return c;
+}
+
+// Those for images; data decides their classes and extents.
+std::optional<ModelConfig> image_preset(std::string_view name) {
+  if (name == "cifar-net") return small_net(Family::cifar_net, {3, 32, 32}, {6, 16, 120, 84});
+  if (name == "lenet") return small_net(Family::lenet, {1, 28, 28}, {6, 16, 120, 84});
+  if (name == "alexnet") return image_model(Family::alexnet, 1000, {3, 224, 224});
+  if (name == "vgg11") return image_model(Family::vgg11, 1000, {3, 224, 224});
+  if (name == "resnet20") return resnet(resnet20(), 10, 32);
+  if (name == "resnet18") return resnet(resnet18());
+  if (name == "resnet34") return resnet(resnet34());
+  if (name == "resnet50") return resnet(resnet50());
+  return {};
 }
 
 bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
 
 [[noreturn]] void refuse(std::string_view name) {
-  if (among(kNotBuilt, name)) {
-    throw Error(ErrorCode::usage, fmt::format("[preset] `{}` is not built yet; expected one of {}", name, fmt::join(built(), ", ")));
-  }
   const auto nearest = *std::ranges::min_element(built(), {}, [&](std::string_view known) { return edit_distance(known, name); });
   throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? A model folder of that name is `./{}`",
                                             fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
@@ -105,7 +128,7 @@ bool among(std::span<const std::string_view> names, std::string_view name) { ret
 
 }  // namespace
 
-bool is_preset(std::string_view name) { return among(built(), name) || among(kNotBuilt, name); }
+bool is_preset(std::string_view name) { return among(built(), name); }
 
 std::span<const std::string_view> preset_names() { return built(); }
 
@@ -119,7 +142,7 @@ ModelConfig preset(std::string_view name) {
   if (name == "llama3-1b") return llama3_1b();
   if (name == "llama3-8b") return llama3(32, 4096, 32, 14336, 8);
   if (name == "llama3-70b") return llama3(80, 8192, 64, 28672, 8);
-  if (name == "cifar-net") return cifar_net();
+  if (const auto images = image_preset(name)) return *images;
   if (const auto decoder = decoder_preset(name)) return *decoder;
   refuse(name.substr(0, 60));
 }

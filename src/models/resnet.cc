@@ -1,8 +1,8 @@
 #include "models/resnet.h"
 
-#include <optional>
+#include <cmath>
 
-#include "models/image_head.h"
+#include "models/image_parts.h"
 #include "nn/image_layers.h"
 #include "ops/elementwise.h"
 
@@ -12,73 +12,83 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-nn::Conv2d convolution(const std::string& name, i64 inputs, i64 outputs, i64 kernel, i64 stride, DType dtype) {
-  return {name, inputs, outputs, kernel, dtype, {.stride = stride, .padding = kernel / 2, .bias = false}};
+constexpr i64 kWidening = 4;  // of a bottleneck's last convolution
+
+nn::Conv2d convolution_of(const std::string& name, const ConvShape& shape, i64 inputs, Extent& image, DType dtype) {
+  return convolution(name, shape, inputs, image, dtype, {.bias = false, .std = std_by_outputs(shape)});
 }
+
+// A convolution and its norm, in torchvision's names; `image` becomes what leaves them.
+class ConvNorm {
+ public:
+  ConvNorm(const std::string& conv, const std::string& norm, i64 inputs, i64 outputs, i64 kernel, i64 stride, Extent& image, DType dtype)
+      : conv_(convolution_of(conv, {outputs, kernel, stride, kernel / 2}, inputs, image, dtype)), norm_(norm, outputs, dtype) {}
+  Variable operator()(const Variable& x, const Context& context) const { return norm_(conv_(x, context), context); }
+  void list(nn::ParameterList& parameters) const {
+    conv_.list(parameters);
+    norm_.list(parameters);
+  }
+
+ private:
+  nn::Conv2d conv_;
+  nn::BatchNorm2d norm_;
+};
 
 class Stem final : public nn::Module {
  public:
-  Stem(const ResNetConfig& c, DType dtype)
-      : conv1_(convolution("conv1", 3, c.widths.front(), c.large_stem ? 7 : 3, c.large_stem ? 2 : 1, dtype)),
-        bn1_("bn1", c.widths.front(), dtype),
-        pools_(c.large_stem) {}
+  Stem(const ResNetConfig& c, i64 channels, Extent& image, DType dtype)
+      : first_("conv1", "bn1", channels, c.widths.front(), c.large_stem ? 7 : 3, c.large_stem ? 2 : 1, image, dtype), pools_(c.large_stem) {
+    if (pools_) image = image.behind(3, 2, 1);
+  }
 
   Variable forward(const Variable&, const Context& context) const override {
-    const Variable x = ops::relu(bn1_(conv1_(context.batch->images_NCHW, context), context));
+    const Variable x = ops::relu(first_(context.batch->images_NCHW, context));
     return pools_ ? pool_(x, context) : x;
   }
-  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(conv1_, bn1_); }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(first_); }
 
  private:
-  nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
+  ConvNorm first_;
   bool pools_;
   nn::MaxPool2d pool_{3, 2, 1};
 };
 
-// What the shortcut does where the block changes the shape.
-struct Downsample {
-  nn::Conv2d conv;
-  nn::BatchNorm2d norm;
-};
-
-class BasicBlock final : public nn::Module {
+class ResidualBlock final : public nn::Module {
  public:
-  BasicBlock(const std::string& name, i64 inputs, i64 outputs, i64 stride, DType dtype)
-      : conv1_(convolution(name + ".conv1", inputs, outputs, 3, stride, dtype)),
-        bn1_(name + ".bn1", outputs, dtype),
-        conv2_(convolution(name + ".conv2", outputs, outputs, 3, 1, dtype)),
-        bn2_(name + ".bn2", outputs, dtype) {
-    if (stride == 1 && inputs == outputs) return;
-    downsample_.emplace(
-        Downsample{convolution(name + ".downsample.0", inputs, outputs, 1, stride, dtype), {name + ".downsample.1", outputs, dtype}});
+  ResidualBlock(const std::string& name, bool bottleneck, i64 inputs, i64 width, i64 stride, Extent& image, DType dtype) {
+    const i64 outputs = bottleneck ? kWidening * width : width;
+    const Extent before = image;
+    const auto add = [&](i64 from, i64 to, i64 kernel, i64 by) {
+      const std::string number = std::to_string(inner_.size() + 1);
+      inner_.emplace_back(name + ".conv" + number, name + ".bn" + number, from, to, kernel, by, image, dtype);
+    };
+    if (bottleneck) add(inputs, width, 1, 1);
+    add(bottleneck ? width : inputs, width, 3, stride);
+    bottleneck ? add(width, outputs, 1, 1) : add(width, outputs, 3, 1);
+    Extent shortcut = before;
+    if (stride != 1 || inputs != outputs)
+      shortcut_.emplace_back(name + ".downsample.0", name + ".downsample.1", inputs, outputs, 1, stride, shortcut, dtype);
   }
 
   Variable forward(const Variable& x, const Context& context) const override {
-    const Variable inner = ops::relu(bn1_(conv1_(x, context), context));
-    const Variable y = bn2_(conv2_(inner, context), context);
-    return ops::relu(ops::add(y, downsample_ ? downsample_->norm(downsample_->conv(x, context), context) : x));
+    Variable y = inner_.front()(x, context);
+    for (size_t i = 1; i < inner_.size(); ++i) y = inner_[i](ops::relu(y), context);
+    return ops::relu(ops::add(y, shortcut_.empty() ? x : shortcut_.front()(x, context)));
   }
   std::vector<nn::ParameterUse> parameters() const override {
-    nn::ParameterList list = nn::listed(conv1_, bn1_, conv2_, bn2_);
-    if (downsample_) {
-      downsample_->conv.list(list);
-      downsample_->norm.list(list);
-    }
+    nn::ParameterList list;
+    for (const ConvNorm& layer : inner_) layer.list(list);
+    for (const ConvNorm& layer : shortcut_) layer.list(list);
     return list;
   }
 
  private:
-  nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
-  nn::Conv2d conv2_;
-  nn::BatchNorm2d bn2_;
-  std::optional<Downsample> downsample_;
+  std::vector<ConvNorm> inner_, shortcut_;  // the latter: one where the block changes the shape, else none
 };
 
 class Head final : public nn::Module {
  public:
-  Head(const ResNetConfig& c, DType dtype) : fc_("fc", c.widths.back(), c.classes, dtype, {.uniform = true}) {}
+  Head(i64 inputs, i64 classes, DType dtype) : fc_("fc", inputs, classes, dtype, {.uniform = true}) {}
 
   Variable forward(const Variable& x, const Context& context) const override {
     return image_loss(fc_(nn::flatten(pool_(x, context)), context), context);
@@ -92,21 +102,26 @@ class Head final : public nn::Module {
 
 }  // namespace
 
-ResNetConfig resnet20() { return {{16, 32, 64}, 3, 10, false}; }
-ResNetConfig resnet18() { return {{64, 128, 256, 512}, 2, 1000, true}; }
+ResNetConfig resnet20() { return {.widths = {16, 32, 64}, .blocks = {3, 3, 3}}; }
+ResNetConfig resnet18() { return {.widths = {64, 128, 256, 512}, .blocks = {2, 2, 2, 2}, .large_stem = true}; }
+ResNetConfig resnet34() { return {.widths = {64, 128, 256, 512}, .blocks = {3, 4, 6, 3}, .large_stem = true}; }
+ResNetConfig resnet50() { return {.widths = {64, 128, 256, 512}, .blocks = {3, 4, 6, 3}, .bottleneck = true, .large_stem = true}; }
 
-nn::Sequential build_resnet(const ResNetConfig& c, DType dtype) {
+nn::Sequential build_resnet(const ResNetConfig& c, const Shape& image_CHW, i64 classes, DType dtype) {
   nn::Sequential model;
-  model.push(std::make_unique<Stem>(c, dtype));
+  Extent image{image_CHW[1], image_CHW[2]};
+  model.push(std::make_unique<Stem>(c, image_CHW[0], image, dtype));
   i64 inputs = c.widths.front();
   for (size_t stage = 0; stage < c.widths.size(); ++stage) {
-    for (i64 i = 0; i < c.blocks; ++i) {
+    for (i64 i = 0; i < c.blocks[stage]; ++i) {
       const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i);
-      model.push(std::make_unique<BasicBlock>(name, inputs, c.widths[stage], stage > 0 && i == 0 ? 2 : 1, dtype));
-      inputs = c.widths[stage];
+      const i64 stride = stage > 0 && i == 0 ? 2 : 1;
+      model.push(std::make_unique<ResidualBlock>(name, c.bottleneck, inputs, c.widths[stage], stride, image, dtype));
+      inputs = c.bottleneck ? kWidening * c.widths[stage] : c.widths[stage];
     }
   }
-  model.push(std::make_unique<Head>(c, dtype));
+  model.push(std::make_unique<Head>(inputs, classes, dtype));
+  model.image_CHW = image_CHW;
   return model;
 }
 

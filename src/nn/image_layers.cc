@@ -8,8 +8,8 @@ namespace spillway::nn {
 namespace {
 
 std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DType dtype, Initializer::Kind start) {
-  auto parameter = make_parameter(name, {channels}, wide_dtype(dtype), {start});
-  parameter->frozen = true;
+  auto parameter = make_parameter(name, {channels}, dtype, {start});
+  parameter->statistic = true;
   return parameter;
 }
 
@@ -24,9 +24,12 @@ i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
 Conv2d::Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& o)
     : options_{o.stride, o.padding, o.dilation, o.groups} {
   const i64 channels = inputs_of_group(inputs, outputs, o.groups);
-  const Initializer start = uniform_by_inputs(channels * kernel.h * kernel.w);
-  weight_ = make_parameter(name + ".weight", {outputs, channels, kernel.h, kernel.w}, dtype, start);
-  if (o.bias) bias_ = make_parameter(name + ".bias", {outputs}, dtype, start);
+  const Initializer uniform = uniform_by_inputs(channels * kernel.h * kernel.w);
+  const bool normal = o.std > 0;
+  weight_ = make_parameter(name + ".weight", {outputs, channels, kernel.h, kernel.w}, dtype,
+                           normal ? Initializer{Initializer::Kind::normal, o.std} : uniform);
+  weight_->positions = static_cast<double>(o.positions);
+  if (o.bias) bias_ = make_parameter(name + ".bias", {outputs}, dtype, normal ? Initializer{Initializer::Kind::zeros} : uniform);
 }
 
 Variable Conv2d::operator()(const Variable& x, const Context& context) const {
@@ -38,17 +41,17 @@ void Conv2d::list(ParameterList& parameters) const {
   if (bias_) parameters.push_back({bias_});
 }
 
-BatchNorm2d::BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps, double momentum)
+BatchNorm2d::BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps)
     : weight_(make_parameter(name + ".weight", {channels}, dtype, {Initializer::Kind::ones})),
       bias_(make_parameter(name + ".bias", {channels}, dtype, {Initializer::Kind::zeros})),
       running_mean_(statistic(name + ".running_mean", channels, dtype, Initializer::Kind::zeros)),
       running_variance_(statistic(name + ".running_var", channels, dtype, Initializer::Kind::ones)),
-      eps_(eps),
-      momentum_(momentum) {}
+      eps_(eps) {}
 
 Variable BatchNorm2d::operator()(const Variable& x, const Context& context) const {
-  const ops::BatchNormOptions options{eps_, momentum_, context.mode == Mode::train, !context.recomputing};
-  return ops::batch_norm2d(x, context.use(*weight_), context.use(*bias_), running_mean_->value(), running_variance_->value(), options);
+  const ops::BatchNormOptions options{eps_, context.mode == Mode::train && !running_mean_->frozen};
+  return ops::batch_norm2d(x, context.use(*weight_), context.use(*bias_), context.use(*running_mean_), context.use(*running_variance_),
+                           options);
 }
 
 void BatchNorm2d::list(ParameterList& parameters) const {

@@ -9,13 +9,15 @@ namespace spillway::nn {
 
 using ops::Pair;
 
-/// Weight and bias start uniform within 1/sqrt(C / groups kh kw).
+/// Weight and bias start uniform within 1/sqrt(C / groups kh kw), unless Options say otherwise.
 class Conv2d {
  public:
   struct Options {
     Pair stride = 1, padding = 0, dilation = 1;
     i64 groups = 1;
     bool bias = true;
+    double std = 0;     // above 0: weights start normal, the bias at zero
+    i64 positions = 1;  // output pixels (Parameter::positions)
   };
   Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context) const;
@@ -26,17 +28,17 @@ class Conv2d {
   ops::ConvOptions options_;
 };
 
-/// In Mode::train by the statistics of the micro-batch, which also move the running ones, once for each: not when a forward is recomputed.
-/// In other modes by the running ones. These are parameters that are never trained (frozen), in wide_dtype, which forward() writes.
+/// In Mode::train by the statistics of the micro-batch, which the running ones (Parameter::statistic) follow; in other modes, or when these
+/// are frozen, by the running ones.
 class BatchNorm2d {
  public:
-  BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps = 1e-5, double momentum = 0.1);
+  BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps = 1e-5);
   Variable operator()(const Variable& x, const Context& context) const;
   void list(ParameterList& parameters) const;
 
  private:
   std::shared_ptr<Parameter> weight_, bias_, running_mean_, running_variance_;
-  double eps_, momentum_;
+  double eps_;
 };
 
 struct MaxPool2d {

@@ -70,7 +70,7 @@ int Sequential::uses(u32 parameter) const {
 
 i64 Sequential::parameter_elems() const {
   i64 elems = 0;
-  for (const auto& parameter : parameters) elems += parameter->elems();
+  for (const auto& parameter : parameters) elems += parameter->statistic ? 0 : parameter->elems();
   return elems;
 }
 

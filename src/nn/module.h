@@ -33,7 +33,7 @@ struct Context {
   u16 block = 0;                   // its number, for the cache
   bool keep_logits = false;        // all of them, from a head's forward to its backward, however many; else as ops::LogitsMemory has it
   Tensor router_load_2E;           // Mode::train, of a model with a router loss: of this micro-batch, to be added to (ops::RouterLoad)
-  bool recomputing = false;        // this forward repeats one of this micro-batch for its backward: running statistics stay as they are
+  bool recomputing = false;        // this forward repeats one of this micro-batch for its backward: the router's load is counted
 
   /// The parameter as a variable: a leaf of the tape, or a constant when it is frozen or there is no tape. `use` numbers the blocks that
   /// share a parameter.
@@ -75,7 +75,7 @@ struct Sequential {
   void push(std::unique_ptr<Module> block);
   /// Number of blocks that use the parameter.
   int uses(u32 parameter) const;
-  /// Elements of all parameters, a shared one counted once.
+  /// Elements of all parameters, a shared one counted once, running statistics not at all.
   i64 parameter_elems() const;
   /// The first block that uses a parameter which is not frozen: nothing flows back beyond it. The number of blocks if there is none.
   size_t first_trained_block() const;

@@ -22,6 +22,7 @@ struct Parameter {
   Initializer init;
   u32 id = 0;
   bool frozen = false;                                          // gets no gradient and no optimizer state
+  bool statistic = false;                                       // moved by kStatisticMomentum, below
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // what is not plain is never trained
   double positions = 1;              // products it enters for each position of the loss: a convolution's one an output pixel
   std::shared_ptr<Storage> storage;  // vacant; whole parameter, contiguous
@@ -33,6 +34,10 @@ struct Parameter {
   i64 stored_elems() const { return is_plain() ? elems() : kernels::quantized_bytes(format, elems()) / size_of(dtype); }
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
+
+/// A running statistic is no weight that is trained: what flows to it as its gradient is a micro-batch's own value, and a step moves it by
+/// this share (PyTorch's default momentum) of the way to their mean over all micro-batches of the step, whatever the optimizer is.
+constexpr double kStatisticMomentum = 0.1;
 
 /// PyTorch's default of linear and convolution layers, weight and bias: uniform within 1/sqrt(inputs of one output) of zero.
 Initializer uniform_by_inputs(i64 inputs);

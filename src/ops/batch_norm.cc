@@ -1,5 +1,6 @@
 #include "ops/batch_norm.h"
 
+#include "kernels/accumulate.h"
 #include "kernels/batch_norm.h"
 #include "kernels/reduce.h"
 #include "ops/dense.h"
@@ -10,6 +11,7 @@ namespace {
 
 using autograd::Backward;
 using autograd::Recorder;
+using autograd::SavedTensor;
 
 bool fit(const Variable& x, const Variable& gamma, const Variable& beta) {
   if (x.shape().rank() < 2 || x.value.elems() == 0) return false;
@@ -17,37 +19,47 @@ bool fit(const Variable& x, const Variable& gamma, const Variable& beta) {
   return gamma.shape() == wanted && beta.shape() == wanted && gamma.dtype() == x.dtype() && beta.dtype() == x.dtype();
 }
 
-void check(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean, const Tensor& variance) {
+void check(const Variable& x, const Variable& gamma, const Variable& beta, const Variable& mean, const Variable& variance) {
+  if (fit(x, gamma, beta) && fit(x, mean, variance)) return;
+  refuse("batch_norm2d", "x[N, C, ...], parameters and running statistics [C] of its dtype",
+         {x.value, gamma.value, beta.value, mean.value, variance.value});
+}
+
+Tensor widened(const Tensor& x) {
   const DType wide = wide_dtype(x.dtype());
-  const bool parameters = fit(x, gamma, beta);
-  if (parameters && mean.shape() == gamma.shape() && variance.shape() == gamma.shape() && mean.dtype() == wide && variance.dtype() == wide)
-    return;
-  refuse("batch_norm2d", "x[N, C, ...], parameters [C] of its dtype and running statistics [C] of " + std::string(to_string(wide)),
-         {x.value, gamma.value, beta.value, mean, variance});
+  if (x.dtype() == wide) return x;
+  const Tensor to = empty(x.shape(), wide, "norm statistics");
+  kernels::copy(x, to);
+  return to;
 }
 
 Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(input) : Tensor(); }
 
 }  // namespace
 
-Variable batch_norm2d(const Variable& in, const Variable& gain, const Variable& bias, const Tensor& running_mean,
-                      const Tensor& running_variance, const BatchNormOptions& options) {
+Variable batch_norm2d(const Variable& in, const Variable& gain, const Variable& bias, const Variable& running_mean,
+                      const Variable& running_variance, const BatchNormOptions& options) {
   check(in, gain, bias, running_mean, running_variance);
   const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
-  const Tensor y = empty(x.shape(), x.dtype(), "batch norm"),
-               statistics = empty({x.shape()[1], 2}, wide_dtype(x.dtype()), "norm statistics");
-  const bool training = options.training, advance = options.advance;
+  const DType wide = wide_dtype(x.dtype());
+  const Tensor y = empty(x.shape(), x.dtype(), "batch norm"), statistics = empty({x.shape()[1], 2}, wide, "norm statistics");
+  const bool training = options.training, follow = training && running_mean.needs_gradient() && running_variance.needs_gradient();
+  const Tensor mean = follow ? empty(gamma.shape(), wide, "norm statistics") : Tensor(),
+               variance = follow ? empty(gamma.shape(), wide, "norm statistics") : Tensor();
   if (training) {
-    kernels::batch_statistics(x.value, options.eps, statistics, advance ? running_mean : Tensor(), advance ? running_variance : Tensor(),
-                              options.momentum);
+    kernels::batch_statistics(x.value, options.eps, statistics, mean, variance);
   } else {
-    kernels::running_statistics(running_mean, running_variance, options.eps, statistics);
+    kernels::running_statistics(widened(dense(running_mean).value), widened(dense(running_variance).value), options.eps, statistics);
   }
   kernels::batch_norm(x.value, gamma.value, beta.value, statistics, y);
-  Recorder r({x, gamma, beta});
+  Recorder r({x, gamma, beta, follow ? running_mean : Variable(), follow ? running_variance : Variable()});
   const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
+  const auto kept_mean = follow ? r.save(mean) : SavedTensor(), kept_variance = follow ? r.save(variance) : SavedTensor();
   return r.output(y, [=](Backward& b) {
+    if (b.needs(3)) b.pass(3, b.saved(kept_mean));
+    if (b.needs(4)) b.pass(4, b.saved(kept_variance));
     const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1), dbeta = target_if(b, 2);
+    if (!dx.defined() && !dgamma.defined() && !dbeta.defined()) return;
     kernels::batch_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), training, dx, dgamma, dbeta);
   });
 }
@@ -65,7 +77,7 @@ Variable of_groups(const char* op, const Variable& in, i64 groups, const Variabl
   const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
   const i64 images = x.shape()[0], channels = x.shape()[1], all = images * groups;
   const Tensor y = empty(x.shape(), x.dtype(), "group norm"), statistics = empty({all, 2}, wide_dtype(x.dtype()), "norm statistics");
-  kernels::batch_statistics(x.value.reshape({1, all, x.value.elems() / all}), eps, statistics, {}, {}, 0);
+  kernels::batch_statistics(x.value.reshape({1, all, x.value.elems() / all}), eps, statistics);
   kernels::group_norm(x.value, gamma.value, beta.value, statistics, y);
   Recorder r({x, gamma, beta});
   const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);

@@ -9,15 +9,15 @@ namespace spillway::ops {
 using autograd::Variable;
 
 struct BatchNormOptions {
-  double eps = 1e-5, momentum = 0.1;
+  double eps = 1e-5;
   bool training = true;  // by the statistics of this batch; else by the running ones
-  bool advance = true;   // in training: the running ones move towards this batch's
 };
 /// (x - mean) / sqrt(variance + eps) * gamma + beta by channel, x[N, C, ...], gamma[C] and beta[C] (Ioffe and Szegedy, arXiv:1502.03167).
-/// running_mean and running_variance[C] are in wide_dtype of x; they are written where they lie, and are no variables: the batch is
-/// normalised by its biased variance, the running one takes the unbiased one.
-Variable batch_norm2d(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& running_mean,
-                      const Tensor& running_variance, const BatchNormOptions& options);
+/// In training the running mean and variance[C] are not read; what flows back to them as gradients are the statistics of this batch, the
+/// unbiased variance, which who steps the parameters has them follow. (The batch itself is normalised by its biased variance.) Else they
+/// get nothing.
+Variable batch_norm2d(const Variable& x, const Variable& gamma, const Variable& beta, const Variable& running_mean,
+                      const Variable& running_variance, const BatchNormOptions& options);
 
 /// The same by the mean and the biased variance of each of an image's `groups` of neighbouring channels (Wu and He, arXiv:1803.08494),
 /// which have more than one element each.

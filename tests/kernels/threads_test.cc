@@ -91,7 +91,7 @@ TEST_P(SameBits, PoolsAndBatchNorm) {
     kernels::avg_pool_gradient(dy, window, true, dmean);
     const Tensor statistics = empty({33, 2}, wide), running = zeros({33}, wide), spread = zeros({33}, wide), dgamma = empty({33}, wide),
                  dbeta = empty({33}, wide);
-    kernels::batch_statistics(x, 1e-5, statistics, running, spread, 0.1);
+    kernels::batch_statistics(x, 1e-5, statistics, running, spread);
     kernels::batch_norm(x, gamma, gamma, statistics, normal);
     kernels::batch_norm_gradient(x, gamma, statistics, dx, true, dnormal, dgamma, dbeta);
     return std::vector<Tensor>{y, index, mean, dx, dmean, normal, dnormal, statistics, running, spread, dgamma, dbeta};

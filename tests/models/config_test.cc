@@ -165,6 +165,7 @@ TEST(Config, WritesTheKeysTransformersReads) {
             nlohmann::json::parse(R"({"rope_type": "default", "rope_theta": 10000.0})"));
 }
 
+const char* kResNet = R"({"model_type": "torchvision_resnet", "hidden_sizes": [8, 16], "depths": [1, 2]})";
 const char* kCifarNet = R"({"model_type": "cifar_net"})";
 
 TEST(Config, ImageModelsKeepShapeClassesAndNames) {
@@ -177,6 +178,8 @@ TEST(Config, ImageModelsKeepShapeClassesAndNames) {
     EXPECT_EQ(parse_config(to_json(config), "f"), config) << changes;
   }
   EXPECT_EQ(parse_config(with(kCifarNet, R"({"image_size": [16, 40]})"), "f").image_CHW, (Shape{3, 16, 40}));
+  for (const char* name : {"cifar-net", "lenet", "alexnet", "vgg11", "resnet20", "resnet18", "resnet34", "resnet50"})
+    EXPECT_EQ(parse_config(to_json(preset(name)), "f"), preset(name)) << name;
 }
 
 struct Hostile {
@@ -200,8 +203,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
         Hostile{kGpt2, R"({"model_type": "bert"})", "model_type",
-                "one of gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net"},
+                "one of gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net, lenet, "
+                "alexnet, vgg11, "
+                "torchvision_resnet"},
         Hostile{kCifarNet, R"({"image_size": 15})", "image_size", "from 16 to 16384, got 15"},
+        Hostile{R"({"model_type": "vgg11"})", R"({"image_size": 31})", "image_size", "from 32 to 16384, got 31"},
+        Hostile{R"({"model_type": "alexnet"})", R"({"dropout": 1})", "dropout", "got 1"},
+        Hostile{kCifarNet, R"({"hidden_sizes": [6, 16, 120]})", "hidden_sizes", "a list of 4 whole numbers from 1 to 65536"},
+        Hostile{kResNet, R"({"hidden_sizes": "<remove>"})", "hidden_sizes", "a list of 1 to 16 whole numbers"},
+        Hostile{kResNet, R"({"hidden_sizes": [8, 0]})", "hidden_sizes", "from 1 to 65536"},
+        Hostile{kResNet, R"({"hidden_sizes": [8, 1e3]})", "hidden_sizes", "from 1 to 65536"},
+        Hostile{kResNet, R"({"depths": [1]})", "depths", "a list of 2 whole numbers"},
+        Hostile{kResNet, R"({"layer_type": "wide"})", "layer_type", "basic or bottleneck"},
         Hostile{kCifarNet, R"({"image_size": [32]})", "image_size", "or two, height and width"},
         Hostile{kCifarNet, R"({"image_size": [32, -1]})", "image_size.width", "got -1"},
         Hostile{kCifarNet, R"({"image_size": {"height": 32}})", "image_size", "got an object"},

@@ -169,7 +169,6 @@ class Model {
     Tape tape(&sink);
     Context context;
     context.tape = &tape;
-    context.recomputing = true;  // running statistics stay
     const MicroBatch batch;
     context.batch = &batch;
     Tensor x = random(case_.input, dtype_, 1);

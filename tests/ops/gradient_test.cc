@@ -190,27 +190,28 @@ TEST(Gradient, BatchNorm2d) {
     for (const Shape& shape : {Shape{3, 2, 4, 5}, Shape{5, 3, 1, 1}, Shape{2, 3, 3, 17}}) {
       const Tensor mean = random({shape[1]}, 7), variance = empty({shape[1]}, DType::f64);
       for (double& v : variance.span<double>()) v = 1.5;
-      options.advance = false;
       check_gradient({random(shape, 1), random({shape[1]}, 2), random({shape[1]}, 3)},
                      [&](const auto& in) { return ops::batch_norm2d(in[0], in[1], in[2], mean, variance, options); });
     }
   }
 }
 
-// A repeated forward must see the statistics where the first left them.
-TEST(BatchNorm, AdvancesItsStatisticsOnlyWhenAsked) {
-  const Tensor x = random({2, 3, 4, 4}, 1), ones = random({3}, 2), mean = zeros({3}, DType::f64), variance = zeros({3}, DType::f64);
-  ops::BatchNormOptions options;
-  const Tensor first = ops::batch_norm2d(x, ones, ones, mean, variance, options).value;
-  const Tensor after = test::as(DType::f64, mean);
-  EXPECT_NE(test::at(after, 0), 0);
-  options.advance = false;
-  const Tensor again = ops::batch_norm2d(x, ones, ones, mean, variance, options).value;
-  EXPECT_TRUE(test::same_bits(first, again));
-  EXPECT_TRUE(test::same_bits(mean, after));
-  options.advance = true;
-  ops::batch_norm2d(x, ones, ones, mean, variance, options);
-  EXPECT_FALSE(test::same_bits(mean, after)) << "planted: a forward that counts moves them";
+// Means 2 and 10, variances 4/3 (unbiased) and 0, whatever flows back to the output and whatever the running ones are.
+TEST(BatchNorm, GivesBackTheBatchsStatistics) {
+  const Tensor x = tensor_of<double>(std::vector<double>{1, 3, 10, 10, 1, 3, 10, 10}, {2, 2, 1, 2}), gain = random({2}, 2);
+  for (const bool training : {true, false}) {
+    autograd::Tape tape;
+    const Variable mean = tape.input(random({2}, 3)), variance = tape.input(tensor_of<double>(std::vector<double>{5, 7}, {2}));
+    const Variable y = ops::batch_norm2d(tape.input(x), gain, gain, mean, variance, {.training = training});
+    tape.backward(y, random(y.shape(), 4));
+    const Tensor means = tape.take_gradient(mean), variances = tape.take_gradient(variance);
+    ASSERT_EQ(means.defined() && variances.defined(), training);
+    if (!training) continue;
+    EXPECT_EQ(test::at(means, 0), 2);
+    EXPECT_EQ(test::at(means, 1), 10);
+    EXPECT_DOUBLE_EQ(test::at(variances, 0), 4.0 / 3);
+    EXPECT_EQ(test::at(variances, 1), 0);
+  }
 }
 
 TEST(MaxPool, PassesOnWhatIsNotANumberAndGivesTheFirstOfEquals) {

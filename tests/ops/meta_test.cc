@@ -77,7 +77,7 @@ ImageInputs make_images(Device device, DType dtype) {
   StreamScope scope(stream);
   ImageInputs in;
   in.images = empty({5, 3, 19, 17}, dtype), in.targets = empty({5}, DType::int32), in.first = empty({60, 3, 3, 3}, dtype);
-  in.second = empty({60, 30, 3, 3}, dtype), in.gain = empty({60}, dtype), in.statistics = empty({60}, wide_dtype(dtype));
+  in.second = empty({60, 30, 3, 3}, dtype), in.gain = empty({60}, dtype), in.statistics = empty({60}, dtype);
   in.head = empty({10, 60}, dtype);
   if (device.is_meta()) return in;
   for (i32 i = 0; i < 5; ++i) in.targets.data<i32>()[i] = i;

@@ -27,8 +27,7 @@ class StateReader {
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
       : file_(checkpoint / kStateName, data::FolderChecksums::of(checkpoint).find(kStateName)), dtype_(state_dtype(format)) {
     for (const auto& p : model.parameters) {
-      if (p->frozen) continue;
-      for (const StateTensor& t : state_tensors(format)) {
+      for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
         if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",

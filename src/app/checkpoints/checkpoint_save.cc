@@ -70,7 +70,6 @@ class Writer {
       : layout_(plan.layout),
         sharding_(plan.scheduling.sharding),
         format_(plan.scheduling.format),
-        parts_(state_tensors(format_)),
         weights_name_(models::has_adapters(model) ? models::kAdapterName : kWeightsName),
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
         state_(folder / kStateName, moment_tensors(model), {}, mode) {}
@@ -87,10 +86,9 @@ class Writer {
         weights_.write(weights_.tensors()[of_weights], run.at * size,
                        weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
       }
-      for (size_t p = 0; !state.empty() && p < parts_.size(); ++p) {
-        const auto& tensor = state_.tensors()[first_state_[s->parameter] + p];
-        state_dtype(format_) == DType::f64 ? write_part<double>(tensor, parts_[p].part, run)
-                                           : write_part<float>(tensor, parts_[p].part, run);
+      for (const auto& [number, part] : state.empty() ? Parts() : parts_of_[s->parameter]) {
+        const auto& tensor = state_.tensors()[number];
+        state_dtype(format_) == DType::f64 ? write_part<double>(tensor, part, run) : write_part<float>(tensor, part, run);
       }
     });
   }
@@ -133,9 +131,10 @@ class Writer {
   std::vector<data::TensorInfo> moment_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     for (const auto& p : model.parameters) {
-      first_state_.push_back(tensors.size());
-      for (const StateTensor& t : parts_) {
-        if (!p->frozen) tensors.push_back(describe(*p, p->name + t.suffix, state_dtype(format_)));
+      parts_of_.emplace_back();
+      for (const StateTensor& t : state_tensors(*p, format_)) {
+        parts_of_.back().emplace_back(tensors.size(), t.part);
+        tensors.push_back(describe(*p, p->name + t.suffix, state_dtype(format_)));
       }
     }
     return tensors;
@@ -157,9 +156,10 @@ class Writer {
   const parallel::Layout& layout_;
   const parallel::Sharding sharding_;
   const optim::StateFormat format_;
-  const std::vector<StateTensor> parts_;
   static constexpr size_t kNone = ~size_t{0};
-  std::vector<size_t> weights_of_, first_state_;  // by parameter: its tensor of weights_, its first one of state_
+  std::vector<size_t> weights_of_;  // by parameter: its tensor of weights_
+  using Parts = std::vector<std::pair<size_t, optim::StatePart>>;
+  std::vector<Parts> parts_of_;  // by parameter: its tensors of state_, and what they hold
   const char* const weights_name_;
   data::SafetensorsWriter weights_, state_;
 };
@@ -260,11 +260,10 @@ void CheckpointWriter::commit(std::span<const std::string> written) {
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format) {
   constexpr i64 kHeaders = 1 << 20;
   i64 bytes = kHeaders;
-  const auto state_tensors_each = static_cast<i64>(state_tensors(format).size());
   const bool adapters = models::has_adapters(model);
   for (const auto& p : model.parameters) {
     const i64 weight = !adapters || models::is_adapter(*p) ? size_of(format.weight) : 0;
-    bytes += p->elems() * (weight + (p->frozen ? 0 : state_tensors_each * size_of(state_dtype(format))));
+    bytes += p->elems() * (weight + std::ssize(state_tensors(*p, format)) * size_of(state_dtype(format)));
   }
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/parameter.h"
 #include "optim/tile_values.h"
 
 namespace spillway::app {
@@ -15,8 +16,11 @@ struct StateTensor {
   optim::StatePart part;
 };
 
-inline std::vector<StateTensor> state_tensors(const optim::StateFormat& format) {
+/// Of one parameter.
+inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, optim::StateFormat format) {
   std::vector<StateTensor> all;
+  if (parameter.frozen) return all;
+  if (parameter.statistic) format = format.without_arrays();
   if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master});
   for (const optim::StateArrayName& array : state_array_names(format.rule))
     all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight))});

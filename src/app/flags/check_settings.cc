@@ -17,12 +17,6 @@
 namespace spillway::app {
 namespace {
 
-void check_model(const ResourceConfig& config) {
-  constexpr std::array<std::string_view, 3> kResNets = {"resnet20", "resnet18", "resnet50"};
-  if (std::ranges::find(kResNets, config.model) != kResNets.end())
-    refuse("[--model] not built yet: " + config.model + "; cifar-net, gpt2-* and llama* presets and folders work");
-}
-
 void check_tokenizer(const std::string& tokenizer) {
   if (tokenizer == "bytes" || std::filesystem::exists(tokenizer)) return;
   refuse("[--tokenizer] expected bytes, or a tokenizer.json or the folder it lies in, got " + tokenizer + ", which is not there");
@@ -92,7 +86,6 @@ void check_allowed(TrainConfig& config) {
 }
 
 void check(TrainConfig& config, const Host& host) {
-  check_model(config);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.place_activations);
   check_ranks(config);
@@ -229,7 +222,6 @@ void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
   for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
   for (const std::string& path : config.validation_data) check_there("--validation-data", path);
-  check_model(config);
   if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
     check_there("--model", config.model);
   check_directive("--account", config.account);

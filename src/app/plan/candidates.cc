@@ -54,7 +54,8 @@ class Enumeration {
     const optim::StateFormat& format = base.scheduling.format;
     weights_ = bytes_of_groups(layout_, format.weight_tile_bytes(), from_stage(3));
     gradients_ = bytes_of_groups(layout_, format.gradient_tile_bytes(), from_stage(2));
-    state_ = bytes_of_groups(layout_, format.state_tile_bytes(), from_stage(1));
+    for (const parallel::Group& g : layout_.groups)
+      state_.push_back(from_stage(1)(g).count() * base.scheduling.format_of(g).state_tile_bytes());
     without_frozen(gradients_);
     without_frozen(state_);
     for (const parallel::Group& g : layout_.groups) {
@@ -331,7 +332,8 @@ class Enumeration {
       const auto on_gpu = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
         return tiers[g.id] == Tier::device ? static_cast<double>(tiles * tile_bytes) : 0;
       };
-      const double state = on_gpu(p.optimizer, format.state_tile_bytes()), weights = on_gpu(p.parameters, format.weight_tile_bytes());
+      const double state = on_gpu(p.optimizer, base_.scheduling.format_of(g).state_tile_bytes()),
+                   weights = on_gpu(p.parameters, format.weight_tile_bytes());
       to_gpu += state + weights;
       from_gpu += state + (format.update_reads_weight() ? weights : 0) + on_gpu(p.gradients, format.gradient_tile_bytes());
     }

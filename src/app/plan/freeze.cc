@@ -39,13 +39,13 @@ void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& pa
     }
     if (!found) refuse_unknown(model, pattern);
   }
-  if (model.first_trained_block() == model.blocks.size())
+  if (frozen_elems(model) == model.parameter_elems())
     throw Error(ErrorCode::usage, "[--freeze] expected something left to train, but the patterns name every parameter");
 }
 
 i64 frozen_elems(const nn::Sequential& model) {
   i64 elems = 0;
-  for (const auto& p : model.parameters) elems += p->frozen ? p->elems() : 0;
+  for (const auto& p : model.parameters) elems += p->frozen && !p->statistic ? p->elems() : 0;
   return elems;
 }
 

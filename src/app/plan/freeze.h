@@ -11,7 +11,7 @@ namespace spillway::app {
 /// whole name ("*.attn.*"). Errors: Error(usage) for a pattern that names none, or when nothing is left to train.
 void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& patterns);
 
-/// Elements of frozen parameters.
+/// Elements of frozen parameters, as Sequential::parameter_elems() counts them.
 i64 frozen_elems(const nn::Sequential& model);
 
 }  // namespace spillway::app

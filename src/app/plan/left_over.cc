@@ -38,7 +38,9 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
   const i64 copies = kind.slots ? (group.frozen ? 1 : plan.slots(tier)) : rests_once ? 1 : static_cast<i64>(group.uses.size());
   const i64 tiles = kind.held(request.placement, request.scheduling, group).count();
-  return tiles * kind.tile_bytes * (plan.training ? copies : 1);
+  const bool state = &kind.tiers == &request.placement.optimizer;
+  const i64 tile_bytes = state ? request.scheduling.format_of(group).state_tile_bytes() : kind.tile_bytes;
+  return tiles * tile_bytes * (plan.training ? copies : 1);
 }
 
 // Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.

@@ -31,8 +31,8 @@ constexpr int kLeastPasses = 3;
 constexpr double kTimedSeconds = 0.05;  // passes are repeated until then
 constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
 
-// The first block of each kind, ascending, and the kind of each. Blocks of a kind have the same shapes, train the same of them, and hand a
-// gradient on or not.
+// The first block of each kind, ascending, and the kind of each. Blocks of a kind have the same shapes, of images also what comes in and
+// what leaves, train the same of them, and hand a gradient on or not.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -41,6 +41,8 @@ struct Kinds {
 Kinds kinds_of(const PlanRequest& r) {
   Kinds kinds;
   std::map<std::string, size_t> known;
+  std::vector<parallel::BlockOutput> outputs;
+  if (r.model->reads_images()) outputs = block_outputs(r);
   for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
     std::string kind = b < r.layout.first_trained_block ? "forward" : b == r.layout.first_trained_block ? "first" : "";
     for (const parallel::GroupUse& use : r.layout.blocks[b]) {
@@ -48,6 +50,7 @@ Kinds kinds_of(const PlanRequest& r) {
       for (const parallel::Segment& s : g.segments)
         kind += to_string(r.model->parameters[s.parameter]->value().shape()) + (g.frozen ? "frozen" : "");
     }
+    if (!outputs.empty()) kind += (b > 0 ? to_string(outputs[b - 1u].shape) : "image") + to_string(outputs[b].shape);
     const auto [at, isnew] = known.try_emplace(std::move(kind), kinds.first.size());
     if (isnew) kinds.first.push_back(b);
     kinds.of_block.push_back(at->second);

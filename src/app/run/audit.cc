@@ -156,7 +156,7 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
       levers.weights_on_nvme |= !g.frozen;
     }
     if (g.frozen) continue;
-    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += plan.stepped(g).count() * format.state_tile_bytes();
+    if (plan.placement.optimizer[g.id] == Tier::nvme) levers.spilled_state_bytes += plan.stepped(g).count() * plan.state_tile_bytes(g);
     if (plan.placement.gradients[g.id] == Tier::nvme && plan.gradient_rests(g, 0))
       levers.spilled_bytes += plan.held_gradients(g).count() * parallel::kTileElems * size_of(plan.resting_gradient({g.id, 0}));
   }

@@ -39,7 +39,8 @@ void check_images(const TrainConfig& config, const ModelSource& source) {
   };
   if (config.sequence_length && *config.sequence_length != 1) refuse("--sequence-length", std::to_string(*config.sequence_length));
   if (config.tokenizer) refuse("--tokenizer", *config.tokenizer);
-  if (config.dropout.value_or(0) != 0) refuse("--dropout", fmt::format("{}", *config.dropout));
+  const bool drops = source.config.family == models::Family::alexnet || source.config.family == models::Family::vgg11;
+  if (config.dropout.value_or(0) != 0 && !drops) refuse("--dropout", fmt::format("{}", *config.dropout));
   if (config.sample_every > 0) refuse("--sample-every", std::to_string(config.sample_every));
 }
 

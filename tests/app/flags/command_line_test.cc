@@ -190,9 +190,6 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
       {{"--optimizer", "adafactor"}, "lion work"},
       {{"--place-activations", "device=1GiB,host=rest"}, "one tier for all blocks"}};
   for (const auto& [flags, works] : cases) expect_refused({{train(flags), {"[" + flags[0] + "] not built yet", works}}});
-  for (const char* model : {"resnet20", "resnet50"}) {
-    expect_refused({{{"train", "--model", model, "--data", "x"}, {std::string("[--model] not built yet: ") + model + "; cifar-net"}}});
-  }
   expect_refused({{{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "worst"}, {"[--checkpoint]", "worst"}},
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
                   {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes, or a tokenizer.json", "not there"}},

@@ -3,7 +3,8 @@
 #include <functional>
 
 #include "device/transfer.h"
-#include "models/cifar_net.h"
+#include "models/model.h"
+#include "models/presets.h"
 #include "models/resnet.h"
 #include "nn/eager.h"
 #include "tests/support/gpu.h"
@@ -44,10 +45,12 @@ class GpuImages : public test::GpuTest {
       loss.backward();
       learnt.losses.push_back(loss.value.item() * context.loss_factor);
       for (const auto& p : model.parameters) {
-        if (p->frozen) continue;
         const Tensor gradient = to_host(weights.gradient(p->id));
         if (step == 0) learnt.gradients.push_back(gradient);
-        set(*p, [&](const Tensor& before, i64 i) { return test::at(before, i) - 0.1 * test::at(gradient, i); });
+        set(*p, [&](const Tensor& before, i64 i) {
+          const double w = test::at(before, i), g = test::at(gradient, i);
+          return p->statistic ? w + 0.1 * (g - w) : w - 0.1 * g;
+        });
       }
       weights.forget();
     }
@@ -85,14 +88,14 @@ class GpuImages : public test::GpuTest {
 
 // Sums in another order; the losses are near 2, the gradients smaller.
 TEST_F(GpuImages, CifarNetLearnsAsOnTheCpu) {
-  const auto cifar_net = [](DType dtype) { return models::build_cifar_net({3, 32, 32}, 10, dtype); };
+  const auto cifar_net = [](DType dtype) { return models::build(models::preset("cifar-net"), dtype); };
   check(cifar_net, 32, DType::f64, 1e-12);
   check(cifar_net, 32, DType::f32, 1e-5);
 }
 
 // Strides of two, windows of one element in the shortcut, statistics of the batch.
 TEST_F(GpuImages, AResNetLearnsAsOnTheCpu) {
-  check([](DType dtype) { return models::build_resnet({{4, 6}, 1, 10, false}, dtype); }, 8, DType::f64, 1e-11);
+  check([](DType dtype) { return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, {3, 8, 8}, 10, dtype); }, 8, DType::f64, 1e-11);
 }
 
 }  // namespace

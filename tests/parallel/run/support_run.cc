@@ -41,8 +41,8 @@ StepBatch random_batch(const RunOptions& o, i64 step, int rank) {
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& at_rest,
                                              optim::StatePart part) {
   std::vector<std::vector<double>> all(model.parameters.size());
-  const optim::StateFormat& format = plan.scheduling.format;
   for (const parallel::Group& g : plan.layout.groups) {
+    const optim::StateFormat format = plan.scheduling.format_of(g);
     const bool stateless = g.frozen && (part != optim::StatePart::master || is_half(format.weight));
     if (stateless || static_cast<int>(part) > state_arrays(format.rule)) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {

@@ -1,0 +1,119 @@
+#include "models/feature_net.h"
+
+#include "models/image_parts.h"
+#include "ops/elementwise.h"
+
+namespace spillway::models {
+namespace {
+
+using nn::Context;
+using nn::Variable;
+
+struct Features {
+  ConvShape conv;
+  bool pooled = false;
+};
+
+// What the two differ in. Numbers of modules are those of torchvision's Sequentials, with their activations, poolings and dropouts.
+struct Form {
+  std::vector<Features> features;
+  i64 pool_kernel, extent;            // of the maxima, of stride 2; of what the classifier reads
+  bool drops_first;                   // dropout before each hidden linear layer, else behind it
+  std::array<int, 3> linear_numbers;  // "classifier.N"
+};
+
+constexpr i64 kHidden = 4096;
+
+Form form_of(Family family) {
+  if (family == Family::alexnet) {
+    return {{{{64, 11, 4, 2}, true}, {{192, 5, 1, 2}, true}, {{384, 3, 1, 1}}, {{256, 3, 1, 1}}, {{256, 3, 1, 1}, true}},
+            3,
+            6,
+            true,
+            {1, 4, 6}};
+  }
+  std::vector<Features> all;
+  for (const auto& [outputs, pooled] :
+       {std::pair(64, true), {128, true}, {256, false}, {256, true}, {512, false}, {512, true}, {512, false}, {512, true}})
+    all.push_back({{outputs, 3, 1, 1}, pooled});
+  return {all, 2, 7, false, {0, 3, 6}};
+}
+
+class ConvBlock final : public nn::Module {
+ public:
+  // `pool` and `extent`: 0 where it does not pool, or not to a fixed extent.
+  ConvBlock(nn::Conv2d conv, bool first, i64 pool, i64 extent) : conv_(std::move(conv)), first_(first), pool_(pool), extent_(extent) {}
+
+  Variable forward(const Variable& in, const Context& context) const override {
+    Variable x = ops::relu(conv_(first_ ? Variable(context.batch->images_NCHW) : in, context));
+    if (pool_ > 0) x = ops::max_pool2d(x, pool_, 2);
+    return extent_ > 0 ? nn::flatten(ops::adaptive_avg_pool2d(x, extent_)) : x;
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(conv_); }
+
+ private:
+  nn::Conv2d conv_;
+  bool first_;
+  i64 pool_, extent_;
+};
+
+class LinearBlock final : public nn::Module {
+ public:
+  LinearBlock(const std::string& name, i64 inputs, i64 outputs, nn::Linear::Options options, double dropout, bool drops_first, DType dtype)
+      : linear_(name, inputs, outputs, dtype, options), dropout_(name, dropout), drops_first_(drops_first) {}
+
+  Variable forward(const Variable& x, const Context& context) const override {
+    if (drops_first_) return ops::relu(linear_(dropout_(x, context), context));
+    return dropout_(ops::relu(linear_(x, context)), context);
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(linear_); }
+
+ private:
+  nn::Linear linear_;
+  nn::Dropout dropout_;
+  bool drops_first_;
+};
+
+class Classifier final : public nn::Module {
+ public:
+  Classifier(const std::string& name, i64 classes, nn::Linear::Options options, DType dtype)
+      : linear_(name, kHidden, classes, dtype, options) {}
+  Variable forward(const Variable& x, const Context& context) const override { return image_loss(linear_(x, context), context); }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(linear_); }
+
+ private:
+  nn::Linear linear_;
+};
+
+}  // namespace
+
+nn::Sequential build_feature_net(const ModelConfig& config, DType dtype) {
+  const Form form = form_of(config.family);
+  const bool alexnet = config.family == Family::alexnet;  // starts as PyTorch draws layers; VGG as torchvision does
+  nn::Sequential model;
+  Extent image{config.image_CHW[1], config.image_CHW[2]};
+  i64 channels = config.image_CHW[0];
+  int number = 0;
+  for (size_t i = 0; i < form.features.size(); ++i) {
+    const auto& [conv, pooled] = form.features[i];
+    nn::Conv2d layer =
+        convolution("features." + std::to_string(number), conv, channels, image, dtype, {.std = alexnet ? 0 : std_by_outputs(conv)});
+    const bool last = i + 1 == form.features.size();
+    model.push(std::make_unique<ConvBlock>(std::move(layer), i == 0, pooled ? form.pool_kernel : 0, last ? form.extent : 0));
+    if (pooled) image = image.behind(form.pool_kernel, 2, 0);
+    channels = conv.outputs;
+    number += pooled ? 3 : 2;
+  }
+  const auto name = [&](size_t layer) { return "classifier." + std::to_string(form.linear_numbers[layer]); };
+  const nn::Linear::Options options{.std = 0.01, .uniform = alexnet};
+  i64 inputs = channels * form.extent * form.extent;
+  for (const size_t layer : {0, 1}) {
+    model.push(std::make_unique<LinearBlock>(name(layer), inputs, kHidden, options, config.residual_dropout, form.drops_first, dtype));
+    inputs = kHidden;
+  }
+  model.push(std::make_unique<Classifier>(name(2), config.vocabulary, options, dtype));
+  model.image_CHW = config.image_CHW;
+  return model;
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,48 @@
+// What image models share: convolutions that know the extent of their images, and how the models end: logits against the micro-batch's
+// classes. Legend: N = images, K = classes.
+#pragma once
+#include <cmath>
+
+#include "kernels/accumulate.h"
+#include "nn/image_layers.h"
+#include "ops/loss.h"
+
+namespace spillway::models {
+
+struct Extent {
+  i64 h = 0, w = 0;
+  /// What a window that goes over it leaves.
+  Extent behind(i64 kernel, i64 stride, i64 padding) const {
+    return {(h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1};
+  }
+};
+
+struct ConvShape {
+  i64 outputs = 0, kernel = 1, stride = 1, padding = 0;
+};
+
+/// Standard deviation sqrt(2 / (outputs kernel^2)) of initial weights (He et al., arXiv:1502.01852, by outputs), as torchvision draws them.
+inline double std_by_outputs(const ConvShape& shape) {
+  return std::sqrt(2.0 / static_cast<double>(shape.outputs * shape.kernel * shape.kernel));
+}
+
+/// Of an `image`, which becomes what leaves it.
+inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i64 inputs, Extent& image, DType dtype,
+                              nn::Conv2d::Options options) {
+  image = image.behind(shape.kernel, shape.stride, shape.padding);
+  options.stride = shape.stride;
+  options.padding = shape.padding;
+  options.positions = image.h * image.w;
+  return {name, inputs, shape.outputs, shape.kernel, dtype, options};
+}
+
+/// The sum of the images' losses, whose gradient is that of loss_factor times it; in Mode::generate the logits [N, K], in wide_dtype.
+inline nn::Variable image_loss(const nn::Variable& logits_NK, const nn::Context& context) {
+  if (context.mode != nn::Mode::generate) return ops::cross_entropy_sum(logits_NK, context.batch->targets_BT, context.loss_factor);
+  if (!is_half(logits_NK.dtype())) return logits_NK;
+  const Tensor wide = empty(logits_NK.shape(), DType::f32, "logits");
+  kernels::copy(logits_NK.value, wide);
+  return wide;
+}
+
+}  // namespace spillway::models
