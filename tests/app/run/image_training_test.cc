@@ -37,10 +37,10 @@ class ImageTraining : public testing::Test {
     folder_.write("cifar/test_batch.bin", images(50, 3));
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  Outcome train(const std::string& out, int steps, Words more = {}) const {
+  Outcome train(const std::string& out, int steps, Words more = {}, const std::string& model = "cifar-net") const {
     const Words args = {"train",
                         "--model",
-                        "cifar-net",
+                        model,
                         "--data",
                         path("cifar"),
                         "--validation-data",
@@ -142,6 +142,46 @@ TEST_F(ImageTraining, TheSameBitsWhereverItsBytesLie) {
   for (const char* got : {"host", "nvme", "recomputed", "stages"}) same(got, "device");
   same("zero-3", "zero-0");
   EXPECT_NE(metrics("zero-0")[0]["loss"], metrics("device")[0]["loss"]) << "twice the images a step";
+}
+
+// Batch norm's running statistics with it, which going on from a checkpoint finds again.
+TEST_F(ImageTraining, ResNet20GivesTheSameBitsAndIsReadAgain) {
+  const Words small = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "2", "--validation-steps", "2"};
+  const auto run = [&](const std::string& out, int steps, Words more) {
+    more.insert(more.begin(), small.begin(), small.end());
+    const Outcome outcome = train(out, steps, more, "resnet20");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  };
+  run("device", 3, {});
+  run("nvme", 3,
+      {"--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme", "--recompute", "block", "--device-memory",
+       "64MiB", "--host-memory", "64MiB"});
+  run("stages", 3, {"--ranks", "2", "--communicator", "local", "--pipeline-stages", "2", "--pipeline-schedule", "1f1b"});
+  run("again", 2, {});
+  run("again", 3, {});
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string want = bytes(std::string("device/checkpoints/step-00000003/") + file);
+    EXPECT_GT(want.size(), 1'000'000u);
+    for (const char* got : {"nvme", "stages", "again"})
+      EXPECT_TRUE(bytes(std::string(got) + "/checkpoints/step-00000003/" + file) == want) << got << " " << file;
+  }
+  EXPECT_EQ(bytes("device/checkpoints/step-00000003/optimizer.safetensors").find("running_mean"), std::string::npos)
+      << "they have no state";
+  const Outcome evaluated = run_app({"evaluate", "--model", path("nvme"), "--data", path("cifar"), "--json", "--device", "cpu"});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  const Json said = Json::parse(evaluated.out);
+  EXPECT_EQ(said["images"], 50);
+  EXPECT_GE(said["top_5_accuracy"], said["accuracy"]);
+  const Outcome classified = run_app({"classify", "--model", path("stages"), SPILLWAY_TEST_DATA "/pictures/rgb.png", "--device", "cpu"});
+  EXPECT_EQ(classified.status, 0) << classified.err;
+  EXPECT_NE(classified.out.find("class "), std::string::npos) << classified.out;
+}
+
+TEST_F(ImageTraining, ImagesTooSmallForAModelAreRefused) {
+  const Outcome outcome = train("no", 1, {}, "alexnet");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("[alexnet] expected images of at least 63 x 63 pixels, got 32 x 32: --image-size"), std::string::npos)
+      << outcome.err;
 }
 
 TEST_F(ImageTraining, WhatImagesHaveNoUseForIsRefused) {
