@@ -1,6 +1,6 @@
 // Our matrix product beside oneDNN's own two-thread one, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in turn and prints
-// GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 tokens, whose weights come
-// from memory: every run multiplies by another copy of them.
+// GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 tokens, whose weights
+// come from memory: every run multiplies by another copy of them.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 

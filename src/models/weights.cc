@@ -158,6 +158,7 @@ void save(const nn::Sequential& model, const std::filesystem::path& folder) {
   writer.finish();
   std::filesystem::rename(part, whole, failed);
   if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be put in place: {}", whole.string(), failed.message()));
+  data::sync_path(folder);
 }
 
 }  // namespace spillway::models

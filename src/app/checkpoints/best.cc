@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/checkpoint.h"
 #include "base/error.h"
+#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -35,14 +34,7 @@ std::optional<Best> read_best(const fs::path& run) {
 }
 
 void write_best(const fs::path& run, const Best& best) {
-  const fs::path part = run / "best.json.part";
-  std::ofstream out(part);
-  out << nlohmann::ordered_json{{"step", best.step}, {"validation_loss", best.loss}}.dump() << "\n" << std::flush;
-  std::error_code failed;
-  if (out) fs::rename(part, best_file(run), failed);
-  if (!out || failed)
-    throw Error(ErrorCode::io, fmt::format("[best] {} could not be written: {}", best_file(run).string(),
-                                           failed ? failed.message() : std::strerror(errno)));
+  data::replace_text(best_file(run), nlohmann::ordered_json{{"step", best.step}, {"validation_loss", best.loss}}.dump() + "\n");
 }
 
 }  // namespace spillway::app

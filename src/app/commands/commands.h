@@ -1,10 +1,10 @@
 // The commands' bodies: each takes its typed configuration and returns the exit status; failures are Errors, printed by run() (entry.h).
 #pragma once
+#include "app/events/callbacks.h"
 #include "app/flags/config.h"
 #include "app/node/console.h"
 #include "app/node/host.h"
 #include "app/ranks/peers.h"
-#include "app/events/callbacks.h"
 
 namespace spillway::app {
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "kernels/attention/attention_library.h"
-#include "kernels/matmul/instruction_sets.h"
 #include "kernels/matmul/gpu_libraries.h"
+#include "kernels/matmul/instruction_sets.h"
 
 namespace spillway::app {
 namespace {

@@ -77,6 +77,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
     if (best_) saves_.keep_step(best_->step);
   }
   saves_.on_saved([this](i64 step) {
+    if (callbacks_.keep_best && best_ && best_->step == step) name_best();
     if (callbacks_.on_save && peers_.first()) callbacks_.on_save({step, checkpoint_path(folder_.path(), step)});
   });
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
@@ -156,14 +157,15 @@ void Trainer::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   const bool best = std::isfinite(loss) && (!best_ || loss < best_->loss);
   no_better_ = best ? 0 : no_better_ + 1;
-  if (!best) return;
-  best_ = Best{progress_.step, loss};
-  if (!callbacks_.keep_best) return;
-  saves_.finish(false);
-  saves_.keep_step(best_->step);
+  if (best) best_ = Best{progress_.step, loss};
+}
+
+// Its checkpoint being durable: until then the one before it stays and is the best that is named.
+void Trainer::name_best() {
   peers_.together([&] {
     if (peers_.first()) write_best(folder_.path(), *best_);
   });
+  saves_.keep_step(best_->step);
 }
 
 void Trainer::tell(const StepReport& r) const {

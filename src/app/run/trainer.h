@@ -6,10 +6,10 @@
 
 #include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint.h"
+#include "app/events/callbacks.h"
 #include "app/flags/config.h"
 #include "app/plan/profile.h"
 #include "app/ranks/peers.h"
-#include "app/events/callbacks.h"
 #include "app/run/data_sources.h"
 #include "app/run/metrics.h"
 #include "app/run/resolve.h"
@@ -60,6 +60,7 @@ class Trainer {
   void validate(StepReport& report);
   /// Best or not, by a loss that all ranks know.
   void judge(const StepReport& report);
+  void name_best();
   void tell(const StepReport& report) const;
   bool validates_now() const;
   void write_metrics(const StepReport& report);

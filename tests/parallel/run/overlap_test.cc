@@ -184,7 +184,8 @@ TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
   }
 }
 
-const auto kSpills = cells_of(std::vector{Tier::host, Tier::nvme}, std::vector{false, true}, std::vector{Order::micro_batch, Order::vertical});
+const auto kSpills =
+    cells_of(std::vector{Tier::host, Tier::nvme}, std::vector{false, true}, std::vector{Order::micro_batch, Order::vertical});
 INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
 INSTANTIATE_TEST_SUITE_P(TiersMore, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
