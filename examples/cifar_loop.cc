@@ -6,7 +6,8 @@
 
 #include "autograd/no_grad.h"
 #include "eager/optimizer.h"
-#include "models/cifar_net.h"
+#include "models/model.h"
+#include "models/presets.h"
 #include "models/weights.h"
 #include "nn/measure.h"
 #include "ops/operators.h"
@@ -18,7 +19,6 @@ using namespace spillway;
 namespace {
 
 constexpr i64 kSteps = 30, kImages = 20;
-const Shape kImage{3, 32, 32};
 
 MicroBatch batch_of(u64 number) {
   MicroBatch batch{.targets_BT = empty({kImages}, DType::int32), .counted_targets = kImages};
@@ -51,9 +51,9 @@ double train_step(const nn::Sequential& model, nn::EagerParameters& weights, eag
 }  // namespace
 
 int main() {
-  std::cout << nn::measure([] { return models::build_cifar_net(kImage, 10, DType::f32); }, kImages, 1).text();
+  std::cout << nn::measure([] { return models::build(models::preset("cifar-net"), DType::f32); }, kImages, 1).text();
 
-  const nn::Sequential model = models::build_cifar_net(kImage, 10, DType::f32);
+  const nn::Sequential model = models::build(models::preset("cifar-net"), DType::f32);
   nn::EagerParameters weights(model);
   models::fill(model, models::ScratchWeights(1));
   const optim::AdamSettings adamw{.weight_decay = 0.01, .decoupled_weight_decay = true};
@@ -68,7 +68,7 @@ int main() {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "spillway_example_cifar_loop";
   models::save(model, folder);
   optimizer.save(folder / "optimizer.safetensors");
-  const nn::Sequential again = models::build_cifar_net(kImage, 10, DType::f32);
+  const nn::Sequential again = models::build(models::preset("cifar-net"), DType::f32);
   nn::EagerParameters weights_again(again);
   models::fill(again, models::FolderWeights(again, folder));
   const MicroBatch unseen = batch_of(1000);

@@ -86,13 +86,19 @@ Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& se
   }
 }
 
+// A running statistic goes a share of the way to the passes' mean: sgd, in which the mean's distance is the gradient with a decay of -1.
+optim::RuleSettings Optimizer::rule_for(const nn::Parameter& parameter) const {
+  return parameter.statistic ? optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1} : settings_;
+}
+
 void Optimizer::begin(const nn::Parameter& parameter, State& state) const {
-  state.format = {.weight = parameter.dtype, .gradient = wide_dtype(parameter.dtype), .rule = optim::rule_of(settings_)};
+  const optim::RuleSettings rule = rule_for(parameter);
+  state.format = {.weight = parameter.dtype, .gradient = wide_dtype(parameter.dtype), .rule = optim::rule_of(rule)};
   state.format.check();
   state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
   std::array<std::vector<double>, 4> parts;
   parts[kMaster] = values_of(parameter.value());
-  if (const auto* adagrad = std::get_if<optim::AdagradSettings>(&settings_))
+  if (const auto* adagrad = std::get_if<optim::AdagradSettings>(&rule))
     parts[1].assign(static_cast<size_t>(parameter.elems()), adagrad->initial_accumulator_value);
   write_state(state.format, parameter.elems(), parts, state.bytes);
 }
@@ -102,14 +108,17 @@ void Optimizer::step(double gradient_scale) {
     const Tensor gradient = weights_.gradient(parameters_[i]->id);
     if (!gradient.defined()) continue;
     ++states_[i].steps;
-    update(*parameters_[i], gradient, states_[i], gradient_scale);
+    const bool mean = parameters_[i]->statistic;
+    update(*parameters_[i], gradient, states_[i], mean ? 1 / static_cast<double>(weights_.passes(parameters_[i]->id)) : gradient_scale);
   }
 }
 
 // Whole tiles where they lie; what is behind them in a tile of its own, filled up with a gap.
 void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const {
   const optim::StateFormat& format = state.format;
-  const auto scalars = optim::make_scalars(settings_, learning_rate_, weight_decay_of(settings_), state.steps, gradient_scale);
+  const optim::RuleSettings rule = rule_for(parameter);
+  const double rate = parameter.statistic ? -nn::kStatisticMomentum : learning_rate_;
+  const auto scalars = optim::make_scalars(rule, rate, weight_decay_of(rule), state.steps, gradient_scale);
   const auto update = [&](const std::byte* g, std::byte* w, i64 first, i64 tiles, i64 elems) {
     std::vector<optim::TilePart> parts{{elems, &scalars}};
     if (elems < tiles * kTileElems) parts.push_back({tiles * kTileElems, nullptr});
@@ -142,7 +151,7 @@ double Optimizer::gradient_norm() const {
   double sum = 0;
   for (const auto& parameter : parameters_) {
     const Tensor found = weights_.gradient(parameter->id);
-    if (!found.defined()) continue;
+    if (!found.defined() || parameter->statistic) continue;
     const Tensor gradient = on_host(found);
     const auto add = [&]<class T>(std::span<const T> numbers) {
       for (size_t begin = 0; begin < numbers.size(); begin += kTileElems)

@@ -3,7 +3,8 @@
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
 // The same kernels as a planned step's: weights of f32 and f64 are their own master, those of bf16 and f16 have an fp32 one; moments are
 // f32 (f64). As in PyTorch weight decay meets every parameter of the list, and one without a gradient is left out: for other rates of some
-// parameters make an optimizer for them. On the CPU or a GPU, whose stream must then be in force. Not thread-safe.
+// parameters make an optimizer for them. Running statistics (batch norm's) are moved by their own rule (nn::Parameter::statistic) and are
+// in no norm. On the CPU or a GPU, whose stream must then be in force. Not thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -48,6 +49,7 @@ class Optimizer {
     int number;  // of optim::StatePart
     DType dtype;
   };
+  optim::RuleSettings rule_for(const nn::Parameter& parameter) const;
   std::vector<Part> parts_of(const State& state) const;
   void begin(const nn::Parameter& parameter, State& state) const;
   void update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const;

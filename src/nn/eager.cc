@@ -70,10 +70,20 @@ Tensor EagerParameters::gradient(u32 parameter) const {
   return sum;
 }
 
-void EagerParameters::forget() { gradients_.clear(); }
+i64 EagerParameters::passes(u32 parameter) const {
+  const auto first_use = passes_.lower_bound({parameter, 0});
+  return first_use != passes_.end() && first_use->first.first == parameter ? first_use->second : 0;
+}
+
+void EagerParameters::forget() {
+  gradients_.clear();
+  passes_.clear();
+}
 
 void EagerParameters::forget(u32 parameter) {
-  std::erase_if(gradients_, [=](const auto& entry) { return entry.first.first == parameter; });
+  const auto is_its = [=](const auto& entry) { return entry.first.first == parameter; };
+  std::erase_if(gradients_, is_its);
+  std::erase_if(passes_, is_its);
 }
 
 Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
@@ -87,6 +97,7 @@ void EagerParameters::done(u32 parameter, u8 use) {
   auto node = unfinished_.extract({parameter, use});
   require(!node.empty(), "[eager] a gradient is done that was never asked for");
   if (hook_) hook_(*parameters_.at(parameter), node.mapped());
+  ++passes_[node.key()];
   const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());
   if (!first) kernels::accumulate(kept->second, node.mapped());
 }

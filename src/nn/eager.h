@@ -27,6 +27,8 @@ class EagerParameters final : public autograd::GradientSink {
   Tensor gradient(u32 parameter) const;
   /// Of one use alone.
   Tensor gradient(u32 parameter, u8 use) const;
+  /// Backward passes that it is the sum of.
+  i64 passes(u32 parameter) const;
   /// Lets go of all gradients (zero_grad), or of one parameter's.
   void forget();
   void forget(u32 parameter);
@@ -54,6 +56,7 @@ class EagerParameters final : public autograd::GradientSink {
   std::vector<Tensor> memory_;  // by parameter id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
+  std::map<Key, i64> passes_;  // of gradients_
 };
 
 /// All blocks in order: the sum of the token losses, or the logits (Mode::generate).

@@ -211,5 +211,31 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(Optimizer(*weights.held, optim::AdamSettings{}).parameters().size(), 1u) << "frozen ones are left out";
 }
 
+// Two passes' mean, a tenth of the way, whatever the rule; out of the norm and of the optimizer's state.
+TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
+  Weights weights(DType::f64, {5, 3});
+  nn::Parameter& statistic = *weights.held->parameters()[1];
+  statistic.statistic = true;
+  Optimizer optimizer(*weights.held, optim::AdamSettings{.lr = 0.5, .weight_decay = 0.1});
+  const Numbers before = values_of(statistic.value());
+  weights.backward(1);
+  weights.backward(2);
+  EXPECT_EQ(weights.held->passes(1), 2);
+  const Numbers first = values_of(weights.gradient_of(statistic, 1)), second = values_of(weights.gradient_of(statistic, 2));
+  double squares = 0;
+  for (const double g : values_of(weights.held->gradient(0))) squares += g * g;
+  EXPECT_NEAR(optimizer.gradient_norm(), std::sqrt(squares), 1e-12);
+  optimizer.step(0.25);  // a clip factor that is none of theirs
+  const Numbers after = values_of(statistic.value());
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i] + 0.1 * ((first[i] + second[i]) / 2 - before[i]), 1e-15);
+  optimizer.zero_grad();
+  EXPECT_EQ(weights.held->passes(1), 0);
+  const test::TemporaryFolder folder;
+  optimizer.save(folder / "state.safetensors");
+  const data::SafetensorsReader state(folder / "state.safetensors");
+  EXPECT_TRUE(state.find("w0.exp_avg"));
+  EXPECT_FALSE(state.find("w1.exp_avg"));
+}
+
 }  // namespace
 }  // namespace spillway::eager::optimizer_test
