@@ -37,7 +37,7 @@ TEST(KilledImagesRelease, GoOnWithTheBitsOfARunThatNeverStopped) {
               "1",
               "--device",
               "cpu",
-              "--quiet",
+
               "--micro-batch-size",
               "4",
               "--out",
