@@ -18,7 +18,7 @@ using namespace spillway;
 
 namespace {
 
-constexpr i64 kSteps = 12, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images of a micro-batch; blocks of rank 0
+constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images of a micro-batch; blocks of rank 0
 const models::ResNetConfig kModel{.widths = {8, 16, 32}, .blocks = {1, 1, 1}};
 const Shape kSeam{kImages, 8, kSide, kSide};  // what leaves block kCut - 1
 
