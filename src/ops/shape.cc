@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -83,6 +84,8 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
            {x.value});
   }
   if (step > 1) {
+    if (end > std::numeric_limits<i32>::max())
+      refuse("slice", "a range that ends below 2^31, to be taken in steps, not at " + std::to_string(end), {x.value});
     std::vector<i32> places;
     for (i64 i = begin; i < end; i += step) places.push_back(static_cast<i32>(i));
     return index_select(x, front, tensor_of<i32>(places, {std::ssize(places)}));

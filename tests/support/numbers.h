@@ -51,7 +51,7 @@ inline void expect_near(const Tensor& got, const Tensor& want, double relative, 
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+  return a.bytes() == b.bytes() && (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0);
 }
 
 /// Numbers of mean 0 and standard deviation `std`, evenly spread, fixed by `seed`.
