@@ -6,7 +6,7 @@ namespace spillway::kernels {
 
 enum class InstructionSet { baseline, avx2, best };
 
-/// From now on, in all threads; not while kernels run.
+/// From now on, in all threads; not while kernels run, unless it is what is in force already. Threads may call it at once.
 void use_at_most(InstructionSet set);
 
 }  // namespace spillway::kernels
