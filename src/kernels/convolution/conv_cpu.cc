@@ -1,11 +1,13 @@
 #include <algorithm>
+#include <optional>
 
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
+#include "kernels/convolution/conv_tile.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
-#include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_in_place.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::kernels {
@@ -22,14 +24,35 @@ template <class P>
 i64 packed_elems_of(i64 rows, i64 k) {
   return round_up(rows, kStrip) * packed_depth<P>(k);
 }
+// With the offsets of a tile's taps behind them.
 template <class T>
-i64 packed_bytes_of(i64 rows, i64 k) {
-  return packed_elems_of<PanelOf<T>>(rows, k) * static_cast<i64>(sizeof(PanelOf<T>));
+i64 workspace_bytes_of(i64 groups, i64 rows, i64 k) {
+  return round_up(groups * packed_elems_of<PanelOf<T>>(rows, k) * static_cast<i64>(sizeof(PanelOf<T>)), 64) +
+         k * static_cast<i64>(sizeof(i32));
+}
+
+// Reading the columns from tiles saves gathering each of them, which costs as much as multiplying by so many rows (measured), but also
+// multiplies what lies idle between the rows of a tile.
+constexpr i64 kGatheringRows = 16;
+constexpr i64 kTasks = 8;  // at least, where there is as much to do: for some threads
+
+// Rows of the grid in a tile, a function of shape and type alone; 0: the columns are gathered. Both ways give the same bits.
+template <class P>
+i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // pairs of bf16 do not lie side by side
+  constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
+  const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
+  if (row.elems() > most) return 0;
+  const i64 fitting = 1 + (std::max(most * 2 / 3, row.elems()) - row.elems()) / (two.elems() - row.elems());
+  const i64 pieces = ceil_div(columns.h.positions, std::min(fitting, ceil_div(columns.h.positions * columns.images * groups, kTasks)));
+  const i64 number = ceil_div(columns.h.positions, pieces), panel_rows = round_up(rows, 8);
+  const i64 multiplied = pieces * round_up(row.positions_in(number), 16), used = columns.h.positions * columns.w.positions;
+  return multiplied * panel_rows <= used * (panel_rows + kGatheringRows) ? number : 0;
 }
 
 // out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: the forward product and, of y's gradient, the input's.
 template <class T>
-struct GatheredProduct {
+struct Product {
   using P = PanelOf<T>;
   Columns columns;
   Weights<T> weights;
@@ -39,13 +62,12 @@ struct GatheredProduct {
   Place place;
   i64 groups, rows;                 // of one group
   i64 source_group, weights_group;  // elements from group to group
-  P* packed;
+  P* packed;                        // the workspace
 
   // A task's rows: enough tasks for some threads even where the columns are few, and no more rows than its sums have room for.
   static constexpr i64 kMaxRows = 4 * kStrip;
-  i64 task_rows() const {
-    const i64 strips = ceil_div(columns.j(), kStrip) * groups;
-    return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * strips / 8, 1, kMaxRows / kStrip);
+  i64 task_rows(i64 pieces) const {
+    return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * pieces * groups / kTasks, 1, kMaxRows / kStrip);
   }
 
   // The weights of chunk [at, at + kDepth) and of the rows from `row` on, a whole number of strips.
@@ -53,6 +75,10 @@ struct GatheredProduct {
     const i64 chunk = std::min(kDepth<P>, columns.k() - at);
     return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
            row * packed_depth<P>(chunk);
+  }
+  i32* offsets() const {
+    return reinterpret_cast<i32*>(reinterpret_cast<char*>(packed) +
+                                  round_up(groups * packed_elems_of<P>(rows, columns.k()) * static_cast<i64>(sizeof(P)), 64));
   }
 
   void pack(i64 group, i64 at, i64 row) const {
@@ -64,29 +90,25 @@ struct GatheredProduct {
     gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
-  void store(i64 group, i64 row, i64 m, i64 begin, i64 end, const Wide<T>* sums) const {
-    for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
-      const i64 lines = place.positions / place.columns;  // of an image
-      T* to = out + line / lines * place.image_stride + (group * rows + row) * place.plane + place.first + line % lines * place.row_step +
-              first * place.column_step;
-      for (i64 r = 0; r < m; ++r, to += place.plane) {
-        const Wide<T> added = bias ? widen(bias[group * rows + row + r]) : Wide<T>(0);
-        const Wide<T>* from = sums + r * kStrip + at;
-        if (place.column_step == 1) {
-          for (i64 i = 0; i < number; ++i) to[i] = narrow<T>(from[i] + added);
-        } else {
-          for (i64 i = 0; i < number; ++i) to[i * place.column_step] = narrow<T>(from[i] + added);
-        }
+  // Sums of m rows and `number` positions of an image, `position` the first, in one line of the grid (or of places that follow each other).
+  void store(i64 group, i64 row, i64 m, i64 image, i64 position, i64 number, const Wide<T>* sums) const {
+    T* to = out + image * place.image_stride + (group * rows + row) * place.plane + place.first +
+            position / place.columns * place.row_step + position % place.columns * place.column_step;
+    for (i64 r = 0; r < m; ++r, to += place.plane, sums += kStrip) {
+      const Wide<T> added = bias ? widen(bias[group * rows + row + r]) : Wide<T>(0);
+      if (place.column_step == 1) {
+        for (i64 i = 0; i < number; ++i) to[i] = narrow<T>(sums[i] + added);
+      } else {
+        for (i64 i = 0; i < number; ++i) to[i * place.column_step] = narrow<T>(sums[i] + added);
       }
-    });
+    }
   }
 
-  void multiply(i64 group, i64 strip, i64 row) const {
+  void multiply_gathered(i64 group, i64 strip, i64 row, i64 m) const {
     alignas(64) T tile[kStrip * kDepth<P>];
     alignas(64) P streamed[kStrip * kDepth<P>];
     alignas(64) Wide<T> sums[kMaxRows * kStrip];
     const i64 k = columns.k(), begin = strip * kStrip, end = std::min(columns.j(), begin + kStrip), n = end - begin;
-    const i64 m = std::min(task_rows(), rows - row);
     if (k == 0) std::fill(sums, sums + m * kStrip, Wide<T>(0));
     for (i64 at = 0; at < k; at += kDepth<P>) {
       const i64 chunk = std::min(kDepth<P>, k - at);
@@ -95,7 +117,30 @@ struct GatheredProduct {
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
-    store(group, row, m, begin, end, sums);
+    const i64 lines = place.positions / place.columns;  // of an image
+    for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
+      store(group, row, m, line / lines, line % lines * place.columns + first, number, sums + at);
+    });
+  }
+
+  void multiply_tile(const TileShape& shape, i64 group, i64 image, i64 first_row, i64 row, i64 m) const {
+    if constexpr (sizeof(P) != 2) {
+      alignas(64) P tile[kTileBytes / sizeof(P)];
+      alignas(64) P sums[kMaxRows * kStrip];
+      const i64 number = std::min(shape.rows(), columns.h.positions - first_row), end = shape.positions_in(number);
+      shape.fill(source + group * source_group + image * columns.image_stride, columns.channels, first_row, number, tile);
+      for (i64 begin = 0; begin < end; begin += kStrip) {
+        const i64 n = std::min(kStrip, end - begin);
+        for (i64 at = 0; at < columns.k(); at += kDepth<P>) {
+          const i64 chunk = std::min(kDepth<P>, columns.k() - at);
+          gemm::multiply_columns<P>(m, n, chunk, {packed_at(group, at, row), chunk}, tile + begin, offsets() + at, sums, at > 0);
+        }
+        for_stretches(shape.pitch(), begin, begin + n, [&](i64 line, i64 first, i64 length, i64 at) {
+          const i64 used = std::min(length, columns.w.positions - first);
+          if (used > 0) store(group, row, m, image, (first_row + line) * columns.w.positions + first, used, sums + at);
+        });
+      }
+    }
   }
 
   void run() const {
@@ -104,9 +149,17 @@ struct GatheredProduct {
     stream.run(groups * chunks * row_strips, [&](i64 task, int) {
       pack(task / (chunks * row_strips), task / row_strips % chunks * kDepth<P>, task % row_strips * kStrip);
     });
-    const i64 step = task_rows(), blocks = ceil_div(rows, step), strips = ceil_div(columns.j(), kStrip);
-    stream.run(groups * strips * blocks,
-               [&](i64 task, int) { multiply(task / (strips * blocks), task / blocks % strips, task % blocks * step); });
+    const i64 tiled = tile_rows<P>(columns, groups, rows);
+    const i64 of_image = tiled > 0 ? ceil_div(columns.h.positions, tiled) : 0;
+    const i64 pieces = tiled > 0 ? columns.images * of_image : ceil_div(columns.j(), kStrip);
+    const i64 step = task_rows(pieces), blocks = ceil_div(rows, step);
+    std::optional<TileShape> shape;
+    if (tiled > 0) shape.emplace(columns, columns.channels, tiled).offsets(offsets());
+    stream.run(groups * pieces * blocks, [&](i64 task, int) {
+      const i64 group = task / (pieces * blocks), piece = task / blocks % pieces, row = task % blocks * step,
+                m = std::min(step, rows - row);
+      shape ? multiply_tile(*shape, group, piece / of_image, piece % of_image * tiled, row, m) : multiply_gathered(group, piece, row, m);
+    });
   }
 };
 
@@ -148,7 +201,7 @@ i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return product_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
   i64 bytes = 0;
   const i64 k = forward_columns(s).k();
-  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = s.groups * packed_bytes_of<T>(s.outputs_of_group(), k); });
+  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = workspace_bytes_of<T>(s.groups, s.outputs_of_group(), k); });
   return bytes;
 }
 
@@ -163,17 +216,17 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
   }
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.outputs_of_group(), inputs = s.inputs_of_group();
   for_dtype("conv2d", x.dtype(), [&]<class T>(T) {
-    GatheredProduct<T>{forward_columns(s),
-                       {w.data<T>(), inputs * taps, taps, s.window.kernel},
-                       x.data<T>(),
-                       bias.defined() ? bias.data<T>() : nullptr,
-                       y.data<T>(),
-                       forward_place(s),
-                       s.groups,
-                       rows,
-                       inputs * s.extent.h * s.extent.w,
-                       rows * inputs * taps,
-                       reinterpret_cast<PanelOf<T>*>(workspace.raw())}
+    Product<T>{forward_columns(s),
+               {w.data<T>(), inputs * taps, taps, s.window.kernel},
+               x.data<T>(),
+               bias.defined() ? bias.data<T>() : nullptr,
+               y.data<T>(),
+               forward_place(s),
+               s.groups,
+               rows,
+               inputs * s.extent.h * s.extent.w,
+               rows * inputs * taps,
+               reinterpret_cast<PanelOf<T>*>(workspace.raw())}
         .run();
   });
 }
@@ -186,7 +239,7 @@ i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
       const Columns columns = phase_columns(s, row, column);
       for_dtype("conv2d", dtype, [&]<class T>(T) {
         bytes = std::max(bytes, on_gpu ? product_strips(columns, s.inputs_of_group(), dtype).bytes
-                                       : s.groups * packed_bytes_of<T>(s.inputs_of_group(), columns.k()));
+                                       : workspace_bytes_of<T>(s.groups, s.inputs_of_group(), columns.k()));
       });
     }
   }
@@ -209,17 +262,17 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
     for (i64 column = 0; column < std::min(stride.w, s.extent.w); ++column) {
       const Columns columns = phase_columns(s, row, column);
       for_dtype("conv2d", dx.dtype(), [&]<class T>(T) {
-        GatheredProduct<T>{columns,
-                           {w.data<T>(), taps, rows * taps, s.window.kernel},
-                           dy.data<T>(),
-                           bias.defined() ? bias.data<T>() : nullptr,
-                           dx.data<T>(),
-                           phase_place(s, row, column, columns),
-                           s.groups,
-                           rows,
-                           outputs * at.h * at.w,
-                           outputs * rows * taps,
-                           reinterpret_cast<PanelOf<T>*>(workspace.raw())}
+        Product<T>{columns,
+                   {w.data<T>(), taps, rows * taps, s.window.kernel},
+                   dy.data<T>(),
+                   bias.defined() ? bias.data<T>() : nullptr,
+                   dx.data<T>(),
+                   phase_place(s, row, column, columns),
+                   s.groups,
+                   rows,
+                   outputs * at.h * at.w,
+                   outputs * rows * taps,
+                   reinterpret_cast<PanelOf<T>*>(workspace.raw())}
             .run();
       });
     }

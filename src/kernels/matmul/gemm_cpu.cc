@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/matmul/gemm_in_place_inl.h"
 #include "kernels/matmul/gemm_lines.h"
 #include "kernels/matmul/gemm_pack_inl.h"
 #include "kernels/matmul/gemm_tiles.h"
@@ -285,6 +286,18 @@ void multiply_bf16(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, 
 void multiply_bf16_to_f32(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c, Ahead next) {
   multiply_pairs(m, n, k, a, b, c, next);
 }
+void columns_f32(i64 m, i64 n, i64 k, Packed<float> a, const float* columns, const i32* offsets, float* sums, bool add) {
+  columns_panels(m, n, k, a, columns, offsets, sums, add);
+}
+void columns_f64(i64 m, i64 n, i64 k, Packed<double> a, const double* columns, const i32* offsets, double* sums, bool add) {
+  columns_panels(m, n, k, a, columns, offsets, sums, add);
+}
+void lines_f32(i64 m, i64 n, Lined<float> a, Packed<float> b, float* sums, i64 row_stride, bool add) {
+  lines_panels(m, n, a, b, sums, row_stride, add);
+}
+void lines_f64(i64 m, i64 n, Lined<double> a, Packed<double> b, double* sums, i64 row_stride, bool add) {
+  lines_panels(m, n, a, b, sums, row_stride, add);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels::gemm
@@ -332,6 +345,10 @@ HWY_EXPORT(multiply_f32_to_bf16);
 HWY_EXPORT(multiply_f32_to_f16);
 HWY_EXPORT(multiply_bf16);
 HWY_EXPORT(multiply_bf16_to_f32);
+HWY_EXPORT(columns_f32);
+HWY_EXPORT(columns_f64);
+HWY_EXPORT(lines_f32);
+HWY_EXPORT(lines_f64);
 
 Pairs pairs_in_use() { return HWY_DYNAMIC_DISPATCH(pairs_of_target)(); }
 
@@ -378,6 +395,22 @@ void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Outpu
 template <>
 void multiply(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFloat16> b, Output<BFloat16, float> c, Ahead next) {
   HWY_DYNAMIC_DISPATCH(multiply_bf16_to_f32)(m, n, k, a, b, c, next);
+}
+template <>
+void multiply_columns(i64 m, i64 n, i64 k, Packed<float> a, const float* columns, const i32* offsets, float* sums, bool add) {
+  HWY_DYNAMIC_DISPATCH(columns_f32)(m, n, k, a, columns, offsets, sums, add);
+}
+template <>
+void multiply_columns(i64 m, i64 n, i64 k, Packed<double> a, const double* columns, const i32* offsets, double* sums, bool add) {
+  HWY_DYNAMIC_DISPATCH(columns_f64)(m, n, k, a, columns, offsets, sums, add);
+}
+template <>
+void multiply_lines(i64 m, i64 n, Lined<float> a, Packed<float> b, float* sums, i64 row_stride, bool add) {
+  HWY_DYNAMIC_DISPATCH(lines_f32)(m, n, a, b, sums, row_stride, add);
+}
+template <>
+void multiply_lines(i64 m, i64 n, Lined<double> a, Packed<double> b, double* sums, i64 row_stride, bool add) {
+  HWY_DYNAMIC_DISPATCH(lines_f64)(m, n, a, b, sums, row_stride, add);
 }
 
 }  // namespace spillway::kernels::gemm
