@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
+#include "kernels/convolution/conv_tile.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
-#include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_in_place.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::kernels {
@@ -17,43 +20,72 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums, so that dy is packed for more than a strip
+constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums where they are gathered: dy is packed for more than a strip
 constexpr i64 kTasks = 8;           // at least, where the positions are many: small weights are summed in parts
+constexpr i64 kLeastLine = 4;       // positions of a row of the grid, below which reading tiles line by line does not pay
+constexpr i64 kLeastChannels = 16;  // of a task that reads tiles: dy is packed for all of their taps
 
-// How dw[O, K] of one group, a sum over the J positions of all images in chunks of kDepth, is cut: a function of shape and type.
-template <class T>
-struct Cut {
-  static constexpr i64 kChunk = kDepth<PanelOf<T>>;
-  i64 groups, outputs, k, chunks, blocks, parts;
+// How a chunk of a sum over positions lies in tiles: whole rows of the grid, of one image or of several whole ones. A function of shape and
+// type; without channels: the columns are gathered.
+template <class P>
+struct Tiles {
+  i64 channels = 0, rows, of_image, images = 1;  // of a task; of a tile; tiles of an image; tiles of a chunk
 
-  explicit Cut(const ConvShape& s) : groups(s.groups), outputs(s.outputs_of_group()) {
-    const Columns columns = forward_columns(s);
-    k = columns.k();
-    chunks = ceil_div(columns.j(), kChunk);
-    blocks = ceil_div(k, kBlock);
-    parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
+  explicit Tiles(const Columns& columns, i64 groups) {
+    const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
+    if (sizeof(P) == 2 || columns.k() == 0 || line < kLeastLine || line > chunk) return;
+    rows = std::min(lines, chunk / line);
+    if (rows == lines) images = std::min(columns.images, std::max<i64>(1, chunk / (rows * line)));
+    of_image = ceil_div(lines, rows);
+    const i64 one = TileShape(columns, 1, rows).elems(), each = TileShape(columns, 2, rows).elems() - one;
+    const i64 fitting = (kTileBytes / static_cast<i64>(sizeof(P)) / images - (one - each)) / each;
+    channels = std::clamp<i64>(std::max(kLeastChannels, ceil_div(columns.channels * groups, kTasks)), 0,
+                               std::max<i64>(0, std::min(columns.channels, fitting)));
   }
-  i64 part_elems() const { return outputs * k; }
-  i64 elems() const { return groups * parts * part_elems(); }
 };
 
-// sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T.
+// How dw[O, K] of one group, a sum over the J positions of all images in chunks of at most kDepth, is cut: a function of shape and type.
+template <class T>
+struct Cut {
+  using P = PanelOf<T>;
+  static constexpr i64 kChunk = kDepth<P>;
+  Columns columns;
+  Tiles<P> tiles;
+  i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
+
+  explicit Cut(const ConvShape& s)
+      : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {
+    const bool tiled = tiles.channels > 0;
+    chunks = tiled ? ceil_div(columns.images * tiles.of_image, tiles.images) : ceil_div(columns.j(), kChunk);
+    blocks = tiled ? ceil_div(columns.channels, tiles.channels) : ceil_div(k, kBlock);
+    parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
+    output_stride = tiled ? 1 : k;
+    k_stride = tiled ? round_up(outputs, 16) : 1;  // 16: whole vectors
+  }
+  i64 part_elems() const { return k * std::max(outputs, k_stride); }
+  i64 elems() const { return groups * parts * part_elems(); }
+  i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
+};
+
+// sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T, of tiles [K, O].
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;
   Cut<T> cut;
-  Columns columns, positions;
+  Columns positions;
   const T *x, *dy;
   i64 x_group, dy_group;
   Wide<T>* sums;
 
-  void add_chunk(i64 group, i64 first_k, i64 begin, i64 end, bool first, Wide<T>* to) const {
+  i32* offsets() const { return reinterpret_cast<i32*>(sums + cut.elems()); }
+
+  void add_gathered(i64 group, i64 first_k, i64 begin, i64 end, bool first, Wide<T>* to) const {
     alignas(64) T tile[kStrip * kDepth<P>];
     alignas(64) P packed_columns[kBlock * kDepth<P>], packed_dy[kStrip * kDepth<P>];
     const i64 n = end - begin, block = std::min(kBlock, cut.k - first_k);
     for (i64 at = 0; at < block; at += kStrip) {
       const i64 used = std::min(kStrip, block - at);
-      gather(columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<P>);
+      gather(cut.columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<P>);
       gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_columns + at * packed_depth<P>(n));
     }
     for (i64 row = 0; row < cut.outputs; row += kStrip) {
@@ -65,34 +97,78 @@ struct PartialGradients {
     }
   }
 
+  // Tiles [begin, end) of all images, for channels [channel, channel + number).
+  void add_tiles(const TileShape& shape, i64 group, i64 channel, i64 number, i64 begin, i64 end, bool first, Wide<T>* to) const {
+    if constexpr (sizeof(P) != 2) {
+      alignas(64) P tiles[kTileBytes / sizeof(P)];
+      alignas(64) T tile[kStrip * kDepth<P>];
+      alignas(64) P packed_dy[kStrip * kDepth<P>];
+      i32 lines[kDepth<P>];
+      const Columns& c = cut.columns;
+      const auto first_row = [&](i64 piece) { return piece % cut.tiles.of_image * cut.tiles.rows; };
+      i64 count = 0;
+      for (i64 piece = begin; piece < end; ++piece) {
+        const i64 row = first_row(piece), rows = std::min(cut.tiles.rows, c.h.positions - row), at = (piece - begin) * shape.elems();
+        const T* image = x + group * x_group + piece / cut.tiles.of_image * c.image_stride;
+        shape.fill(image + channel * c.h.source * c.w.source, number, row, rows, tiles + at);
+        for (i64 line = 0; line < rows; ++line) lines[count++] = static_cast<i32>(at + line * shape.pitch());
+      }
+      const i64 j = (begin / cut.tiles.of_image * c.h.positions + first_row(begin)) * c.w.positions, n = count * c.w.positions;
+      const gemm::Lined<P> a{tiles, offsets(), lines, count, c.w.positions};
+      for (i64 output = 0; output < cut.outputs; output += kStrip) {
+        const i64 used = std::min(kStrip, cut.outputs - output);
+        gather(positions, dy + group * dy_group, output, output + used, j, j + n, tile, kDepth<P>);
+        gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_dy);
+        gemm::multiply_lines<P>(number * c.taps(), used, a, {packed_dy, n}, to + channel * c.taps() * cut.k_stride + output, cut.k_stride,
+                                !first);
+      }
+    }
+  }
+
   void run() const {
+    std::optional<TileShape> shape;
+    if (cut.tiles.channels > 0) shape.emplace(cut.columns, cut.tiles.channels, cut.tiles.rows).offsets(offsets());
     Stream::current().run(cut.groups * cut.parts * cut.blocks, [&](i64 task, int) {
       const i64 block = task % cut.blocks, part = task / cut.blocks % cut.parts, group = task / (cut.blocks * cut.parts);
-      const i64 first = part * cut.chunks / cut.parts, last = (part + 1) * cut.chunks / cut.parts;
+      const i64 begin = part * cut.chunks / cut.parts, end = (part + 1) * cut.chunks / cut.parts;
       Wide<T>* to = sums + (group * cut.parts + part) * cut.part_elems();
-      for (i64 chunk = first; chunk < last; ++chunk) {
-        add_chunk(group, block * kBlock, chunk * kDepth<P>, std::min(columns.j(), (chunk + 1) * kDepth<P>), chunk == first, to);
+      for (i64 chunk = begin; chunk < end; ++chunk) {
+        const auto span = [&](i64 extent, i64 all) { return std::pair(chunk * extent, std::min(all, (chunk + 1) * extent)); };
+        if (shape) {
+          const auto [first, last] = span(cut.tiles.images, cut.columns.images * cut.tiles.of_image);
+          const i64 channel = block * cut.tiles.channels, number = std::min(cut.tiles.channels, cut.columns.channels - channel);
+          add_tiles(*shape, group, channel, number, first, last, chunk == begin, to);
+        } else {
+          const auto [first, last] = span(cut.kChunk, cut.columns.j());
+          add_gathered(group, block * kBlock, first, last, chunk == begin, to);
+        }
       }
     });
   }
 };
 
-// Row `output` of dw[O, C / groups, kh, kw]: the parts added in order, zero for taps that took no part.
+// Rows [begin, end) of dw[O, C / groups, kh, kw], of one group: the parts added in order, zero for taps that took no part.
 template <class T, class Out>
-void finish_row(const PartialGradients<T>& partial, const ConvShape& s, i64 output, Out* to) {
+void finish_rows(const PartialGradients<T>& partial, const ConvShape& s, i64 begin, i64 end, Out* dw) {
   const Cut<T>& cut = partial.cut;
-  const Columns& columns = partial.columns;
-  const i64 size = s.window.kernel.h * s.window.kernel.w;
-  const Wide<T>* first = partial.sums + output / cut.outputs * cut.parts * cut.part_elems() + output % cut.outputs * cut.k;
-  if (columns.taps() < size) std::fill(to, to + s.inputs_of_group() * size, narrow<Out>(0));
-  i64 k = 0;
-  for (i64 c = 0; c < columns.channels; ++c, to += size) {
-    for (i64 h = 0; h < columns.h.count; ++h) {
-      Out* row = to + columns.h.tap[static_cast<size_t>(h)] * s.window.kernel.w;
-      for (i64 w = 0; w < columns.w.count; ++w, ++k) {
-        Wide<T> sum = first[k];
-        for (i64 part = 1; part < cut.parts; ++part) sum += first[part * cut.part_elems() + k];
-        row[columns.w.tap[static_cast<size_t>(w)]] = narrow<Out>(sum);
+  const Columns& columns = cut.columns;
+  const i64 taps = columns.taps(), size = s.window.kernel.h * s.window.kernel.w, row = s.inputs_of_group() * size;
+  std::array<i64, kMaxKernel * kMaxKernel> places;
+  for (i64 tap = 0; tap < taps; ++tap) {
+    const auto h = static_cast<size_t>(tap / columns.w.count), w = static_cast<size_t>(tap % columns.w.count);
+    places[static_cast<size_t>(tap)] = columns.h.tap[h] * s.window.kernel.w + columns.w.tap[w];
+  }
+  if (taps < size) std::fill(dw + begin * row, dw + end * row, narrow<Out>(0));
+  const Wide<T>* first = partial.sums + begin / cut.outputs * cut.parts * cut.part_elems() + begin % cut.outputs * cut.output_stride;
+  for (i64 c = 0; c < columns.channels; ++c, first += taps * cut.k_stride) {
+    const Wide<T>* from = first;
+    for (i64 output = begin; output < end; ++output, from += cut.output_stride) {
+      Out* to = dw + output * row + c * size;
+      for (i64 tap = 0; tap < taps; ++tap) {
+        const Wide<T>* term = from + tap * cut.k_stride;
+        Wide<T> sum = term[0];
+        for (i64 part = 1; part < cut.parts; ++part) sum += term[part * cut.part_elems()];
+        to[places[static_cast<size_t>(tap)]] = narrow<Out>(sum);
       }
     }
   }
@@ -102,9 +178,12 @@ void finish_row(const PartialGradients<T>& partial, const ConvShape& s, i64 outp
 
 i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return gradient_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
-  i64 elems = 0;
-  for_dtype("conv2d", dtype, [&]<class T>(T) { elems = Cut<T>(s).elems(); });
-  return elems * size_of(wide_dtype(dtype));
+  i64 bytes = 0;
+  for_dtype("conv2d", dtype, [&]<class T>(T) {
+    const Cut<T> cut(s);
+    bytes = cut.elems() * static_cast<i64>(sizeof(Wide<T>)) + cut.offsets() * static_cast<i64>(sizeof(i32));
+  });
+  return bytes;
 }
 
 void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& workspace) {
@@ -122,7 +201,6 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
   }
   for_dtypes("conv2d", x.dtype(), dw.dtype(), [&]<class T, class Out>(T, Out) {
     const PartialGradients<T> partial{Cut<T>(s),
-                                      forward_columns(s),
                                       position_columns(s),
                                       x.data<T>(),
                                       dy.data<T>(),
@@ -131,9 +209,12 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
                                       reinterpret_cast<Wide<T>*>(workspace.raw())};
     partial.run();
     Out* to = dw.data<Out>();
-    const i64 row = dw.elems() / s.outputs;
-    Stream::current().for_ranges(s.outputs, std::max<i64>(1, (1 << 14) / row), [&](i64 begin, i64 end) {
-      for (i64 output = begin; output < end; ++output) finish_row(partial, s, output, to + output * row);
+    // Of [K, O] a task takes whole lines of memory.
+    const i64 outputs = s.outputs_of_group(), row = dw.elems() / s.outputs, least = partial.cut.output_stride == 1 ? 16 : 1;
+    const i64 grain = std::min(outputs, round_up(std::max<i64>(1, (1 << 14) / row), least)), pieces = ceil_div(outputs, grain);
+    Stream::current().run(s.groups * pieces, [&](i64 task, int) {
+      const i64 first = task / pieces * outputs, begin = task % pieces * grain;
+      finish_rows(partial, s, first + begin, first + std::min(outputs, begin + grain), to);
     });
   });
 }
