@@ -34,8 +34,43 @@ void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   });
 }
 
+// One tap of the windows at columns [begin, end): element `from` of the plane meets column 0, `stride` further ones the next. Without a
+// branch: either is as likely.
+template <class T>
+inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 from, i64 stride, i64 begin, i64 end, T* __restrict y,
+                                                    i32* __restrict index) {
+  for (i64 j = begin; j < end; ++j) {
+    const i64 at = from + j * stride;
+    const Wide<T> value = widen(x[at]);
+    const bool better = (value > widen(y[j])) | (value != value);
+    y[j] = better ? x[at] : y[j];
+    index[j] = better ? static_cast<i32>(at) : index[j];
+  }
+}
+
+// A row of windows that slide, one tap after another for all of them.
+template <class T>
+void max_row(const T* x, Range rows, const PoolAxis& w, T* y, i32* index) {
+  for (i64 j = 0; j < w.positions; ++j) {
+    index[j] = static_cast<i32>(rows.begin * w.extent + w.covered(j).begin);
+    y[j] = x[index[j]];
+  }
+  for (i64 row = rows.begin; row < rows.end; ++row) {
+    for (i64 tap = 0; tap < w.kernel; ++tap) {
+      const i64 first = tap - w.padding, begin = std::min(w.positions, first < 0 ? ceil_div(-first, w.stride) : 0);
+      const i64 end = std::clamp<i64>(w.extent > first ? ceil_div(w.extent - first, w.stride) : 0, begin, w.positions);
+      const i64 from = row * w.extent + first;
+      w.stride == 2 ? take_tap(x, from, 2, begin, end, y, index) : take_tap(x, from, w.stride, begin, end, y, index);
+    }
+  }
+}
+
 template <class T>
 void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* index) {
+  if (w.kernel > 0) {
+    for (i64 i = 0; i < h.positions; ++i) max_row(x, h.covered(i), w, y + i * w.positions, index + i * w.positions);
+    return;
+  }
   for (i64 i = 0; i < h.positions; ++i) {
     const Range rows = h.covered(i);
     for (i64 j = 0; j < w.positions; ++j) {
