@@ -17,6 +17,8 @@ namespace {
 // A sleeping thread takes tens of microseconds to wake, as long as a small operation runs: look around this many times first.
 constexpr int kSpins = 4000;
 
+constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // of State::round
+
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -41,8 +43,9 @@ struct ThreadPool::State {
   const std::function<void(i64, int)>* task = nullptr;
   i64 count = 0;
   std::atomic<i64> next{0};
+  // The round's number above kOpen, which is set while threads may join it, and below it how many are in it. The caller waits for these
+  // alone: one that wakes late, or that the machine gives no time, is not missed.
   std::atomic<u64> round{0};
-  std::atomic<int> busy{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;
   std::vector<std::thread> workers;
@@ -61,15 +64,19 @@ struct ThreadPool::State {
   void worker(int thread) {
     u64 seen = 0;
     for (;;) {
-      const auto called = [&] { return stop || round != seen; };
+      const auto called = [&] { return stop || ((round & kOpen) && round / kNumber != seen); };
       if (!spin(called)) {
         std::unique_lock lock(mutex);
         wake.wait(lock, called);
       }
       if (stop) return;
-      seen = round;
+      u64 now = round;
+      while ((now & kOpen) && !round.compare_exchange_weak(now, now + 1)) {
+      }
+      seen = now / kNumber;
+      if (!(now & kOpen)) continue;
       work(thread);
-      if (--busy == 0) {
+      if (((round -= 1) & (kOpen | kInside)) == 0) {
         std::lock_guard lock(mutex);
         finished.notify_one();
       }
@@ -101,13 +108,13 @@ void ThreadPool::run(i64 count, const std::function<void(i64, int)>& task) {
     s.task = &task;
     s.count = count;
     s.next = 0;
-    s.busy = static_cast<int>(s.workers.size());
     s.error = nullptr;
-    ++s.round;
+    s.round = (s.round / kNumber + 1) * kNumber + kOpen;
   }
   s.wake.notify_all();
   s.work(0);
-  const auto all_done = [&] { return s.busy == 0; };
+  s.round -= kOpen;
+  const auto all_done = [&] { return (s.round & kInside) == 0; };
   if (!spin(all_done)) {
     std::unique_lock lock(s.mutex);
     s.finished.wait(lock, all_done);
