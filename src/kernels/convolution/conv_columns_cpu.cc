@@ -171,23 +171,24 @@ void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_beg
 
 template <class T>
 void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to, i64 to_stride) {
-  const i64 taps = c.taps();
+  const i64 taps = c.taps(), rows = row_end - row_begin;
   const bool whole = c.h.count == weights.kernel.h && c.w.count == weights.kernel.w;
-  for (i64 row = row_begin; row < row_end; ++row, to += to_stride) {
-    const T* from = weights.data + row * weights.row_stride;
-    if (whole && weights.channel_stride == taps) {
-      copy_run(from + k_begin, to, k_end - k_begin);
-      continue;
+  const T* first = weights.data + row_begin * weights.row_stride;
+  if (whole && weights.channel_stride == taps) {
+    for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
+    return;
+  }
+  // Channel after channel: where they are far apart, a channel's rows follow each other.
+  i64 channel = k_begin / taps;
+  for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
+    const i64 number = std::min(taps - tap, left);
+    const T* kernel = first + channel * weights.channel_stride;
+    for (i64 row = 0; row < rows; ++row, kernel += weights.row_stride) {
+      T* place = to + row * to_stride;
+      whole ? copy_run(kernel + tap, place, number) : copy_taps(c, kernel, weights.kernel.w, tap, number, place);
     }
-    T* next = to;
-    i64 channel = k_begin / taps;
-    for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
-      const i64 number = std::min(taps - tap, left);
-      const T* kernel = from + channel * weights.channel_stride;
-      whole ? copy_run(kernel + tap, next, number) : copy_taps(c, kernel, weights.kernel.w, tap, number, next);
-      next += number;
-      left -= number;
-    }
+    to += number;
+    left -= number;
   }
 }
 
