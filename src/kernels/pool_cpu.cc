@@ -48,9 +48,33 @@ inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 f
   }
 }
 
+// The two columns and two rows of windows side by side, those from x on; the same choice in the same order.
+template <class T>
+inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64 from, i64 extent, i64 n, T* __restrict y,
+                                                      i32* __restrict index) {
+  const T* __restrict upper = x + from, * __restrict lower = upper + extent;
+  for (i64 j = 0; j < n; ++j) {
+    T best = upper[2 * j];
+    i32 at = static_cast<i32>(from + 2 * j);
+    const auto take = [&](T value, i64 place) {
+      const bool better = (widen(value) > widen(best)) | (widen(value) != widen(value));
+      best = better ? value : best;
+      at = better ? static_cast<i32>(place) : at;
+    };
+    take(upper[2 * j + 1], from + 2 * j + 1);
+    take(lower[2 * j], from + extent + 2 * j);
+    take(lower[2 * j + 1], from + extent + 2 * j + 1);
+    y[j] = best;
+    index[j] = at;
+  }
+}
+
 // A row of windows that slide, one tap after another for all of them.
 template <class T>
 void max_row(const T* x, Range rows, const PoolAxis& w, T* y, i32* index) {
+  if (w.kernel == 2 && w.stride == 2 && w.padding == 0 && rows.end - rows.begin == 2) {
+    return take_pairs(x, rows.begin * w.extent, w.extent, w.positions, y, index);
+  }
   for (i64 j = 0; j < w.positions; ++j) {
     index[j] = static_cast<i32>(rows.begin * w.extent + w.covered(j).begin);
     y[j] = x[index[j]];

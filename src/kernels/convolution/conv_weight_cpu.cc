@@ -24,6 +24,8 @@ constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums 
 constexpr i64 kTasks = 8;           // at least, where the positions are many: small weights are summed in parts
 constexpr i64 kLeastLine = 4;       // positions of a row of the grid, below which reading tiles line by line does not pay
 constexpr i64 kLeastChannels = 16;  // of a task that reads tiles: dy is packed for all of their taps
+constexpr i64 kFewOutputs = 8;      // for which a vector runs along the lines instead
+constexpr i64 kFewSums = 8192;      // of these: each in parts, which stay in the second-level cache
 
 // How a chunk of a sum over positions lies in tiles: whole rows of the grid, of one image or of several whole ones. A function of shape and
 // type; without channels: the columns are gathered.
@@ -52,6 +54,7 @@ struct Cut {
   Columns columns;
   Tiles<P> tiles;
   i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
+  bool dots;  // every sum in kDotParts parts, that follow each other
 
   explicit Cut(const ConvShape& s)
       : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {
@@ -59,15 +62,16 @@ struct Cut {
     chunks = tiled ? ceil_div(columns.images * tiles.of_image, tiles.images) : ceil_div(columns.j(), kChunk);
     blocks = tiled ? ceil_div(columns.channels, tiles.channels) : ceil_div(k, kBlock);
     parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
-    output_stride = tiled ? 1 : k;
-    k_stride = tiled ? round_up(outputs, 16) : 1;  // 16: whole vectors
+    dots = std::is_same_v<T, Wide<T>> && tiled && outputs <= kFewOutputs && outputs * k <= kFewSums;
+    output_stride = dots ? gemm::kDotParts<Wide<T>> : tiled ? 1 : k;
+    k_stride = dots ? outputs * output_stride : tiled ? round_up(outputs, 16) : 1;  // 16: whole vectors
   }
   i64 part_elems() const { return k * std::max(outputs, k_stride); }
   i64 elems() const { return groups * parts * part_elems(); }
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T, of tiles [K, O].
+// sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T; of tiles [K, O], with few outputs [K, O, kDotParts].
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;
@@ -113,6 +117,7 @@ struct PartialGradients {
         shape.fill(image + channel * c.h.source * c.w.source, number, row, rows, tiles + at);
         for (i64 line = 0; line < rows; ++line) lines[count++] = static_cast<i32>(at + line * shape.pitch());
       }
+      if (cut.dots) return add_dots(shape, group, channel * c.taps(), number * c.taps(), begin, end, tiles, lines, first, to);
       const i64 j = (begin / cut.tiles.of_image * c.h.positions + first_row(begin)) * c.w.positions, n = count * c.w.positions;
       const gemm::Lined<P> a{tiles, offsets(), lines, count, c.w.positions};
       for (i64 output = 0; output < cut.outputs; output += kStrip) {
@@ -121,6 +126,22 @@ struct PartialGradients {
         gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_dy);
         gemm::multiply_lines<P>(number * c.taps(), used, a, {packed_dy, n}, to + channel * c.taps() * cut.k_stride + output, cut.k_stride,
                                 !first);
+      }
+    }
+  }
+
+  // The same of k [first_k, first_k + number), a tile after the other: the lines of an image follow each other in dy.
+  void add_dots(const TileShape& shape, i64 group, i64 first_k, i64 number, i64 begin, i64 end, const P* tiles, const i32* lines,
+                bool first, Wide<T>* to) const {
+    if constexpr (std::is_same_v<T, P> && std::is_same_v<T, Wide<T>>) {
+      const Columns& c = cut.columns;
+      const i64 plane = c.h.positions * c.w.positions;
+      to += first_k * cut.k_stride;
+      if (first) std::fill_n(to, number * cut.k_stride, T(0));
+      for (i64 piece = begin; piece < end; ++piece, tiles += shape.elems()) {
+        const i64 row = piece % cut.tiles.of_image * cut.tiles.rows, rows = std::min(cut.tiles.rows, c.h.positions - row);
+        const T* from = dy + group * dy_group + piece / cut.tiles.of_image * positions.image_stride + row * c.w.positions;
+        gemm::add_dots<P>(number, cut.outputs, {tiles, offsets(), lines, rows, c.w.positions}, from, plane, to);
       }
     }
   }
@@ -147,6 +168,17 @@ struct PartialGradients {
   }
 };
 
+// Half to half, down to one.
+template <class T>
+T sum_parts(const T* parts) {
+  T sums[gemm::kDotParts<T>];
+  std::copy_n(parts, gemm::kDotParts<T>, sums);
+  for (i64 half = gemm::kDotParts<T> / 2; half > 0; half /= 2) {
+    for (i64 i = 0; i < half; ++i) sums[i] += sums[half + i];
+  }
+  return sums[0];
+}
+
 // Rows [begin, end) of dw[O, C / groups, kh, kw], of one group: the parts added in order, zero for taps that took no part.
 template <class T, class Out>
 void finish_rows(const PartialGradients<T>& partial, const ConvShape& s, i64 begin, i64 end, Out* dw) {
@@ -166,8 +198,11 @@ void finish_rows(const PartialGradients<T>& partial, const ConvShape& s, i64 beg
       Out* to = dw + output * row + c * size;
       for (i64 tap = 0; tap < taps; ++tap) {
         const Wide<T>* term = from + tap * cut.k_stride;
-        Wide<T> sum = term[0];
-        for (i64 part = 1; part < cut.parts; ++part) sum += term[part * cut.part_elems()];
+        Wide<T> sum = cut.dots ? sum_parts(term) : term[0];
+        for (i64 part = 1; part < cut.parts; ++part) {
+          term += cut.part_elems();
+          sum += cut.dots ? sum_parts(term) : term[0];
+        }
         to[places[static_cast<size_t>(tap)]] = narrow<Out>(sum);
       }
     }

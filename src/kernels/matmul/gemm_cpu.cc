@@ -298,6 +298,10 @@ void lines_f32(i64 m, i64 n, Lined<float> a, Packed<float> b, float* sums, i64 r
 void lines_f64(i64 m, i64 n, Lined<double> a, Packed<double> b, double* sums, i64 row_stride, bool add) {
   lines_panels(m, n, a, b, sums, row_stride, add);
 }
+void dots_f32(i64 m, i64 n, const Lined<float>& a, const float* columns, i64 stride, float* sums) { dots(m, n, a, columns, stride, sums); }
+void dots_f64(i64 m, i64 n, const Lined<double>& a, const double* columns, i64 stride, double* sums) {
+  dots(m, n, a, columns, stride, sums);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels::gemm
@@ -349,6 +353,8 @@ HWY_EXPORT(columns_f32);
 HWY_EXPORT(columns_f64);
 HWY_EXPORT(lines_f32);
 HWY_EXPORT(lines_f64);
+HWY_EXPORT(dots_f32);
+HWY_EXPORT(dots_f64);
 
 Pairs pairs_in_use() { return HWY_DYNAMIC_DISPATCH(pairs_of_target)(); }
 
@@ -411,6 +417,14 @@ void multiply_lines(i64 m, i64 n, Lined<float> a, Packed<float> b, float* sums, 
 template <>
 void multiply_lines(i64 m, i64 n, Lined<double> a, Packed<double> b, double* sums, i64 row_stride, bool add) {
   HWY_DYNAMIC_DISPATCH(lines_f64)(m, n, a, b, sums, row_stride, add);
+}
+template <>
+void add_dots(i64 m, i64 n, Lined<float> a, const float* columns, i64 stride, float* sums) {
+  HWY_DYNAMIC_DISPATCH(dots_f32)(m, n, a, columns, stride, sums);
+}
+template <>
+void add_dots(i64 m, i64 n, Lined<double> a, const double* columns, i64 stride, double* sums) {
+  HWY_DYNAMIC_DISPATCH(dots_f64)(m, n, a, columns, stride, sums);
 }
 
 }  // namespace spillway::kernels::gemm

@@ -22,4 +22,12 @@ struct Lined {
 template <class P>
 void multiply_lines(i64 m, i64 n, Lined<P> a, Packed<P> b, P* sums, i64 row_stride, bool add);
 
+/// Parts of which add_dots makes a sum.
+template <class P>
+inline constexpr i64 kDotParts = 64 / static_cast<i64>(sizeof(P));
+/// For few columns: sums[m, n, kDotParts] += A[m, k] B[k, n], element i of every line into part i % kDotParts, each part one chain of
+/// multiply-adds over ascending k. B(line * length + i, j) = columns[j * stride + line * length + i].
+template <class P>
+void add_dots(i64 m, i64 n, Lined<P> a, const P* columns, i64 stride, P* sums);
+
 }  // namespace spillway::kernels::gemm
