@@ -1,5 +1,7 @@
 // Convolution and its gradients beside their definition in plain loops of doubles: odd extents, strides, paddings, dilations and groups,
 // and sizes at which strips of columns, chunks of the inner extent, blocks of rows and parts of a sum are several.
+#include <hwy/targets.h>
+
 #include "tests/kernels/convolution/support_conv.h"
 
 namespace spillway::conv_test {
@@ -35,10 +37,28 @@ void check(const ConvShape& s, DType dtype) {
   test::expect_near(dw, want_dw, 0, absolute, "dw");
 }
 
+// What is read from tiles of an image in place, and cut into several of them.
+const ConvShape kTiled[] = {
+    {1, 3, 10, 1, {31, 29}, {7, 2, 3}},  // lines of two phases each way
+    {1, 40, 3, 1, {40, 33}, {3, 1, 1}},  // not all rows of an image in a tile
+    {5, 20, 17, 1, {8, 8}, {3, 1, 1}},   // several images in a chunk of the weight gradient's sum, parts of the channels
+    {2, 3, 7, 1, {20, 19}, {5, 1, 4}},   // more padding than the window needs
+    {2, 6, 70, 2, {13, 12}, {{3, 2}, {2, 1}, {1, 0}, {2, 1}}},
+    {2, 5, 1, 1, {30, 70}, {3, {1, 2}, 1}},  // one output
+    {3, 12, 12, 12, {17, 16}, {3, 1, 1}},    // one channel a group
+};
+
 class Conv2d : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Conv2d, IsItsDefinition) {
   for (const ConvShape& s : test::odd_convolutions()) {
+    SCOPED_TRACE(test::to_string(s));
+    check(s, GetParam());
+  }
+}
+
+TEST_P(Conv2d, IsItsDefinitionInTiles) {
+  for (const ConvShape& s : kTiled) {
     SCOPED_TRACE(test::to_string(s));
     check(s, GetParam());
   }
@@ -56,6 +76,29 @@ TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   kernels::conv2d(one, x.slice(0, 3, 4), w.slice(0, 50, 60), {}, alone, bytes(kernels::conv2d_workspace_bytes(one, DType::f32)));
   EXPECT_TRUE(test::same_bits(alone, all.slice(0, 3, 4).reshape({70, 9, 7}).slice(0, 50, 60)));
   EXPECT_FALSE(test::same_bits(alone, all.slice(0, 3, 4).reshape({70, 9, 7}).slice(0, 49, 59))) << "planted: other channels";
+}
+
+// Of every one that rounds a multiply-add once.
+TEST(ConvBits, AreThoseOfEveryInstructionSet) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const ConvShape& s : kTiled) {
+      SCOPED_TRACE(test::to_string(s));
+      const auto& [in, weight, out] = test::ConvShapes(s);
+      const Tensor x = test::random(in, dtype, 1), w = test::random(weight, dtype, 2), dy = test::random(out, dtype, 3);
+      std::vector<Tensor> first;
+      for (i64 targets = hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3); targets != 0; targets &= targets - 1) {
+        hwy::SetSupportedTargetsForTest(targets & -targets);
+        const Tensor y = spoilt(out, dtype), dx = spoilt(in, dtype), dw = spoilt(weight, dtype);
+        kernels::conv2d(s, x, w, {}, y, bytes(kernels::conv2d_workspace_bytes(s, dtype)));
+        kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
+        kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
+        if (first.empty()) first = {y, dx, dw};
+        EXPECT_TRUE(test::same_bits(y, first[0]) && test::same_bits(dx, first[1]) && test::same_bits(dw, first[2]))
+            << hwy::TargetName(targets & -targets);
+      }
+      hwy::SetSupportedTargetsForTest(0);
+    }
+  }
 }
 
 // ResNet-50's first, widest and last ones in batches of 64: a GPU's workspace is asked for without one, and does not grow with the images.
