@@ -70,5 +70,37 @@ TEST(KilledImagesRelease, GoOnWithTheBitsOfARunThatNeverStopped) {
     EXPECT_TRUE(final_file("nvme", file) == final_file("straight", file)) << file;
 }
 
+// Of an image one element a channel is left in the last layers: what times the blocks beforehand must not take a single image.
+TEST(SmallImagesRelease, TrainResNet18) {
+  Workplace at;
+  std::filesystem::create_directory(at / "cifar");
+  at.write("cifar/data_batch_1.bin", images());
+  const Args args{"train",
+                  "--model",
+                  "resnet18",
+                  "--data",
+                  "cifar",
+                  "--steps",
+                  "2",
+                  "--threads",
+                  "1",
+                  "--device",
+                  "cpu",
+                  "--out",
+                  "run",
+                  "--no-final-checkpoint",
+                  "--micro-batch-size"};
+  const auto with_images = [&](const char* number) {
+    Args all = args;
+    all.push_back(number);
+    return at.spillway(all);
+  };
+  const Finished one = with_images("1");
+  EXPECT_EQ(one.status, 2) << one.err;
+  EXPECT_TRUE(mentions(one.err, "expected more than one element a channel")) << one.err;
+  EXPECT_EQ(with_images("3").status, 0);
+  EXPECT_EQ(at.metrics("run").size(), 2u);
+}
+
 }  // namespace
 }  // namespace spillway::test::images_test

@@ -305,12 +305,13 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  i64 rows = 1;
+  // Of images two: the variance of one element, which may be all that is left of an image, is none.
+  i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
-  while (more > 1 && total(timed) * static_cast<double>(more) > kMostPassSeconds) more /= 2;
-  for (; more > 1; more /= 2) {  // as many as there is memory for
+  while (more > rows && total(timed) * static_cast<double>(more) > static_cast<double>(rows) * kMostPassSeconds) more /= 2;
+  for (; more > rows; more /= 2) {  // as many as there is memory for
     std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, tf32, threads, pool);
     if (larger.empty()) continue;
     timed = std::move(larger);
