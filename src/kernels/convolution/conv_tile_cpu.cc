@@ -1,6 +1,8 @@
 #include "kernels/convolution/conv_tile.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 namespace spillway::kernels {
 namespace {
@@ -18,9 +20,8 @@ void copy_line(const T* source, i64 extent, i64 start, i64 step, P* places, i64 
   const i64 first = std::min(count, start >= 0 ? 0 : ceil_div(-start, step));
   const i64 end = std::clamp<i64>(extent > start ? ceil_div(extent - start, step) : 0, first, count);
   for (i64 p = 0; p < first; ++p) places[p] = P(0);
-  if (step == 1) {
-    const T* from = source + start;
-    for (i64 p = first; p < end; ++p) places[p] = widen(from[p]);
+  if (step == 1 && std::is_same_v<T, P>) {
+    std::memcpy(places + first, source + start + first, static_cast<size_t>(end - first) * sizeof(T));
   } else {
     for (i64 p = first; p < end; ++p) places[p] = widen(source[start + p * step]);
   }
