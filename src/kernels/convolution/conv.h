@@ -1,7 +1,8 @@
 // Convolution of images (cross-correlation, as PyTorch's) and its gradients, f32, f64, bf16 and f16 (summed in f32, rounded once), all
 // views contiguous: x[N, C, H, W], w[O, C / groups, kh, kw], y[N, O, Ho, Wo]. A matrix product of gemm.h whose inner extent runs over
-// channels and taps; the columns are gathered a strip at a time by the task that multiplies them, never a whole im2col. Taps that lie in
-// the padding at every position take no part. Partition and order of every sum depend on the shape and type alone, on a GPU also on what
+// channels and taps; never a whole im2col: on the CPU products read the columns in place, in padded tiles of the image (conv_tile.h), or
+// they are gathered a strip at a time by the task that multiplies them, whichever costs less for the shape. Taps that lie in the padding at
+// every position take no part. Partition and order of every sum depend on the shape and type alone, on a GPU also on what
 // cuBLASLt is and on which GPU it runs (matmul.h; fp32 without TF32). Workspaces are functions of shape and type, for where the stream in
 // force is or a GPU that it stands for; a GPU's hold strips of columns of some 32 MiB.
 #pragma once
