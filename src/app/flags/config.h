@@ -194,7 +194,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::string prompt;
   std::optional<std::string> trace;  // a file
   StepRange trace_steps;
-  bool profile = false;
+  bool profile = false, detect_anomaly = false;
   std::optional<i64> endurance_bytes;  // rated writes of one drive
   bool tensorboard = true, metrics_csv = false;
 

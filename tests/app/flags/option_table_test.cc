@@ -124,6 +124,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"trace", "off"},
     {"trace-steps", "3:6"},
     {"profile", ""},
+    {"detect-anomaly", ""},
     {"log-every", "1"},
     {"timeout", "60s"},
     {"endurance", "off"},

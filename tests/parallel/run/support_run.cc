@@ -117,6 +117,7 @@ parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
   settings.update = {.settings = o.update, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
   settings.gradient_clipping = o.clipping ? o.clipping(step) : o.gradient_clipping;
   settings.random = RandomKey{3};
+  if (o.detect_anomaly) settings.detect_anomaly = "here";
   return settings;
 }
 

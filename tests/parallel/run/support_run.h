@@ -48,6 +48,7 @@ struct RunOptions {
   optim::Isa isa = optim::Isa::best;
   optim::LossScale loss_scale;  // with f16
   i64 loss_scale_interval = optim::kLossScaleInterval;
+  bool detect_anomaly = false;  // the report begins with "here"
   std::function<StepBatch(i64 step, int rank)> batches;  // of a data-parallel rank; default: random_batch
   parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
