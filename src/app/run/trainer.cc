@@ -209,6 +209,7 @@ parallel::StepSettings Trainer::step_settings() const {
     settings.update.own_rates.push_back({learning_rate(group.learning_rate.value_or(*config_.learning_rate)), group.weight_decay});
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
+  settings.update.average_decay = config_.ema.value_or(0);
   settings.gradient_clipping = config_.gradient_clipping;
   if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");

@@ -58,6 +58,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"lr-pct-start", "0.3"},
     {"lr-decay-steps", "10 % of the steps"},
     {"gradient-clipping", "1"},
+    {"ema", "off"},
     {"precision", "fp32, on a GPU bf16"},
     {"tf32-matmul", ""},
     {"tf32-conv", ""},
