@@ -37,9 +37,11 @@ void StateFormat::check() const {
          "f32 or bf16 gradients, f64 with f64 weights, got " + std::string(to_string(gradient)));
 }
 
+i64 StateFormat::average_begin_bytes() const { return is_half(weight) ? kTileElems * (master == Master::split ? 2 : 4) : 0; }
+
 i64 StateFormat::array_begin_bytes(int k) const {
-  const i64 master_bytes = is_half(weight) ? kTileElems * (master == Master::split ? 2 : 4) : 0;
-  return master_bytes + k * moment_bytes(*this);
+  const i64 average_bytes = average ? kTileElems * (weight == DType::f64 ? 8 : 4) : 0;
+  return average_begin_bytes() + average_bytes + k * moment_bytes(*this);
 }
 
 i64 StateFormat::scales_begin_bytes() const { return array_begin_bytes(state_arrays(rule)); }
@@ -53,6 +55,7 @@ StateFormat StateFormat::without_arrays() const {
   StateFormat plain = *this;
   plain.rule = Rule::sgd;
   plain.moments = Moments::fp32;
+  plain.average = false;
   return plain;
 }
 

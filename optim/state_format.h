@@ -1,7 +1,9 @@
 // How a tile of kTileElems parameters rests: the weight, the gradient and the optimizer's state, each a tile of its own.
-// A state tile is master | the rule's arrays (of AdamW m and v), with int8 moments then the scales, every part at a multiple of 4096 bytes:
+// A state tile is master | average | the rule's arrays (of AdamW m and v), with int8 moments then the scales, every part at a multiple of
+// 4096 bytes:
 //   master  f32 of bf16 and f16; or of bf16 u16, the lower half of the fp32 master whose upper half is the weight; or nothing (f32 and f64
 //   are their own master)
+//   average f32 (f64 with f64 weights), where one is kept (average_tile.h)
 //   arrays  f32 (f64 with f64 weights), bf16, or 8 bits
 //   scales  f32 of m's 64 blocks of 256 elements, then of v's; the rest zero
 // A rule without arrays leaves an f32 or f64 weight without a state: 0 bytes a tile. bf16 and 8-bit moments are approximations; every
@@ -32,6 +34,7 @@ struct StateFormat {
   Moments moments = Moments::fp32;
   DType gradient = DType::f32;  // or bf16; f64 with f64 weights
   Rule rule = Rule::adamw;
+  bool average = false;  // of the weights, beside them
 
   /// Throws Error(usage) on a combination that does not exist.
   void check() const;
@@ -41,13 +44,15 @@ struct StateFormat {
   i64 gradient_tile_bytes() const { return kTileElems * size_of(gradient); }
   /// A multiple of 4096, as are the starts below.
   i64 state_tile_bytes() const;
+  /// Where there is one.
+  i64 average_begin_bytes() const;
   /// Of the rule's array k, counted from 0: where the last one ends if it has no more.
   i64 array_begin_bytes(int k) const;
   i64 m_begin_bytes() const { return array_begin_bytes(0); }
   i64 v_begin_bytes() const { return array_begin_bytes(1); }
   /// With int8 moments only.
   i64 scales_begin_bytes() const;
-  /// The same of a rule without arrays: a master at most.
+  /// The same of a rule without arrays and without an average: a master at most.
   StateFormat without_arrays() const;
   bool operator==(const StateFormat&) const = default;
 };

@@ -91,6 +91,17 @@ void write_moment(const StateFormat& f, int array, std::span<const T> given, std
   }
 }
 
+/// The state tile is zero so far.
+template <class T>
+void write_average(const StateFormat& f, std::span<const T> values, std::byte* state) {
+  std::byte* column = state + f.average_begin_bytes();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<i64>(i);
+    f.weight == DType::f64 ? store_element(column, at, static_cast<double>(values[i]))
+                           : store_element(column, at, static_cast<float>(values[i]));
+  }
+}
+
 // Of f64 weights, whose columns are all doubles.
 template <class T>
 void write_f64(std::span<const T> values, std::byte* column) {
@@ -109,10 +120,14 @@ template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
   require_wide_enough<T>(format);
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
+  const bool average = part == StatePart::average;
   const int array = static_cast<int>(part) - 1;
-  require(array < state_arrays(format.rule), "[tile values] expected an array that the rule has");
+  require(average ? format.average : array < state_arrays(format.rule), "[tile values] expected a part that the format has");
+  if (average && format.weight != DType::f64)
+    return fill(out, begin, [&](i64 i) { return load_element<float>(state + format.average_begin_bytes(), i); });
   if (format.weight == DType::f64) {
-    const std::byte* column = part == StatePart::master ? weight : state + format.array_begin_bytes(array);
+    const i64 at = average ? format.average_begin_bytes() : format.array_begin_bytes(array);
+    const std::byte* column = part == StatePart::master ? weight : state + at;
     return fill(out, begin, [&](i64 i) { return load_element<double>(column, i); });
   }
   if (part == StatePart::master) return read_master(format, weight, state, begin, out);
@@ -124,11 +139,13 @@ void write_tile(const StateFormat& format, const TileValues<T>& values, std::byt
   require_wide_enough<T>(format);
   const auto is_tile = [](std::span<const T> part) { return static_cast<i64>(part.size()) == kTileElems; };
   const std::span<const T> arrays[kMaxStateArrays] = {values.first, values.second, values.third};
-  require(is_tile(values.master) && std::ranges::all_of(arrays, [&](auto part) { return part.empty() || is_tile(part); }),
+  const auto none_or_tile = [&](std::span<const T> part) { return part.empty() || is_tile(part); };
+  require(is_tile(values.master) && none_or_tile(values.average) && std::ranges::all_of(arrays, none_or_tile),
           "[tile values] expected the numbers of a whole tile");
   if (format.state_tile_bytes() > 0) std::memset(state, 0, static_cast<size_t>(format.state_tile_bytes()));
   const bool f64 = format.weight == DType::f64;
   f64 ? write_f64(values.master, weight) : write_master(format, values.master, weight, state);
+  if (format.average) write_average(format, values.average, state);
   for (int k = 0; k < state_arrays(format.rule); ++k)
     f64 ? write_f64(arrays[k], state + format.array_begin_bytes(k)) : write_moment(format, k, arrays[k], state);
 }

@@ -8,11 +8,12 @@
 
 namespace spillway::optim {
 
-/// The master, and the arrays of the format's rule (AdamW's first is m, its second v).
-enum class StatePart { master, first, second, third };
+/// The master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights.
+enum class StatePart { master, first, second, third, average };
+constexpr int kStateParts = 5;
 constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
 
-/// Elements [begin, begin + out.size()) of a tile. T = float or double; f64 weights need double, and the rule must have the part, else
+/// Elements [begin, begin + out.size()) of a tile. T = float or double; f64 weights need double, and the format must have the part, else
 /// Error(bug).
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
@@ -20,10 +21,10 @@ void read_part(const StateFormat& format, StatePart part, const std::byte* weigh
 /// The weight tile that a whole fp32 master stands for (formats whose update does not read the weight).
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);
 
-/// A whole tile's numbers, gaps zero; an array that is empty: zeros. Those that the rule has not are not written.
+/// A whole tile's numbers, gaps zero; an array that is empty: zeros. Those that the format has not are not written.
 template <class T>
 struct TileValues {
-  std::span<const T> master, first, second, third = {};
+  std::span<const T> master, first, second, third = {}, average = {};
 };
 
 /// Writes the weight tile and the state tile, all bytes of both. Whole tiles, because 8-bit moments share a scale across neighbours.

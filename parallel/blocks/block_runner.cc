@@ -1,5 +1,9 @@
 #include "parallel/blocks/block_runner.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
@@ -10,6 +14,17 @@ namespace {
 
 void hand_on(const Tensor& tensor, std::byte* to) {
   if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
+}
+
+// What the names of the block's parameters have in common: " (model.layers.3)".
+std::string name_of(const nn::Module& block) {
+  const std::vector<nn::ParameterUse> uses = block.parameters();
+  if (uses.empty()) return "";
+  std::string common = uses.front().parameter->name;
+  for (const nn::ParameterUse& use : uses)
+    common.resize(static_cast<size_t>(std::ranges::mismatch(common, use.parameter->name).in1 - common.begin()));
+  common.resize(std::min(common.rfind('.'), common.size()));
+  return common.empty() ? "" : " (" + common + ")";
 }
 
 }  // namespace
@@ -41,6 +56,13 @@ nn::Context BlockRunner::context(const Instruction& i, autograd::Tape* tape) con
   c.block = i.block;
   if (const auto load = router_load_.find(i.micro_batch); load != router_load_.end()) c.router_load_2E = load->second;
   return c;
+}
+
+std::optional<autograd::AnomalyGuard> BlockRunner::guard(const Instruction& i) const {
+  if (!anomalies_ || mode_ != nn::Mode::train) return std::nullopt;
+  const std::string where = fmt::format("{}, block {} of {}{}, micro-batch {}", *anomalies_, i.block + 1, model_.blocks.size(),
+                                        name_of(*model_.blocks[i.block]), i.micro_batch + 1);
+  return std::optional<autograd::AnomalyGuard>(std::in_place, autograd::AnomalyGuard::Options{where, backward_anomalies_});
 }
 
 void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
@@ -77,6 +99,7 @@ Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) 
 }
 
 void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
+  const auto guarded = guard(i);
   if (i.block == 0 && mode_ == nn::Mode::train && model_.router_loss_experts > 0)
     router_load_[i.micro_batch] = zeros({2, model_.router_loss_experts}, DType::f64, "load of experts");
   Tensor input = take_input(i, memory);
@@ -139,6 +162,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
   Live& live = at->second;
+  const auto guarded = guard(i);
   if (i.spill.bytes > 0) live.door->restore(memory.spill);
   if (i.recompute) {
     record(live, take_kept_input(live), i);
@@ -164,6 +188,7 @@ void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& 
   require(at != live_.end() && at->second.tape && at->second.tape->has_weight_part(),
           "[block runner] BackwardWeight of a block without its BackwardInput");
   sink_.to = &sink;
+  const auto guarded = guard(i);
   at->second.tape->backward_weight();
   live_.erase(at);
 }

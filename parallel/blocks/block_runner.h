@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "autograd/anomaly.h"
 #include "nn/module.h"
 #include "parallel/blocks/spill_door.h"
 #include "parallel/program/program.h"
@@ -38,6 +39,12 @@ class BlockRunner {
   /// `cache`: what they go on from and add to, in Mode::generate; it must outlive them too.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
+  /// From now on, in Mode::train: an op whose result is not finite throws Error(numbers) that begins with `where` and names the block;
+  /// empty: no more. `backward`: also of what flows back.
+  void detect_anomalies(std::optional<std::string> where, bool backward) {
+    anomalies_ = std::move(where);
+    backward_anomalies_ = backward;
+  }
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
   /// A Backward, a BackwardInput or the BackwardWeight after it. Parameter gradients go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
@@ -62,6 +69,7 @@ class BlockRunner {
   };
   using Key = std::pair<u16, u16>;  // micro-batch, block
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
+  std::optional<autograd::AnomalyGuard> guard(const Instruction& i) const;
   void record(Live& live, Tensor input, const Instruction& i);
   void backward_weight(const Instruction& i, autograd::GradientSink& sink);
   Tensor take_input(const Instruction& i, const BlockMemory& memory);
@@ -86,6 +94,8 @@ class BlockRunner {
   double loss_factor_ = 1;
   i64 logits_position_ = 0;
   nn::KeyValueCache* cache_ = nullptr;
+  std::optional<std::string> anomalies_;
+  bool backward_anomalies_ = false;
   std::vector<double> losses_;  // by micro-batch
   Forwarding sink_;
   std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran last forward

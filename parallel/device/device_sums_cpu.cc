@@ -11,7 +11,7 @@ class CpuSums final : public DeviceSums {
   explicit CpuSums(const Plan& plan) : plan_(plan) {}
 
   void reduce(const Instruction& i, const FinishedGradient& g) override {
-    if (!plan_.scheduling.round_gradients) return sum_squares(g);
+    if (!plan_.scheduling.rounds(plan_.layout.groups[i.group])) return sum_squares(g);
     round_gradient(g.base, g.resting, g.square_sums);
     if (g.home) copy_past_caches(g.home, g.base, i.tiles.count() * kTileElems * size_of(g.resting));
   }

@@ -18,7 +18,7 @@ class GpuSums final : public DeviceSums {
   void reduce(const Instruction& i, const FinishedGradient& g) override {
     const i64 tiles = i.tiles.count(),
               first = std::accumulate(plan_.layout.model_tiles.begin(), plan_.layout.model_tiles.begin() + i.group, i64{0}) + i.tiles.begin;
-    if (plan_.scheduling.round_gradients) round_gradient_on_gpu(g.base, g.resting, tiles);
+    if (plan_.scheduling.rounds(plan_.layout.groups[i.group])) round_gradient_on_gpu(g.base, g.resting, tiles);
     optim::tile_square_sums_on_gpu(g.base, g.resting, tiles, square_sums(sums_) + first);
     reduced_.push_back({first, g.square_sums});
     if (g.home) lanes_.queue(i.lane)->copy(g.home, g.base, tiles * kTileElems * size_of(g.resting));

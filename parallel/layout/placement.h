@@ -70,6 +70,8 @@ struct Scheduling {
   bool sums_each() const { return reduce_each && sharding.ranks > 1 && micro_batches > 1; }
   /// In which a group rests: running statistics, which every rule moves alike, keep a master at most.
   optim::StateFormat format_of(const Group& group) const { return group.statistics ? format.without_arrays() : format; }
+  /// To bf16. What flows to running statistics is no gradient, and stays as it is.
+  bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
   /// Gradients come by their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };

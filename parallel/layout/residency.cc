@@ -34,9 +34,9 @@ bool gradient_rests(const Layout& layout, const Scheduling& scheduling, const Gr
 
 // Two bytes where it is rounded and then nothing is added to it. What comes back to be added to, or rests whole on the device, keeps the
 // type it is summed in (and holds rounded values there).
-DType resting_gradient(const Scheduling& scheduling, u8 use, const Residence& gradients) {
+DType resting_gradient(const Scheduling& scheduling, const Group& group, u8 use, const Residence& gradients) {
   const bool rounded_apart = use == 0 && (gradients.tier != Tier::device || gradients.split) && scheduling.gradients_travel_once();
-  return scheduling.round_gradients && rounded_apart ? DType::bf16 : scheduling.format.gradient;
+  return scheduling.rounds(group) && rounded_apart ? DType::bf16 : scheduling.format.gradient;
 }
 
 GroupResidency resolve(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
@@ -51,7 +51,7 @@ GroupResidency resolve(const Layout& layout, const Placement& placement, const S
   r.stepped = scheduling.sharding.stepped(group);
   for (u8 use = 0; use < group.uses.size(); ++use) {
     r.gradient_rests.push_back(gradient_rests(layout, scheduling, group, use, r));
-    r.resting_gradient.push_back(resting_gradient(scheduling, use, r.gradients));
+    r.resting_gradient.push_back(resting_gradient(scheduling, group, use, r.gradients));
   }
   return r;
 }

@@ -135,6 +135,7 @@ std::string state_text(const optim::StateFormat& format) {
   std::vector<const char*> parts;
   if (is_half(format.weight)) parts.push_back("master");
   for (const optim::StateArrayName& array : state_array_names(format.rule)) parts.push_back(array.brief);
+  if (format.average) parts.push_back("average");
   return fmt::format("optimizer state ({})", fmt::join(parts, ", "));
 }
 

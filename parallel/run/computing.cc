@@ -37,6 +37,7 @@ void Computing::load() {
   const bool fp64 = work_.format().weight == DType::f64;
   runner_.begin(batch.micro_batches, nn::Mode::train, step_.settings.random,
                 (fp64 ? factor : static_cast<float>(factor)) * step_.settings.loss_scale);
+  runner_.detect_anomalies(step_.settings.detect_anomaly, step_.settings.loss_scale <= 1);
 }
 
 BlockMemory Computing::memory(const Instruction& i) const {

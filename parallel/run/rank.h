@@ -17,8 +17,8 @@ class Rank {
   Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources);
   ~Rank();
 
-  /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one; `moments`, if given, those of m and v, else they
-  /// are zero. Called from several threads at once.
+  /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one; `moments`, if given, those of the rule's arrays
+  /// and of the average of the weights, else the arrays are zero and the average is the weights. Called from several threads at once.
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
   using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
   void load(const Source& source, const MomentSource& moments = {});

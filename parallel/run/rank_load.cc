@@ -1,4 +1,6 @@
 // Filling a rank's state before its first step.
+#include <algorithm>
+
 #include "optim/tile_values.h"
 #include "parallel/run/rank.h"
 
@@ -17,7 +19,7 @@ struct Filling {
 
 // Without a state (nothing is trained) the master goes no further than its weight.
 void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const {
-  std::vector<double> values((1 + optim::kMaxStateArrays) * kTileElems, 0);
+  std::vector<double> values(optim::kStateParts * kTileElems, 0);
   const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
   const i64 from = tile * kTileElems;
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
@@ -30,10 +32,14 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
     source(p, begin - s->begin, piece(optim::StatePart::master));
     for (int k = 0; moments && k < state_arrays(format.rule); ++k)
       moments(p, optim::array_part(k), begin - s->begin, piece(optim::array_part(k)));
+    if (format.average && moments)
+      moments(p, optim::StatePart::average, begin - s->begin, piece(optim::StatePart::average));
+    else
+      std::ranges::copy(piece(optim::StatePart::master), piece(optim::StatePart::average).begin());
   });
   std::vector<std::byte> unused(state ? 0 : static_cast<size_t>(format.state_tile_bytes()));
   const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::first), part(optim::StatePart::second),
-                                      part(optim::StatePart::third)};
+                                      part(optim::StatePart::third), part(optim::StatePart::average)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s || model.parameters[s->parameter]->is_plain()) return;

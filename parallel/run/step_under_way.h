@@ -1,6 +1,7 @@
 // One optimizer step: what is asked of it, what its instructions read while it is under way, and what came of it. Values.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct StepSettings {
   double gradient_clipping = 1;
   double loss_scale = 1;  // a power of two, on all ranks: gradients hold so many times what they are
   RandomKey random;
+  /// Set: an op whose result is not finite ends the step with Error(numbers) that names it (autograd/anomaly.h), and begins with this. What
+  /// flows back while `loss_scale` is above 1 is no such: the overflow is the scale's, and a smaller one is tried.
+  std::optional<std::string> detect_anomaly;
   /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
   std::function<std::string(const StepResult&)> record;
 };

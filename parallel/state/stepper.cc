@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/stream.h"
+#include "optim/average_tile.h"
 #include "optim/rules/gpu.h"
 #include "optim/rules/tile.h"
 #include "optim/tile_values.h"
@@ -112,9 +113,13 @@ void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalar
   const std::byte* g = gradient.empty() ? state_.gradients(group.id, 0).view(tiles, from).data()
                                         : gradient.data() + (tiles.begin - plan_.stepped(group).begin) * gradient_tile_bytes;
   const i64 begin = tiles.begin * kTileElems;
-  optim::update_tiles_on_gpu(
-      format_of(group), {g, weights.view(tiles, from).data(), state_at(from), weights.view(tiles, from + 1).data(), state_at(from + 1)},
-      tiles.count(), parts_of(group, begin, tiles.end * kTileElems, scalars, u), noise_of(group.id, u, begin));
+  const optim::StateFormat format = format_of(group);
+  std::byte* const next_weights = weights.view(tiles, from + 1).data();
+  optim::update_tiles_on_gpu(format, {g, weights.view(tiles, from).data(), state_at(from), next_weights, state_at(from + 1)}, tiles.count(),
+                             parts_of(group, begin, tiles.end * kTileElems, scalars, u), noise_of(group.id, u, begin));
+  if (format.average)
+    optim::average_tiles_on_gpu(format, {next_weights, state_at(from + 1), state_at(from), state_at(from + 1)}, tiles.count(),
+                                u.average_decay);
 }
 
 optim::StateFormat Stepper::format_of(const Group& group) const {
@@ -183,7 +188,10 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const A
                                      at(chunk.state, chunk.state.next)};
   const optim::RoundingNoise noise = noise_of(bucket.group, u, begin);
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
-  optim::update_tile(format_of(group), operands, parts, noise, u.isa, elsewhere);
+  const optim::StateFormat format = format_of(group);
+  optim::update_tile(format, operands, parts, noise, u.isa, elsewhere);
+  if (format.average)
+    optim::average_tile(format, {operands.new_weight, operands.new_state, operands.state, operands.new_state}, u.average_decay);
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
     if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
   }

@@ -28,6 +28,7 @@ struct Update {
   std::vector<u16> own_rates_of;  // by parameter which of them, from 1; 0, or no entry: none
   i64 t = 1;                      // number of this applied update
   double gradient_scale = 1;      // clip factor / loss scale
+  double average_decay = 0;       // of the average, where the format has one
   RandomKey random;               // of the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };

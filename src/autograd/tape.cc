@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/anomaly.h"
 #include "autograd/no_grad.h"
 #include "base/error.h"
 #include "device/transfer.h"
@@ -169,6 +170,20 @@ void Tape::run(const Node& node, Backward::Part part) {
   Backward step(*this, part, node.inputs, node.gradient);
   node.backward(step);
   step.finish();
+  if (const AnomalyGuard* guard = AnomalyGuard::current(); guard && guard->checks_backward()) check(node, step);
+}
+
+void Tape::check(const Node& node, const Backward& step) const {
+  AnomalyGuard::Made made{node.op, node.layer, {}, node.gradient, {}};
+  for (size_t input = 0; input < node.inputs.size(); ++input) {
+    const i32 id = step.wanted(static_cast<int>(input));
+    if (id >= 0) made.gradients.emplace_back(input, slots_[static_cast<size_t>(id)].gradient);
+  }
+  for (const i32 ticket : node.tickets) {
+    const Saved& saved = saved_[static_cast<size_t>(ticket)];
+    if (!saved.at_door) made.saved.push_back(saved.tensor);
+  }
+  AnomalyGuard::current()->check_gradients(made);
 }
 
 void Tape::release(const Node& node) {
@@ -224,7 +239,8 @@ Tensor Tape::take_gradient(const Variable& x) {
 NoGrad::NoGrad() { ++no_grad; }
 NoGrad::~NoGrad() { --no_grad; }
 
-Recorder::Recorder(std::span<const Variable> inputs) {
+Recorder::Recorder(std::span<const Variable> inputs, const char* op) : op_(op) {
+  if (AnomalyGuard::current()) guarded_.assign(inputs.begin(), inputs.end());
   if (no_grad > 0) return;
   for (const Variable& v : inputs) {
     if (!v.needs_gradient()) continue;
@@ -251,12 +267,14 @@ SavedTensor Recorder::save(const Variable& v) {
 }
 
 Variable Recorder::output(Tensor value, BackwardFunction backward) {
+  std::string layer;
+  if (AnomalyGuard* guard = AnomalyGuard::current()) layer = guard->check_output(op_, value, guarded_, infinities_);
   if (!tape_) return value;
   const i32 slot = tape_->new_slot(value);
   for (i32 input : inputs_) {
     if (input >= 0) ++tape_->slots_[static_cast<size_t>(input)].pending;
   }
-  tape_->nodes_.push_back({std::move(inputs_), slot, std::move(tickets_), std::move(backward), {}});
+  tape_->nodes_.push_back({std::move(inputs_), slot, std::move(tickets_), std::move(backward), {}, op_, std::move(layer)});
   return {std::move(value), tape_, slot};
 }
 

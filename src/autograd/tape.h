@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -143,7 +144,9 @@ class Tape {
     i32 output = -1;
     std::vector<i32> tickets;
     BackwardFunction backward;
-    Tensor gradient;  // of the output, once it is whole
+    Tensor gradient;      // of the output, once it is whole
+    const char* op = "";  // what an AnomalyGuard calls it
+    std::string layer;    // likewise; empty without one
   };
   struct Saved {
     Tensor tensor;
@@ -156,6 +159,7 @@ class Tape {
   Node take_last();
   bool has_inputs(const std::vector<i32>& inputs, bool parameters) const;
   void run(const Node& node, Backward::Part part);
+  void check(const Node& node, const Backward& step) const;
   void release(const Node& node);
   void contributed(i32 slot);
   Tensor new_gradient(Slot& slot);
@@ -174,19 +178,26 @@ class Tape {
 ///   Recorder r({x, w});
 ///   auto saved_x = r.save(x);
 ///   return r.output(y, [=](Backward& b) { … b.saved(saved_x) … b.target(0) … });
-/// When no input needs a gradient nothing is saved or recorded and the output is a constant.
+/// When no input needs a gradient nothing is saved or recorded and the output is a constant. `op`: what an AnomalyGuard (anomaly.h) calls
+/// it, the function it stands in; it outlives the tape.
 class Recorder {
  public:
-  Recorder(std::initializer_list<Variable> inputs) : Recorder(std::span(inputs.begin(), inputs.size())) {}
-  explicit Recorder(std::span<const Variable> inputs);
+  Recorder(std::initializer_list<Variable> inputs, const char* op = __builtin_FUNCTION())
+      : Recorder(std::span(inputs.begin(), inputs.size()), op) {}
+  explicit Recorder(std::span<const Variable> inputs, const char* op = __builtin_FUNCTION());
   bool recording() const { return tape_ != nullptr; }
   SavedTensor save(const Variable& v);
+  /// The op was told to write infinities: they are no anomaly.
+  void expect_infinities() { infinities_ = true; }
   Variable output(Tensor value, BackwardFunction backward);
 
  private:
+  const char* op_;
+  bool infinities_ = false;
   Tape* tape_ = nullptr;
   std::vector<i32> inputs_;
   std::vector<i32> tickets_;
+  std::vector<Variable> guarded_;  // the inputs, where an AnomalyGuard lives
 };
 
 }  // namespace spillway::autograd

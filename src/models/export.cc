@@ -70,14 +70,17 @@ void write_shard(const std::filesystem::path& path, const std::vector<std::pair<
 
 ExportResult export_folder(const ModelConfig& config, const std::filesystem::path& from, const std::filesystem::path& to,
                            const std::optional<std::string>& dtype, i64 max_shard_bytes,
-                           const std::optional<std::filesystem::path>& adapter) {
+                           const std::optional<std::filesystem::path>& adapter, const std::optional<std::filesystem::path>& averages) {
   ModelConfig plain = config;
   plain.lora.reset();
   const nn::Sequential model = build(plain, DType::f32), adapted = adapter ? build(config, DType::f32) : nn::Sequential();
   const FolderWeights base(model, from);
   std::unique_ptr<WeightSource> source = std::make_unique<FolderWeights>(model, from);
+  if (averages && !adapter) source = std::make_unique<AveragedWeights>(model, std::move(source), *averages);
   if (adapter) {
-    auto both = std::make_unique<AdaptedWeights>(std::move(source), std::make_unique<AdapterFolder>(adapted, *adapter));
+    std::unique_ptr<WeightSource> both =
+        std::make_unique<AdaptedWeights>(std::move(source), std::make_unique<AdapterFolder>(adapted, *adapter));
+    if (averages) both = std::make_unique<AveragedWeights>(adapted, std::move(both), *averages);
     source = std::make_unique<MergedWeights>(config, adapted, std::move(both));
   }
   std::vector<std::vector<std::pair<const nn::Parameter*, DType>>> shards(1);
@@ -107,14 +110,17 @@ ExportResult export_folder(const ModelConfig& config, const std::filesystem::pat
 }
 
 ExportResult export_adapter(const ModelConfig& config, const std::filesystem::path& adapter, const std::string& base,
-                            const std::filesystem::path& to, const std::optional<std::string>& dtype) {
+                            const std::filesystem::path& to, const std::optional<std::string>& dtype,
+                            const std::optional<std::filesystem::path>& averages) {
   const nn::Sequential model = build(config, DType::f32);
-  const AdapterFolder source(model, adapter);
+  const AdapterFolder stored(model, adapter);
+  std::unique_ptr<WeightSource> source = std::make_unique<AdapterFolder>(model, adapter);
+  if (averages) source = std::make_unique<AveragedWeights>(model, std::move(source), *averages);
   std::vector<std::pair<const nn::Parameter*, DType>> members;
   for (const auto& p : model.parameters) {
-    if (is_adapter(*p)) members.emplace_back(p.get(), dtype ? wanted_dtype(*dtype) : source.stored_dtype(*p));
+    if (is_adapter(*p)) members.emplace_back(p.get(), dtype ? wanted_dtype(*dtype) : stored.stored_dtype(*p));
   }
-  write_shard(to / kAdapterName, members, source);
+  write_shard(to / kAdapterName, members, *source);
   data::write_text(to / kAdapterConfigName, adapter_json(config, adapted_modules(model), base));
   return {static_cast<i64>(members.size()), 1};
 }

@@ -125,6 +125,30 @@ void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<do
 
 DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->dtype; }
 
+AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file)
+    : others_(std::move(others)), file_(file, data::FolderChecksums::of(file.parent_path()).find(file.filename().string())) {
+  bool any = false;
+  for (const auto& p : model.parameters) {
+    const data::TensorInfo* average = file_.find(p->name + kAverageSuffix);
+    any |= average != nullptr;
+    if (!average || (average->shape == p->shape && is_floating(average->dtype))) continue;
+    throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} of shape {}, got {}", file.string(), average->name,
+                                             to_string(p->shape), to_string(average->shape)));
+  }
+  if (!any) {
+    throw Error(ErrorCode::usage, fmt::format("[weights] expected averages of the weights in {}, which has none: a run keeps them with "
+                                              "train --ema DECAY; leave --ema out",
+                                              file.string()));
+  }
+}
+
+void AveragedWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
+  const data::TensorInfo* average = file_.find(parameter.name + kAverageSuffix);
+  if (!average) return others_->read(parameter, begin, out);
+  require_range(parameter, begin, out);
+  file_.read_wide(*average, begin, out);
+}
+
 void fill(const nn::Sequential& model, const WeightSource& source) {
   for (const auto& parameter : model.parameters) {
     const Tensor value = parameter->value();

@@ -45,6 +45,22 @@ class FolderWeights final : public WeightSource {
   std::map<std::string, std::string> names_;  // parameter -> tensor of the folder
 };
 
+/// What stands behind a parameter's name in that of its average.
+constexpr const char* kAverageSuffix = ".ema";
+
+/// A source in whose place, of each parameter NAME that has one, the tensor NAME.ema of a safetensors file is read: the averages that a
+/// checkpoint holds. What was not trained has none.
+class AveragedWeights final : public WeightSource {
+ public:
+  /// Error(usage) where the file has no average at all; Error(data) on one of another shape.
+  AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file);
+  void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+
+ private:
+  std::unique_ptr<WeightSource> others_;
+  data::SafetensorsReader file_;
+};
+
 /// Writes the source's values, rounded (bf16 and f16: of their f32), into every parameter of the model; all must be resident
 /// (nn::EagerParameters). Of a GPU's the stream in force must be that GPU's, as in save().
 void fill(const nn::Sequential& model, const WeightSource& source);

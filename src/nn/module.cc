@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "autograd/anomaly.h"
 #include "base/error.h"
 
 namespace spillway::nn {
@@ -29,6 +30,8 @@ int listed(const std::vector<ParameterUse>& list, const Parameter* parameter) {
 }  // namespace
 
 Variable Context::use(const Parameter& parameter, u8 use) const {
+  if (autograd::AnomalyGuard* guard = autograd::AnomalyGuard::current())
+    guard->name(*parameter.storage, parameter.name + (parameter.is_plain() ? "" : ", quantized"));
   if (!tape || parameter.frozen) return autograd::Tape::frozen(parameter.value());
   return tape->parameter(parameter.value(), parameter.id, use);
 }

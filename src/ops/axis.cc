@@ -72,12 +72,12 @@ Variable over_axes(const char* op, const Variable& in, const AxisList& axes, boo
   return reshape(reduce(reshape(in_order ? x : permute(x, order), shape_of(merged)), static_cast<int>(merged.size()) - 1), to);
 }
 
-TopK best_of(Best which, const Variable& x, int axis, i64 k) {
+TopK best_of(const char* op, Best which, const Variable& x, int axis, i64 k) {
   const Axis along = kernels::axis_of(x.shape(), axis);
   const Shape shape = with_extent(x.shape(), axis, k);
   const Tensor values = empty(shape, x.dtype(), "largest"), index = empty(shape, DType::int32, "places of the largest");
   kernels::best(which, x.value, along, k, values, index);
-  Recorder r({x});
+  Recorder r({x}, op);
   const auto kept = r.save(index);
   return {r.output(values,
                    [=, whole = x.shape()](Backward& b) {
@@ -88,7 +88,7 @@ TopK best_of(Best which, const Variable& x, int axis, i64 k) {
 }
 
 Variable extreme(const char* op, Best which, const Variable& x, const AxisList& axes, bool keep) {
-  return over_axes(op, x, axes, keep, [=](const Variable& y, int axis) { return best_of(which, y, axis, 1).values; });
+  return over_axes(op, x, axes, keep, [=](const Variable& y, int axis) { return best_of(op, which, y, axis, 1).values; });
 }
 
 Tensor place_of(const char* op, Best which, const Variable& x, int axis, bool keep) {
@@ -110,7 +110,7 @@ Variable softmax_of(const char* op, kernels::Softmax form, const Variable& in, i
   const Axis along = kernels::axis_of(x.shape(), axis_with_elements(op, x.value, axis));
   const Tensor statistics = statistics_of(x.value, along), y = empty(x.shape(), x.dtype(), "softmax");
   kernels::softmax(form, x.value, along, statistics, y);
-  Recorder r({x});
+  Recorder r({x}, op);
   const auto kept_x = r.save(x), kept = r.save(statistics);
   return r.output(y, [=](Backward& b) {
     const Tensor dx = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
@@ -132,7 +132,7 @@ Variable var(const Variable& x, const AxisList& axes, double correction, bool ke
     const Shape lanes = without_axis(y.shape(), axis);
     const Tensor mean = empty(lanes, wide_dtype(y.dtype()), "mean"), out = empty(lanes, y.dtype(), "variance");
     kernels::variance(y.value, along, correction, mean, out);
-    Recorder r({y});
+    Recorder r({y}, "var");
     const auto kept_y = r.save(y), kept_mean = r.save(mean);
     return r.output(out, [=, whole = y.shape()](Backward& b) {
       const Tensor dx = empty(whole, b.gradient().dtype(), "gradient");
@@ -147,7 +147,7 @@ Variable logsumexp(const Variable& x, const AxisList& axes, bool keep) {
     const Axis along = kernels::axis_of(y.shape(), axis);
     const Tensor statistics = statistics_of(y.value, along), out = empty(without_axis(y.shape(), axis), y.dtype(), "logsumexp");
     kernels::log_sum_exp(statistics, along, out);
-    Recorder r({y});
+    Recorder r({y}, "logsumexp");
     const auto kept_y = r.save(y), kept = r.save(statistics);
     return r.output(out, [=, whole = y.shape()](Backward& b) {
       const Tensor dx = empty(whole, b.gradient().dtype(), "gradient");
@@ -176,7 +176,7 @@ Variable cumsum(const Variable& in, int axis) {
 TopK topk(const Variable& x, i64 k, int axis) {
   const int at = axis_with_elements("topk", x.value, axis);
   if (k < 1 || k > x.shape()[at]) refuse("topk", "1 to as many as the axis has, not " + std::to_string(k), {x.value});
-  return best_of(Best::largest, dense(x), at, k);
+  return best_of("topk", Best::largest, dense(x), at, k);
 }
 
 }  // namespace spillway::ops

@@ -32,11 +32,12 @@ void check(const char* op, const Variable& x, const Variable& w, const Variable&
 }
 
 // y of shape `shape`: of images, or of rows.
-Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added) {
+Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added,
+                   const char* op = __builtin_FUNCTION()) {
   const Variable x = dense(in), w = dense(weight), bias = dense(added);
   const Tensor y = empty(shape, x.dtype(), "convolution");
   kernels::conv2d(s, x.value, w.value, bias.value, y, workspace(kernels::conv2d_workspace_bytes(s, x.dtype())));
-  Recorder r({x, w, bias});
+  Recorder r({x, w, bias}, op);
   const SavedTensor kept_x = w.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
   return r.output(y, [=](Backward& b) {
     const Tensor& dy = b.gradient();
@@ -53,12 +54,13 @@ Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, c
 }
 
 // `s`: the convolution that takes y, of shape `shape`, to x.
-Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added) {
+Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added,
+                    const char* op = __builtin_FUNCTION()) {
   const Variable x = dense(in), w = dense(weight), bias = dense(added);
   const Tensor y = empty(shape, x.dtype(), "transposed convolution");
   const i64 y_bytes = kernels::conv2d_input_gradient_workspace_bytes(s, x.dtype());
   kernels::conv2d_input_gradient(s, x.value, w.value, bias.value, y, workspace(y_bytes));
-  Recorder r({x, w, bias});
+  Recorder r({x, w, bias}, op);
   const SavedTensor kept_x = w.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
   return r.output(y, [=](Backward& b) {
     const Tensor& dy = b.gradient();

@@ -40,11 +40,11 @@ Tensor combine(const char* name, Binary op, const Variable& a, const Variable& b
   return out;
 }
 
-Variable apply(Unary op, const Variable& in) {
+Variable apply(Unary op, const Variable& in, const char* name = __builtin_FUNCTION()) {
   const Variable x = dense(in);
   const Tensor y = empty(x.shape(), x.dtype(), "activation");
   kernels::unary(op, x.value, y);
-  Recorder r({x});
+  Recorder r({x}, name);
   const SavedTensor kept = r.save(kernels::gradient_wants_output(op) ? Variable(y) : x);
   return r.output(y, [=](Backward& b) {
     const Tensor dy = b.gradient();

@@ -17,7 +17,7 @@ Variable glu(const char* op, Glu activation, const Variable& first, const Variab
   const Variable gate = dense(first), up = dense(second);
   const Tensor y = empty(gate.shape(), gate.dtype(), "gated linear unit");
   kernels::glu(activation, gate.value, up.value, y);
-  Recorder r({gate, up});
+  Recorder r({gate, up}, op);
   const auto kept_gate = r.save(gate), kept_up = r.save(up);
   return r.output(y, [=](Backward& b) {
     const Tensor dgate = b.needs(0) ? b.target(0) : Tensor(), dup = b.needs(1) ? b.target(1) : Tensor();

@@ -69,7 +69,7 @@ void check_residual(const Variable& residual, const Tensor& y) {
 // y = (residual +) x w (+ bias) is there.
 Variable record_linear(const Variable& x, const LinearWeights& weights, const Variable& residual, const Tensor& y) {
   const Variable& w = weights.w.stored;
-  Recorder r({x, w, weights.bias, residual});
+  Recorder r({x, w, weights.bias, residual}, "linear");
   const SavedTensor kept_x = w.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
   return r.output(y, [=, in_out = weights.layout == WeightLayout::in_out, format = weights.w.format, shape = weights.w.shape](Backward& b) {
     if (b.needs(3)) b.pass(3, b.gradient());
@@ -107,7 +107,7 @@ Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeigh
   check_residual(residual, y);
   const Variable& w = down.w.stored;
   multiply_onto(residual.value, as_rows(gelu), flipped_if(down.layout == WeightLayout::out_in, w.value), down.bias.value, as_rows(y));
-  Recorder r({x, w, down.bias, residual});
+  Recorder r({x, w, down.bias, residual}, "linear");
   const SavedTensor kept_gelu = w.needs_gradient() ? r.save(gelu) : SavedTensor();
   const SavedTensor kept_x = x.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
   return r.output(y, [=, in_out = down.layout == WeightLayout::in_out](Backward& b) {

@@ -1,5 +1,7 @@
 #include "ops/pointwise.h"
 
+#include <cmath>
+
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/reduce.h"
 #include "ops/dense.h"
@@ -23,9 +25,9 @@ Tensor map(Pointwise op, std::initializer_list<Tensor> operands, const Shape& sh
 }
 
 // f(x) with slope(x, dy).
-Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = {}) {
+Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = {}, const char* op = __builtin_FUNCTION()) {
   const Tensor y = map(f, {x.value}, x.shape(), numbers);
-  Recorder r({x});
+  Recorder r({x}, op);
   const auto kept = r.save(dense(x));
   return r.output(y, [=](Backward& b) { b.pass(0, map(slope, {b.saved(kept), b.gradient()}, b.gradient().shape(), numbers)); });
 }
@@ -34,7 +36,7 @@ Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = 
 Variable two(const char* op, Pointwise f, Pointwise of_first, Pointwise of_second, bool turn_first, bool turn_second, const Variable& x,
              const Variable& y) {
   const Tensor out = map(f, {x.value, y.value}, stretched_shape(op, {x.value, y.value}));
-  Recorder r({x, y});
+  Recorder r({x, y}, op);
   const auto kept_x = r.save(dense(x)), kept_y = r.save(dense(y));
   return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
     const auto give = [&](int i, Pointwise slope, bool turn, const Shape& shape) {
@@ -140,6 +142,7 @@ Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
   const Tensor y = empty(x.shape(), x.dtype(), "masked");
   kernels::fill_where(mask, true, value, x.value, y);
   Recorder r({x});
+  if (!std::isfinite(value)) r.expect_infinities();
   const auto kept = r.save(dense(mask));
   return r.output(y, [=](Backward& b) {
     const Tensor dx = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -207,7 +208,7 @@ Variable triangle(const char* op, const Variable& x, bool lower, i64 diagonal) {
   if (x.shape().rank() < 2) refuse(op, "matrices", {x.value});
   const Tensor y = empty(x.shape(), x.dtype(), "triangle");
   kernels::triangle(dense(x.value), lower, diagonal, y);
-  Recorder r({x});
+  Recorder r({x}, op);
   return r.output(y, [=](Backward& b) {
     const Tensor dx = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
     kernels::triangle(b.gradient(), lower, diagonal, dx);
@@ -231,6 +232,7 @@ Variable pad(const Variable& x, const std::vector<Padding>& paddings, double val
   kernels::pointwise(kernels::Pointwise::fill, {}, {value, 0}, y);
   kernels::copy_view(x.value, inside(y, paddings));
   Recorder r({x});
+  if (!std::isfinite(value)) r.expect_infinities();
   return r.output(y, [=](Backward& b) { b.pass(0, dense(inside(b.gradient(), paddings))); });
 }
 

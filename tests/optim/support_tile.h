@@ -103,6 +103,20 @@ inline Tile random_tile(const StateFormat& f, Values kind, std::mt19937_64& rand
   return tile;
 }
 
+/// Of a format with an average, which holds numbers of its own.
+inline Tile averaged_tile(const StateFormat& f, std::mt19937_64& random) {
+  const auto values = [&] {
+    const auto narrow = draw<float>(kTileElems, Values::ordinary, random);
+    return std::vector<double>(narrow.begin(), narrow.end());
+  };
+  const auto master = values(), m = values(), average = values();
+  auto v = values();
+  for (double& x : v) x = std::abs(x);
+  Tile tile(f);
+  optim::write_tile<double>(f, {.master = master, .first = m, .second = v, .average = average}, tile.weight.data(), tile.state.data());
+  return tile;
+}
+
 inline AlignedBytes random_gradient(const StateFormat& f, Values kind, std::mt19937_64& random) {
   AlignedBytes bytes(f.gradient_tile_bytes());
   if (f.gradient == DType::f64) {

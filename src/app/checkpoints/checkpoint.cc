@@ -29,6 +29,7 @@ class StateReader {
     for (const auto& p : model.parameters) {
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
+        if (!info && t.part == StatePart::average) continue;  // of a run that had none until now
         if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
                                                    file_.path().string(), p->name + t.suffix, to_string(p->shape), to_string(dtype_)));
@@ -38,6 +39,7 @@ class StateReader {
     }
   }
 
+  bool has(const nn::Parameter& p, StatePart part) const { return tensors_.contains({p.id, part}); }
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     const data::TensorInfo& info = *tensors_.at({p.id, part});
     if (dtype_ == DType::f64) return file_.read(info, begin * 8, std::as_writable_bytes(out));
@@ -207,6 +209,7 @@ void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, cons
     is_half(dtype) && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights->read(p, begin, out);
   };
   rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) {
+    if (part == StatePart::average && !state.has(p, part)) return master(p, begin, out);
     if (!p.frozen) state.read(p, part, begin, out);
   });
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/parameter.h"
+#include "models/weights.h"
 #include "optim/tile_values.h"
 
 namespace spillway::app {
@@ -24,6 +24,7 @@ inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, op
   if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master});
   for (const optim::StateArrayName& array : state_array_names(format.rule))
     all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight))});
+  if (format.average) all.push_back({models::kAverageSuffix, optim::StatePart::average});
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/model_source.h"
 #include "app/checkpoints/python_line.h"
 #include "app/checkpoints/tokenizer_files.h"
@@ -23,12 +24,20 @@ int run_export(const ExportConfig& config, Console& console) {
   if (config.merge && !source.adapter)
     throw Error(ErrorCode::usage,
                 fmt::format("[--merge] expected a run or a checkpoint with adapters, got {}: leave it out", config.model));
+  std::optional<std::filesystem::path> averages;
+  if (config.ema) {
+    averages = (source.adapter ? *source.adapter : *source.folder) / kStateName;
+    if (!std::filesystem::exists(*averages)) {
+      throw Error(ErrorCode::usage,
+                  fmt::format("[--ema] expected a run or a checkpoint of train --ema, got {}: leave it out", config.model));
+    }
+  }
   data::AtomicFolder folder(config.out);
   const bool adapter = source.adapter && !config.merge;
   const models::ExportResult written =
-      adapter
-          ? models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype)
-          : models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes, source.adapter);
+      adapter ? models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages)
+              : models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes,
+                                      source.adapter, averages);
   for (const auto& place : {source.adapter, source.folder}) {
     if (!place || !std::filesystem::exists(*place / "tokenizer.json")) continue;
     for (const auto& [name, text] : tokenizer_files(*place)) folder.write_text(name, text);

@@ -160,6 +160,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> lr_step_size, lr_decay_steps;         // of step; of wsd, empty: 10 % of the steps
   std::optional<double> lr_gamma, lr_power, lr_pct_start;  // of step, polynomial, onecycle; empty: optim::Schedule's
   double gradient_clipping = 1.0;                          // 0: off
+  std::optional<double> ema;                               // decay of the average of the weights
   std::optional<double> dropout;                           // empty: presets 0, folders what config.json says
   std::vector<std::string> freeze;                         // patterns, as freeze_parameters()
   std::optional<i64> lora;                                 // rank
@@ -194,7 +195,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::string prompt;
   std::optional<std::string> trace;  // a file
   StepRange trace_steps;
-  bool profile = false;
+  bool profile = false, detect_anomaly = false;
   std::optional<i64> endurance_bytes;  // rated writes of one drive
   bool tensorboard = true, metrics_csv = false;
 
@@ -250,7 +251,7 @@ struct ExportConfig : CommonConfig {
   std::string model, checkpoint = "last", out;
   std::optional<std::string> dtype;  // empty: as stored
   i64 max_shard_size_bytes = 5'000'000'000;
-  bool merge = false;
+  bool merge = false, ema = false;
 };
 
 struct TokenizeConfig : CommonConfig {

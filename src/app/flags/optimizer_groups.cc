@@ -47,17 +47,26 @@ OptimizerGroup parse_optimizer_group(const std::string& text) {
   return group;
 }
 
-std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names) {
+std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names,
+                                 const std::vector<bool>& statistic) {
   std::vector<u16> group_of(names.size(), 0);
   for (size_t g = 0; g < groups.size(); ++g) {
     const data::Regex regex = regex_of(groups[g].pattern);
     bool found = false;
+    std::string idle;  // a running statistic
     for (size_t n = 0; n < names.size(); ++n) {
       if (group_of[n] != 0 || !data::Regex::Walk(regex, names[n]).next()) continue;
       group_of[n] = static_cast<u16>(g + 1);
-      found = true;
+      const bool moved = n >= statistic.size() || !statistic[n];
+      found |= moved;
+      if (!moved) idle = names[n];
     }
     if (found) continue;
+    if (!idle.empty()) {
+      refuse(std::string("[") + kFlag + "] expected a pattern found in the name of a parameter that the optimizer moves, but \"" +
+             groups[g].pattern + "\" is in names of batch norm's running statistics alone, such as " + idle +
+             ": a step moves those to its micro-batches' mean, whatever the optimizer is; leave the group out");
+    }
     std::string some;
     for (size_t n = 0; n < std::min<size_t>(3, names.size()); ++n) some += (n > 0 ? ", " : "") + names[n];
     refuse(std::string("[") + kFlag + "] expected a pattern found in a parameter's name that no group before has, but \"" +

@@ -18,7 +18,9 @@ struct OptimizerGroup {
 /// The last colon stands between pattern and settings. Error(usage) for what is neither.
 OptimizerGroup parse_optimizer_group(const std::string& text);
 
-/// By name the first group whose pattern is found in it, counted from 1; 0: none. Error(usage) for a group that gets none of them.
-std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names);
+/// By name the first group whose pattern is found in it, counted from 1; 0: none. Error(usage) for a group that gets none of them, or none
+/// but those of running statistics (`statistic`, by name), which no rule moves.
+std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names,
+                                 const std::vector<bool>& statistic = {});
 
 }  // namespace spillway::app

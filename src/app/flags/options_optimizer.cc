@@ -109,6 +109,18 @@ std::vector<Option> optimizer() {
        .commands = kTrain,
        .changes_numbers = true,
        .range = at_least(0)},
+      {.name = "ema",
+       .group = kOptimizer,
+       .help =
+           "keep an exponential moving average of the trained weights, such as 0.999: after each step that moves them it goes 1 - DECAY of "
+           "the way to them. In fp32 beside the optimizer's state; export --ema writes it",
+       .field = number(&TrainConfig::ema),
+       .commands = kTrain,
+       .changes_numbers = true,
+       .absent_when_unset = true,
+       .metavar = "DECAY",
+       .default_text = "off",
+       .range = Range{.low = 0, .high = 1, .low_open = true, .high_open = true}},
   };
 }
 

@@ -132,6 +132,12 @@ std::vector<Option> shown() {
        .help = "at the end a table: time and bytes per second of each kind of instruction, beside what bench measured",
        .field = flag(&TrainConfig::profile),
        .commands = kTrain},
+      {.name = "detect-anomaly",
+       .group = kShown,
+       .help = "end the run (exit 7) at the first op, forward or backward, whose result is not finite, and say which it is, where, and "
+               "what it was made of; changes no number, reads every result (4 % of a step on a CPU; a GPU waits for each op)",
+       .field = flag(&TrainConfig::detect_anomaly),
+       .commands = kTrain},
       {.name = "endurance",
        .group = kShown,
        .help = "rated writes of one --nvme drive: says in how many days this run would have written them",

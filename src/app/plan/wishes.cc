@@ -19,6 +19,7 @@ optim::StateFormat StateWishes::format(Precision precision) const {
   format.master = master;
   format.moments = moments;
   format.rule = rule;
+  format.average = average;
   if (precision == Precision::fp16 && master == optim::Master::split)
     throw Error(
         ErrorCode::usage,
@@ -57,6 +58,7 @@ StateWishes state_of(const TrainConfig& config) {
           .rule = rule_of(update_settings(config)),
           .round_gradients = config.round_gradients,
           .reduce_each = config.reduce_each,
+          .average = config.ema.has_value(),
           .freeze = config.freeze,
           .optimizer_groups = update_groups(config),
           .durability = config.durability};

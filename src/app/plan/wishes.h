@@ -21,7 +21,7 @@ struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
   optim::Rule rule = optim::Rule::adamw;
-  bool round_gradients = false, reduce_each = false;
+  bool round_gradients = false, reduce_each = false, average = false;
   std::vector<std::string> freeze;
   std::vector<OptimizerGroup> optimizer_groups;
   offload::Durability durability = offload::Durability::checkpoint;

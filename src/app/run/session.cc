@@ -40,8 +40,9 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
   }
   freeze_parameters(model_, state.freeze);
   std::vector<std::string> names;
-  for (const auto& p : model_.parameters) names.push_back(p->name);
-  group_of_ = groups_of_names(state.optimizer_groups, names);
+  std::vector<bool> statistic;
+  for (const auto& p : model_.parameters) names.push_back(p->name), statistic.push_back(p->statistic);
+  group_of_ = groups_of_names(state.optimizer_groups, names, statistic);
   threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
   budgets_ = memory_budgets(config, device_choice_, place.local_ranks);
   nvme_ = find_nvme_paths(config, id_, place.local_ranks);

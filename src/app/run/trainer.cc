@@ -209,9 +209,14 @@ parallel::StepSettings Trainer::step_settings() const {
     settings.update.own_rates.push_back({learning_rate(group.learning_rate.value_or(*config_.learning_rate)), group.weight_decay});
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
+  settings.update.average_decay = config_.ema.value_or(0);
   settings.gradient_clipping = config_.gradient_clipping;
   if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");
+  if (config_.detect_anomaly) {
+    const std::string rank = peers_.ranks() > 1 ? ", " + peers_.name(peers_.rank()) : "";
+    settings.detect_anomaly = fmt::format("step {}{}", progress_.step + 1, rank);
+  }
   settings.record = [this](const parallel::StepResult& result) { return record(result); };
   return settings;
 }
@@ -222,13 +227,20 @@ Trainer::StepReport Trainer::step() {
   accounts_.begin();
   const parallel::StepSettings settings = step_settings();
   report.learning_rate = settings.update.learning_rate;
-  report.result = session_.rank().train_step([this] { return next_batch(); }, settings);
+  report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
   nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
+  // No op's result: a sum of them. A loss scale that is above 1 was too large.
+  if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
+    throw AgreedError(ErrorCode::numbers,
+                      fmt::format("[anomaly] step {}: {}, though every op's result is: what was added up over micro-batches and ranks, or "
+                                  "rounded, is not; {}",
+                                  progress_.step, report.why_skipped, what_stands()));
+  }
   if (nonfinite_in_a_row_ >= kMostNonfinite) {
     throw AgreedError(
         ErrorCode::numbers,
@@ -238,6 +250,13 @@ Trainer::StepReport Trainer::step() {
                     progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
   }
   return report;
+}
+
+parallel::StepResult Trainer::take_step(const parallel::StepSettings& settings) try {
+  return session_.rank().train_step([this] { return next_batch(); }, settings);
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::numbers) throw;
+  throw Error(error.code(), fmt::format("{}\n  {}", error.what(), what_stands()));
 }
 
 StepBatch Trainer::next_batch() { return steps_ahead_ ? steps_ahead_->step(progress_.cursor) : data_.training->step(progress_.cursor); }

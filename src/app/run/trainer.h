@@ -46,6 +46,7 @@ class Trainer {
     double slowest_wait = 0;  // and this share of the step
   };
   StepReport step();
+  parallel::StepResult take_step(const parallel::StepSettings& settings);
   StepBatch next_batch();
   parallel::StepSettings step_settings() const;
   /// By the steps of all ranks, who call this together.

@@ -51,7 +51,7 @@ Variable of_classes(const char* op, bool logits, const Variable& in, const Tenso
   const double factor = options.reduction == Reduction::mean ? one_over(op, counted) : 1;
   const Tensor result = each ? losses : empty({}, DType::f64, "loss");
   if (!each) kernels::sum_in_order(losses, factor, result);
-  Recorder r({x});
+  Recorder r({x}, op);
   const auto save = [&](const Tensor& t) { return t.defined() ? r.save(t) : SavedTensor(); };
   const SavedTensor kept_x = r.save(x), kept_targets = save(targets), kept_weights = save(weights), kept = save(statistics);
   return r.output(result, [=](Backward& b) {

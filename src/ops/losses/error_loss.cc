@@ -27,7 +27,7 @@ Variable loss(const char* op, Pointwise f, Pointwise slope, const Variable& in, 
   if (!(in.shape() == other.shape()) || in.dtype() != other.dtype()) refuse(op, "two of one shape and dtype", {in.value, other.value});
   const Variable x = dense(in), y = dense(other);
   const Tensor losses = map(f, {x.value, y.value}, p);
-  Recorder r({x, y});
+  Recorder r({x, y}, op);
   const auto kept_x = r.save(x), kept_y = r.save(y);
   return reduced(r.output(losses,
                           [=](Backward& b) {

@@ -55,5 +55,16 @@ TEST(OptimizerGroups, APatternMustGetSomething) {
   EXPECT_TRUE(has(refused({{"bias", 1, {}}, {"ln.bias", 2, {}}}), "\"ln.bias\" is in none"));
 }
 
+TEST(OptimizerGroups, APatternOfRunningStatisticsAloneIsRefused) {
+  const std::vector<std::string> names = {"bn1.weight", "bn1.running_mean", "bn1.running_var"};
+  const std::vector<bool> statistic = {false, true, true};
+  const auto refused = [&](const char* pattern) {
+    return refusal([&] { groups_of_names(std::vector<OptimizerGroup>{{pattern, 1, {}}}, names, statistic); });
+  };
+  EXPECT_TRUE(has(refused("running_"),
+                  "\"running_\" is in names of batch norm's running statistics alone, such as bn1.running_var: a step moves those to its"));
+  EXPECT_EQ(refused("bn1"), "none");
+}
+
 }  // namespace
 }  // namespace spillway::app::optimizer_groups_test

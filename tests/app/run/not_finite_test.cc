@@ -1,6 +1,8 @@
 // A training whose numbers are no numbers: what is said of it, on one rank, two, and two stages, and how it ends.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/app/run/support_ranks.h"
 
 namespace spillway::app::not_finite_test {
@@ -38,6 +40,10 @@ struct NotFinite : testing::Test {
     args.insert(args.end(), more.begin(), more.end());
     return train_on(ranks, args);
   }
+  std::string log_of_run() const {
+    std::ifstream file(run + "/log.txt");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 };
 
 void expect_all(const std::string& text, const std::vector<std::string>& parts) {
@@ -63,6 +69,23 @@ TEST_F(NotFinite, OfTwoStagesTheLastHasTheLoss) {
   for (const Outcome& rank : stages) EXPECT_EQ(rank.status, 7);
   expect_all(stages[0].err, {"step skipped: the loss of rank 1 on "});
   EXPECT_EQ(stages[0].err.find("the loss of rank 0"), std::string::npos) << stages[0].err;
+}
+
+TEST_F(NotFinite, AnAnomalyEndsTheRunAtItsOp) {
+  const Outcome alone = train(1, {"--detect-anomaly"}).front();
+  EXPECT_EQ(alone.status, 7);
+  const std::vector<std::string> parts = {"[anomaly] step 2, block ", "the forward of ",
+                                          " is the first whose result is not finite\n  its result: f32 [", "\n  its input 0: f32 [",
+                                          "\n  nothing was saved yet"};
+  expect_all(alone.err, parts);
+  expect_all(log_of_run(), parts);
+}
+
+TEST_F(NotFinite, TheRankOfAnAnomalyIsNamed) {
+  const std::vector<Outcome> two = train(2, {"--detect-anomaly"});
+  for (const Outcome& rank : two) EXPECT_EQ(rank.status, 7);
+  expect_all(two[0].err + two[1].err, {"[anomaly] step 2, rank ", " on ", "the forward of "});
+  expect_all(log_of_run(), {"[anomaly] step 2, rank "});
 }
 
 }  // namespace

@@ -129,6 +129,37 @@ TEST(RunningStatistics, MoveOnceAStepToTheMeanOfTheMicroBatches) {
   EXPECT_EQ(compared, 2 * (3 * 4 + 3 * 6));
 }
 
+// What flows to them is no gradient: rounded, a variance would be off by 2^-9 of itself. Wherever gradients lie, packed or not.
+TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
+  RunOptions o = options({"", SgdSettings{}});
+  o.steps = 1;
+  const RunResult want = run(o);
+  const nn::Sequential model = tiny({}, o.dtype);
+  o.round_gradients = true;
+  for (const Tier gradients : {Tier::device, Tier::host, Tier::nvme}) {
+    for (const int ranks : {1, 2}) {
+      RunOptions rounded = o;
+      rounded.gradients = gradients;
+      rounded.ranks = ranks, rounded.micro_batches = 2 / ranks, rounded.zero_stage = ranks == 2 ? 2 : 0;
+      const RunResult got = run(rounded);
+      EXPECT_NE(got.weights, want.weights) << "the gradients are";
+      for (const auto& p : model.parameters) {
+        if (!p->statistic) continue;
+        EXPECT_EQ(got.weights[p->id], want.weights[p->id]) << p->name << " " << static_cast<int>(gradients);
+      }
+    }
+  }
+}
+
+// No rule moves them, and so nothing is averaged.
+TEST(RunningStatistics, HaveNoAverage) {
+  RunOptions o = options(kKinds[1]);
+  o.average_decay = 0.9;
+  const RunResult got = run(o);
+  const nn::Sequential model = tiny({}, o.dtype);
+  for (const auto& p : model.parameters) EXPECT_EQ(got.average[p->id].empty(), p->statistic) << p->name;
+}
+
 TEST(RunningStatistics, StayWithAStepThatIsSkipped) {
   RunOptions o = options({"", SgdSettings{}, DType::f16});
   o.steps = 1;

@@ -44,7 +44,8 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
   for (const parallel::Group& g : plan.layout.groups) {
     const optim::StateFormat format = plan.scheduling.format_of(g);
     const bool stateless = g.frozen && (part != optim::StatePart::master || is_half(format.weight));
-    if (stateless || static_cast<int>(part) > state_arrays(format.rule)) continue;
+    const bool has_part = part == optim::StatePart::average ? format.average : static_cast<int>(part) <= state_arrays(format.rule);
+    if (stateless || !has_part) continue;
     at_rest.scan(g.id, [&](parallel::TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
       const parallel::TileRange own = parallel::intersection(range, plan.stepped(g));
       for (i64 tile = own.begin - range.begin; tile < own.end - range.begin; ++tile) {
@@ -94,6 +95,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.format.master = o.master;
   request.scheduling.format.moments = o.moments;
   request.scheduling.format.rule = rule_of(o.update);
+  request.scheduling.format.average = o.average_decay > 0;
   request.scheduling.round_gradients = o.round_gradients;
   request.scheduling.reduce_each = o.reduce_each;
   request.stripe_weights.assign(static_cast<size_t>(o.stripes), 1);
@@ -114,9 +116,10 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
 
 parallel::StepSettings step_settings(const RunOptions& o, i64 step) {
   parallel::StepSettings settings;
-  settings.update = {.settings = o.update, .learning_rate = o.learning_rate, .t = step + 1, .isa = o.isa};
+  settings.update = {.settings = o.update, .learning_rate = o.learning_rate, .t = step + 1, .average_decay = o.average_decay, .isa = o.isa};
   settings.gradient_clipping = o.clipping ? o.clipping(step) : o.gradient_clipping;
   settings.random = RandomKey{3};
+  if (o.detect_anomaly) settings.detect_anomaly = "here";
   return settings;
 }
 
@@ -189,6 +192,7 @@ RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, co
   result.m = read_values(model, result.plan, rank.state(), optim::StatePart::first);
   result.v = read_values(model, result.plan, rank.state(), optim::StatePart::second);
   result.third = read_values(model, result.plan, rank.state(), optim::StatePart::third);
+  result.average = read_values(model, result.plan, rank.state(), optim::StatePart::average);
   result.seen = read_weights(result.plan, rank.state());
   result.peak_bytes = {device.peak_bytes(), host.peak_bytes()};
   return result;
@@ -230,7 +234,8 @@ RunResult train(const RunOptions& o) {
   }
   RunResult all = std::move(results[0]);
   for (size_t r = 1; r < results.size(); ++r) {
-    for (const auto part : {&RunResult::weights, &RunResult::m, &RunResult::v, &RunResult::third}) merge(all.*part, results[r].*part);
+    for (const auto part : {&RunResult::weights, &RunResult::m, &RunResult::v, &RunResult::third, &RunResult::average})
+      merge(all.*part, results[r].*part);
     all.others.push_back(std::move(results[r]));
   }
   return all;
@@ -254,6 +259,7 @@ void expect_same_numbers(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.m, want.m);
   EXPECT_EQ(got.v, want.v);
   EXPECT_EQ(got.third, want.third);
+  EXPECT_EQ(got.average, want.average);
   ASSERT_EQ(got.steps.size(), want.steps.size());
   for (size_t s = 0; s < want.steps.size(); ++s) {
     EXPECT_EQ(got.steps[s].skipped, want.steps[s].skipped) << "step " << s;
@@ -271,6 +277,7 @@ void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.m, want.m);
   EXPECT_EQ(got.v, want.v);
   EXPECT_EQ(got.third, want.third);
+  EXPECT_EQ(got.average, want.average);
   expect_as_planned(got);
   for (const RunResult& other : got.others) {
     EXPECT_EQ(got.losses, other.losses);

@@ -23,6 +23,7 @@ struct RunOptions {
   optim::Moments moments = optim::Moments::fp32;
   optim::RuleSettings update =
       optim::AdamSettings{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled_weight_decay = true};
+  double average_decay = 0;                    // above 0: an average of the weights is kept
   std::vector<parallel::OwnRates> own_rates;  // of parameters in whose names own_rates_in[i] is
   std::vector<std::string> own_rates_in;
   bool round_gradients = false, reduce_each = false;
@@ -48,6 +49,7 @@ struct RunOptions {
   optim::Isa isa = optim::Isa::best;
   optim::LossScale loss_scale;  // with f16
   i64 loss_scale_interval = optim::kLossScaleInterval;
+  bool detect_anomaly = false;  // the report begins with "here"
   std::function<StepBatch(i64 step, int rank)> batches;  // of a data-parallel rank; default: random_batch
   parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
@@ -73,6 +75,7 @@ struct RunResult {
   std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened
   std::vector<std::vector<double>> m, v;     // likewise: the rule's first and second array of state
   std::vector<std::vector<double>> third;    // likewise
+  std::vector<std::vector<double>> average;  // likewise, of the weights
   parallel::Plan plan;
   parallel::TierBytes moved;        // by the steps
   std::array<i64, 2> peak_bytes{};  // device and host pool

@@ -1,0 +1,150 @@
+// An op planted behind each block, from embedding to loss, that gives a NaN forward or backward: block, op and layer are named whatever
+// the stages, recomputation and order; without a fault not one number is another.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "tests/parallel/run/support_run.h"
+
+namespace spillway::test::anomaly_test {
+namespace {
+
+using autograd::Variable;
+
+struct Fault {
+  size_t block = 0;
+  bool backward = false;
+};
+
+// y = x, whose first element is no number in one direction.
+Variable planted(const Variable& x, bool backward) {
+  const auto spoil = [](const Tensor& from) {
+    const Tensor to = from.device().is_meta() ? empty(from.shape(), from.dtype()) : to_current_device(from);
+    constexpr auto kNaN = std::numeric_limits<float>::quiet_NaN();
+    if (!to.device().is_meta()) std::memcpy(to.raw(), &kNaN, sizeof kNaN);
+    return to;
+  };
+  autograd::Recorder r({x});
+  return r.output(backward ? x.value : spoil(x.value),
+                  [=](autograd::Backward& b) { b.pass(0, backward ? spoil(b.gradient()) : b.gradient()); });
+}
+
+class Faulty final : public nn::Module {
+ public:
+  Faulty(std::unique_ptr<nn::Module> block, bool backward) : block_(std::move(block)), backward_(backward) {}
+  Variable forward(const Variable& x, const nn::Context& context) const override {
+    const Variable y = block_->forward(x, context);
+    return y.dtype() == DType::f64 ? y : planted(y, backward_);  // the last block's output is the loss
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return block_->parameters(); }
+
+ private:
+  std::unique_ptr<nn::Module> block_;
+  bool backward_;
+};
+
+RunOptions options(std::optional<Fault> fault = {}) {
+  RunOptions o;
+  o.model = models::preset("llama-tiny");
+  o.model.layers = 2;
+  o.sequence_length = 16;
+  o.micro_batches = 2;
+  o.steps = 2;
+  o.detect_anomaly = true;
+  if (fault) {
+    o.build = [fault](const models::ModelConfig& config, DType dtype) {
+      nn::Sequential model = models::build(config, dtype);
+      auto& block = model.blocks.at(fault->block);
+      block = std::make_unique<Faulty>(std::move(block), fault->backward);
+      return model;
+    };
+  }
+  return o;
+}
+
+// Of the run's ends the first one's.
+std::string report_of(const RunOptions& o) {
+  try {
+    train(o);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+void expect_named(const RunOptions& o, const Fault& fault, const std::string& name) {
+  const std::string report = report_of(o), block = "block " + std::to_string(fault.block + 1) + " of 4 (" + name;
+  EXPECT_NE(report.find("[anomaly] here, " + block), std::string::npos) << report;
+  EXPECT_NE(report.find(fault.backward ? ": the backward of planted after " : ": the forward of planted after "), std::string::npos)
+      << report;
+  EXPECT_NE(report.find("1 NaN and 0 infinite of 1024, the first at [0, 0, 0]"), std::string::npos) << report;
+}
+
+TEST(AnomalyOfARank, APlantedOpIsNamedBehindEachBlock) {
+  const char* const names[] = {"model.embed_tokens", "model.layers.0", "model.layers.1"};
+  for (size_t block = 0; block < 3; ++block) {
+    for (const bool backward : {false, true}) {
+      const Fault fault{block, backward};
+      RunOptions o = options(fault);
+      for (const bool recompute : {false, true}) {
+        o.recompute = recompute;
+        expect_named(o, fault, names[block]);
+      }
+      o.pipeline = {.ranks = 2, .kind = parallel::ScheduleKind::zb_h1};
+      expect_named(o, fault, names[block]);
+      o.pipeline = {};
+      o.ranks = 2;
+      o.zero_stage = 3;
+      o.parameters = o.gradients = o.optimizer = parallel::Tier::host;
+      expect_named(o, fault, names[block]);
+    }
+  }
+}
+
+// The largest number a weight can be makes the first op that multiplies by it overflow.
+TEST(AnomalyOfARank, TheOpsOfAModelAreNamedByTheirLayers) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"layers.0.self_attn.q_proj.weight", "the forward of linear in model.layers.0.self_attn.q_proj is"},
+      {"layers.1.mlp.down_proj.weight", "the forward of linear in model.layers.1.mlp.down_proj is"},
+      {"layers.1.mlp.gate_proj.weight", "the forward of linear in model.layers.1.mlp.gate_proj is"},
+      {"lm_head.weight", "the forward of linear_cross_entropy in lm_head is"}};
+  for (const auto& [weight, named] : cases) {
+    RunOptions o = options();
+    o.weights = [&, end = std::string(weight)](const nn::Parameter& p, i64 begin, std::span<double> out) {
+      nn::initial_values(p, 1, begin, out);
+      if (p.name.ends_with(end)) std::ranges::fill(out, 3e38);
+    };
+    const std::string report = report_of(o);
+    EXPECT_NE(report.find(named), std::string::npos) << weight << "\n" << report;
+  }
+}
+
+TEST(AnomalyOfARank, NoNumberIsAnother) {
+  for (const bool recompute : {false, true}) {
+    RunOptions o = options();
+    o.recompute = recompute;
+    const RunResult watched = train(o);
+    o.detect_anomaly = false;
+    expect_same_run(watched, train(o));
+  }
+}
+
+// Gradients overflow under the first scales, and the step is skipped as it is without the guard.
+TEST(AnomalyOfARank, AnOverflowOfTheLossScaleIsNone) {
+  RunOptions o = options();
+  o.dtype = DType::f16;
+  o.steps = 8;
+  o.loss_scale = {0x1p24, 0};
+  const RunResult got = train(o);
+  EXPECT_TRUE(got.steps.front().skipped);
+  EXPECT_FALSE(got.steps.back().skipped);
+  o.detect_anomaly = false;
+  expect_same_numbers(got, train(o));
+}
+
+}  // namespace
+}  // namespace spillway::test::anomaly_test
