@@ -1,4 +1,4 @@
-// Runs under update rules of no, one and three arrays of state: killed and gone on from the state on nvme and from a checkpoint with the
+// Runs under update rules of no, one and three arrays of state, and of matrices: killed and gone on from the state on nvme and from a checkpoint with the
 // bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -71,6 +71,7 @@ const Optimizer kOptimizers[] = {
     {"sgd_momentum", {"--optimizer", "sgd", "--momentum", "0.9"}, {"momentum_buffer"}},
     {"amsgrad", {"--optimizer", "amsgrad"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
     {"rmsprop", {"--optimizer", "rmsprop", "--centered", "--momentum", "0.5"}, {"square_avg", "grad_avg", "momentum_buffer"}},
+    {"muon", {"--optimizer", "muon"}, {"momentum_buffer", "exp_avg", "exp_avg_sq"}},
 };
 INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, testing::ValuesIn(kOptimizers), [](const auto& one) { return one.param.name; });
 
