@@ -1,5 +1,6 @@
 #include "optim/lanes_scalar.h"
 
+#include "base/error.h"
 #include "device/launch_cuda.h"
 #include "optim/adamw_element.h"
 #include "optim/rules/gpu.h"

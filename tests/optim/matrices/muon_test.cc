@@ -12,15 +12,13 @@
 #include "optim/matrices/orthogonalize.h"
 #include "optim/rules/settings.h"
 #include "optim/rules/tile.h"
+#include "tests/optim/support_newton_schulz.h"
 #include "tests/optim/support_reference.h"
 
 namespace spillway::optim::muon_test {
 namespace {
 
-struct Extents {
-  i64 rows, columns;
-  i64 elems() const { return rows * columns; }
-};
+using test::Extents;
 
 // A matrix of less than a tile, and its state.
 template <class T>
@@ -144,38 +142,6 @@ struct Memory {
   std::vector<T> given, result;
 };
 
-// The iteration as it is written down, always on the side of the rows.
-std::vector<double> by_loops(std::vector<double> x, Extents e) {
-  const auto at = [](const std::vector<double>& m, i64 columns, i64 r, i64 c) { return m[static_cast<size_t>(r * columns + c)]; };
-  double squares = 0;
-  for (const double v : x) squares += v * v;
-  for (double& v : x) v /= std::max(std::sqrt(squares), 1e-7);
-  for (int step = 0; step < 5; ++step) {
-    std::vector<double> a(static_cast<size_t>(e.rows * e.rows)), b = a, next = x;
-    for (i64 i = 0; i < e.rows * e.rows; ++i) {
-      for (i64 k = 0; k < e.columns; ++k) a[static_cast<size_t>(i)] += at(x, e.columns, i / e.rows, k) * at(x, e.columns, i % e.rows, k);
-    }
-    for (i64 i = 0; i < e.rows * e.rows; ++i) {
-      double square = 0;
-      for (i64 k = 0; k < e.rows; ++k) square += at(a, e.rows, i / e.rows, k) * at(a, e.rows, k, i % e.rows);
-      b[static_cast<size_t>(i)] = -4.7750 * a[static_cast<size_t>(i)] + 2.0315 * square;
-    }
-    for (i64 i = 0; i < e.elems(); ++i) {
-      double sum = 3.4445 * x[static_cast<size_t>(i)];
-      for (i64 k = 0; k < e.rows; ++k) sum += at(b, e.rows, i / e.columns, k) * at(x, e.columns, k, i % e.columns);
-      next[static_cast<size_t>(i)] = sum;
-    }
-    x = std::move(next);
-  }
-  return x;
-}
-
-std::vector<double> transposed(const std::vector<double>& x, Extents e) {
-  std::vector<double> flipped(x.size());
-  for (i64 i = 0; i < e.elems(); ++i) flipped[static_cast<size_t>(i % e.columns * e.rows + i / e.columns)] = x[static_cast<size_t>(i)];
-  return flipped;
-}
-
 class Orthogonalize : public testing::TestWithParam<Extents> {};
 
 // Polynomials of products of up to 300 terms: some hundred roundings, magnified by slopes of up to 3.4 in each of five steps.
@@ -184,9 +150,7 @@ TEST_P(Orthogonalize, IsTheIteration) {
   const Memory<double> wide(e, 1);
   const Memory<float> narrow(e, 1);
   EXPECT_TRUE(wide.guards_hold() && narrow.guards_hold());
-  const bool tall = e.rows > e.columns;
-  const std::vector<double> upright = by_loops(tall ? transposed(wide.given, e) : wide.given, tall ? Extents{e.columns, e.rows} : e);
-  const std::vector<double> want = tall ? transposed(upright, {e.columns, e.rows}) : upright;
+  const std::vector<double> want = test::newton_schulz(wide.given, e);
   for (size_t i = 0; i < wide.result.size(); ++i) {
     ASSERT_NEAR(wide.result[i], i < want.size() ? want[i] : 0, 1e-11) << i;
     ASSERT_NEAR(narrow.result[i], i < want.size() ? want[i] : 0, 1e-4) << i;
