@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/units.h"
 #include "device/arena.h"
 #include "nn/key_value_cache.h"
