@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, dou
 }
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.m_begin_bytes() > 0;
+  const bool has_master = f.average_begin_bytes() > 0;  // what comes next begins where it ends
   return {tile.gradient,
           tile.weight,
           has_master ? tile.state : nullptr,

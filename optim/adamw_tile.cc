@@ -26,7 +26,7 @@ struct Job {
 };
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.m_begin_bytes() > 0;
+  const bool has_master = f.average_begin_bytes() > 0;  // what comes next begins where it ends
   return {.gradient = tile.gradient,
           .weight = tile.weight,
           .master = has_master ? tile.state : nullptr,
@@ -70,7 +70,7 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
 
 /// A block's columns, its moments being scratch.
 Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
-  const i64 weight = begin * size_of(f.weight), master = begin * f.m_begin_bytes() / kTileElems;
+  const i64 weight = begin * size_of(f.weight), master = begin * f.average_begin_bytes() / kTileElems;
   c.gradient += begin * size_of(f.gradient);
   c.weight += weight, c.new_weight += weight;
   if (c.master) c.master += master, c.new_master += master;

@@ -26,8 +26,9 @@ struct PoolAxis {
     return {last < kernel ? 0 : (last - kernel) / stride + 1, std::min(positions, last / stride + 1)};
   }
   constexpr i64 counted(i64 at) const {
-    if (kernel > 0 && counts_padding) return kernel;
-    return covered(at).end - covered(at).begin;
+    if (kernel == 0 || !counts_padding) return covered(at).end - covered(at).begin;
+    const i64 first = at * stride - padding;
+    return std::min(first + kernel, extent + padding) - first;  // beyond the padding there is nothing to count
   }
 };
 

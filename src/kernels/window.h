@@ -17,21 +17,25 @@ struct Pair {
 
 struct Window {
   Pair kernel, stride = 1, padding = 0, dilation = 1;
+  bool ceil = false;  // a last one may reach beyond the image and its padding, where it begins in it or in the padding before it
 };
 
 /// How often it fits along one axis; not positive: never.
-constexpr i64 window_positions(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation) {
-  const i64 room = extent + 2 * padding - dilation * (kernel - 1) - 1;
-  return room < 0 ? 0 : room / stride + 1;
+constexpr i64 window_positions(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation, bool ceil = false) {
+  const i64 room = extent + 2 * padding - dilation * (kernel - 1) - 1, rounded = ceil ? room + stride - 1 : room;
+  if (rounded < 0) return 0;
+  const i64 last = rounded / stride;
+  return ceil && last * stride >= extent + padding ? last : last + 1;
 }
 
 /// The positions over an image of these extents. Throws Error(bug) in the name of `op` when the window is none or never fits.
 inline Pair positions_of(const char* op, const Window& window, Pair extent) {
   const auto legal = [](Pair least, Pair value) { return value.h >= least.h && value.w >= least.w; };
   const bool sane = legal(1, window.kernel) && legal(1, window.stride) && legal(0, window.padding) && legal(1, window.dilation);
-  const Pair at = sane ? Pair(window_positions(extent.h, window.kernel.h, window.stride.h, window.padding.h, window.dilation.h),
-                              window_positions(extent.w, window.kernel.w, window.stride.w, window.padding.w, window.dilation.w))
-                       : Pair(0);
+  const Pair at = sane
+                      ? Pair(window_positions(extent.h, window.kernel.h, window.stride.h, window.padding.h, window.dilation.h, window.ceil),
+                             window_positions(extent.w, window.kernel.w, window.stride.w, window.padding.w, window.dilation.w, window.ceil))
+                      : Pair(0);
   if (legal(1, at)) return at;
   const auto text = [](Pair p) { return std::to_string(p.h) + "x" + std::to_string(p.w); };
   throw Error(ErrorCode::bug, std::string("[") + op + "] expected a window that fits the image, got a kernel of " + text(window.kernel) +

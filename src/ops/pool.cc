@@ -39,8 +39,8 @@ Variable of_rows(const char* op, const Variable& x, Pool pool) {
 
 }  // namespace
 
-Variable max_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding) {
-  const Window window{kernel, stride, padding};
+Variable max_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding, bool ceil_mode) {
+  const Window window{.kernel = kernel, .stride = stride, .padding = padding, .ceil = ceil_mode};
   const Shape shape = pooled("max_pool2d", x, window);
   const Tensor y = empty(shape, x.dtype(), "pooled"), index = empty(shape, DType::int32, "pooling index");
   kernels::max_pool(dense(x.value), window, y, index);
@@ -49,21 +49,23 @@ Variable max_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding) {
   return r.output(y, [=](Backward& b) { kernels::max_pool_gradient(b.gradient(), b.saved(kept), window, b.target(0)); });
 }
 
-Variable max_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding) {
-  return of_rows("max_pool1d", x, [=](const Variable& rows) { return max_pool2d(rows, {1, kernel}, {1, stride}, {0, padding}); });
+Variable max_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding, bool ceil_mode) {
+  return of_rows("max_pool1d", x, [=](const Variable& rows) {
+    return max_pool2d(rows, {1, kernel}, {1, stride}, {0, padding}, ceil_mode);
+  });
 }
 
-Variable avg_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding, bool count_include_pad) {
-  const Window window{kernel, stride, padding};
+Variable avg_pool2d(const Variable& x, Pair kernel, Pair stride, Pair padding, bool count_include_pad, bool ceil_mode) {
+  const Window window{.kernel = kernel, .stride = stride, .padding = padding, .ceil = ceil_mode};
   const Tensor y = empty(pooled("avg_pool2d", x, window), x.dtype(), "pooled");
   kernels::avg_pool(dense(x.value), window, count_include_pad, y);
   Recorder r({x});
   return r.output(y, [=](Backward& b) { kernels::avg_pool_gradient(b.gradient(), window, count_include_pad, b.target(0)); });
 }
 
-Variable avg_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding, bool count_include_pad) {
+Variable avg_pool1d(const Variable& x, i64 kernel, i64 stride, i64 padding, bool count_include_pad, bool ceil_mode) {
   return of_rows("avg_pool1d", x, [=](const Variable& rows) {
-    return avg_pool2d(rows, {1, kernel}, {1, stride}, {0, padding}, count_include_pad);
+    return avg_pool2d(rows, {1, kernel}, {1, stride}, {0, padding}, count_include_pad, ceil_mode);
   });
 }
 

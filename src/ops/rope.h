@@ -1,5 +1,5 @@
-// Rotary position embedding of the rotate-half kind (Su et al., arXiv:2104.09864; Llama's pairing). Legend: B rows, T positions, H heads,
-// D head width.
+// Rotary position embedding (Su et al., arXiv:2104.09864), of pairs half a head apart (Llama's) or side by side (the paper's, GPT-J's).
+// Legend: B rows, T positions, H heads, D head width.
 #pragma once
 #include "autograd/tape.h"
 
@@ -11,5 +11,8 @@ using autograd::Variable;
 /// For f32 and bf16 the angle is fp32(position) * fp32(frequency), as transformers computes it; for f64 it is fp64.
 Variable rope(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
               double attention_scaling = 1);
+/// The same of the pairs (2i, 2i + 1): x permuted, turned, and permuted back.
+Variable rope_interleaved(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
+                          double attention_scaling = 1);
 
 }  // namespace spillway::ops

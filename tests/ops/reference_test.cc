@@ -261,7 +261,9 @@ TEST(Reference, Matmul) {
 }
 
 TEST(Reference, Einsum) {
-  check("einsum", 9, [](const Case& c) { return ops::einsum(c.attributes.at("equation"), c["a"], c["b"]); });
+  const Op einsum = [](const Case& c) { return ops::einsum(c.attributes.at("equation"), c["a"], c["b"]); };
+  check("einsum", 9, einsum);
+  check("einsum_ellipsis", 8, einsum);
 }
 
 TEST(Reference, Embedding) {
@@ -277,7 +279,7 @@ TEST(Reference, Norms) {
 }
 
 TEST(Reference, Rope) {
-  const auto op = [](const Case& c) {
+  const auto turned = [](const Case& c, const auto& rope) {
     const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // B, H, T, D in the data
     const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
     std::vector<i32> at;
@@ -287,9 +289,14 @@ TEST(Reference, Rope) {
     for (i64 i = 0; i < width / 2; ++i) {
       frequencies.push_back(std::pow(c.attributes.at("theta").get<double>(), -2.0 * static_cast<double>(i) / static_cast<double>(width)));
     }
-    return ops::permute(ops::rope(x, test::ints(at, {rows, positions}), frequencies), {0, 2, 1, 3});
+    return ops::permute(rope(x, test::ints(at, {rows, positions}), frequencies, 1), {0, 2, 1, 3});
   };
-  check("rope", 3, op, {}, [](const std::string& name, const json&) { return starts(name, "half"); });
+  check(
+      "rope", 3, [&](const Case& c) { return turned(c, ops::rope); }, {},
+      [](const std::string& name, const json&) { return starts(name, "half"); });
+  check(
+      "rope", 3, [&](const Case& c) { return turned(c, ops::rope_interleaved); }, {},
+      [](const std::string& name, const json&) { return starts(name, "interleaved"); });
 }
 
 TEST(Reference, SwiGlu) {
@@ -382,6 +389,11 @@ TEST(Reference, MorePools) {
   const auto at = [](const Case& c, const char* name) { return c.attributes.at(name).get<i64>(); };
   check("avg_pool2d_without_padding", 3,
         [&](const Case& c) { return ops::avg_pool2d(c["x"], pair(c, "kernel_size"), pair(c, "stride"), pair(c, "padding"), false); });
+  check("pool_ceil", 8, [&](const Case& c) {
+    const ops::Pair kernel = pair(c, "kernel_size"), stride = pair(c, "stride"), padding = pair(c, "padding");
+    if (c.attributes.at("op") == "max") return ops::max_pool2d(c["x"], kernel, stride, padding, true);
+    return ops::avg_pool2d(c["x"], kernel, stride, padding, c.attributes.at("count_include_pad").get<bool>(), true);
+  });
   check("adaptive_max_pool2d", 4, [&](const Case& c) { return ops::adaptive_max_pool2d(c["x"], pair(c, "output_size")); });
   check("max_pool1d", 2, [&](const Case& c) { return ops::max_pool1d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });
   check("avg_pool1d", 2, [&](const Case& c) { return ops::avg_pool1d(c["x"], at(c, "kernel"), at(c, "stride"), at(c, "padding")); });

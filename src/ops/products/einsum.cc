@@ -14,8 +14,11 @@ namespace {
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
 bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
 
+// "..." among letters; then, by tensor, a digit for each axis that it stands for: '0' is the last.
+constexpr char kOthers = '.';
+
 struct Equation {
-  std::string a, b, out;  // their letters
+  std::string a, b, out;  // their letters, and kOthers
 
   explicit Equation(const std::string& whole) : text_(whole) {
     a = letters("a");
@@ -40,9 +43,10 @@ struct Equation {
 
   std::string letters(const std::string& whose) {
     std::string all;
-    for (; is_letter(next()); ++at_) {
+    for (; is_letter(next()) || text_.compare(at_, 3, "...") == 0; ++at_) {
       if (has(all, text_[at_])) refuse_here("each letter of " + whose + " once, not '" + text_[at_] + "' again,");
       all += text_[at_];
+      if (text_[at_] == kOthers) at_ += 2;
     }
     return all;
   }
@@ -53,6 +57,7 @@ struct Equation {
     const size_t first = at_;
     out = letters("the result");
     if (next() != '\0') refuse_here("a letter or the end");
+    if (has(out, kOthers) && !has(a + b, kOthers)) refuse_here("\"...\" in an input where the result has it,");
     for (at_ = first; next() != '\0'; ++at_) {
       if (!has(a + b, text_[at_])) refuse_here(std::string("letters of the inputs, not '") + text_[at_] + "',");
     }
@@ -62,7 +67,9 @@ struct Equation {
     for (const char letter : a + b) {
       if (has(a, letter) != has(b, letter)) out += letter;
     }
+    std::erase(out, kOthers);
     std::sort(out.begin(), out.end());
+    if (has(a + b, kOthers)) out = kOthers + out;
   }
 
   const std::string& text_;
@@ -102,23 +109,54 @@ struct Named {
   }
 };
 
+// Of an input of so many axes, or of the result: digits in the place of kOthers.
+void spell_out(std::string& letters, i64 others) {
+  const size_t at = letters.find(kOthers);
+  if (at == std::string::npos || others < 0) return;
+  std::string digits;
+  for (i64 i = others; i-- > 0;) digits += static_cast<char>('0' + i);
+  letters.replace(at, 1, digits);
+}
+
+// How many axes "..." stands for.
+i64 others_of(const std::string& letters, const Tensor& x) { return has(letters, kOthers) ? x.rank() - std::ssize(letters) + 1 : 0; }
+
+// An axis of extent 1 that the other input has longer goes: it is stretched as one of the other alone.
+void drop_stretched(Named& a, const Named& b) {
+  std::vector<i64> extents;
+  std::string kept;
+  for (const char letter : a.letters) {
+    if ('0' <= letter && letter <= '9' && has(b.letters, letter) && a.extent(letter) == 1 && b.extent(letter) != 1) continue;
+    extents.push_back(a.extent(letter));
+    kept += letter;
+  }
+  if (kept == a.letters) return;
+  a = {reshape(a.x, Shape(std::span<const i64>(extents))), kept};
+}
+
 void check(const Equation& e, const Tensor& a, const Tensor& b) {
   if (static_cast<int>(e.a.size()) != a.rank() || static_cast<int>(e.b.size()) != b.rank() || a.dtype() != b.dtype())
     refuse("einsum", "inputs of one dtype with an axis for each letter of " + e.a + " and of " + e.b, {a, b});
   if (e.out.size() > static_cast<size_t>(Shape::kMaxRank)) refuse("einsum", "a result of at most 6 axes, not " + e.out, {a, b});
   for (size_t i = 0; i < e.a.size(); ++i) {
     const size_t other = e.b.find(e.a[i]);
-    if (other != std::string::npos && a.size(static_cast<int>(i)) != b.size(static_cast<int>(other)))
-      refuse("einsum", std::string("one extent of '") + e.a[i] + "'", {a, b});
+    if (other == std::string::npos) continue;
+    const i64 here = a.size(static_cast<int>(i)), there = b.size(static_cast<int>(other));
+    const bool stretches = '0' <= e.a[i] && e.a[i] <= '9' && (here == 1 || there == 1);
+    if (here != there && !stretches)
+      refuse("einsum", is_letter(e.a[i]) ? std::string("one extent of '") + e.a[i] + "'" : "axes in \"...\" that stretch", {a, b});
   }
 }
 
 }  // namespace
 
 Variable einsum(const std::string& equation, const Variable& first, const Variable& second) {
-  const Equation e(equation);
+  Equation e(equation);
+  const i64 others_a = others_of(e.a, first.value), others_b = others_of(e.b, second.value);
+  spell_out(e.a, others_a), spell_out(e.b, others_b), spell_out(e.out, std::max(others_a, others_b));
   check(e, first.value, second.value);
   Named a{first, e.a}, b{second, e.b};
+  drop_stretched(a, b), drop_stretched(b, a);
   a.keep(e.b + e.out), b.keep(e.a + e.out);
   std::string batch, inner, rows, columns;
   for (const char letter : a.letters) (!has(b.letters, letter) ? rows : has(e.out, letter) ? batch : inner) += letter;

@@ -92,14 +92,15 @@ TEST_F(Ema, IsExportedAsAModel) {
   EXPECT_EQ(values(folder.path() / "averaged" / "model.safetensors", kName), average);
   ASSERT_EQ(run_app({"export", at("run"), "--out", at("plain"), "--dtype", "fp32"}).status, 0);
   EXPECT_NE(values(folder.path() / "plain" / "model.safetensors", kName), average);
-  const Outcome evaluated = run_app({"evaluate", at("averaged"), "--data", text, "--sequence-length", "16", "--threads", "1"});
+  const Outcome evaluated =
+      run_app({"evaluate", "--model", at("averaged"), "--data", text, "--tokenizer", "bytes", "--sequence-length", "16", "--threads", "1"});
   EXPECT_EQ(evaluated.status, 0) << evaluated.err;
 }
 
 TEST_F(Ema, OfAdaptersIsThatOfTheAdapters) {
   expect_all_well(train_on(1, train("base", 1)));
   ASSERT_EQ(run_app({"export", at("base"), "--out", at("model")}).status, 0);
-  Args args = train("lora", 3) + Args{"--ema", "0.5", "--lora", "2"};
+  Args args = train("lora", 3) + Args{"--ema", "0.5", "--lora", "2", "--tokenizer", "bytes"};
   args[1] = at("model");
   expect_all_well(train_on(1, args));
   const data::SafetensorsReader state(checkpoint("lora", 3) / "optimizer.safetensors");

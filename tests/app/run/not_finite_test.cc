@@ -75,8 +75,8 @@ TEST_F(NotFinite, AnAnomalyEndsTheRunAtItsOp) {
   const Outcome alone = train(1, {"--detect-anomaly"}).front();
   EXPECT_EQ(alone.status, 7);
   const std::vector<std::string> parts = {"[anomaly] step 2, block ", "the forward of ",
-                                          " is the first whose result is not finite\n  its result: f32 [", "\n  its input 0: f32 [",
-                                          "\n  nothing was saved yet"};
+                                          " is the first whose result is not finite\n  its result: f32 [",
+                                          "\n  its input 0, transformer.wte.weight: f32 [", "\n  nothing was saved yet"};
   expect_all(alone.err, parts);
   expect_all(log_of_run(), parts);
 }
