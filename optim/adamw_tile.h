@@ -18,6 +18,7 @@ struct TileOperands {
   const std::byte* state;
   std::byte* new_weight;
   std::byte* new_state;
+  const std::byte* direction = nullptr;  // of a rule of matrices: what the weight moves along (rules/muon.h)
 };
 
 /// Elements from the end of the part before (the tile's begin) up to `end`. Without scalars: a gap, whose zeros stay zeros.

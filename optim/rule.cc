@@ -29,9 +29,11 @@ const char* to_string(Rule rule) {
     case Rule::rmsprop_centered_momentum:
       return "rmsprop_centered_momentum";
     case Rule::lion:
+      return "lion";
+    case Rule::muon:
       break;
   }
-  return "lion";
+  return "muon";
 }
 
 std::span<const StateArrayName> state_array_names(Rule rule) {
@@ -44,6 +46,7 @@ std::span<const StateArrayName> state_array_names(Rule rule) {
     case Rule::sgd:
     case Rule::sgd_momentum:
     case Rule::sgd_nesterov:
+    case Rule::muon:
       return first(kMomentum);
     case Rule::adagrad:
       return first(kSum);

@@ -21,6 +21,7 @@ enum class Rule {
   rmsprop_centered,           // s, a
   rmsprop_centered_momentum,  // s, a, b
   lion,                       // m
+  muon,                       // m; of matrices alone
 };
 
 /// How many arrays of state a rule has, each as long as the weight. They begin at zero, adagrad's at its initial_accumulator_value.
@@ -33,6 +34,7 @@ constexpr int state_arrays(Rule rule) {
     case Rule::adagrad:
     case Rule::rmsprop:
     case Rule::lion:
+    case Rule::muon:
       return 1;
     case Rule::adam:
     case Rule::adamw:
@@ -47,6 +49,9 @@ constexpr int state_arrays(Rule rule) {
   return 3;
 }
 constexpr int kMaxStateArrays = 3;
+
+/// Its steps need a matrix as a whole, not element by element: what is no such matrix it leaves to AdamW.
+constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
 
 const char* to_string(Rule rule);
 

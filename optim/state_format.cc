@@ -56,6 +56,12 @@ StateFormat StateFormat::without_arrays() const {
   return plain;
 }
 
+StateFormat StateFormat::beside_matrices() const {
+  StateFormat beside = *this;
+  if (is_of_matrices(rule)) beside.rule = Rule::adamw;
+  return beside;
+}
+
 StateFormat plain_format(DType weight) { return {.weight = weight, .gradient = weight == DType::f64 ? DType::f64 : DType::f32}; }
 
 }  // namespace spillway::optim

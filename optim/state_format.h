@@ -49,6 +49,8 @@ struct StateFormat {
   i64 scales_begin_bytes() const;
   /// The same of a rule without arrays: a master at most.
   StateFormat without_arrays() const;
+  /// The same of what a rule of matrices leaves to AdamW; itself of any other rule.
+  StateFormat beside_matrices() const;
   bool operator==(const StateFormat&) const = default;
 };
 

@@ -21,6 +21,7 @@ void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<
 template <class T>
 void update(Rule rule, std::span<T> weight, std::span<const std::span<T>> states, std::span<const T> gradient,
             const Scalars<double>& scalars, Isa isa) {
+  require(!is_of_matrices(rule), "[rules] expected a rule of single elements");
   require(static_cast<int>(states.size()) == state_arrays(rule), "[rules] expected the rule's number of state arrays");
   require(gradient.size() == weight.size() &&
               std::all_of(states.begin(), states.end(), [&](std::span<T> state) { return state.size() == weight.size(); }),

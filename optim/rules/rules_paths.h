@@ -57,6 +57,8 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
+    case Rule::muon:  // muon.h
+      return;
   }
 }
 

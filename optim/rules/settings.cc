@@ -1,5 +1,6 @@
 #include "optim/rules/settings.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -34,6 +35,8 @@ Rule rule_of(const RmspropSettings& settings) {
 }
 
 Rule rule_of(const LionSettings&) { return Rule::lion; }
+
+Rule rule_of(const MuonSettings&) { return Rule::muon; }
 
 Rule rule_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return rule_of(s); }, settings);
@@ -94,12 +97,37 @@ Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradien
           .step_size = settings.lr};
 }
 
+Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradient_scale) {
+  require_applied(t);
+  return {.gradient_scale = gradient_scale,
+          .decay = 1 - settings.lr * settings.weight_decay,
+          .one_minus_beta1 = 1 - settings.momentum,
+          .step_size = settings.lr};
+}
+
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale) {
   const auto of = [&](auto& s) {
     s.lr = lr, s.weight_decay = weight_decay;
     return make_scalars(s, t, gradient_scale);
   };
   return std::visit(of, settings);
+}
+
+RuleSettings beside_matrices(const RuleSettings& settings) {
+  const auto* muon = std::get_if<MuonSettings>(&settings);
+  if (!muon) return settings;
+  return AdamSettings{.lr = muon->lr,
+                      .beta1 = muon->beta1,
+                      .beta2 = muon->beta2,
+                      .eps = muon->eps,
+                      .weight_decay = muon->weight_decay,
+                      .decoupled_weight_decay = true};
+}
+
+double matrix_scale(const RuleSettings& settings, i64 rows, i64 columns) {
+  const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
+  if (std::get<MuonSettings>(settings).scale == MuonScale::original) return std::sqrt(std::max(1.0, r / c));
+  return 0.2 * std::sqrt(std::max(r, c));
 }
 
 }  // namespace spillway::optim

@@ -33,7 +33,20 @@ struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
-using RuleSettings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings>;
+/// By how much of its learning rate Muon moves a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), with which learning
+/// rates and weight decays are AdamW's.
+enum class MuonScale { original, match_rms_adamw };
+
+/// PyTorch's names and defaults, but for the scale (there original). What is no matrix of features is AdamW's, with the same lr and
+/// weight_decay: beta1, beta2 and eps are of that.
+struct MuonSettings {
+  double lr = 1e-3, momentum = 0.95, weight_decay = 0.1;
+  bool nesterov = true;
+  MuonScale scale = MuonScale::match_rms_adamw;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+};
+
+using RuleSettings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings, MuonSettings>;
 
 inline double weight_decay_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return s.weight_decay; }, settings);
@@ -45,6 +58,7 @@ Rule rule_of(const AdamSettings& settings);
 Rule rule_of(const AdagradSettings& settings);
 Rule rule_of(const RmspropSettings& settings);
 Rule rule_of(const LionSettings& settings);
+Rule rule_of(const MuonSettings& settings);
 Rule rule_of(const RuleSettings& settings);
 
 /// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
@@ -53,7 +67,14 @@ Scalars<double> make_scalars(const AdamSettings& settings, i64 t, double gradien
 Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
+/// Of its matrices, their scale left to who knows the shape.
+Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradient_scale);
 /// Of a step and a segment of their own lr and weight_decay, in place of the settings'.
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
+
+/// Of what a rule of matrices leaves; of any other rule itself.
+RuleSettings beside_matrices(const RuleSettings& settings);
+/// Which a matrix multiplies the step_size by.
+double matrix_scale(const RuleSettings& settings, i64 rows, i64 columns);
 
 }  // namespace spillway::optim

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "optim/adamw_element.h"
 #include "optim/element.h"
+#include "optim/rules/muon.h"
 #include "optim/rules/rules_paths.h"
 
 namespace spillway::optim {
@@ -95,6 +97,12 @@ void put_master(const Job& job, const Row& row, const float* scratch) {
   }
 }
 
+template <class T>
+void update_by_rule(const Job& job, const Row& row, const Arrays<T>& arrays, const Scalars<double>& scalars) {
+  if (job.format.rule == Rule::muon) return muon_update(arrays, at<T>(job.tile.direction, row.begin), row.elems, scalars);
+  update_arrays(job.format.rule, arrays, row.elems, scalars, job.isa);
+}
+
 void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, Scratch<float>& scratch) {
   const StateFormat& f = job.format;
   const bool rounds = f.moments == Moments::bf16, bf16_gradient = f.gradient == DType::bf16;
@@ -108,7 +116,7 @@ void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, 
     arrays.next[1 + k] = rounds ? scratch.array[1 + k] : at<float>(job.tile.new_state + begin, row.begin);
     if (rounds) widen_row(job.tile.state + begin, row, scratch.array[1 + k]);
   }
-  update_arrays(f.rule, arrays, row.elems, scalars, job.isa);
+  update_by_rule(job, row, arrays, scalars);
   put_master(job, row, scratch.array[0]);
   for (int k = 0; rounds && k < states; ++k) round_row(job, row, k, scratch.array[1 + k], job.tile.new_state + f.array_begin_bytes(k));
 }
@@ -123,7 +131,7 @@ void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, 
     arrays.old[1 + k] = at<double>(job.tile.state + begin, row.begin);
     arrays.next[1 + k] = at<double>(job.tile.new_state + begin, row.begin);
   }
-  update_arrays(job.format.rule, arrays, row.elems, scalars, job.isa);
+  update_by_rule(job, row, arrays, scalars);
 }
 
 template <class T>
@@ -145,6 +153,7 @@ void update_tile(const StateFormat& format, const TileOperands& tile, std::span<
   if (format.rule == Rule::adamw) return adamw_update_tile(format, tile, parts, noise, isa, streaming);
   format.check();
   check_parts(parts, kTileElems, noise);
+  require(!is_of_matrices(format.rule) || tile.direction, "[optimizer] expected the direction of a step of a rule of matrices");
   const Job job{format, tile, noise, resolve(isa)};
   format.weight == DType::f64 ? update_parts<double>(job, parts) : update_parts<float>(job, parts);
 }

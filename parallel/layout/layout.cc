@@ -9,25 +9,31 @@ namespace spillway::parallel {
 namespace {
 
 void add_segment(Group& group, const nn::Parameter& p, bool decay_all) {
-  const i64 begin = round_up(group.elems, kSegmentAlignElems);
-  group.segments.push_back({p.id, begin, p.stored_elems(), decay_all || p.shape.rank() >= 2});
+  const i64 begin = round_up(group.elems, group.matrices ? kTileElems : kSegmentAlignElems);
+  group.segments.push_back({p.id, begin, p.stored_elems(), decay_all || p.shape.rank() >= 2, group.matrices ? p.shape[0] : 0});
   group.elems = begin + p.stored_elems();
 }
 
 void cut_into_buckets(Layout& layout, Group& group, i64 max_elems) {
   group.elems = round_up(group.elems, kTileElems);
   if (group.frozen) return;
-  for (i64 at = 0; at < group.elems; at += max_elems) {
+  const auto add = [&](i64 at, i64 elems) {
     const auto id = static_cast<u16>(layout.buckets.size());
-    layout.buckets.push_back({id, group.id, at, std::min(max_elems, group.elems - at) / kTileElems});
+    layout.buckets.push_back({id, group.id, at, ceil_div(elems, kTileElems)});
     group.buckets.push_back(id);
-  }
+  };
+  for (const Segment& s : group.matrices ? group.segments : std::vector<Segment>()) add(s.begin, s.elems);
+  for (i64 at = 0; !group.matrices && at < group.elems; at += max_elems) add(at, std::min(max_elems, group.elems - at));
 }
 
 }  // namespace
 
 bool Layout::trains(u16 block) const {
   return std::ranges::any_of(blocks[block], [&](const GroupUse& g) { return !groups[g.group].frozen; });
+}
+
+const Segment& Group::matrix_of(const Bucket& bucket) const {
+  return *std::ranges::find_if(segments, [&](const Segment& s) { return s.begin == bucket.begin; });
 }
 
 const Segment& Layout::segment(u32 parameter) const {
@@ -69,7 +75,8 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    std::array<int, 3> own{-1, -1, -1};  // the groups of what this block alone uses: trained, frozen, statistics; made on first need
+    std::array<int, 4> own{-1, -1, -1,
+                           -1};  // the groups of what this block alone uses: trained, frozen, statistics, matrices; made on first need
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;
       if (u.use > 0) {
@@ -78,12 +85,15 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
       }
       const bool tied = users[p.id].size() > 1;
       const bool statistic = p.statistic && !p.frozen;
-      int& own_group = own[p.frozen ? 1 : statistic ? 2 : 0];
+      const bool matrix = options.matrices && p.is_matrix() && !p.frozen;
+      require(!matrix || !tied, "[layout] expected matrices of features to be of one block each");
+      int& own_group = own[p.frozen ? 1 : statistic ? 2 : matrix ? 3 : 0];
       if (tied || own_group < 0) {
         Group& fresh = new_group(b);
         fresh.uses = users[p.id];
         fresh.frozen = p.frozen;
         fresh.statistics = statistic;
+        fresh.matrices = matrix;
         layout.blocks[b].push_back({fresh.id, 0});
         if (!tied) own_group = fresh.id;
       }

@@ -68,8 +68,11 @@ struct Scheduling {
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
   /// The sums over the ranks are added up over the micro-batches, not the other way round.
   bool sums_each() const { return reduce_each && sharding.ranks > 1 && micro_batches > 1; }
-  /// In which a group rests: running statistics, which every rule moves alike, keep a master at most.
-  optim::StateFormat format_of(const Group& group) const { return group.statistics ? format.without_arrays() : format; }
+  /// In which a group rests: running statistics, which every rule moves alike, keep a master at most; what a rule of matrices leaves is
+  /// AdamW's.
+  optim::StateFormat format_of(const Group& group) const {
+    return group.statistics ? format.without_arrays() : group.matrices ? format : format.beside_matrices();
+  }
   /// Gradients come by their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };

@@ -7,12 +7,13 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/units.h"
 #include "device/arena.h"
 #include "nn/key_value_cache.h"
+#include "optim/matrices/orthogonalize.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
+#include "parallel/plan/layout_hash.h"
 #include "parallel/program/computing_order.h"
 #include "parallel/proof/check.h"
 
@@ -130,12 +131,14 @@ std::array<i64, offload::kTiers> only_in(Tier tier, i64 bytes) {
   return all;
 }
 
-// "optimizer state (master, m, v)"
+// "optimizer state (master, m, v)"; of a rule of matrices those of the rest too: "(momentum or m, v)"
 std::string state_text(const optim::StateFormat& format) {
-  std::vector<const char*> parts;
+  std::vector<const char*> parts, beside;
   if (is_half(format.weight)) parts.push_back("master");
   for (const optim::StateArrayName& array : state_array_names(format.rule)) parts.push_back(array.brief);
-  return fmt::format("optimizer state ({})", fmt::join(parts, ", "));
+  if (!is_of_matrices(format.rule)) return fmt::format("optimizer state ({})", fmt::join(parts, ", "));
+  for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
+  return fmt::format("optimizer state ({} or {})", fmt::join(parts, ", "), fmt::join(beside, ", "));
 }
 
 void add_resident_rows(Plan& plan) {
@@ -169,10 +172,23 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
+// For one at a time.
+void size_matrix(Plan& plan) {
+  for (const Bucket& b : plan.layout.buckets) {
+    if (!plan.layout.groups[b.group].matrices || plan.stepped(b).count() == 0) continue;
+    const Segment& matrix = plan.layout.groups[b.group].matrix_of(b);
+    const DType dtype = wide_dtype(plan.scheduling.format.weight);
+    plan.matrix_bytes = std::max(plan.matrix_bytes, optim::orthogonalize_bytes(matrix.rows, matrix.columns(), dtype));
+  }
+  plan.matrix_bytes = round_up(plan.matrix_bytes, kPage);
+  add_row(plan, "matrix under way", {0, plan.matrix_bytes, 0});
+}
+
 void size_queue(Plan& plan) {
   const optim::StateFormat& format = plan.scheduling.format;
   plan.queue_buffers = kQueueBuffers;
-  plan.queue_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + format.state_tile_bytes());
+  plan.queue_buffer_bytes =
+      plan.chunk_tiles * (format.weight_tile_bytes() + std::max(format.state_tile_bytes(), format.beside_matrices().state_tile_bytes()));
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
@@ -195,25 +211,6 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   plan.staging_buffers = r.staging_buffers;
   plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
-}
-
-// Whatever decides which bytes of what persists in the store mean what. Not gradients and activations, which lie behind it: a restart may
-// find them faster elsewhere.
-u64 layout_hash(const Plan& plan) {
-  const optim::StateFormat& f = plan.scheduling.format;
-  const Sharding& sharding = plan.scheduling.sharding;
-  std::string text =
-      fmt::format("{} {} {} {}", static_cast<int>(f.weight), static_cast<int>(f.master), static_cast<int>(f.moments), plan.training);
-  if (f.rule != optim::Rule::adamw) text += fmt::format(" {}", to_string(f.rule));
-  if (sharding.ranks > 1) text += fmt::format(" {}/{} stage {}", sharding.rank, sharding.ranks, sharding.stage);
-  if (plan.scheduling.pipeline.ranks > 1) text += fmt::format(" pipeline {}/{}", plan.layout.rank, plan.scheduling.pipeline.ranks);
-  for (const Group& g : plan.layout.groups) {
-    text += fmt::format("|{} {} {} {}", g.elems, static_cast<int>(plan.placement.parameters[g.id]),
-                        static_cast<int>(plan.placement.optimizer[g.id]), g.frozen);
-    if (g.statistics) text += " statistics";
-    for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
-  }
-  return RandomKey{}.derive(text).value;
 }
 
 void size_store(Plan& plan, const PlanRequest& r) {
@@ -490,7 +487,10 @@ Plan make_plan(const PlanRequest& request) {
   size_gpu(plan);
   size_chunks(plan);
   size_staging(plan, r);
-  if (r.training) size_queue(plan);
+  if (r.training) {
+    size_matrix(plan);
+    size_queue(plan);
+  }
   size_store(plan, r);
   return plan;
 }

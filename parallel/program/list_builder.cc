@@ -46,15 +46,16 @@ void ListBuilder::count_bytes(Instruction& i) const {
   if (i.op == Op::Step) {
     const i64 tiles = i.tiles.count();
     const GroupResidency& group = residency[i.group];
-    const auto move = [&](Tier tier, i64 tile_bytes, bool read, bool written) {
+    const i64 times = layout.groups[i.group].matrices ? 2 : 1;  // for its direction, and along it
+    const auto move = [&](Tier tier, i64 tile_bytes, i64 read, bool written) {
       if (!moves(tier)) return;
-      if (read) i.read_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
+      i.read_bytes[static_cast<size_t>(tier)] += read * tiles * tile_bytes;
       if (written) i.written_bytes[static_cast<size_t>(tier)] += tiles * tile_bytes;
     };
     const Tier gradient = i.in.bytes > 0 ? Tier::device : group.gradients.tier;
-    move(gradient, kTileElems * size_of(group.resting_gradient[0]), true, false);
-    move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight(), true);
-    move(placement.optimizer[i.group], scheduling.format_of(layout.groups[i.group]).state_tile_bytes(), true, true);
+    move(gradient, kTileElems * size_of(group.resting_gradient[0]), times, false);
+    move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight() ? 1 : 0, true);
+    move(placement.optimizer[i.group], scheduling.format_of(layout.groups[i.group]).state_tile_bytes(), times, true);
   }
 }
 

@@ -17,41 +17,51 @@ constexpr i64 kTilesInPlace = 64;
 
 double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
-  const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   require(rule_of(u.settings) == plan_.scheduling.format.rule, "[optimizer] expected settings of the rule that the plan has state for");
-  const AllScalars all = scalars_of(u);
+  AllScalars all = scalars_of(bucket, u);
   if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
     step_on_gpu(bucket, tiles, all, u, from, gradient);
     return 0;
   }
+  if (plan_.layout.groups[bucket.group].matrices) all.direction = direction_of(bucket, tiles, all, u, from, gradient);
+  go_over(bucket, tiles, from, gradient, Pass::update, [&](Chunk chunk) {
+    update_all(bucket, chunk, all, u);
+    close(bucket, std::move(chunk));
+  });
+  return waited_us_;
+}
+
+void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
+                      const std::function<void(Chunk)>& finish) {
+  const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
   std::deque<Chunk> ahead;
   const auto finish_one = [&] {
     Chunk chunk = std::move(ahead.front());
     ahead.pop_front();
     waited_us_ += microseconds_of([&] { chunk.reads.wait(); });
-    update_all(bucket, chunk, all, u);
-    close(bucket, std::move(chunk));
+    finish(std::move(chunk));
   };
   for (i64 t = tiles.begin; t < tiles.end; t += chunk_tiles) {
-    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + chunk_tiles)}, from, gradient));
+    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + chunk_tiles)}, from, gradient, pass));
     if (ahead.size() > read_ahead()) finish_one();
   }
   while (!ahead.empty()) finish_one();
-  return waited_us_;
 }
 
 // Of the ring's buffers one is computed on; the rest is shared between what is read ahead and, the larger part, what is written behind.
 size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
-Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient) {
+Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient, Pass pass) {
   Chunk chunk;
   chunk.range = range;
   chunk.from = from;
   i64 used_bytes = 0;
-  chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
+  const bool updates = pass == Pass::update;
+  if (updates)
+    chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
   chunk.gradients = gradient.empty() ? operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false)
                                      : given(chunk, bucket, gradient, used_bytes);
-  if (offload::Blob* state = state_.optimizer(bucket.group)) chunk.state = operand(chunk, *state, used_bytes, true, true);
+  if (offload::Blob* state = state_.optimizer(bucket.group)) chunk.state = operand(chunk, *state, used_bytes, true, updates);
   return chunk;
 }
 
@@ -125,18 +135,28 @@ optim::StateFormat Stepper::format_of(const Group& group) const {
 
 // A running statistic r, to which the micro-batches' own were summed up in s, becomes r + momentum (s / count - r): sgd, in which the
 // mean's distance is the gradient with a weight decay of -1.
-Stepper::AllScalars Stepper::scalars_of(const Update& u) const {
+Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) const {
   const double count = static_cast<double>(plan_.scheduling.micro_batches * plan_.scheduling.sharding.ranks);
+  const Group& group = plan_.layout.groups[bucket.group];
+  const optim::RuleSettings settings = group.matrices ? u.settings : beside_matrices(u.settings);
+  const double scale = group.matrices ? matrix_scale(settings, group.matrix_of(bucket).rows, group.matrix_of(bucket).columns()) : 1;
   const auto of = [&](double learning_rate, double weight_decay) {
-    return optim::make_scalars(u.settings, learning_rate, weight_decay, u.t, u.gradient_scale);
+    optim::Scalars<double> scalars = optim::make_scalars(settings, learning_rate, weight_decay, u.t, u.gradient_scale);
+    scalars.step_size *= scale;
+    return scalars;
   };
-  AllScalars all{{{of(u.learning_rate, weight_decay_of(u.settings)), of(u.learning_rate, 0)}},
+  const double decay = weight_decay_of(settings);
+  AllScalars all{{{of(u.learning_rate, decay), of(u.learning_rate, 0)}},
                  optim::make_scalars(optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1}, u.t, 1 / count)};
   for (const OwnRates& own : u.own_rates) {
-    all.rates.push_back({of(own.learning_rate, own.weight_decay.value_or(weight_decay_of(u.settings))),
-                         of(own.learning_rate, own.weight_decay.value_or(0))});
+    all.rates.push_back({of(own.learning_rate, own.weight_decay.value_or(decay)), of(own.learning_rate, own.weight_decay.value_or(0))});
   }
   return all;
+}
+
+const optim::Scalars<double>& Stepper::scalars_for(const Segment& s, const AllScalars& all, const Update& u) {
+  const Scalars& own = all.rates[s.parameter < u.own_rates_of.size() ? u.own_rates_of[s.parameter] : 0];
+  return s.decay ? own.decayed : own.plain;
 }
 
 std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& u) {
@@ -144,8 +164,7 @@ std::vector<optim::TilePart> Stepper::parts_of(const Group& group, i64 begin, i6
   for_segments(group, begin, end, [&](i64, i64 until, const Segment* s) {
     if (!s) return parts.push_back({until - begin, nullptr});
     if (group.statistics) return parts.push_back({until - begin, &scalars.statistics});
-    const Scalars& own = scalars.rates[s->parameter < u.own_rates_of.size() ? u.own_rates_of[s->parameter] : 0];
-    parts.push_back({until - begin, s->decay ? &own.decayed : &own.plain});
+    parts.push_back({until - begin, &scalars_for(*s, scalars, u)});
   });
   return parts;
 }
@@ -160,15 +179,16 @@ void Stepper::update_all(const Bucket& bucket, const Chunk& chunk, const AllScal
   if (copy) snapshot_->hand_over(std::move(*copy));
 }
 
+void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
+  const i64 at = chunk.range.begin + tile;
+  if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
+}
+
 // One tile, while its bytes are in the cache: checked, copied for a snapshot, updated, stamped. Neither threads nor chunks change a bit.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
-  const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) {
-    return all.subspan(static_cast<size_t>(tile * o.tile_bytes), static_cast<size_t>(o.tile_bytes));
-  };
-  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) {
-    if (o->staged && o->read) state_.verify(*o->blob, range, chunk.from, bytes_of(*o, o->old));
-  }
+  const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };
+  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
   if (copy && chunk.weights.staged && !chunk.weights.read) {
     optim::weights_of_master(plan_.scheduling.format, bytes_of(chunk.state, chunk.state.old).data(),
                              bytes_of(chunk.weights, chunk.weights.old).data());
@@ -178,9 +198,10 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const A
   const i64 begin = range.begin * kTileElems;
   const std::vector<optim::TilePart> parts = parts_of(group, begin, begin + kTileElems, scalars, u);
   const auto at = [&](const Operand& o, std::span<std::byte> all) { return bytes_of(o, all).data(); };
-  const optim::TileOperands operands{at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
-                                     at(chunk.state, chunk.state.old), at(chunk.weights, chunk.weights.next),
-                                     at(chunk.state, chunk.state.next)};
+  const optim::TileOperands operands{
+      at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
+      at(chunk.state, chunk.state.old),         at(chunk.weights, chunk.weights.next),
+      at(chunk.state, chunk.state.next),        scalars.direction ? scalars.direction + direction_bytes(bucket, range.begin) : nullptr};
   const optim::RoundingNoise noise = noise_of(bucket.group, u, begin);
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
   optim::update_tile(format_of(group), operands, parts, noise, u.isa, elsewhere);

@@ -3,6 +3,8 @@
 // the others written behind. What lies on a GPU altogether is updated there, on the queue of the stream in force; what lies there in part
 // flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
 // lane; the update itself is spread over the threads of the stream in force.
+// A matrix that its rule steps as a whole goes by twice: its direction is gathered of gradient and state in planned memory and made there
+// (stepper_matrices.cc), then its tiles move along it.
 #pragma once
 #include <deque>
 
@@ -59,6 +61,9 @@ class Stepper {
     i64 tile_bytes = 0;
     std::span<std::byte> old, next;                      // the same where it is updated in place
     bool staged = false, read = false, written = false;  // in the ring; an input, an output
+    std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
+      return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
+    }
   };
   struct Scalars {
     optim::Scalars<double> decayed, plain;
@@ -66,6 +71,7 @@ class Stepper {
   struct AllScalars {
     std::vector<Scalars> rates;  // of what has no rates of its own, then of each that are
     optim::Scalars<double> statistics;
+    const std::byte* direction = nullptr;  // of a matrix that is stepped as a whole
   };
   struct Chunk {
     TileRange range;  // within the group
@@ -75,17 +81,29 @@ class Stepper {
     Pending reads;  // after the lease: settled before it goes back
   };
   size_t read_ahead() const;
-  AllScalars scalars_of(const Update& update) const;
+  AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
+  static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
   // Of what a Step of the group reads and writes.
   optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
-  Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient);
+  // Chunk by chunk, the next ones under way. `finish` takes each in order once its reads have come.
+  enum class Pass : u8 { direction, update };
+  void go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
+               const std::function<void(Chunk)>& finish);
+  Chunk open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient, Pass pass);
   Operand given(Chunk& chunk, const Bucket& bucket, std::span<std::byte> gradient, i64& used_bytes);
   std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
+  const std::byte* direction_of(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
+                                std::span<std::byte> gradient);
+  // Before a tile of the group.
+  i64 direction_bytes(const Bucket& bucket, i64 tile) const;
+  void gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
+  // Of what was read into the ring.
+  void verify(const Operand& operand, const Chunk& chunk, i64 tile);
   void update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& update, Snapshot::Copy* copy);
   void close(const Bucket& bucket, Chunk chunk);

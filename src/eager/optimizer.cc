@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "device/transfer.h"
+#include "optim/matrices/orthogonalize.h"
 #include "optim/rules/gpu.h"
+#include "optim/rules/muon.h"
 #include "optim/rules/tile.h"
 #include "optim/tile_values.h"
 #include "tensor/create.h"
@@ -66,6 +68,17 @@ void write_state(const optim::StateFormat& format, i64 elems, const std::array<s
   transfer(bytes.raw(), host.data(), bytes.bytes());
 }
 
+// What Muon orthogonalizes, of a matrix in the gradient's type.
+void gather_direction(const optim::StateFormat& format, const Tensor& gradient, const Tensor& state, const optim::Scalars<double>& scalars,
+                      bool nesterov, std::byte* out) {
+  Stream::current().run(tiles_of(gradient.elems()), [&](i64 t, int) {
+    const i64 elems = std::min(kTileElems, gradient.elems() - t * kTileElems);
+    const std::byte *g = gradient.raw() + t * format.gradient_tile_bytes(), *s = at(state, t * format.state_tile_bytes());
+    const auto gather = [&]<class T>(T* to) { optim::direction_tile(format, g, s, elems, scalars, nesterov, to + t * kTileElems); };
+    gradient.dtype() == DType::f64 ? gather(reinterpret_cast<double*>(out)) : gather(reinterpret_cast<float*>(out));
+  });
+}
+
 [[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& what) {
   throw Error(ErrorCode::data, "[optimizer] " + file.string() + ": " + what);
 }
@@ -88,13 +101,17 @@ Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& se
 
 // A running statistic goes a share of the way to the passes' mean: sgd, in which the mean's distance is the gradient with a decay of -1.
 optim::RuleSettings Optimizer::rule_for(const nn::Parameter& parameter) const {
-  return parameter.statistic ? optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1} : settings_;
+  if (parameter.statistic) return optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1};
+  return parameter.is_matrix() ? settings_ : beside_matrices(settings_);
 }
 
 void Optimizer::begin(const nn::Parameter& parameter, State& state) const {
   const optim::RuleSettings rule = rule_for(parameter);
   state.format = {.weight = parameter.dtype, .gradient = wide_dtype(parameter.dtype), .rule = optim::rule_of(rule)};
   state.format.check();
+  if (is_of_matrices(state.format.rule) && parameter.value().device().is_cuda())
+    throw Error(ErrorCode::usage, "[optimizer] expected weights on the CPU with muon, got " + parameter.name +
+                                      " on a GPU: move the model to the CPU, or take another rule");
   state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
   std::array<std::vector<double>, 4> parts;
   parts[kMaster] = values_of(parameter.value());
@@ -118,7 +135,16 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
   const optim::StateFormat& format = state.format;
   const optim::RuleSettings rule = rule_for(parameter);
   const double rate = parameter.statistic ? -nn::kStatisticMomentum : learning_rate_;
-  const auto scalars = optim::make_scalars(rule, rate, weight_decay_of(rule), state.steps, gradient_scale);
+  auto scalars = optim::make_scalars(rule, rate, weight_decay_of(rule), state.steps, gradient_scale);
+  Tensor memory;
+  const std::byte* direction = nullptr;
+  if (is_of_matrices(format.rule)) {
+    const i64 rows = parameter.shape[0], columns = parameter.shape[1];
+    scalars.step_size *= matrix_scale(rule, rows, columns);
+    memory = zeros({optim::orthogonalize_bytes(rows, columns, gradient.dtype())}, DType::uint8, "optimizer scratch");
+    gather_direction(format, gradient, state.bytes, scalars, std::get<optim::MuonSettings>(rule).nesterov, memory.raw());
+    direction = optim::orthogonalize(memory.raw(), rows, columns, gradient.dtype());
+  }
   const auto update = [&](const std::byte* g, std::byte* w, i64 first, i64 tiles, i64 elems) {
     std::vector<optim::TilePart> parts{{elems, &scalars}};
     if (elems < tiles * kTileElems) parts.push_back({tiles * kTileElems, nullptr});
@@ -127,7 +153,8 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
     if (tiles > 1) parts = {{kTileElems, &scalars}};
     Stream::current().run(tiles, [&](i64 t, int) {
       std::byte *wt = w + t * format.weight_tile_bytes(), *st = s ? s + t * format.state_tile_bytes() : nullptr;
-      optim::update_tile(format, {g + t * format.gradient_tile_bytes(), wt, st, wt, st}, parts, {});
+      const std::byte* dt = direction ? direction + (first + t) * format.gradient_tile_bytes() : nullptr;
+      optim::update_tile(format, {g + t * format.gradient_tile_bytes(), wt, st, wt, st, dt}, parts, {});
     });
   };
   const Tensor value = parameter.value();

@@ -38,7 +38,7 @@ class MlpPart final : public nn::Module {
   MlpPart(i64 inputs, const ModelConfig& c, DType dtype)
       : fc1_("fc1", inputs, c.widths[2], dtype, {.uniform = true}),
         fc2_("fc2", c.widths[2], c.widths[3], dtype, {.uniform = true}),
-        fc3_("fc3", c.widths[3], c.vocabulary, dtype, {.uniform = true}) {}
+        fc3_("fc3", c.widths[3], c.vocabulary, dtype, {.uniform = true, .to_classes = true}) {}
 
   Variable forward(const Variable& x, const Context& context) const override {
     return image_loss(fc3_(ops::relu(fc2_(ops::relu(fc1_(x, context)), context)), context), context);

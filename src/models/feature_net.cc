@@ -77,11 +77,15 @@ class LinearBlock final : public nn::Module {
 class Classifier final : public nn::Module {
  public:
   Classifier(const std::string& name, i64 classes, nn::Linear::Options options, DType dtype)
-      : linear_(name, kHidden, classes, dtype, options) {}
+      : linear_(name, kHidden, classes, dtype, of_classes(options)) {}
   Variable forward(const Variable& x, const Context& context) const override { return image_loss(linear_(x, context), context); }
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(linear_); }
 
  private:
+  static nn::Linear::Options of_classes(nn::Linear::Options options) {
+    options.to_classes = true;
+    return options;
+  }
   nn::Linear linear_;
 };
 

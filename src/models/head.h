@@ -61,7 +61,9 @@ class LanguageModelHead final : public nn::Module {
 inline nn::ParameterUse head_weight(bool tied, const nn::Embedding& tokens, double std) {
   const nn::Parameter& table = *tokens.weight();
   if (tied) return {tokens.weight(), 1};
-  return {nn::make_parameter("lm_head.weight", table.shape, table.dtype, {nn::Initializer::Kind::normal, std}), 0};
+  auto own = nn::make_parameter("lm_head.weight", table.shape, table.dtype, {nn::Initializer::Kind::normal, std});
+  own->of_ids = true;
+  return {std::move(own), 0};
 }
 
 }  // namespace spillway::models

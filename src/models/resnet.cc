@@ -88,7 +88,7 @@ class ResidualBlock final : public nn::Module {
 
 class Head final : public nn::Module {
  public:
-  Head(i64 inputs, i64 classes, DType dtype) : fc_("fc", inputs, classes, dtype, {.uniform = true}) {}
+  Head(i64 inputs, i64 classes, DType dtype) : fc_("fc", inputs, classes, dtype, {.uniform = true, .to_classes = true}) {}
 
   Variable forward(const Variable& x, const Context& context) const override {
     return image_loss(fc_(nn::flatten(pool_(x, context)), context), context);

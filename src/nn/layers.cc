@@ -23,6 +23,7 @@ Linear::Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, co
       layout_(options.layout),
       lora_scale_(options.lora.scale),
       lora_dropout_(name + ".lora_dropout", options.lora.dropout) {
+  weight_->of_ids = options.to_classes;
   const i64 rank = options.lora.rank;
   if (rank == 0) return;
   a_ = make_parameter(name + ".lora_A.weight", {rank, inputs}, dtype, uniform_by_inputs(inputs));
@@ -48,7 +49,9 @@ void Linear::list(ParameterList& parameters) const {
 }
 
 Embedding::Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std)
-    : weight_(make_parameter(name + ".weight", {rows, channels}, dtype, normal_of(std))) {}
+    : weight_(make_parameter(name + ".weight", {rows, channels}, dtype, normal_of(std))) {
+  weight_->of_ids = true;
+}
 
 Variable Embedding::operator()(const Tensor& ids_BT, const Context& context) const { return ops::embedding(ids_BT, context.use(*weight_)); }
 

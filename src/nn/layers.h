@@ -48,6 +48,7 @@ class Linear {
     bool uniform = false;  // instead: weight and bias as PyTorch draws them by default (uniform_by_inputs)
     Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
     kernels::WeightFormat format = kernels::WeightFormat::plain;  // of the weight
+    bool to_classes = false;                                      // its outputs are of classes, not features
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;

@@ -23,6 +23,7 @@ struct Parameter {
   u32 id = 0;
   bool frozen = false;                                          // gets no gradient and no optimizer state
   bool statistic = false;                                       // moved by kStatisticMomentum, below
+  bool of_ids = false;                                          // a row for each token, position or class
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // what is not plain is never trained
   double positions = 1;              // products it enters for each position of the loss: a convolution's one an output pixel
   std::shared_ptr<Storage> storage;  // vacant; whole parameter, contiguous
@@ -32,6 +33,8 @@ struct Parameter {
   i64 elems() const { return shape.elems(); }
   /// Elements of `dtype` that it takes.
   i64 stored_elems() const { return is_plain() ? elems() : kernels::quantized_bytes(format, elems()) / size_of(dtype); }
+  /// A map from features to features, which rules of matrices step as one.
+  bool is_matrix() const { return shape.rank() == 2 && !of_ids && !statistic; }
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 

@@ -1,5 +1,5 @@
-// Runs under update rules of no, one and three arrays of state: killed and gone on from the state on nvme and from a checkpoint with the
-// bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
+// Runs under update rules of no, one and three arrays of state, and of matrices: killed and gone on from the state on nvme and from a
+// checkpoint with the bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -71,6 +71,7 @@ const Optimizer kOptimizers[] = {
     {"sgd_momentum", {"--optimizer", "sgd", "--momentum", "0.9"}, {"momentum_buffer"}},
     {"amsgrad", {"--optimizer", "amsgrad"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
     {"rmsprop", {"--optimizer", "rmsprop", "--centered", "--momentum", "0.5"}, {"square_avg", "grad_avg", "momentum_buffer"}},
+    {"muon", {"--optimizer", "muon"}, {"momentum_buffer", "exp_avg", "exp_avg_sq"}},
 };
 INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, testing::ValuesIn(kOptimizers), [](const auto& one) { return one.param.name; });
 
@@ -80,6 +81,41 @@ TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
   const Finished f = at.spillway(small_run("run", 2, "16MiB", {"--optimizer", "lion", "--moments", "8bit"}));
   EXPECT_EQ(f.status, 2) << f.err;
   EXPECT_TRUE(mentions(f.err, "got lion: --moments 8bit is AdamW's alone")) << f.err;
+}
+
+// Before anything is looked for, also where a GPU is only planned with.
+TEST(OptimizerFlags, MuonIsRefusedOnAGpu) {
+  const Workplace at;
+  const Finished f = at.spillway({"plan", "--cluster", "1x1xH100-80GiB,1TiB", "--model", "gpt2-tiny", "--optimizer", "muon"});
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(mentions(f.err, "[--optimizer] expected --device cpu with muon")) << f.err;
+}
+
+// Two micro-batches of one rank are summed as those of two ranks.
+TEST(MuonRanks, GoOnFromEachOthersCheckpoints) {
+  const Workplace at;
+  at.write_text("text.txt", 60000);
+  const auto run = [](const std::string& out, bool two_ranks, Args more) {
+    more.insert(more.end(), {"--optimizer", "muon", "--global-batch-size", "2", "--checkpoint-every", "10"});
+    if (two_ranks) more.insert(more.end(), {"--ranks", "2", "--zero-stage", "3", "--place-optimizer", "host"});
+    return small_run(out, kSteps, "16MiB", more);
+  };
+  const auto expect_same = [&](const std::string& got, const std::string& want) {
+    const std::string end = "/checkpoints/step-000000" + std::to_string(kSteps) + "/";
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_TRUE(at.read(got + end + file) == at.read(want + end + file)) << got << ", " << file;
+  };
+  ASSERT_EQ(at.spillway(run("one", false, {})).status, 0);
+  ASSERT_EQ(at.spillway(run("two", true, {})).status, 0);
+  expect_same("two", "one");
+  for (const bool two_first : {false, true}) {
+    const std::string from = (at / (two_first ? "two" : "one") / "checkpoints/step-00000020").string();
+    const std::string out = two_first ? "one-from-two" : "two-from-one";
+    const Finished rest = at.spillway(run(out, !two_first, {"--resume", from}));
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_TRUE(mentions(rest.err, "continues at step 20")) << rest.err;
+    expect_same(out, "one");
+  }
 }
 
 }  // namespace

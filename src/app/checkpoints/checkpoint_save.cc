@@ -68,7 +68,7 @@ class Writer {
   using Mode = data::SafetensorsWriter::Mode;
   Writer(const fs::path& folder, const nn::Sequential& model, const parallel::Plan& plan, Mode mode)
       : layout_(plan.layout),
-        sharding_(plan.scheduling.sharding),
+        scheduling_(plan.scheduling),
         format_(plan.scheduling.format),
         weights_name_(models::has_adapters(model) ? models::kAdapterName : kWeightsName),
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
@@ -76,12 +76,13 @@ class Writer {
 
   // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
-    const TileRange own = parallel::intersection(range, sharding_.own(layout_.groups[group]));
+    const TileRange own = parallel::intersection(range, scheduling_.sharding.own(layout_.groups[group]));
+    const optim::StateFormat format = scheduling_.format_of(layout_.groups[group]);
     const i64 first = range.begin * kTileElems, size = size_of(format_.weight);
     if (own.count() == 0 || !layout_.owns(layout_.groups[group])) return;
     parallel::for_segments(layout_.groups[group], own.begin * kTileElems, own.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
       if (!s) return;
-      const Run run{weights.data(), state.data(), begin - first, end - first, begin - s->begin};
+      const Run run{format, weights.data(), state.data(), begin - first, end - first, begin - s->begin};
       if (const size_t of_weights = weights_of_[s->parameter]; of_weights != kNone) {
         weights_.write(weights_.tensors()[of_weights], run.at * size,
                        weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
@@ -112,6 +113,7 @@ class Writer {
  private:
   // A parameter's elements in neighbouring tiles.
   struct Run {
+    const optim::StateFormat& format;
     const std::byte *weights, *state;  // of the first tile
     i64 begin, end;                    // elements from there
     i64 at;                            // in the parameter
@@ -146,15 +148,15 @@ class Writer {
     for (i64 begin = run.begin; begin < run.end;) {
       const i64 tile = begin / kTileElems, end = std::min(run.end, (tile + 1) * kTileElems);
       const std::span<T> some(values, static_cast<size_t>(end - begin));
-      optim::read_part(format_, part, run.weights + tile * format_.weight_tile_bytes(), run.state + tile * format_.state_tile_bytes(),
-                       begin - tile * kTileElems, some);
+      optim::read_part(run.format, part, run.weights + tile * run.format.weight_tile_bytes(),
+                       run.state + tile * run.format.state_tile_bytes(), begin - tile * kTileElems, some);
       state_.write(tensor, (run.at + begin - run.begin) * static_cast<i64>(sizeof(T)), std::as_bytes(some));
       begin = end;
     }
   }
 
   const parallel::Layout& layout_;
-  const parallel::Sharding sharding_;
+  const parallel::Scheduling scheduling_;
   const optim::StateFormat format_;
   static constexpr size_t kNone = ~size_t{0};
   std::vector<size_t> weights_of_;  // by parameter: its tensor of weights_

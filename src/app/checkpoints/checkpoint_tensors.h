@@ -16,11 +16,17 @@ struct StateTensor {
   optim::StatePart part;
 };
 
+/// In which the state of one parameter is kept.
+inline optim::StateFormat format_of(const nn::Parameter& parameter, const optim::StateFormat& format) {
+  if (parameter.statistic) return format.without_arrays();
+  return parameter.is_matrix() ? format : format.beside_matrices();
+}
+
 /// Of one parameter.
 inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, optim::StateFormat format) {
   std::vector<StateTensor> all;
   if (parameter.frozen) return all;
-  if (parameter.statistic) format = format.without_arrays();
+  format = format_of(parameter, format);
   if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master});
   for (const optim::StateArrayName& array : state_array_names(format.rule))
     all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight))});

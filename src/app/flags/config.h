@@ -14,6 +14,7 @@
 #include "offload/store_format.h"
 #include "offload/tier.h"
 #include "optim/isa.h"
+#include "optim/rules/settings.h"
 #include "optim/schedule.h"
 #include "optim/state_format.h"
 #include "parallel/schedule/schedule_simulate.h"
@@ -151,6 +152,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
+  std::optional<optim::MuonScale> muon_scale;
   std::vector<std::string> optimizer_groups;  // parse_optimizer_group
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;

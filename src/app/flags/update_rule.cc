@@ -18,6 +18,7 @@ const NamedRule kNamedRules[] = {
     {"adagrad", optim::AdagradSettings{}},
     {"rmsprop", optim::RmspropSettings{}},
     {"lion", optim::LionSettings{}},
+    {"muon", optim::MuonSettings{}},
 };
 
 // A member is what its flag says, and a flag that says nothing what the member is.
@@ -41,6 +42,7 @@ optim::RuleSettings settled(TrainConfig& config) {
     if constexpr (requires { s.nesterov; }) settle(config.nesterov, s.nesterov);
     if constexpr (requires { s.alpha; }) settle(config.alpha, s.alpha);
     if constexpr (requires { s.centered; }) settle(config.centered, s.centered);
+    if constexpr (requires { s.scale; }) settle(config.muon_scale, s.scale);
   };
   const auto named = std::ranges::find_if(kNamedRules, [&](const NamedRule& one) { return config.optimizer == one.name; });
   require(named != std::end(kNamedRules), "[optimizer] expected a name that --optimizer takes");
@@ -88,6 +90,7 @@ void resolve_update_rule(TrainConfig& config) {
   check_flag(config, "nesterov", &TrainConfig::nesterov);
   check_flag(config, "alpha", &TrainConfig::alpha);
   check_flag(config, "centered", &TrainConfig::centered);
+  check_flag(config, "muon-scale", &TrainConfig::muon_scale);
   rule_of(settled(config));  // refuses what does not go together
   update_groups(config);
 }

@@ -6,6 +6,7 @@
 
 #include "app/plan/phases.h"
 #include "app/plan/shares.h"
+#include "optim/matrices/orthogonalize.h"
 
 namespace spillway::app {
 namespace {
@@ -96,9 +97,17 @@ class Costing {
     if (plan_.on_gpu()) return step_beside_gpu(i);
     const double cores = beside_ ? 1 : rates_.machine.cores;
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
-    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / cores;
+    const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / cores + direction_s(i) * rates_.machine.cores / cores;
     const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
+  }
+
+  // Of a matrix that is stepped as a whole, by all cores.
+  double direction_s(const Instruction& i) const {
+    const parallel::Group& group = plan_.layout.groups[i.group];
+    if (!group.matrices) return 0;
+    const parallel::Segment& matrix = group.matrix_of(plan_.layout.buckets[i.bucket]);
+    return optim::orthogonalize_flops(matrix.rows, matrix.columns()) / rates_.flops;
   }
 
   // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.

@@ -340,7 +340,7 @@ class Table {
     return rule == optim::Rule::adamw ? "AdamW" : to_string(rule);
   }
   double update_bytes(const Instruction& i) const {
-    const optim::StateFormat& f = plan_.scheduling.format;
+    const optim::StateFormat f = plan_.scheduling.format_of(plan_.layout.groups[i.group]);
     const i64 gradient = parallel::kTileElems * size_of(plan_.resting_gradient({i.group, 0}));
     return static_cast<double>(i.tiles.count() *
                                (gradient + (f.update_reads_weight() ? 2 : 1) * f.weight_tile_bytes() + 2 * f.state_tile_bytes()));

@@ -21,6 +21,7 @@ TEST(UpdateRuleFlags, NameTheRule) {
   EXPECT_EQ(rule_by({"--optimizer", "adagrad"}), Rule::adagrad);
   EXPECT_EQ(rule_by({"--optimizer", "rmsprop", "--momentum", "0.9", "--centered"}), Rule::rmsprop_centered_momentum);
   EXPECT_EQ(rule_by({"--optimizer", "lion"}), Rule::lion);
+  EXPECT_EQ(rule_by({"--optimizer", "muon"}), Rule::muon);
 }
 
 // torch.optim's defaults, but for the learning rate, which is one for all; adamw keeps ours.
@@ -40,6 +41,12 @@ TEST(UpdateRuleFlags, HaveTheRulesDefaults) {
   const auto lion = std::get<optim::LionSettings>(update_settings(train_config({"--optimizer", "lion", "--weight-decay", "1"})));
   EXPECT_EQ(lion.beta2, 0.99);
   EXPECT_EQ(lion.weight_decay, 1);
+  const auto muon = std::get<optim::MuonSettings>(update_settings(train_config({"--optimizer", "muon", "--betas", "0.8,0.9"})));
+  EXPECT_EQ(muon.momentum, 0.95);
+  EXPECT_EQ(muon.weight_decay, 0.1);
+  EXPECT_TRUE(muon.nesterov);
+  EXPECT_EQ(muon.scale, optim::MuonScale::match_rms_adamw);
+  EXPECT_EQ(std::get<optim::AdamSettings>(beside_matrices(muon)).beta2, 0.9);
 }
 
 // What the rule has stands in the configuration, and comes back from it; what it has not does not.

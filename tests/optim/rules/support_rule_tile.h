@@ -55,6 +55,8 @@ inline optim::RuleSettings settings_of(optim::Rule rule) {
       return RmspropSettings{.centered = true};
     case Rule::rmsprop_centered_momentum:
       return RmspropSettings{.momentum = 0.8, .centered = true};
+    case Rule::muon:
+      return MuonSettings{};
     case Rule::lion:
       break;
   }

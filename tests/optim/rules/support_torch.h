@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <variant>
 #include <vector>
 
@@ -138,6 +139,12 @@ void torch_step(const optim::LionSettings& o, i64, N grad, N& param, std::vector
   const N u = sign(m * N(o.beta1) + N(1 - o.beta1) * grad);
   param = param * N(1 - o.lr * o.weight_decay) - N(o.lr) * u;
   m = m * N(o.beta2) + N(1 - o.beta2) * grad;
+}
+
+/// Not element by element: tests/optim/matrices/muon_test.cc.
+template <class N>
+void torch_step(const optim::MuonSettings&, i64, N, N&, std::vector<N>&) {
+  throw std::logic_error("muon is no rule of single elements");
 }
 
 }  // namespace spillway::test
