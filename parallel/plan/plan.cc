@@ -131,15 +131,16 @@ std::array<i64, offload::kTiers> only_in(Tier tier, i64 bytes) {
   return all;
 }
 
-// "optimizer state (master, m, v)"
+// "optimizer state (master, m, v)"; of a rule of matrices those of the rest too: "(momentum or m, v)"
 std::string state_text(const optim::StateFormat& format) {
   std::vector<const char*> parts, beside;
   if (is_half(format.weight)) parts.push_back("master");
   for (const optim::StateArrayName& array : state_array_names(format.rule)) parts.push_back(array.brief);
-  if (format.average) parts.push_back("average");
-  if (!is_of_matrices(format.rule)) return fmt::format("optimizer state ({})", fmt::join(parts, ", "));
-  for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
-  return fmt::format("optimizer state ({}; {} beside matrices)", fmt::join(parts, ", "), fmt::join(beside, ", "));
+  if (is_of_matrices(format.rule)) {
+    for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
+  }
+  const std::string other = beside.empty() ? "" : fmt::format(" or {}", fmt::join(beside, ", "));
+  return fmt::format("optimizer state ({}{}{})", fmt::join(parts, ", "), other, format.average ? ", average" : "");
 }
 
 void add_resident_rows(Plan& plan) {

@@ -49,8 +49,7 @@ std::span<std::byte> Numbers::all(const Parts& parts) const {
 void Numbers::agree_with_data_ranks() {
   const auto for_own = [&](int rank, auto&& body) {
     for (const Group& g : work_.plan.layout.groups) {
-      if (work_.plan.has_steps(g) && work_.sharding().splits_state())
-        body(square_sums_[g.id], work_.sharding().part(g, rank));
+      if (work_.plan.has_steps(g) && work_.sharding().splits_state()) body(square_sums_[g.id], work_.sharding().part(g, rank));
     }
   };
   Parts parts{0};

@@ -109,11 +109,11 @@ TEST(MuonRanks, GoOnFromEachOthersCheckpoints) {
   ASSERT_EQ(at.spillway(run("two", true, {})).status, 0);
   expect_same("two", "one");
   for (const bool two_first : {false, true}) {
-    const std::string from = (at / (two_first ? "two" : "one") / "checkpoints/step-00000010").string();
+    const std::string from = (at / (two_first ? "two" : "one") / "checkpoints/step-00000020").string();
     const std::string out = two_first ? "one-from-two" : "two-from-one";
     const Finished rest = at.spillway(run(out, !two_first, {"--resume", from}));
     ASSERT_EQ(rest.status, 0) << rest.err;
-    EXPECT_TRUE(mentions(rest.err, "continues at step 10")) << rest.err;
+    EXPECT_TRUE(mentions(rest.err, "continues at step 20")) << rest.err;
     expect_same(out, "one");
   }
 }

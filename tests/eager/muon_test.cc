@@ -15,8 +15,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Numbers values_of(const Tensor& t) { return {t.span<double>().begin(), t.span<double>().end()}; }
-
 // A matrix, or a list of as many numbers, whose gradients are the file's of its matrix 1.
 struct Weight {
   explicit Weight(const Shape& shape) : parameter(nn::make_parameter("w", shape, DType::f64, {})) {
