@@ -19,7 +19,7 @@ using parallel::Tier;
 
 constexpr double kDecay = 0.9;
 
-// Rules of 0, 2 and 3 arrays, and states that are rounded: the average never is.
+// Rules of 0, 2 and 3 arrays, of matrices that are stepped whole, and states that are rounded: the average never is.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -30,6 +30,7 @@ struct Kind {
 const Kind kKinds[] = {
     {"sgd_f32", SgdSettings{.weight_decay = 0.1}},
     {"amsgrad_bf16", AdamSettings{.weight_decay = 0.1, .amsgrad = true}, DType::bf16, Master::fp32, Moments::bf16},
+    {"muon_f32", MuonSettings{.weight_decay = 0.1}},
     {"adamw_bf16_split_int8", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, DType::bf16, Master::split, Moments::int8},
 };
 
