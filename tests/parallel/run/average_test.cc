@@ -129,21 +129,9 @@ TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
   }
 }
 
-const std::vector<Way>& ways() {
-  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
-  static const std::vector<Way> all = {
-      {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
-      {"nvme_backward", placed(nvme, nvme, nvme, OptimizerOverlap::backward)},
-      {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
-      {"state_on_nvme", placed(device, device, nvme, OptimizerOverlap::none)},
-      {"weights_on_nvme", placed(nvme, host, device, OptimizerOverlap::forward)},
-  };
-  return all;
-}
-
 TEST_P(Averages, AreTheSameBitsAnywhere) {
   const RunResult want = train(options(GetParam()));
-  for (const Way& way : ways()) {
+  for (const Way& way : common_ways()) {
     SCOPED_TRACE(way.name);
     RunOptions o = options(GetParam());
     o.threads = 2;
@@ -156,9 +144,9 @@ TEST_P(Averages, AreTheBitsOfOneRankAtEveryZeroStage) {
   const RunResult want = train(options(GetParam()));
   for (const size_t way : {size_t{0}, size_t{1}, size_t{3}}) {
     for (int stage = 0; stage < 4; ++stage) {
-      SCOPED_TRACE(testing::Message() << ways()[way].name << " stage " << stage);
+      SCOPED_TRACE(testing::Message() << common_ways()[way].name << " stage " << stage);
       RunOptions o = options(GetParam());
-      ways()[way].change(o);
+      common_ways()[way].change(o);
       o.ranks = 2, o.zero_stage = stage, o.micro_batches = 1;
       expect_same_run(train(o), want);
     }
@@ -168,7 +156,7 @@ TEST_P(Averages, AreTheBitsOfOneRankAtEveryZeroStage) {
 TEST_P(Averages, AreTheSameBitsInTwoStages) {
   const RunResult want = train(options(GetParam()));
   RunOptions o = options(GetParam());
-  ways()[1].change(o);
+  common_ways()[1].change(o);
   o.pipeline = {.ranks = 2};
   expect_same_run(train(o), want);
 }

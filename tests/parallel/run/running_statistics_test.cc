@@ -13,7 +13,6 @@ namespace spillway::test::running_statistics_test {
 namespace {
 
 using namespace optim;
-using parallel::OptimizerOverlap;
 using parallel::Tier;
 
 const Shape kImage{3, 8, 8};
@@ -174,16 +173,12 @@ TEST(RunningStatistics, StayWithAStepThatIsSkipped) {
 }
 
 const std::vector<Way>& ways() {
-  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
-  static const std::vector<Way> all = {
-      {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
-      {"nvme_backward", placed(nvme, nvme, nvme, OptimizerOverlap::backward)},
-      {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
-      {"weights_on_nvme", placed(nvme, host, device, OptimizerOverlap::forward)},
-      {"state_on_nvme", placed(device, device, nvme, OptimizerOverlap::none)},
-      {"recomputed", [](RunOptions& o) { o.recompute = true, o.order = parallel::Order::vertical; }},
-      {"recomputed_spilled", [](RunOptions& o) { o.recompute = true, o.activations = nvme, o.gradients = host; }},
-  };
+  static const std::vector<Way> all = [] {
+    std::vector<Way> more = common_ways();
+    more.push_back({"recomputed", [](RunOptions& o) { o.recompute = true, o.order = parallel::Order::vertical; }});
+    more.push_back({"recomputed_spilled", [](RunOptions& o) { o.recompute = true, o.activations = Tier::nvme, o.gradients = Tier::host; }});
+    return more;
+  }();
   return all;
 }
 

@@ -270,6 +270,19 @@ void expect_same_numbers(const RunResult& got, const RunResult& want) {
   expect_as_planned(got);
 }
 
+const std::vector<Way>& common_ways() {
+  using parallel::OptimizerOverlap;
+  constexpr parallel::Tier device = parallel::Tier::device, host = parallel::Tier::host, nvme = parallel::Tier::nvme;
+  static const std::vector<Way> all = {
+      {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
+      {"nvme_backward", placed(nvme, nvme, nvme, OptimizerOverlap::backward)},
+      {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
+      {"state_on_nvme", placed(device, device, nvme, OptimizerOverlap::none)},
+      {"weights_on_nvme", placed(nvme, host, device, OptimizerOverlap::forward)},
+  };
+  return all;
+}
+
 void expect_same_run(const RunResult& got, const RunResult& want) {
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.norms, want.norms);

@@ -23,7 +23,7 @@ struct RunOptions {
   optim::Moments moments = optim::Moments::fp32;
   optim::RuleSettings update =
       optim::AdamSettings{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled_weight_decay = true};
-  double average_decay = 0;                    // above 0: an average of the weights is kept
+  double average_decay = 0;                   // above 0: an average of the weights is kept
   std::vector<parallel::OwnRates> own_rates;  // of parameters in whose names own_rates_in[i] is
   std::vector<std::string> own_rates_in;
   bool round_gradients = false, reduce_each = false;
@@ -49,7 +49,7 @@ struct RunOptions {
   optim::Isa isa = optim::Isa::best;
   optim::LossScale loss_scale;  // with f16
   i64 loss_scale_interval = optim::kLossScaleInterval;
-  bool detect_anomaly = false;  // the report begins with "here"
+  bool detect_anomaly = false;                           // the report begins with "here"
   std::function<StepBatch(i64 step, int rank)> batches;  // of a data-parallel rank; default: random_batch
   parallel::Rank::Source weights;                        // default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
@@ -68,6 +68,9 @@ inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parall
                                                parallel::OptimizerOverlap overlap) {
   return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
 }
+
+/// Every tier for everything, and the optimizer at every place: first all in host memory, then all on nvme.
+const std::vector<Way>& common_ways();
 
 struct RunResult {
   std::vector<double> losses, norms;

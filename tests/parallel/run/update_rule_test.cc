@@ -18,7 +18,6 @@ namespace spillway::test::update_rule_test {
 namespace {
 
 using namespace optim;
-using parallel::OptimizerOverlap;
 using parallel::Tier;
 
 // Those of tests/peers/training_optimizers.py.
@@ -141,23 +140,11 @@ RunOptions tiny(const Kind& kind) {
   return o;
 }
 
-const std::vector<Way>& ways() {
-  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
-  static const std::vector<Way> all = {
-      {"host_backward", placed(host, host, host, OptimizerOverlap::backward)},
-      {"state_on_nvme", placed(device, device, nvme, OptimizerOverlap::none)},
-      {"nvme_backward", placed(nvme, nvme, nvme, OptimizerOverlap::backward)},
-      {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
-      {"weights_on_nvme", placed(nvme, host, device, OptimizerOverlap::forward)},
-  };
-  return all;
-}
-
 class Placed : public testing::TestWithParam<Kind> {};
 
 TEST_P(Placed, GivesTheSameBitsAnywhere) {
   const RunResult want = train(tiny(GetParam()));
-  for (const Way& way : ways()) {
+  for (const Way& way : common_ways()) {
     SCOPED_TRACE(way.name);
     RunOptions o = tiny(GetParam());
     o.threads = 2;
@@ -168,11 +155,11 @@ TEST_P(Placed, GivesTheSameBitsAnywhere) {
 
 TEST_P(Placed, GivesTheBitsOfOneRankAtEveryZeroStage) {
   const RunResult want = train(tiny(GetParam()));
-  for (const size_t way : {size_t{0}, size_t{2}}) {
+  for (const size_t way : {size_t{0}, size_t{1}}) {
     for (int stage = 0; stage < 4; ++stage) {
-      SCOPED_TRACE(testing::Message() << ways()[way].name << " stage " << stage);
+      SCOPED_TRACE(testing::Message() << common_ways()[way].name << " stage " << stage);
       RunOptions o = tiny(GetParam());
-      ways()[way].change(o);
+      common_ways()[way].change(o);
       o.ranks = 2, o.zero_stage = stage, o.micro_batches = 1;
       expect_same_run(train(o), want);
     }
@@ -181,10 +168,10 @@ TEST_P(Placed, GivesTheBitsOfOneRankAtEveryZeroStage) {
 
 TEST_P(Placed, GivesTheSameBitsInTwoStages) {
   const RunResult want = train(tiny(GetParam()));
-  for (const size_t way : {size_t{0}, size_t{2}}) {
-    SCOPED_TRACE(ways()[way].name);
+  for (const size_t way : {size_t{0}, size_t{1}}) {
+    SCOPED_TRACE(common_ways()[way].name);
     RunOptions o = tiny(GetParam());
-    ways()[way].change(o);
+    common_ways()[way].change(o);
     o.pipeline = {.ranks = 2};
     expect_same_run(train(o), want);
   }
