@@ -26,7 +26,7 @@ configuring=()
 # One ctest over all builds, so that one summary counts everything. Some tests mostly wait: half as many again as there are cores.
 mkdir -p build/tests
 for name in "${builds[@]}"; do echo "subdirs(\"$PWD/build/$name\")"; done >build/tests/CTestTestfile.cmake
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=ignore_noninstrumented_modules=1
+export ASAN_OPTIONS=malloc_context_size=12 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=ignore_noninstrumented_modules=1
 log=build/logs/ctest.log status=0
 lines_on_failure=0 step $log "running the tests" \
   ctest --test-dir build/tests -L "$labels" -j $((jobs + jobs / 2)) --no-tests=error --output-on-failure --output-junit "$PWD/build/logs/ctest.xml" || status=$?

@@ -48,9 +48,10 @@ struct BackgroundSave : testing::Test {
     return false;
   }
 };
+using BackgroundSaveMore = BackgroundSave;
 
 // The last is drained, with nothing going on beside it; from another a run goes on with the same numbers.
-TEST_F(BackgroundSave, IsTheSameFromEveryTierOntoAnother) {
+TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
   for (const auto& [optimizer, overlap] : {std::pair("device", "none"), {"host", "forward"}, {"nvme", "none"}, {"nvme", "backward"}}) {
     const std::string out = std::string("run-") + optimizer + "-" + overlap;
     const Finished f = at.spillway(saving(out, "1", optimizer, overlap));
@@ -98,7 +99,7 @@ TEST_F(BackgroundSave, KilledInTheMiddleLeavesTheLastGoodOne) {
 }
 
 // The disk of the checkpoints is full from some step on, and has room again before the end.
-TEST_F(BackgroundSave, AFullDiskIsAWarningAndTrainingGoesOn) {
+TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
   for (const char* optimizer : {"host", "nvme"}) {
     const std::string run = std::string("run-") + optimizer, disk = run + "/checkpoints";
     fs::create_directories(at / disk);

@@ -48,6 +48,7 @@ struct BadDays : NvmeRun {
   }
   bool saved() const { return fs::exists(at / "run/checkpoints/step-00000004"); }
 };
+using BadDaysMore = BadDays;
 
 // Status 5, and a message that names the file, the offset and the errno.
 void expect_io_failure(const Finished& f, int error_number) {
@@ -75,7 +76,7 @@ TEST_F(BadDays, IoUringRefusedTheRunGoesOnWithPreadAndSaysWhy) {
   }
 }
 
-TEST_F(BadDays, WithoutDirectIoThePageCacheStandsBetweenAndTheLogSaysSo) {
+TEST_F(BadDaysMore, WithoutDirectIoThePageCacheStandsBetweenAndTheLogSaysSo) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   at.before_start([] { refuse_direct_io(); });
   const Finished f = at.spillway(on_nvme("run", "none"));
@@ -97,7 +98,7 @@ TEST_F(BadDays, IoUringDemandedAndRefusedIsAnErrorThatNamesTheCure) {
   }
 }
 
-TEST_F(BadDays, LockedMemoryOf64KiBChangesNothing) {
+TEST_F(BadDaysMore, LockedMemoryOf64KiBChangesNothing) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   at.before_start([] { limit_locked_memory(64 << 10); });
   const Finished f = at.spillway(on_nvme("run", "none"));

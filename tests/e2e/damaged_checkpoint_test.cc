@@ -50,6 +50,7 @@ struct DamagedCheckpoint : testing::Test {
     EXPECT_EQ(at.spillway({"inspect", "--verify", "run"}).status, 0);
   }
 };
+using DamagedCheckpointMore = DamagedCheckpoint;
 
 TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsNamedByWhoeverReadsIt) {
   ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
@@ -118,7 +119,7 @@ TEST_F(DamagedCheckpoint, WithNoneThatIsWholeNothingIsTouched) {
   EXPECT_TRUE(fs::exists(at / kFirst) && fs::exists(at / kBefore));
 }
 
-TEST_F(DamagedCheckpoint, OnTwoRanksToo) {
+TEST_F(DamagedCheckpointMore, OnTwoRanksToo) {
   const Args two{"--ranks", "2", "--zero-stage", "2"};
   ASSERT_EQ(at.spillway(to_step(8, "straight", two)).status, 0);
   ASSERT_EQ(at.spillway(to_step(6, "run", two)).status, 0);
@@ -128,7 +129,7 @@ TEST_F(DamagedCheckpoint, OnTwoRanksToo) {
 }
 
 // Killed after the save: the state on nvme, of the same step, is given up only for a checkpoint that can be read.
-TEST_F(DamagedCheckpoint, TheStateOnNvmeIsNotGivenUpForIt) {
+TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
   const Args placed{"--place-parameters", "nvme", "--place-optimizer", "nvme", "--nvme", "scratch"};
   ASSERT_EQ(at.spillway(to_step(8, "straight", placed)).status, 0);
   const Finished killed = at.spillway_until(

@@ -27,6 +27,7 @@ struct FirstMinutes : testing::Test {
     return all;
   }
 };
+using FirstMinutesMore = FirstMinutes;
 
 // Bytes that are no UTF-8, in a path, a prompt, a pattern and the text itself.
 TEST_F(FirstMinutes, AnyBytesGoThrough) {
@@ -117,7 +118,7 @@ TEST_F(FirstMinutes, TooManyThreadsAreNamed) {
   EXPECT_TRUE(mentions(at.spillway(args).err, "warning: --threads " + more + " on ")) << "yellow, with the cores there are";
 }
 
-TEST_F(FirstMinutes, MoreStepsBendTheCurveAloudOrNotAtAll) {
+TEST_F(FirstMinutesMore, MoreStepsBendTheCurveAloudOrNotAtAll) {
   const auto to = [&](const std::string& out, int steps, const Args& more = {}) {
     Args args = small_run(out, steps, "64MiB", {"--warmup-steps", "1"});
     args.insert(args.end(), more.begin(), more.end());
@@ -169,7 +170,7 @@ TEST_F(FirstMinutes, TheSnapshotIsTheOneThatMainNames) {
   EXPECT_EQ(f.status, 0) << f.err;
 }
 
-TEST_F(FirstMinutes, SeveralWordsOfBench) {
+TEST_F(FirstMinutesMore, SeveralWordsOfBench) {
   at.before_start([cache = (at / "cache").string()] { ::setenv("XDG_CACHE_HOME", cache.c_str(), 1); });
   const Finished f = at.spillway({"bench", "memory", "disk", "--nvme", "scratch"});
   EXPECT_EQ(f.status, 0) << f.err;
@@ -179,7 +180,7 @@ TEST_F(FirstMinutes, SeveralWordsOfBench) {
       << "it never read them";
 }
 
-TEST_F(FirstMinutes, SelftestLeavesNothingAtCtrlC) {
+TEST_F(FirstMinutesMore, SelftestLeavesNothingAtCtrlC) {
   fs::create_directory(at / "tmp");
   at.before_start([tmp = (at / "tmp").string()] { ::setenv("TMPDIR", tmp.c_str(), 1); });
   const Finished f = at.spillway_until(
@@ -189,7 +190,7 @@ TEST_F(FirstMinutes, SelftestLeavesNothingAtCtrlC) {
 }
 
 // What a resumed run placed elsewhere moved before is no part of what it moves now; and both say the same of a drive's days.
-TEST_F(FirstMinutes, StatusIsOfThePlacementThereIsNow) {
+TEST_F(FirstMinutesMore, StatusIsOfThePlacementThereIsNow) {
   const Args nvme{"--nvme", "scratch", "--place-optimizer", "nvme"};
   Args first = small_run("run", 4, "64MiB", nvme), then = small_run("run", 8, "64MiB", {});
   ASSERT_EQ(at.spillway(first).status, 0);

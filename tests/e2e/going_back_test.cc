@@ -105,8 +105,9 @@ struct GoingBackOnNvme : NvmeRun {
     ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
   }
 };
+using GoingBackOnNvmeMore = GoingBackOnNvme;
 
-TEST_F(GoingBackOnNvme, FewerStepsThanTheStateHasAreRefused) {
+TEST_F(GoingBackOnNvmeMore, FewerStepsThanTheStateHasAreRefused) {
   ASSERT_EQ(at.spillway(to("straight", kSteps)).status, 0);
   kill_after(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}), 12);
   const Finished f = at.spillway(to("run", 5, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
@@ -134,7 +135,7 @@ TEST_F(GoingBackOnNvme, AStateWhoseRunFolderIsGoneIsNotTakenWithOtherValues) {
   EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
 }
 
-TEST_F(GoingBackOnNvme, AStateThatNotAllRanksHaveIsKept) {
+TEST_F(GoingBackOnNvmeMore, AStateThatNotAllRanksHaveIsKept) {
   const Args two = {"--ranks", "2", "--pipeline-stages", "2"};
   ASSERT_EQ(at.spillway(to("straight", kSteps, two)).status, 0);
   kill_after(to("run", kSteps, two), 8);

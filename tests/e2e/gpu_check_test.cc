@@ -67,6 +67,7 @@ class GpuCheck : public testing::Test {
 
   const Workplace place_;
 };
+using GpuCheckReportRelease = GpuCheck;
 
 const std::vector<std::string> kTests = {
     "tests of device",      "tests of kernels",     "tests of optim",       "tests of parallel",    "selftest", "memcheck of kernels",
@@ -89,7 +90,7 @@ const std::vector<std::string> kTrainings = {"gpt2-tiny, 60 steps",
 const std::vector<std::string> kLooks = {"a block's forward, gpt2-124m", "a block's backward, gpt2-124m", "a block's forward, llama-1.5b",
                                          "a block's backward, llama-1.5b"};
 
-TEST_F(GpuCheck, ThreeCommandsMakeOneReport) {
+TEST_F(GpuCheckReportRelease, ThreeCommandsMakeOneReport) {
   ASSERT_EQ(check("tests"), 0) << said();
   expect_rows(kTests, "ok");
   EXPECT_TRUE(mentions(report(), "## peers: absent, not run")) << report();
@@ -130,7 +131,7 @@ TEST_F(GpuCheck, ThreeCommandsMakeOneReport) {
   }
 }
 
-TEST_F(GpuCheck, TestsThatFailHangCrashOrAreForgottenAndComplaints) {
+TEST_F(GpuCheckReportRelease, TestsThatFailHangCrashOrAreForgottenAndComplaints) {
   EXPECT_EQ(
       check("tests", "GPU_CHECK_TINY=54 FAULT_TESTS=fails,hang,crash,forgets FAULT_SMI='[N/A], [N/A]' FAULT_SANITIZER='Invalid write'"), 1)
       << said();
@@ -146,13 +147,13 @@ TEST_F(GpuCheck, TestsThatFailHangCrashOrAreForgottenAndComplaints) {
   EXPECT_TRUE(mentions(said(), "failed: tests of optim")) << said();
 }
 
-TEST_F(GpuCheck, ASanitizerThatIsNotDoneHasNotPassed) {
+TEST_F(GpuCheckReportRelease, ASanitizerThatIsNotDoneHasNotPassed) {
   EXPECT_NE(check("tests", "GPU_CHECK_TINY=27 FAULT_SANITIZER=hang"), 0) << said();
   expect_row("racecheck of kernels", "cut short after 0 tests, nothing found, not done: EmbeddingTwins");
   EXPECT_TRUE(mentions(said(), "racecheck of kernels\n")) << "not among what is not done: " << said();
 }
 
-TEST_F(GpuCheck, TrainingsThatHangDoNotLearnOrDiffer) {
+TEST_F(GpuCheckReportRelease, TrainingsThatHangDoNotLearnOrDiffer) {
   fs::remove(place_ / "machine/bin/bench_matmul_cuda");
   EXPECT_EQ(check("trainings", "GPU_CHECK_TINY=54 FAULT_TRAINING=hang,still,bits,refuse FAULT_NSYS=1 FAULT_BENCH='no figures'"), 1)
       << said();
@@ -167,7 +168,7 @@ TEST_F(GpuCheck, TrainingsThatHangDoNotLearnOrDiffer) {
   expect_rows({"bench of memory", "bench of attention"}, "FAILED: bench: FileNotFoundError");
 }
 
-TEST_F(GpuCheck, WithoutCudnnItsAttentionIsAbsent) {
+TEST_F(GpuCheckReportRelease, WithoutCudnnItsAttentionIsAbsent) {
   EXPECT_EQ(check("trainings", "FAULT_TRAINING=cudnn"), 3) << said();
   EXPECT_TRUE(mentions(said(), " 0 failed, 3 absent, 0 cut short")) << said();
   expect_row("gpt2-124m, attention by cuDNN", "absent: [attention] expected cuDNN, got none");
@@ -177,7 +178,7 @@ TEST_F(GpuCheck, WithoutCudnnItsAttentionIsAbsent) {
   expect_row("bench of cuDNN's attention", "absent: cuDNN's attention: got none");
 }
 
-TEST_F(GpuCheck, PeersThatAreMissingOrSayNothing) {
+TEST_F(GpuCheckReportRelease, PeersThatAreMissingOrSayNothing) {
   EXPECT_EQ(check("peers", "FAULT_PEERS='no torch' FAULT_NCU='==ERROR== ERR_NVGPUCTRPERM'"), 3) << said();
   expect_row("PyTorch beside", "absent: no PyTorch here");
   expect_rows({"gpt2-124m against PyTorch", "attention against FlashAttention-2", "attention against cuDNN"},
@@ -196,7 +197,7 @@ TEST_F(GpuCheck, PeersThatAreMissingOrSayNothing) {
   EXPECT_TRUE(mentions(report(), "bench_attention_cuda printed no figures: 'no figures")) << report();
 }
 
-TEST_F(GpuCheck, WithoutAGpuNothingPasses) {
+TEST_F(GpuCheckReportRelease, WithoutAGpuNothingPasses) {
   for (const char* part : {"tests", "trainings", "peers"}) {
     EXPECT_EQ(check(part, "CUDA_VISIBLE_DEVICES= FAULT_TESTS=no-gpu FAULT_BENCH='skipped: no driver'"), 3) << said();
     EXPECT_TRUE(mentions(said(), " 0 failed")) << said();
@@ -207,7 +208,7 @@ TEST_F(GpuCheck, WithoutAGpuNothingPasses) {
   EXPECT_FALSE(mentions(report(), " passed")) << report();
 }
 
-TEST_F(GpuCheck, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
+TEST_F(GpuCheckReportRelease, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
   const std::string ended = "PATH=" + std::string(kMachine) + ":$PATH FAULT_TESTS=hang timeout 3 " +
                             (place_ / "machine/gpu_check.sh").string() + " tests " + (place_ / "out").string() + " >" +
                             (place_ / "said").string() + " 2>&1";
@@ -218,7 +219,7 @@ TEST_F(GpuCheck, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
   expect_row("a block's backward, llama-1.5b", "FAILED: no time was left for it");
 }
 
-TEST_F(GpuCheck, WritesIntoNoFolderThatIsNotIts) {
+TEST_F(GpuCheckReportRelease, WritesIntoNoFolderThatIsNotIts) {
   EXPECT_EQ(check("all"), 2) << said();
   EXPECT_TRUE(mentions(said(), "usage: gpu_check.sh tests|trainings|peers")) << said();
   fs::create_directories(place_ / "out");

@@ -40,8 +40,9 @@ struct Adapters : testing::Test {
   }
   Workplace at;
 };
+using AdaptersMore = Adapters;
 
-TEST_F(Adapters, HaveTheSameBitsWhereverTheBaseRests) {
+TEST_F(AdaptersMore, HaveTheSameBitsWhereverTheBaseRests) {
   expect_ends(at.spillway(train("device")));
   const std::string want = adapter("device");
   ASSERT_FALSE(want.empty());
@@ -132,7 +133,7 @@ TEST_F(Adapters, OfSeveralEachAnswers) {
   EXPECT_EQ(none.out, "") << "nothing is written before all are known";
 }
 
-TEST_F(Adapters, BesideABaseInFewerBytesHaveTheSameBitsWhereverItRests) {
+TEST_F(AdaptersMore, BesideABaseInFewerBytesHaveTheSameBitsWhereverItRests) {
   for (const char* kept : {"nf4", "8bit"}) {
     const Args base{"--base-weights", kept};
     const std::string run = std::string("of_") + kept;

@@ -38,6 +38,7 @@ struct NvmeState : NvmeRun {
     }
   }
 };
+using NvmeStateMore = NvmeState;
 
 // Kills a run again and again, from its start to its end; then the next.
 struct KillInstants : NvmeState {
@@ -96,7 +97,7 @@ using SoakKillInstants = KillInstants;
 TEST_F(SoakKillInstants, TwoHundredOfThem) { kill(200); }
 
 // The store remembers the loss scale. Of a mean over four tokens gradients are large: several steps find the scale that fits.
-TEST_F(NvmeState, AKilledFp16RunGoesOnWithItsLossScale) {
+TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   const auto fp16 = [](const std::string& out) {
     Args args = on_nvme(out, "backward");
     *(std::find(args.begin(), args.end(), "--sequence-length") + 1) = "4";
@@ -137,7 +138,7 @@ TEST_F(NvmeState, ABitThatFlipsIsNamedAndTheRunStartsAnew) {
   expect_same_run("run", "straight");
 }
 
-TEST_F(NvmeState, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
+TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   Args args = on_nvme("run", "none");
   *std::find(args.begin(), args.end(), "100000") = "4";
@@ -155,7 +156,7 @@ TEST_F(NvmeState, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
 }
 
 // What one rank lacks, no rank goes on from.
-TEST_F(NvmeState, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
+TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   const auto on_two = [](const std::string& out) {
     Args args = on_nvme(out, "none");
     *std::find(args.begin(), args.end(), "100000") = "4";
@@ -202,7 +203,7 @@ TEST_F(NvmeState, AFullDiskRefusesTheStoreOrLeavesItAlone) {
   ::umount((at / "small").c_str());
 }
 
-TEST_F(NvmeState, TwoRunsOnOnePathDoNotMeet) {
+TEST_F(NvmeStateMore, TwoRunsOnOnePathDoNotMeet) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Workplace other;
   other.write_text("text.txt", 60000);

@@ -92,7 +92,7 @@ TEST(OptimizerFlags, MuonIsRefusedOnAGpu) {
 }
 
 // Two micro-batches of one rank are summed as those of two ranks.
-TEST(MuonRanks, GoOnFromEachOthersCheckpoints) {
+TEST(MuonRanksMore, GoOnFromEachOthersCheckpoints) {
   const Workplace at;
   at.write_text("text.txt", 60000);
   const auto run = [](const std::string& out, bool two_ranks, Args more) {

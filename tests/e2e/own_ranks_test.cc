@@ -123,6 +123,7 @@ struct OwnRanks : testing::Test {
     EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("undisturbed")));
   }
 };
+using OwnRanksMore = OwnRanks;
 
 using OwnRanksRelease = OwnRanks;
 
@@ -160,7 +161,7 @@ TEST_F(OwnRanks, ErrorOfAllIsSaidOnce) {
 }
 
 // To the whole, or to one rank. They cannot end but by the signal, and the numbers do not know how many steps are to come.
-TEST_F(OwnRanks, SignalSavesAndTheSameCommandGoesOn) {
+TEST_F(OwnRanksMore, SignalSavesAndTheSameCommandGoesOn) {
   const Args endless = {"--ranks", "2", "--lr-schedule", "constant", "--warmup-steps", "7"};
   for (const auto& [signal, to_one] : {std::pair(SIGTERM, false), {SIGINT, false}, {SIGUSR1, true}}) {
     const auto lines = at.metrics("run").size();

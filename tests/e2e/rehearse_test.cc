@@ -133,6 +133,7 @@ struct Rehearse : testing::Test {
     };
   }
 };
+using RehearseMore = Rehearse;
 
 // Whole processes, many of them: under a sanitizer the first few say as much.
 using RehearseRelease = Rehearse;
@@ -165,7 +166,7 @@ TEST_F(RehearseRelease, SetsMemoryBesideThePlan) {
   expect_nothing_left();
 }
 
-TEST_F(Rehearse, OnTwoRanks) {
+TEST_F(RehearseMore, OnTwoRanks) {
   const Finished f = at.spillway(rehearsal({"--ranks", "2", "--zero-stage", "2"}));
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_TRUE(mentions(f.out, " steps with the same bits")) << f.out;
@@ -363,7 +364,7 @@ TEST_F(RehearseRelease, OtherBitsAreCaught) {
   }
 }
 
-TEST_F(Rehearse, CtrlCLeavesNothing) {
+TEST_F(RehearseMore, CtrlCLeavesNothing) {
   for (const char* when : {"killed/checkpoints", "gone-on.txt", "straight/metrics.jsonl"}) {
     const Finished f = at.spillway_until(
         on_nvme(), [&] { return fs::exists(in(when)); }, SIGINT);

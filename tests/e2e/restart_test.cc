@@ -44,6 +44,7 @@ struct Restart : NvmeRun {
     EXPECT_TRUE(fs::is_empty(at / "scratch")) << "a run that took its last step leaves nothing";
   }
 };
+using RestartMore = Restart;
 
 TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
@@ -65,7 +66,7 @@ TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
 }
 
 // The killed run's store does not fit them: it is set aside, which they say and doctor lists, and comes back for whom it fits.
-TEST_F(Restart, OneOfAnotherLayoutSetsTheStateAside) {
+TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = on_nvme("run", "none");
   kill_after(right, kKilledAfter);
@@ -78,7 +79,7 @@ TEST_F(Restart, OneOfAnotherLayoutSetsTheStateAside) {
 }
 
 // What means nothing after a restart may lie elsewhere then: a plan by what is measured may choose so without being asked.
-TEST_F(Restart, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
+TEST_F(RestartMore, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = with(on_nvme("run", "none"), "--place-activations", "nvme");
   kill_after(right, kKilledAfter);
@@ -90,7 +91,7 @@ TEST_F(Restart, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
   expect_right_one_goes_on(right);
 }
 
-TEST_F(Restart, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
+TEST_F(RestartMore, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const auto on_paths = [](std::vector<std::string> paths) {
     Args args = on_nvme("run", "none", "scratch/a");
@@ -112,7 +113,7 @@ TEST_F(Restart, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
 }
 
 // Their bytes lie in other folders; those of the run's other ranks stay until the run has taken its last step.
-TEST_F(Restart, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
+TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
   const auto of = [](const std::string& out, const char* ranks) {
     return with(with(on_nvme(out, "none"), "--global-batch-size", "2"), "--ranks", ranks);
   };
@@ -142,7 +143,7 @@ TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
 }
 
 // Lustre without flock, as a kernel shows it: the run says so, holds both folders all the same, and what a kill leaves does not block it.
-TEST_F(Restart, WithoutFlockAFileNamesTheHolder) {
+TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   at.before_start([] { forbid(SYS_flock, ENOSYS); });
   const Args right = on_nvme("run", "none");

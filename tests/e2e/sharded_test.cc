@@ -35,10 +35,11 @@ struct Sharded : testing::Test {
     return with({"generate", "--model", "run", "--prompt", "the river", "--max-tokens", "16"}, more);
   }
 };
+using ShardedMore = Sharded;
 
 const Args kOnNvme = {"--ranks", "2", "--zero-stage", "3", "--place-parameters", "nvme", "--nvme", "scratch"};
 
-TEST_F(Sharded, OwnRanksSayWhatOneSays) {
+TEST_F(ShardedMore, OwnRanksSayWhatOneSays) {
   train({"--validation-data", "held.txt"});
   const Finished one = at.spillway(evaluate({})), text = at.spillway(generate({}));
   ASSERT_EQ(one.status + text.status, 0) << one.err << text.err;

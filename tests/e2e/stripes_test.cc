@@ -41,8 +41,9 @@ struct NvmeStripes : NvmeRun {
   // Of the store's data: without the first file's tables.
   double ratio() const { return static_cast<double>(fs::file_size(store("a"))) / static_cast<double>(fs::file_size(store("b"))); }
 };
+using NvmeStripesMore = NvmeStripes;
 
-TEST_F(NvmeStripes, FollowTheMeasuredSpeedAndChangeNoBit) {
+TEST_F(NvmeStripesMore, FollowTheMeasuredSpeedAndChangeNoBit) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   measured(1.5, 0.5);
   const Finished killed = killed_at_step_5("run");

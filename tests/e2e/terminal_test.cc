@@ -138,6 +138,7 @@ class OnTerminal : public testing::Test {
   pid_t pid_ = -1;
   int terminal_ = -1;
 };
+using OnTerminalMore = OnTerminal;
 
 using OnTerminalRelease = OnTerminal;
 
@@ -165,7 +166,7 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
   EXPECT_TRUE(shows("done: step 30, loss "));
 }
 
-TEST_F(OnTerminal, ADumbOneGetsPlainLines) {
+TEST_F(OnTerminalMore, ADumbOneGetsPlainLines) {
   ASSERT_EQ(run(small_run("run", 5, "64MiB", {}), "dumb"), 0);
   int steps = 0;
   for (const std::string& line : screen.lines()) steps += line.starts_with("step ");
@@ -192,7 +193,7 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
     EXPECT_TRUE(mentions(log, piece)) << piece << " in\n" << log;
 }
 
-TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
+TEST_F(OnTerminalMore, ASecondCtrlCLeavesWithALine) {
   Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600"});
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
@@ -205,7 +206,7 @@ TEST_F(OnTerminal, ASecondCtrlCLeavesWithALine) {
   EXPECT_TRUE(shows("left without saving; nothing was saved yet")) << screen.text();
 }
 
-TEST_F(OnTerminal, ASecondCtrlCOfRanksLeavesWithALine) {
+TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
   Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600", "--ranks", "2"});
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
@@ -257,14 +258,14 @@ TEST_F(SoakOnTerminal, ValidationGivesASignOfLife) {
   EXPECT_GT(signs_, 0) << screen.text();
 }
 
-TEST_F(OnTerminal, PlansFit) {
+TEST_F(OnTerminalMore, PlansFit) {
   ASSERT_EQ(run({"plan", "--model", "gpt2-124m", "--data", "text.txt", "--device-memory", "4GiB"}), 0);
   EXPECT_EQ(screen.wraps(), 0) << screen.text();
   ASSERT_EQ(run({"plan", "--model", "gpt2-124m", "--data", "text.txt", "--device-memory", "100MiB", "--host-memory", "200MiB"}), 3);
   EXPECT_EQ(screen.wraps(), 0) << screen.text();
 }
 
-TEST_F(OnTerminal, RanksSayWhatTheUserPressed) {
+TEST_F(OnTerminalMore, RanksSayWhatTheUserPressed) {
   start(small_run("run", 100'000, "64MiB", {"--ranks", "2"}));
   ASSERT_TRUE(read_until([&] { return at.metrics("run").size() >= 5; })) << screen.text();
   press(kCtrlC);
@@ -273,7 +274,7 @@ TEST_F(OnTerminal, RanksSayWhatTheUserPressed) {
   EXPECT_TRUE(shows("stopping after this step (about "));
 }
 
-TEST_F(OnTerminal, LongHelpGoesThroughAPager) {
+TEST_F(OnTerminalMore, LongHelpGoesThroughAPager) {
   at.write("pager.sh", "sed 's/^/paged: /'\n");
   ::setenv("PAGER", ("sh " + (at / "pager.sh").string()).c_str(), 1);
   EXPECT_EQ(run({"train", "--help"}), 0);
@@ -284,7 +285,7 @@ TEST_F(OnTerminal, LongHelpGoesThroughAPager) {
   ::unsetenv("PAGER");
 }
 
-TEST_F(OnTerminal, HelpFits) {
+TEST_F(OnTerminalMore, HelpFits) {
   ::setenv("PAGER", "cat", 1);
   for (const Args& args :
        {Args{"--help"}, Args{"train", "--help"}, Args{"train", "--help=all"}, Args{"plan", "--help"}, Args{"help", "bench"}}) {

@@ -1,7 +1,5 @@
 // Kernels, thread by thread: each of a block is a fiber that runs until it waits. The order of blocks, warps and lanes, and when a cp.async
 // lands, are a GPU's own affair: here they are drawn, from SPILLWAY_EMULATED_SEED.
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "fiber_switch.h"
 #include "race_detector.h"
 #include "work.h"
 #if defined(__SANITIZE_ADDRESS__)
@@ -89,7 +88,7 @@ class Stack {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Context context;
   Stack stack;
   uint3 index;
   const Barrier* waits_for = nullptr;
@@ -167,11 +166,7 @@ class Block {
     f.waits_for = nullptr, f.ended = false;
     f.publications = f.copy_groups = 0;
     f.copies.clear();
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStackBytes;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, &Block::enter, 0);
+    begin_at(f.context, f.stack.get(), kStackBytes, &Block::enter);
     ++warps_[t / kLanes].alive;
     warps_[t / kLanes].lanes |= 1u << t % kLanes;
   }
@@ -192,6 +187,9 @@ class Block {
     warp().lanes &= ~(1u << lane());
     open_if_all(barrier_, alive_);
     open_if_all(warp().barrier, warp().alive);
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_handle_no_return();  // the functions that are never left
+#endif
     leave(nullptr);
   }
 
@@ -223,7 +221,7 @@ class Block {
     void* fake_stack = nullptr;
     switching(&fake_stack, fibers_[t].stack.get(), kStackBytes);
     fibers_[t].seen.enter();
-    swapcontext(&home_, &fibers_[t].context);
+    switch_to(home_, fibers_[t].context);
     switched_to(fake_stack);
   }
 
@@ -232,7 +230,7 @@ class Block {
     Fiber& f = fibers_[now_];
     switching(fake_stack, home_stack_, home_stack_bytes_);
     home_seen_.enter();
-    swapcontext(&f.context, &home_);
+    switch_to(f.context, home_);
     switched_to(f.fake_stack);
   }
 
@@ -260,7 +258,7 @@ class Block {
   SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;
-  ucontext_t home_;
+  Context home_;
   const void* home_stack_ = nullptr;  // AddressSanitizer's
   size_t home_stack_bytes_ = 0;
 };

@@ -28,15 +28,34 @@ inline double at(const Tensor& t, i64 i) {
   return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
 }
 
+/// Many elements of f32, f64, bf16 or f16, looked at once: at() asks the tensor each time.
+class Elements {
+ public:
+  explicit Elements(const Tensor& t) : first_(t.raw()), dtype_(t.dtype()) {}
+  /// Behind the first of the view by `i` elements of memory.
+  double operator[](i64 i) const {
+    if (dtype_ == DType::f32) return reinterpret_cast<const float*>(first_)[i];
+    if (dtype_ == DType::f64) return reinterpret_cast<const double*>(first_)[i];
+    if (dtype_ == DType::bf16) return widen(reinterpret_cast<const BFloat16*>(first_)[i]);
+    return widen(reinterpret_cast<const Float16*>(first_)[i]);
+  }
+
+ private:
+  const std::byte* first_;
+  DType dtype_;
+};
+
 /// The elements of `t`, contiguous, as f32, f64, bf16 or f16 (rounded).
 inline Tensor as(DType dtype, const Tensor& t) {
   const Tensor to = empty(t.shape(), dtype);
-  for (i64 i = 0; i < t.elems(); ++i) {
-    if (dtype == DType::f64) to.data<double>()[i] = at(t, i);
-    if (dtype == DType::f32) to.data<float>()[i] = static_cast<float>(at(t, i));
-    if (dtype == DType::bf16) to.data<BFloat16>()[i] = narrow<BFloat16>(static_cast<float>(at(t, i)));
-    if (dtype == DType::f16) to.data<Float16>()[i] = narrow<Float16>(static_cast<float>(at(t, i)));
-  }
+  const Elements from(t);
+  const auto fill = [&, n = t.elems()]<class T>(T* out, auto round) {
+    for (i64 i = 0; i < n; ++i) out[i] = round(from[i]);
+  };
+  if (dtype == DType::f64) fill(to.data<double>(), [](double x) { return x; });
+  if (dtype == DType::f32) fill(to.data<float>(), [](double x) { return static_cast<float>(x); });
+  if (dtype == DType::bf16) fill(to.data<BFloat16>(), [](double x) { return narrow<BFloat16>(static_cast<float>(x)); });
+  if (dtype == DType::f16) fill(to.data<Float16>(), [](double x) { return narrow<Float16>(static_cast<float>(x)); });
   return to;
 }
 

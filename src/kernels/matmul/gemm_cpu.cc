@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 #include "kernels/matmul/gemm_in_place_inl.h"
 #include "kernels/matmul/gemm_lines.h"
 #include "kernels/matmul/gemm_pack_inl.h"
@@ -28,7 +29,8 @@ template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
 template <int kUsed, class T>
-HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum, Lines& lines) {
+HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum,
+                                                     Lines& lines) {
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
   for (i64 p = 0; p < k; ++p) {
@@ -49,7 +51,8 @@ HWY_INLINE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRI
 
 // Pairs widened to f32: all products of the even k, then those of the odd.
 template <int kUsed>
-HWY_INLINE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, Sums<kUsed, BFloat16>& sum, Lines& lines) {
+HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements,
+                                                     Sums<kUsed, BFloat16>& sum, Lines& lines) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<u32> bits;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
@@ -137,8 +140,8 @@ HWY_INLINE void prefetch(const Output<P, Out>& c, i64 rows, i64 columns) {
 }
 
 template <int kUsed, class P, class Out>
-HWY_ATTR void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns, Output<P, Out> c, bool own_dots,
-                    Lines& lines) {
+HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns,
+                                            Output<P, Out> c, bool own_dots, Lines& lines) {
   using T = Wide<P>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
@@ -204,6 +207,13 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
       const i64 rows = std::min<i64>(kRows, m - i);
       const Output<P, Out> out = part(c, i, j);
       const P *rows_a = a.data + i * depth_a + a.first * kRows, *columns_b = b.data + j * depth_b + b.first * panel;
+      expect_addressable(rows_a, packed_depth<P>(k) * kRows);
+      expect_addressable(columns_b, packed_depth<P>(k) * panel);
+      for (i64 r = 0; r < rows; ++r) {
+        expect_addressable(out.data + r * out.row_stride, columns);
+        if (out.added) expect_addressable(out.added + r * out.added_stride, columns);
+      }
+      if (out.bias) expect_addressable(out.bias, columns);
       if (columns > 2 * lanes) {
         micro<3>(k, rows_a, columns_b, rows, columns, out, own_dots, lines);
       } else if (columns > lanes) {

@@ -41,9 +41,11 @@ inline double element(const Tensor& t, i64 i, i64 j) {
 
 /// Row by row, in fp64.
 inline std::vector<double> plain(const Tensor& t) {
+  const i64 rows = t.size(0), columns = t.size(1), down = t.stride(0), right = t.stride(1);
+  const Elements elements(t);
   std::vector<double> all;
-  for (i64 i = 0; i < t.size(0); ++i) {
-    for (i64 j = 0; j < t.size(1); ++j) all.push_back(element(t, i, j));
+  for (i64 i = 0; i < rows; ++i) {
+    for (i64 j = 0; j < columns; ++j) all.push_back(elements[i * down + j * right]);
   }
   return all;
 }
@@ -52,10 +54,10 @@ inline std::vector<double> plain(const Tensor& t) {
 /// sum of their sizes; a narrow result is rounded once more. eps: of one addition, half_ulp where it is rounded. `before`: undefined or [M,
 /// N].
 inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, double eps, const Tensor& before = {}) {
-  const i64 k = a.size(1);
+  const i64 k = a.size(1), rows = out.size(0), columns = out.size(1);
   const std::vector<double> left = plain(a), right = plain(b.transpose(0, 1)), got = plain(out);
-  for (i64 i = 0; i < out.size(0); ++i) {
-    for (i64 j = 0; j < out.size(1); ++j) {
+  for (i64 i = 0; i < rows; ++i) {
+    for (i64 j = 0; j < columns; ++j) {
       const double first = bias.defined() ? at(bias, j) : 0, second = before.defined() ? element(before, i, j) : 0;
       double sum = first + second, size = std::abs(first) + std::abs(second);
       const double *row = left.data() + i * k, *column = right.data() + j * k;
@@ -64,7 +66,7 @@ inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias,
         size += std::abs(row[p] * column[p]);
       }
       const double stored = stored_error(out.dtype(), sum);
-      ASSERT_NEAR(got[static_cast<size_t>(i * out.size(1) + j)], sum, 1.01 * static_cast<double>(k + 2) * eps * size + stored)
+      ASSERT_NEAR(got[static_cast<size_t>(i * columns + j)], sum, 1.01 * static_cast<double>(k + 2) * eps * size + stored)
           << i << ", " << j;
     }
   }

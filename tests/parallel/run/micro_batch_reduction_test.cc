@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16Release, ReductionWays,
                          testing::Combine(testing::Values(2, 3), testing::Values(DType::bf16), testing::Range(size_t{0}, ways().size())),
                          way_name);
 
-TEST(ReductionVariants, FrozenSplitMasterAndRoundedGradients) {
+TEST(ReductionVariantsMore, FrozenSplitMasterAndRoundedGradients) {
   for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
            [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.find("attn") != std::string::npos; }; },
            [](RunOptions& o) { o.dtype = DType::bf16, o.master = optim::Master::split, o.round_gradients = true; },

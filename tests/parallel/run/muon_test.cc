@@ -77,7 +77,7 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
 }
 
 // More than one chunk of 16 tiles in each matrix but one, and a part of a tile at the end.
-TEST(MuonRank, LongMatricesGiveTheSameBitsAnywhere) {
+TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});
     o.micro_batches = 2, o.steps = 2;

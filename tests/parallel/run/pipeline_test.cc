@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCell
 INSTANTIATE_TEST_SUITE_P(LaterSchedulesMore, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
 // Variants of the numbers: each has its own reference.
-TEST(PipelineVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
+TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   const auto frozen = [](auto names) {
     return [=](RunOptions& o) {
       o.freeze = [=](const nn::Parameter& p) {

@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), c
 INSTANTIATE_TEST_SUITE_P(CellsMore, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
 // Biases and the tied embedding: no Step passes them.
-TEST(Snapshot, HoldsFrozenWeights) {
+TEST(SnapshotMore, HoldsFrozenWeights) {
   for (const Corner& corner : kCorners) {
     for (const OptimizerOverlap overlap : {OptimizerOverlap::none, OptimizerOverlap::forward}) {
       RunOptions o = base(corner, overlap);
@@ -171,7 +171,7 @@ TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   }
 }
 
-TEST(Snapshot, ReadsNothingThatTheStepsDoNotRead) {
+TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
   for (const Corner& corner : kCorners) {
     for (const OptimizerOverlap overlap : kOverlaps) {
       RunOptions o = base(corner, overlap);
