@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Every family of decoders beside transformers, from random configurations: the losses of ten AdamW steps, the weights after them, and the
-logits that transformers computes from our checkpoint; then low-rank adapters beside PEFT, ours going on there and PEFT's here.
+logits that transformers computes from our checkpoint, in bf16 and shards too; then low-rank adapters beside PEFT, ours going on there and
+PEFT's here.
 
   python tests/peers/families.py build/release/spillway [seed ...]
 
 Needs torch, transformers, peft, safetensors and numpy. Both sides compute in fp32, in another order: losses agree to 2e-5 of themselves,
-weights to 1e-4, logits to 1e-4. Prints one line a model; exit status 1 if one does not hold.
+weights to 1e-4, logits to 1e-4. transformers computes experts one by one: its grouped products lie further from both sides' fp64. Prints one line a model; exit status 1 if one does not hold.
 """
 
 import json
@@ -156,7 +157,7 @@ def check(program, family, seed):
         tokens.tofile(where / "tokens.bin")
         windows = [torch.tensor(tokens[w * T : w * T + T + 1].astype(np.int64)) for w in range(40)]
         config = random_config(family, rng)
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
         randomize(model)
         model.save_pretrained(where / "hf", max_shard_size="20KB" if rng.random() < 0.5 else "5GB")
         got, checkpoint = ours(program, where / "hf", where, ["--out", "full"])
@@ -166,6 +167,18 @@ def check(program, family, seed):
         with torch.no_grad():
             logits = (loaded(input_ids=windows[0][None]).logits - model(input_ids=windows[0][None]).logits).abs().max().item()
         weights = max((p - dict(loaded.named_parameters())[n]).abs().max().item() for n, p in model.named_parameters())
+
+        # In bf16 and in shards: the logits of the same weights as transformers itself rounds and saves them.
+        subprocess.run([program, "export", where / "full", "--out", where / "bf16", "--dtype", "bf16", "--max-shard-size", "4KB"],
+                       check=True, capture_output=True)
+        loaded.to(torch.bfloat16).save_pretrained(where / "bf16-theirs")
+        halves = [transformers.AutoModelForCausalLM.from_pretrained(where / name, attn_implementation="eager",
+                                                                    experts_implementation="eager", dtype=torch.bfloat16)
+                  for name in ("bf16", "bf16-theirs")]
+        with torch.no_grad():
+            of_halves = [half(input_ids=windows[0][None]).logits for half in halves]
+        shards = len(list((where / "bf16").glob("model-*.safetensors")))
+        rounded = (of_halves[0] - of_halves[1]).abs().max().item() if shards > 1 else float("nan")
 
         # Adapters: ours going on in PEFT, and PEFT's here.
         base = lambda: transformers.AutoModelForCausalLM.from_pretrained(where / "hf", attn_implementation="eager")
@@ -188,8 +201,8 @@ def check(program, family, seed):
         made.save_pretrained(where / "theirs")
         theirs = losses_of(made, windows, [p for p in made.parameters() if p.requires_grad])
         taken, _ = ours(program, where / "hf", where, ["--adapter", where / "theirs", "--out", "taken"])
-    differs = {"losses": worst(want, got), "weights": weights, "logits": logits, "ours in PEFT": worst(on, here), "PEFT's here": worst(theirs, taken)}
-    bounds = {"losses": 2e-5, "weights": 1e-4, "logits": 1e-4, "ours in PEFT": 2e-5, "PEFT's here": 2e-5}
+    differs = {"losses": worst(want, got), "weights": weights, "logits": logits, "logits of bf16": rounded, "ours in PEFT": worst(on, here), "PEFT's here": worst(theirs, taken)}
+    bounds = {"losses": 2e-5, "weights": 1e-4, "logits": 1e-4, "logits of bf16": 0, "ours in PEFT": 2e-5, "PEFT's here": 2e-5}
     bad = [name for name, value in differs.items() if not value <= bounds[name]]
     moved = abs(first[-1] - first[0]) > 1e-6 and abs(want[-1] - want[0]) > 1e-6
     print(f"{family} {seed}: " + ", ".join(f"{name} {value:.1e}" for name, value in differs.items()) + ("" if moved else ", NOTHING LEARNT")

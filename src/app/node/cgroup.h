@@ -11,7 +11,7 @@
 namespace spillway::app {
 
 struct CgroupMemory {
-  i64 limit_bytes = 0, use_bytes = 0;  // use: without file pages the kernel can drop at once
+  i64 limit_bytes = 0, use_bytes = 0;  // use: without pages of files, which the kernel drops for whoever asks
   i64 left_bytes() const { return limit_bytes - use_bytes; }
 };
 /// Of the level that leaves least; empty without a limit.

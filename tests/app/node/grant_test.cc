@@ -26,7 +26,7 @@ TEST(MemoryGrant, CgroupV2CountsEveryAncestor) {
   fake.file("/proc/self/cgroup", "0::/slice/job\n");
   fake.file("/sys/fs/cgroup/slice/job/memory.max", "max\n").file("/sys/fs/cgroup/slice/job/memory.current", bytes(kGiB));
   fake.file("/sys/fs/cgroup/slice/memory.max", bytes(4 * kGiB)).file("/sys/fs/cgroup/slice/memory.current", bytes(3 * kGiB));
-  fake.file("/sys/fs/cgroup/slice/memory.stat", "anon 5\ninactive_file " + bytes(2 * kGiB) + "active_file 7\n");
+  fake.file("/sys/fs/cgroup/slice/memory.stat", "anon 5\ninactive_file " + bytes(kGiB) + "active_file " + bytes(kGiB));
   const MemoryGrant grant = memory_grant(fake.host());
   EXPECT_EQ(grant.cgroup_limit_bytes, 4 * kGiB);
   EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // the rest is pages the kernel drops
@@ -52,6 +52,22 @@ TEST(MemoryGrant, CgroupV1) {
       .file("/sys/fs/cgroup/memory/cap/memory.usage_in_bytes", bytes(kGiB));
   fake.file("/sys/fs/cgroup/memory/cap/memory.stat", "cache 3\ntotal_inactive_file " + bytes(kGiB / 2));
   EXPECT_EQ(memory_grant(fake.host()).bytes, 2 * kGiB - kGiB / 2 - kReserve);
+}
+
+// A model that the start before read, and this one: the kernel keeps it among the active pages, and gives them up all the same.
+TEST(MemoryGrant, FilesReadOftenAreDroppedToo) {
+  const std::string files = "inactive_file " + bytes(kMiB), often = "active_file " + bytes(kGiB);
+  FakeHost v1;
+  v1.file("/proc/self/cgroup", "4:memory:/cap\n");
+  v1.file("/sys/fs/cgroup/memory/cap/memory.limit_in_bytes", bytes(2 * kGiB));
+  v1.file("/sys/fs/cgroup/memory/cap/memory.usage_in_bytes", bytes(kGiB + 2 * kMiB));
+  v1.file("/sys/fs/cgroup/memory/cap/memory.stat", "total_mapped_file " + bytes(kGiB) + "total_" + files + "total_" + often);
+  EXPECT_EQ(memory_grant(v1.host()).bytes, 2 * kGiB - kMiB - kReserve);
+  FakeHost v2;
+  v2.file("/proc/self/cgroup", "0::/job\n");
+  v2.file("/sys/fs/cgroup/job/memory.max", bytes(2 * kGiB)).file("/sys/fs/cgroup/job/memory.current", bytes(kGiB + 2 * kMiB));
+  v2.file("/sys/fs/cgroup/job/memory.stat", "file_mapped " + bytes(kGiB) + files + often);
+  EXPECT_EQ(memory_grant(v2.host()).bytes, 2 * kGiB - kMiB - kReserve);
 }
 
 TEST(MemoryGrant, InACgroupNamespaceTheMountIsOurGroup) {
