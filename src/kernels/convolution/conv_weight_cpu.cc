@@ -31,7 +31,7 @@ constexpr i64 kFewSums = 8192;      // of these: each in parts, which stay in th
 // type; without channels: the columns are gathered.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows, of_image, images = 1;  // of a task; of a tile; tiles of an image; tiles of a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // of a task; of a tile; tiles of an image; tiles of a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
