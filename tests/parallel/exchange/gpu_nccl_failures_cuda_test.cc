@@ -46,7 +46,9 @@ TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
     return random_batch(o, step, rank);
   };
   const End end = end_of([&] { train(o); });
-  EXPECT_NE(end.said.find("planted"), std::string::npos) << end.said;
+  EXPECT_GT(loads, 5);
+  // Of the first rank: its own fault, or that of another that came to its sixth load before it.
+  EXPECT_TRUE(end.said.find("planted") != std::string::npos || end.said.find("since one of them failed") != std::string::npos) << end.said;
   EXPECT_LT(end.seconds, kSoon_s);
 }
 
