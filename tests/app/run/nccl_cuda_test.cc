@@ -76,6 +76,7 @@ class CommandsOverNccl : public testing::Test {
   TemporaryFolder folder_;
   std::string text_, model_;
 };
+using CommandsOverNcclMore = CommandsOverNccl;
 
 constexpr const char *kOverNccl = "GPUs talk to each other over NCCL", *kThroughHost = "GPUs meet through host memory";
 
@@ -86,7 +87,7 @@ TEST_F(CommandsOverNccl, TrainGivesTheNumbersAndStateOfHostMemory) {
   EXPECT_TRUE(state_in(at("nccl"), 2) == state_in(at("host"), 2));
 }
 
-TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
+TEST_F(CommandsOverNcclMore, AutoTakesItWhereEachRankHasAGpu) {
   expect_all_well(train_on(2, flags("a", "auto", {"--pipeline-stages", "2"})), kOverNccl);
   const auto evaluated = [&](const std::string& communicator) {
     return run_on(2, Command::evaluate,
