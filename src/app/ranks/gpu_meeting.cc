@@ -16,7 +16,8 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kNoPeers = "NCCL_P2P_DISABLE", *kPeerLevel = "NCCL_P2P_LEVEL", *kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-constexpr int kLeastConnections = parallel::kLanes + 1;  // the default of 8
+constexpr int kLeastConnections = 16;  // for the lanes, the two of copies between GPU and host, and NCCL's own
+static_assert(kLeastConnections >= parallel::kLanes + 2);
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
 bool may_have_nccl(const RanksConfig& config) { return wants_nccl(config) || config.communicator == "auto"; }

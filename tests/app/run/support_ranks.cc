@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -40,7 +41,10 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   return {status, out.str(), err.str()};
 }
 
+// With the connections to a GPU that the program gives ranks (keep_nccl_from_hanging), before CUDA is used: on eight a rank's copies to the
+// host, which a stage may wait for, can stand behind an exchange that waits for that stage.
 void on_ranks(int ranks, const RankBody& body) {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::ostream nowhere(nullptr);
   Console silent(nowhere, nowhere);
   run_rank_threads({.ranks = ranks}, silent, body);
