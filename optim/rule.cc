@@ -31,15 +31,19 @@ const char* to_string(Rule rule) {
     case Rule::lion:
       return "lion";
     case Rule::muon:
+      return "muon";
+    case Rule::adafactor:
+    case Rule::adafactor_factored:
       break;
   }
-  return "muon";
+  return "adafactor";
 }
 
 std::span<const StateArrayName> state_array_names(Rule rule) {
   static constexpr StateArrayName kMomentum[] = {{"momentum", "momentum_buffer"}}, kSum[] = {{"sum", "sum"}},
                                   kAdam[] = {{"m", "exp_avg"}, {"v", "exp_avg_sq"}, {"max v", "max_exp_avg_sq"}},
                                   kRmsprop[] = {{"v", "square_avg"}, {"momentum", "momentum_buffer"}},
+                                  kVariance[] = {{"variance", "variance"}},
                                   kCentered[] = {{"v", "square_avg"}, {"mean", "grad_avg"}, {"momentum", "momentum_buffer"}};
   const auto first = [&](std::span<const StateArrayName> all) { return all.first(static_cast<size_t>(state_arrays(rule))); };
   switch (rule) {
@@ -50,6 +54,9 @@ std::span<const StateArrayName> state_array_names(Rule rule) {
       return first(kMomentum);
     case Rule::adagrad:
       return first(kSum);
+    case Rule::adafactor:
+    case Rule::adafactor_factored:
+      return first(kVariance);
     case Rule::rmsprop:
     case Rule::rmsprop_momentum:
       return first(kRmsprop);

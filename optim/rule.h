@@ -22,12 +22,15 @@ enum class Rule {
   rmsprop_centered_momentum,  // s, a, b
   lion,                       // m
   muon,                       // m; of matrices alone
+  adafactor,                  // v; of vectors alone
+  adafactor_factored,         // none, but v's means over rows and over columns (rules/adafactor.h)
 };
 
 /// How many arrays of state a rule has, each as long as the weight. They begin at zero, adagrad's at its initial_accumulator_value.
 constexpr int state_arrays(Rule rule) {
   switch (rule) {
     case Rule::sgd:
+    case Rule::adafactor_factored:
       return 0;
     case Rule::sgd_momentum:
     case Rule::sgd_nesterov:
@@ -35,6 +38,7 @@ constexpr int state_arrays(Rule rule) {
     case Rule::rmsprop:
     case Rule::lion:
     case Rule::muon:
+    case Rule::adafactor:
       return 1;
     case Rule::adam:
     case Rule::adamw:
@@ -52,6 +56,10 @@ constexpr int kMaxStateArrays = 3;
 
 /// Its steps need a matrix as a whole, not element by element: what is no such matrix it leaves to AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
+/// They need every parameter as a whole; those of two and more dimensions are adafactor_factored's.
+constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
+/// Either: by the CPU alone.
+constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_parameters(rule); }
 
 const char* to_string(Rule rule);
 

@@ -33,6 +33,8 @@ void StateFormat::check() const {
   expect(weight != DType::f64 || moments == Moments::fp32, "full moments with f64 weights: rounded ones would waste them");
   expect(moments != Moments::int8 || rule == Rule::adamw,
          std::string("adamw with 8-bit moments, got ") + to_string(rule) + ": --moments 8bit is AdamW's alone");
+  expect(moments == Moments::fp32 || !is_of_parameters(rule),
+         "full moments with adafactor, whose state is small already: leave --moments out");
   expect(weight == DType::f64 ? gradient == DType::f64 : gradient == DType::f32 || gradient == DType::bf16,
          "f32 or bf16 gradients, f64 with f64 weights, got " + std::string(to_string(gradient)));
 }
@@ -48,7 +50,14 @@ i64 StateFormat::scales_begin_bytes() const { return array_begin_bytes(state_arr
 
 i64 StateFormat::state_tile_bytes() const {
   const i64 scales_bytes = moments == Moments::int8 ? 2 * kScalesBytes : 0;
-  return round_up(scales_begin_bytes() + scales_bytes, kAlignBytes);
+  return round_up(scales_begin_bytes() + scales_bytes + factors * (weight == DType::f64 ? 8 : 4), kAlignBytes);
+}
+
+StateFormat StateFormat::factored(i64 least) const {
+  StateFormat format = *this;
+  format.rule = Rule::adafactor_factored;
+  format.factors = round_up(least, kAlignBytes / (weight == DType::f64 ? 8 : 4));
+  return format;
 }
 
 StateFormat StateFormat::without_arrays() const {

@@ -6,6 +6,7 @@
 //   average f32 (f64 with f64 weights), where one is kept (average_tile.h)
 //   arrays  f32 (f64 with f64 weights), bf16, or 8 bits
 //   scales  f32 of m's 64 blocks of 256 elements, then of v's; the rest zero
+//   factors behind the arrays: those of a parameter one after the other in its tiles (rules/adafactor.h)
 // A rule without arrays leaves an f32 or f64 weight without a state: 0 bytes a tile. bf16 and 8-bit moments are approximations; every
 // master is exact, and the split master gives the bits of the plain one.
 // A value; thread-safe.
@@ -35,6 +36,7 @@ struct StateFormat {
   DType gradient = DType::f32;  // or bf16; f64 with f64 weights
   Rule rule = Rule::adamw;
   bool average = false;  // of the weights, beside them
+  i64 factors = 0;       // of Rule::adafactor_factored: how many a tile holds, f32 (f64 with f64 weights)
 
   /// Throws Error(usage) on a combination that does not exist.
   void check() const;
@@ -54,6 +56,9 @@ struct StateFormat {
   i64 scales_begin_bytes() const;
   /// The same of a rule without arrays and without an average: a master at most.
   StateFormat without_arrays() const;
+  i64 factors_begin_bytes() const { return array_begin_bytes(state_arrays(rule)); }
+  /// The same of a parameter of two or more dimensions under Rule::adafactor, of whose factors each tile must hold so many.
+  StateFormat factored(i64 least) const;
   /// The same of what a rule of matrices leaves to AdamW; itself of any other rule.
   StateFormat beside_matrices() const;
   bool operator==(const StateFormat&) const = default;

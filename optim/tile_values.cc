@@ -155,6 +155,22 @@ template void read_part(const StateFormat&, StatePart, const std::byte*, const s
 template void write_tile(const StateFormat&, const TileValues<float>&, std::byte*, std::byte*);
 template void write_tile(const StateFormat&, const TileValues<double>&, std::byte*, std::byte*);
 
+void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out) {
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= format.factors, "[tile values] expected factors of one tile");
+  const std::byte* column = state + format.factors_begin_bytes();
+  const bool f64 = format.weight == DType::f64;
+  fill(out, begin, [&](i64 i) { return f64 ? load_element<double>(column, i) : static_cast<double>(load_element<float>(column, i)); });
+}
+
+void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state) {
+  require(static_cast<i64>(values.size()) == format.factors, "[tile values] expected all factors of a tile");
+  std::byte* column = state + format.factors_begin_bytes();
+  for (i64 i = 0; i < format.factors; ++i) {
+    const double x = values[static_cast<size_t>(i)];
+    format.weight == DType::f64 ? store_element(column, i, x) : store_element(column, i, static_cast<float>(x));
+  }
+}
+
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight) {
   require(!format.update_reads_weight(), "[optimizer state] expected a format with a whole master beside the weight");
   for (i64 i = 0; i < kTileElems; ++i) {

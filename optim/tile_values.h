@@ -9,14 +9,19 @@
 namespace spillway::optim {
 
 /// The master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights.
-enum class StatePart { master, first, second, third, average };
-constexpr int kStateParts = 5;
+/// The last two are no parts of single elements: Adafactor's factors (rules/adafactor.h).
+enum class StatePart { master, first, second, third, average, rows, columns };
+constexpr int kStateParts = 5;  // of elements
 constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
 
 /// Elements [begin, begin + out.size()) of a tile. T = float or double; f64 weights need double, and the format must have the part, else
 /// Error(bug).
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
+
+/// Factors [begin, begin + out.size()) of those that a tile holds, and all of them.
+void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out);
+void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state);
 
 /// The weight tile that a whole fp32 master stands for (formats whose update does not read the weight).
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);

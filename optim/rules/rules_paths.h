@@ -57,7 +57,9 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
-    case Rule::muon:  // muon.h
+    case Rule::muon:       // muon.h
+    case Rule::adafactor:  // rules/adafactor.h
+    case Rule::adafactor_factored:
       return;
   }
 }

@@ -38,6 +38,7 @@ Rule rule_of(const LionSettings&) { return Rule::lion; }
 
 Rule rule_of(const MuonSettings&) { return Rule::muon; }
 
+Rule rule_of(const AdafactorSettings&) { return Rule::adafactor; }
 Rule rule_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return rule_of(s); }, settings);
 }
@@ -103,6 +104,17 @@ Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradien
           .decay = 1 - settings.lr * settings.weight_decay,
           .one_minus_beta1 = 1 - settings.momentum,
           .step_size = settings.lr};
+}
+
+Scalars<double> make_scalars(const AdafactorSettings& settings, i64 t, double gradient_scale) {
+  require_applied(t);
+  const auto step = static_cast<double>(t);
+  const double fresh = std::pow(step, settings.beta2_decay);
+  return {.gradient_scale = gradient_scale,
+          .decay = 1 - settings.lr * settings.weight_decay,
+          .beta2 = 1 - fresh,
+          .one_minus_beta2 = fresh,
+          .step_size = std::min(settings.lr, 1 / std::sqrt(step))};
 }
 
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale) {

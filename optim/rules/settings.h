@@ -1,6 +1,7 @@
 // What a user sets of the rules: PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is false), and the
 // scalars of one step made of them, in fp64.
 #pragma once
+#include <optional>
 #include <variant>
 
 #include "base/types.h"
@@ -46,7 +47,15 @@ struct MuonSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
 };
 
-using RuleSettings = std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings, MuonSettings>;
+/// PyTorch's names and defaults. The learning rate is a bound: a step's is the smaller of it and 1 / sqrt(t), times the root mean square of
+/// the parameter (at least eps2). Empty eps1: the machine epsilon of the state's type.
+struct AdafactorSettings {
+  double lr = 1e-2, beta2_decay = -0.8, eps2 = 1e-3, d = 1, weight_decay = 0;
+  std::optional<double> eps1;
+};
+
+using RuleSettings =
+    std::variant<SgdSettings, AdamSettings, AdagradSettings, RmspropSettings, LionSettings, MuonSettings, AdafactorSettings>;
 
 inline double weight_decay_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return s.weight_decay; }, settings);
@@ -59,6 +68,7 @@ Rule rule_of(const AdagradSettings& settings);
 Rule rule_of(const RmspropSettings& settings);
 Rule rule_of(const LionSettings& settings);
 Rule rule_of(const MuonSettings& settings);
+Rule rule_of(const AdafactorSettings& settings);
 Rule rule_of(const RuleSettings& settings);
 
 /// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
@@ -69,6 +79,8 @@ Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double grad
 Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
 /// Of its matrices, their scale left to who knows the shape.
 Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradient_scale);
+/// The step_size without what depends on the parameter (rules/adafactor.h).
+Scalars<double> make_scalars(const AdafactorSettings& settings, i64 t, double gradient_scale);
 /// Of a step and a segment of their own lr and weight_decay, in place of the settings'.
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 

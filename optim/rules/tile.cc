@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "optim/adamw_element.h"
 #include "optim/element.h"
+#include "optim/rules/adafactor.h"
 #include "optim/rules/muon.h"
 #include "optim/rules/rules_paths.h"
 
@@ -99,6 +100,7 @@ void put_master(const Job& job, const Row& row, const float* scratch) {
 
 template <class T>
 void update_by_rule(const Job& job, const Row& row, const Arrays<T>& arrays, const Scalars<double>& scalars) {
+  if (is_of_parameters(job.format.rule)) return adafactor_update(arrays, at<T>(job.tile.direction, row.begin), row.elems, scalars);
   if (job.format.rule == Rule::muon) return muon_update(arrays, at<T>(job.tile.direction, row.begin), row.elems, scalars);
   update_arrays(job.format.rule, arrays, row.elems, scalars, job.isa);
 }
@@ -153,7 +155,7 @@ void update_tile(const StateFormat& format, const TileOperands& tile, std::span<
   if (format.rule == Rule::adamw) return adamw_update_tile(format, tile, parts, noise, isa, streaming);
   format.check();
   check_parts(parts, kTileElems, noise);
-  require(!is_of_matrices(format.rule) || tile.direction, "[optimizer] expected the direction of a step of a rule of matrices");
+  require(!steps_wholes(format.rule) || tile.direction, "[optimizer] expected the direction of a step of a rule of wholes");
   const Job job{format, tile, noise, resolve(isa)};
   format.weight == DType::f64 ? update_parts<double>(job, parts) : update_parts<float>(job, parts);
 }

@@ -8,9 +8,19 @@
 namespace spillway::parallel {
 namespace {
 
-void add_segment(Group& group, const nn::Parameter& p, bool decay_all) {
-  const i64 begin = round_up(group.elems, group.matrices ? kTileElems : kSegmentAlignElems);
-  group.segments.push_back({p.id, begin, p.stored_elems(), decay_all || p.shape.rank() >= 2, group.matrices ? p.shape[0] : 0});
+// Muon's matrix has all but the first dimension as its columns.
+optim::Matrices matrices_of(const nn::Parameter& p, optim::Rule rule) {
+  return is_of_matrices(rule) ? optim::Matrices{1, p.shape[0], p.elems() / p.shape[0]} : optim::matrices_of(p.shape);
+}
+
+void add_segment(Group& group, const nn::Parameter& p, const LayoutOptions& options) {
+  const i64 begin = round_up(group.elems, group.by_parameter ? kTileElems : kSegmentAlignElems);
+  group.segments.push_back({p.id, begin, p.stored_elems(), options.decay_all || p.shape.rank() >= 2});
+  if (group.by_parameter) {
+    Segment& segment = group.segments.back();
+    segment.matrices = matrices_of(p, options.rule);
+    if (is_of_parameters(options.rule)) group.factors = std::max(group.factors, optim::factors_a_tile(segment.matrices, segment.elems));
+  }
   group.elems = begin + p.stored_elems();
 }
 
@@ -22,8 +32,8 @@ void cut_into_buckets(Layout& layout, Group& group, i64 max_elems) {
     layout.buckets.push_back({id, group.id, at, ceil_div(elems, kTileElems)});
     group.buckets.push_back(id);
   };
-  for (const Segment& s : group.matrices ? group.segments : std::vector<Segment>()) add(s.begin, s.elems);
-  for (i64 at = 0; !group.matrices && at < group.elems; at += max_elems) add(at, std::min(max_elems, group.elems - at));
+  for (const Segment& s : group.by_parameter ? group.segments : std::vector<Segment>()) add(s.begin, s.elems);
+  for (i64 at = 0; !group.by_parameter && at < group.elems; at += max_elems) add(at, std::min(max_elems, group.elems - at));
 }
 
 }  // namespace
@@ -32,7 +42,7 @@ bool Layout::trains(u16 block) const {
   return std::ranges::any_of(blocks[block], [&](const GroupUse& g) { return !groups[g.group].frozen; });
 }
 
-const Segment& Group::matrix_of(const Bucket& bucket) const {
+const Segment& Group::segment_of(const Bucket& bucket) const {
   return *std::ranges::find_if(segments, [&](const Segment& s) { return s.begin == bucket.begin; });
 }
 
@@ -75,8 +85,8 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    std::array<int, 4> own{-1, -1, -1,
-                           -1};  // the groups of what this block alone uses: trained, frozen, statistics, matrices; made on first need
+    // The groups of what this block alone uses, made on first need: trained, frozen, statistics, matrices.
+    std::array<int, 4> own{-1, -1, -1, -1};
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;
       if (u.use > 0) {
@@ -85,21 +95,22 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
       }
       const bool tied = users[p.id].size() > 1;
       const bool statistic = p.statistic && !p.frozen;
-      const bool matrix = options.matrices && p.is_matrix() && !p.frozen;
-      require(!matrix || !tied, "[layout] expected matrices of features to be of one block each");
+      const bool trained = !p.frozen && !statistic, all = trained && is_of_parameters(options.rule);
+      const bool matrix = all ? p.shape.rank() >= 2 : trained && is_of_matrices(options.rule) && p.is_matrix();
+      require(all || !matrix || !tied, "[layout] expected matrices of features to be of one block each");
       int& own_group = own[p.frozen ? 1 : statistic ? 2 : matrix ? 3 : 0];
       if (tied || own_group < 0) {
         Group& fresh = new_group(b);
         fresh.uses = users[p.id];
         fresh.frozen = p.frozen;
         fresh.statistics = statistic;
-        fresh.matrices = matrix;
+        fresh.by_parameter = all || matrix;
         layout.blocks[b].push_back({fresh.id, 0});
         if (!tied) own_group = fresh.id;
       }
       Group& group = tied ? layout.groups.back() : layout.groups[static_cast<size_t>(own_group)];
       layout.parameter_segment[p.id] = {group.id, group.segments.size()};
-      add_segment(group, p, options.decay_all);
+      add_segment(group, p, options);
     }
   }
   for (Group& g : layout.groups) cut_into_buckets(layout, g, options.max_bucket_elems);

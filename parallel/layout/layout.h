@@ -2,14 +2,16 @@
 // elements, gaps zero); a parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. A
 // group is cut at tile limits into buckets of bounded size: the unit of stepping. What a block does not train (frozen parameters) forms a
 // group of its own, of weights alone, without buckets; so do its running statistics, stepped by a rule of their own that keeps nothing of
-// them but a master, and, under a rule that steps matrices as a whole, its matrices: each from a tile of its own on, and a bucket. Buckets
-// of a group are neighbours in memory whenever the group is resident, so a matrix cut over several buckets is still one matrix. Immutable;
-// a function of the model alone. Of several pipeline ranks each has a layout with the numbers of the whole model's: blocks of other ranks
-// use no groups, and groups that no block of its own uses are empty.
+// them but a master, and, under a rule that steps matrices as a whole, its matrices: each from a tile of its own on, and a bucket. Under
+// one that steps every parameter as a whole all are; those of two and more dimensions, whose state is smaller, are a group beside the rest.
+// Buckets of a group are neighbours in memory whenever the group is resident, so a matrix cut over several buckets is still one matrix.
+// Immutable; a function of the model and the rule alone. Of several pipeline ranks each has a layout with the numbers of the whole model's:
+// blocks of other ranks use no groups, and groups that no block of its own uses are empty.
 #pragma once
 #include <vector>
 
 #include "nn/module.h"
+#include "optim/rules/adafactor.h"
 #include "optim/norm.h"
 
 namespace spillway::parallel {
@@ -24,10 +26,9 @@ constexpr i64 kSegmentAlignElems = 64;
 /// One parameter inside its group.
 struct Segment {
   u32 parameter = 0;
-  i64 begin = 0, elems = 0;  // in the group's flat layout; of what is not plain, words of its units
-  bool decay = false;        // weight decay applies
-  i64 rows = 0;              // of a matrix in a group of matrices
-  i64 columns() const { return elems / rows; }
+  i64 begin = 0, elems = 0;       // in the group's flat layout; of what is not plain, words of its units
+  bool decay = false;             // weight decay applies
+  optim::Matrices matrices = {};  // of what is stepped as a whole and has two dimensions or more
 };
 
 struct Bucket {
@@ -45,9 +46,10 @@ struct Group {
   std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
   bool frozen = false;
   bool statistics = false;
-  bool matrices = false;
-  /// The matrix of one of its buckets.
-  const Segment& matrix_of(const Bucket& bucket) const;
+  bool by_parameter = false;  // each is stepped as a whole
+  i64 factors = 0;            // that a tile of its state holds at least, under Adafactor
+  /// Of one of its buckets, when stepped by parameter.
+  const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
   /// Empty ones are held by other pipeline ranks.
   bool held() const { return elems > 0; }
@@ -86,7 +88,7 @@ struct Layout {
 
 struct LayoutOptions {
   bool decay_all = false;  // decay one-dimensional parameters too
-  bool matrices = false;   // the optimizer steps matrices as a whole
+  optim::Rule rule = optim::Rule::adamw;
   i64 max_bucket_elems = kMaxBucketElems;
 };
 

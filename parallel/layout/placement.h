@@ -71,7 +71,9 @@ struct Scheduling {
   /// In which a group rests: running statistics, which every rule moves alike, keep a master at most; what a rule of matrices leaves is
   /// AdamW's.
   optim::StateFormat format_of(const Group& group) const {
-    return group.statistics ? format.without_arrays() : group.matrices ? format : format.beside_matrices();
+    if (group.statistics) return format.without_arrays();
+    if (group.factors > 0) return format.factored(group.factors);
+    return group.by_parameter ? format : format.beside_matrices();
   }
   /// To bf16. What flows to running statistics is no gradient, and stays as it is.
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }

@@ -51,7 +51,7 @@ struct Sharding {
   /// Of a group of matrices whole ones: cut where a matrix ends that is nearest to the even part's end.
   TileRange part(const Group& group, int r) const {
     const i64 tiles = whole(group).count();
-    if (!group.matrices) return part(tiles, r);
+    if (!group.by_parameter) return part(tiles, r);
     return {nearest_cut(group, part(tiles, r).begin), nearest_cut(group, part(tiles, r).end)};
   }
   /// Of what lies in `each` (bytes or elements) a tile: where every rank's part begins, and the end.

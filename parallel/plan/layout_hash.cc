@@ -19,7 +19,7 @@ u64 layout_hash(const Plan& plan) {
     text += fmt::format("|{} {} {} {}", g.elems, static_cast<int>(plan.placement.parameters[g.id]),
                         static_cast<int>(plan.placement.optimizer[g.id]), g.frozen);
     if (g.statistics) text += " statistics";
-    if (g.matrices) text += " matrices";
+    if (g.by_parameter) text += g.factors > 0 ? fmt::format(" factors {}", g.factors) : " matrices";
     for (const Segment& s : g.segments) text += fmt::format(" {}+{}", s.parameter, s.elems);
   }
   return RandomKey{}.derive(text).value;

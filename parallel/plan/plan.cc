@@ -139,7 +139,8 @@ std::string state_text(const optim::StateFormat& format) {
   if (is_of_matrices(format.rule)) {
     for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
   }
-  const std::string other = beside.empty() ? "" : fmt::format(" or {}", fmt::join(beside, ", "));
+  std::string other = beside.empty() ? "" : fmt::format(" or {}", fmt::join(beside, ", "));
+  if (is_of_parameters(format.rule)) other = " or its means of rows and columns";
   return fmt::format("optimizer state ({}{}{})", fmt::join(parts, ", "), other, format.average ? ", average" : "");
 }
 
@@ -177,20 +178,24 @@ void size_chunks(Plan& plan) {
 // For one at a time.
 void size_matrix(Plan& plan) {
   for (const Bucket& b : plan.layout.buckets) {
-    if (!plan.layout.groups[b.group].matrices || plan.stepped(b).count() == 0) continue;
-    const Segment& matrix = plan.layout.groups[b.group].matrix_of(b);
+    if (!plan.layout.groups[b.group].by_parameter || plan.stepped(b).count() == 0) continue;
+    const Segment& whole = plan.layout.groups[b.group].segment_of(b);
     const DType dtype = wide_dtype(plan.scheduling.format.weight);
-    plan.matrix_bytes = std::max(plan.matrix_bytes, optim::orthogonalize_bytes(matrix.rows, matrix.columns(), dtype));
+    const i64 bytes = is_of_matrices(plan.scheduling.format.rule)
+                          ? optim::orthogonalize_bytes(whole.matrices.rows, whole.matrices.columns, dtype)
+                          : optim::adafactor_bytes(whole.matrices, whole.elems, dtype);
+    plan.matrix_bytes = std::max(plan.matrix_bytes, bytes);
   }
   plan.matrix_bytes = round_up(plan.matrix_bytes, kPage);
-  add_row(plan, "matrix under way", {0, plan.matrix_bytes, 0});
+  add_row(plan, is_of_matrices(plan.scheduling.format.rule) ? "matrix under way" : "parameter under way", {0, plan.matrix_bytes, 0});
 }
 
 void size_queue(Plan& plan) {
   const optim::StateFormat& format = plan.scheduling.format;
   plan.queue_buffers = kQueueBuffers;
-  plan.queue_buffer_bytes =
-      plan.chunk_tiles * (format.weight_tile_bytes() + std::max(format.state_tile_bytes(), format.beside_matrices().state_tile_bytes()));
+  i64 state_bytes = format.state_tile_bytes();
+  for (const Group& g : plan.layout.groups) state_bytes = std::max(state_bytes, plan.state_tile_bytes(g));
+  plan.queue_buffer_bytes = plan.chunk_tiles * (format.weight_tile_bytes() + state_bytes);
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 

@@ -68,10 +68,10 @@ struct Plan {
   i64 pass_bytes = 0;                                 // of each lane's two buffers in host memory between the GPU and other ranks
   i64 exchange_bytes = 0;                             // or of the GPU's one, where GPUs talk to each other
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
-  i64 matrix_bytes = 0;                               // in host memory: what a rule of matrices orthogonalizes the largest in
-  i64 chunk_tiles = 0;                                // tiles of a staging buffer, and of a buffer of the checkpoint queue
-  i64 queue_buffer_bytes = 0, queue_buffers = 0;      // checkpoint queue, when training
-  offload::StoreDescription store;                    // of what lies on nvme; folders and run id are the session's
+  i64 matrix_bytes = 0;                           // in host memory: in which the largest of what is stepped as a whole gets its direction
+  i64 chunk_tiles = 0;                            // tiles of a staging buffer, and of a buffer of the checkpoint queue
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // checkpoint queue, when training
+  offload::StoreDescription store;                // of what lies on nvme; folders and run id are the session's
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
@@ -99,7 +99,7 @@ struct Plan {
   /// A Step of the group is the GPU's own work; else the CPU's threads update, and what lies on a GPU goes to them and back. `given`: its
   /// gradient comes in a slot. Who runs Steps and who prices them ask here.
   bool steps_on_gpu(u16 group, bool given) const {
-    return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].matrices;
+    return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
   /// Bytes that a Step of the CPU's threads takes from a GPU's memory and brings there.
   struct LinkBytes {

@@ -46,7 +46,7 @@ void ListBuilder::count_bytes(Instruction& i) const {
   if (i.op == Op::Step) {
     const i64 tiles = i.tiles.count();
     const GroupResidency& group = residency[i.group];
-    const i64 times = layout.groups[i.group].matrices ? 2 : 1;  // for its direction, and along it
+    const i64 times = layout.groups[i.group].by_parameter ? 2 : 1;  // for its direction, and along it
     const auto move = [&](Tier tier, i64 tile_bytes, i64 read, bool written) {
       if (!moves(tier)) return;
       i.read_bytes[static_cast<size_t>(tier)] += read * tiles * tile_bytes;
@@ -54,7 +54,8 @@ void ListBuilder::count_bytes(Instruction& i) const {
     };
     const Tier gradient = i.in.bytes > 0 ? Tier::device : group.gradients.tier;
     move(gradient, kTileElems * size_of(group.resting_gradient[0]), times, false);
-    move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight() ? 1 : 0, true);
+    const i64 weight_times = is_of_parameters(format.rule) ? times : 1;
+    move(group.weights.tier, format.weight_tile_bytes(), format.update_reads_weight() ? weight_times : 0, true);
     move(placement.optimizer[i.group], scheduling.format_of(layout.groups[i.group]).state_tile_bytes(), times, true);
   }
 }

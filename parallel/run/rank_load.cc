@@ -15,6 +15,7 @@ struct Filling {
   const Rank::MomentSource& moments;
 
   void fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const;
+  void fill_factors(const Group& group, i64 tile, std::byte* state) const;
 };
 
 // Without a state (nothing is trained) the master goes no further than its weight.
@@ -41,11 +42,30 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
   const optim::TileValues<double> all{part(optim::StatePart::master), part(optim::StatePart::first), part(optim::StatePart::second),
                                       part(optim::StatePart::third), part(optim::StatePart::average)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
+  if (format.factors > 0 && state && moments) fill_factors(group, tile, state);
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s || model.parameters[s->parameter]->is_plain()) return;
     const i64 word = size_of(format.weight);
     nn::quantized_values(*model.parameters[s->parameter], source, (begin - s->begin) * word,
                          {weight + (begin - from) * word, static_cast<size_t>((end - begin) * word)});
+  });
+}
+
+// All of the tile is one parameter's.
+void Filling::fill_factors(const Group& group, i64 tile, std::byte* state) const {
+  const i64 from = tile * kTileElems;
+  for_segments(group, from, from + 1, [&](i64, i64, const Segment* s) {
+    const i64 rows = s->matrices.row_factors(), all = s->matrices.factors(), here = (from - s->begin) / kTileElems * format.factors;
+    std::vector<double> values(static_cast<size_t>(format.factors), 0);
+    const auto take = [&](optim::StatePart part, i64 first, i64 last) {
+      const i64 begin = std::max(first, here), end = std::min(last, here + format.factors);
+      if (begin >= end) return;
+      moments(*model.parameters[s->parameter], part, begin - first,
+              std::span(values).subspan(static_cast<size_t>(begin - here), static_cast<size_t>(end - begin)));
+    };
+    take(optim::StatePart::rows, 0, rows);
+    take(optim::StatePart::columns, rows, all);
+    optim::write_factors(format, values, state);
   });
 }
 

@@ -24,7 +24,7 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
     step_on_gpu(bucket, tiles, all, u, from, gradient);
     return 0;
   }
-  if (plan_.layout.groups[bucket.group].matrices) all.direction = direction_of(bucket, tiles, all, u, from, gradient);
+  if (plan_.layout.groups[bucket.group].by_parameter) all.direction = direction_of(bucket, tiles, all, u, from, gradient);
   go_over(bucket, tiles, from, gradient, Pass::update, [&](Chunk chunk) {
     update_all(bucket, chunk, all, u);
     close(bucket, std::move(chunk));
@@ -57,9 +57,9 @@ Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, st
   chunk.range = range;
   chunk.from = from;
   i64 used_bytes = 0;
-  const bool updates = pass == Pass::update;
-  if (updates)
-    chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, plan_.scheduling.format.update_reads_weight(), true);
+  const bool updates = pass == Pass::update, reads_weight = plan_.scheduling.format.update_reads_weight();
+  if (updates || (reads_weight && is_of_parameters(plan_.scheduling.format.rule)))
+    chunk.weights = operand(chunk, state_.weights(bucket.group), used_bytes, reads_weight, updates);
   chunk.gradients = gradient.empty() ? operand(chunk, state_.gradients(bucket.group, 0), used_bytes, true, false)
                                      : given(chunk, bucket, gradient, used_bytes);
   if (offload::Blob* state = state_.optimizer(bucket.group)) chunk.state = operand(chunk, *state, used_bytes, true, updates);
@@ -143,8 +143,10 @@ optim::StateFormat Stepper::format_of(const Group& group) const {
 Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) const {
   const double count = static_cast<double>(plan_.scheduling.micro_batches * plan_.scheduling.sharding.ranks);
   const Group& group = plan_.layout.groups[bucket.group];
-  const optim::RuleSettings settings = group.matrices ? u.settings : beside_matrices(u.settings);
-  const double scale = group.matrices ? matrix_scale(settings, group.matrix_of(bucket).rows, group.matrix_of(bucket).columns()) : 1;
+  const optim::RuleSettings settings = group.by_parameter ? u.settings : beside_matrices(u.settings);
+  const bool matrix = group.by_parameter && is_of_matrices(plan_.scheduling.format.rule);
+  const optim::Matrices shape = matrix ? group.segment_of(bucket).matrices : optim::Matrices();
+  const double scale = matrix ? matrix_scale(settings, shape.rows, shape.columns) : 1;
   const auto of = [&](double learning_rate, double weight_decay) {
     optim::Scalars<double> scalars = optim::make_scalars(settings, learning_rate, weight_decay, u.t, u.gradient_scale);
     scalars.step_size *= scale;
@@ -211,6 +213,10 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const A
   const bool elsewhere = chunk.weights.old.data() != chunk.weights.next.data() && chunk.state.old.data() != chunk.state.next.data();
   const optim::StateFormat format = format_of(group);
   optim::update_tile(format, operands, parts, noise, u.isa, elsewhere);
+  if (format.factors > 0) {
+    const Segment& segment = group.segment_of(bucket);
+    optim::put_factors(adafactor_step(format, segment), range.begin - bucket.begin / kTileElems, operands.new_state);
+  }
   if (format.average)
     optim::average_tile(format, {operands.new_weight, operands.new_state, operands.state, operands.new_state}, u.average_decay);
   for (const Operand* o : {&chunk.weights, &chunk.state}) {

@@ -3,8 +3,8 @@
 // the others written behind. What lies on a GPU altogether is updated there, on the queue of the stream in force; what lies there in part
 // flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
 // lane; the update itself is spread over the threads of the stream in force.
-// A matrix that its rule steps as a whole goes by twice: its direction is gathered of gradient and state in planned memory and made there
-// (stepper_matrices.cc), then its tiles move along it.
+// What its rule steps as a whole goes by twice: its direction is gathered of gradient and state (and weight) in planned memory and made
+// there (stepper_matrices.cc), then its tiles move along it.
 #pragma once
 #include <deque>
 
@@ -98,11 +98,14 @@ class Stepper {
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
-  const std::byte* direction_of(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
+  // Adafactor's says by how much, too: all of the scalars' step sizes are multiplied by it.
+  const std::byte* direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& update, u64 from,
                                 std::span<std::byte> gradient);
+  optim::AdafactorStep adafactor_step(const optim::StateFormat& format, const Segment& segment) const;
   // Before a tile of the group.
   i64 direction_bytes(const Bucket& bucket, i64 tile) const;
   void gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
+  void gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   // Of what was read into the ring.
   void verify(const Operand& operand, const Chunk& chunk, i64 tile);
   void update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);

@@ -1,4 +1,4 @@
-// The direction in which a rule of matrices moves one: a pass over its gradient and state before the pass that updates.
+// The direction in which a rule moves what it steps as a whole: a pass over gradient and state before the pass that updates.
 #include <algorithm>
 
 #include "device/stream.h"
@@ -8,12 +8,41 @@
 
 namespace spillway::parallel {
 
-const std::byte* Stepper::direction_of(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
+const std::byte* Stepper::direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& u, u64 from,
                                        std::span<std::byte> gradient) {
   require(tiles.count() == bucket.tiles, "[optimizer] expected a matrix as a whole");
-  go_over(bucket, tiles, from, gradient, Pass::direction, [&](const Chunk& chunk) { gather_direction(bucket, chunk, scalars, u); });
-  const Segment& matrix = plan_.layout.groups[bucket.group].matrix_of(bucket);
-  return optim::orthogonalize(state_.matrix(), matrix.rows, matrix.columns(), wide_dtype(plan_.scheduling.format.weight));
+  const Group& group = plan_.layout.groups[bucket.group];
+  const Segment& segment = group.segment_of(bucket);
+  const auto* adafactor = std::get_if<optim::AdafactorSettings>(&u.settings);
+  go_over(bucket, tiles, from, gradient, Pass::direction, [&](const Chunk& chunk) {
+    adafactor ? gather_adafactor(bucket, chunk, scalars, u) : gather_direction(bucket, chunk, scalars, u);
+  });
+  if (!adafactor) {
+    const DType dtype = wide_dtype(plan_.scheduling.format.weight);
+    return optim::orthogonalize(state_.matrix(), segment.matrices.rows, segment.matrices.columns, dtype);
+  }
+  const optim::StateFormat format = format_of(group);
+  const double factor = optim::adafactor_direction(adafactor_step(format, segment), scalars_for(segment, scalars, u), *adafactor);
+  for (Scalars& rates : scalars.rates) rates.decayed.step_size *= factor, rates.plain.step_size *= factor;
+  return state_.matrix();
+}
+
+optim::AdafactorStep Stepper::adafactor_step(const optim::StateFormat& format, const Segment& segment) const {
+  return {format, segment.matrices, segment.elems, state_.matrix()};
+}
+
+void Stepper::gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& all, const Update& u) {
+  const Group& group = plan_.layout.groups[bucket.group];
+  const Segment& segment = group.segment_of(bucket);
+  const optim::StateFormat format = format_of(group);
+  const optim::AdafactorStep step = adafactor_step(format, segment);
+  const auto& settings = std::get<optim::AdafactorSettings>(u.settings);
+  Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
+    for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
+    const auto at = [&](const Operand& o) { return o.read ? o.of(tile, o.old).data() : nullptr; };
+    optim::adafactor_gather(step, chunk.range.begin + tile - bucket.begin / kTileElems, at(chunk.gradients), at(chunk.weights),
+                            at(chunk.state), scalars_for(segment, all, u), settings);
+  });
 }
 
 i64 Stepper::direction_bytes(const Bucket& bucket, i64 tile) const {
@@ -22,7 +51,7 @@ i64 Stepper::direction_bytes(const Bucket& bucket, i64 tile) const {
 
 void Stepper::gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& all, const Update& u) {
   const Group& group = plan_.layout.groups[bucket.group];
-  const Segment& matrix = group.matrix_of(bucket);
+  const Segment& matrix = group.segment_of(bucket);
   const optim::StateFormat format = format_of(group);
   const optim::Scalars<double>& scalars = scalars_for(matrix, all, u);
   const bool nesterov = std::get<optim::MuonSettings>(u.settings).nesterov;

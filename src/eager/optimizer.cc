@@ -4,10 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "device/transfer.h"
+#include "optim/rules/adafactor.h"
 #include "optim/matrices/orthogonalize.h"
 #include "optim/rules/gpu.h"
 #include "optim/rules/muon.h"
@@ -20,7 +22,8 @@ namespace {
 
 using optim::kTileElems;
 
-constexpr int kMaster = static_cast<int>(optim::StatePart::master);
+constexpr int kMaster = static_cast<int>(optim::StatePart::master), kRows = static_cast<int>(optim::StatePart::rows),
+              kColumns = static_cast<int>(optim::StatePart::columns);
 
 i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
 
@@ -68,6 +71,26 @@ void write_state(const optim::StateFormat& format, i64 elems, const std::array<s
   transfer(bytes.raw(), host.data(), bytes.bytes());
 }
 
+// Adafactor's, one after the other, which lie in the tiles in parts; on the CPU, as all of it.
+std::vector<double> factors_of(const nn::Parameter& parameter, const optim::StateFormat& format, const Tensor& bytes) {
+  std::vector<double> all(static_cast<size_t>(tiles_of(parameter.elems()) * format.factors));
+  for (i64 t = 0; t < tiles_of(parameter.elems()); ++t) {
+    optim::read_factors(format, at(bytes, t * format.state_tile_bytes()), 0,
+                        std::span(all).subspan(static_cast<size_t>(t * format.factors), static_cast<size_t>(format.factors)));
+  }
+  return all;
+}
+
+void write_factors(const optim::StateFormat& format, std::vector<double> all, const Tensor& bytes) {
+  if (format.factors == 0) return;
+  const i64 tiles = bytes.bytes() / format.state_tile_bytes();
+  all.resize(static_cast<size_t>(tiles * format.factors));
+  for (i64 t = 0; t < tiles; ++t) {
+    optim::write_factors(format, std::span(all).subspan(static_cast<size_t>(t * format.factors), static_cast<size_t>(format.factors)),
+                         bytes.raw() + t * format.state_tile_bytes());
+  }
+}
+
 // What Muon orthogonalizes, of a matrix in the gradient's type.
 void gather_direction(const optim::StateFormat& format, const Tensor& gradient, const Tensor& state, const optim::Scalars<double>& scalars,
                       bool nesterov, std::byte* out) {
@@ -77,6 +100,16 @@ void gather_direction(const optim::StateFormat& format, const Tensor& gradient, 
     const auto gather = [&]<class T>(T* to) { optim::direction_tile(format, g, s, elems, scalars, nesterov, to + t * kTileElems); };
     gradient.dtype() == DType::f64 ? gather(reinterpret_cast<double*>(out)) : gather(reinterpret_cast<float*>(out));
   });
+}
+
+double adafactor_factor(const optim::AdafactorStep& step, const Tensor& weight, const Tensor& gradient, const Tensor& state,
+                        const optim::Scalars<double>& scalars, const optim::AdafactorSettings& settings) {
+  const optim::StateFormat& format = step.format;
+  Stream::current().run(tiles_of(step.elems), [&](i64 t, int) {
+    optim::adafactor_gather(step, t, gradient.raw() + t * format.gradient_tile_bytes(), weight.raw() + t * format.weight_tile_bytes(),
+                            at(state, t * format.state_tile_bytes()), scalars, settings);
+  });
+  return optim::adafactor_direction(step, scalars, settings);
 }
 
 [[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& what) {
@@ -108,10 +141,12 @@ optim::RuleSettings Optimizer::rule_for(const nn::Parameter& parameter) const {
 void Optimizer::begin(const nn::Parameter& parameter, State& state) const {
   const optim::RuleSettings rule = rule_for(parameter);
   state.format = {.weight = parameter.dtype, .gradient = wide_dtype(parameter.dtype), .rule = optim::rule_of(rule)};
+  if (state.format.rule == optim::Rule::adafactor && parameter.shape.rank() >= 2)
+    state.format = state.format.factored(optim::factors_a_tile(optim::matrices_of(parameter.shape), parameter.elems()));
   state.format.check();
-  if (is_of_matrices(state.format.rule) && parameter.value().device().is_cuda())
-    throw Error(ErrorCode::usage, "[optimizer] expected weights on the CPU with muon, got " + parameter.name +
-                                      " on a GPU: move the model to the CPU, or take another rule");
+  if (steps_wholes(state.format.rule) && parameter.value().device().is_cuda())
+    throw Error(ErrorCode::usage, std::string("[optimizer] expected weights on the CPU with ") + to_string(state.format.rule) + ", got " +
+                                      parameter.name + " on a GPU: move the model to the CPU, or take another rule");
   state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
   std::array<std::vector<double>, 4> parts;
   parts[kMaster] = values_of(parameter.value());
@@ -138,6 +173,15 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
   auto scalars = optim::make_scalars(rule, rate, weight_decay_of(rule), state.steps, gradient_scale);
   Tensor memory;
   const std::byte* direction = nullptr;
+  std::optional<optim::AdafactorStep> adafactor;
+  if (is_of_parameters(format.rule)) {
+    const optim::Matrices matrices = optim::matrices_of(parameter.shape);
+    memory = zeros({optim::adafactor_bytes(matrices, parameter.elems(), gradient.dtype())}, DType::uint8, "optimizer scratch");
+    adafactor.emplace(format, matrices, parameter.elems(), memory.raw());
+    scalars.step_size *=
+        adafactor_factor(*adafactor, parameter.value(), gradient, state.bytes, scalars, std::get<optim::AdafactorSettings>(rule));
+    direction = memory.raw();
+  }
   if (is_of_matrices(format.rule)) {
     const i64 rows = parameter.shape[0], columns = parameter.shape[1];
     scalars.step_size *= matrix_scale(rule, rows, columns);
@@ -155,6 +199,7 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
       std::byte *wt = w + t * format.weight_tile_bytes(), *st = s ? s + t * format.state_tile_bytes() : nullptr;
       const std::byte* dt = direction ? direction + (first + t) * format.gradient_tile_bytes() : nullptr;
       optim::update_tile(format, {g + t * format.gradient_tile_bytes(), wt, st, wt, st, dt}, parts, {});
+      if (format.factors > 0) optim::put_factors(*adafactor, first + t, st);
     });
   };
   const Tensor value = parameter.value();
@@ -190,13 +235,17 @@ double Optimizer::gradient_norm() const {
   return std::sqrt(sum);
 }
 
-std::vector<Optimizer::Part> Optimizer::parts_of(const State& state) const {
+std::vector<Optimizer::Part> Optimizer::parts_of(const nn::Parameter& parameter, const State& state) const {
   const DType dtype = wide_dtype(state.format.weight);
   std::vector<Part> parts;
-  if (!state.format.update_reads_weight()) parts.push_back({"master", kMaster, dtype});
+  if (!state.format.update_reads_weight()) parts.push_back({"master", kMaster, dtype, parameter.shape});
   const auto names = optim::state_array_names(state.format.rule);
   for (int k = 0; k < optim::state_arrays(state.format.rule); ++k)
-    parts.push_back({names[static_cast<size_t>(k)].torch, static_cast<int>(optim::array_part(k)), dtype});
+    parts.push_back({names[static_cast<size_t>(k)].torch, static_cast<int>(optim::array_part(k)), dtype, parameter.shape});
+  if (state.format.factors > 0) {
+    parts.push_back({"row_var", kRows, dtype, optim::row_factors_shape(parameter.shape)});
+    parts.push_back({"col_var", kColumns, dtype, optim::column_factors_shape(parameter.shape)});
+  }
   return parts;
 }
 
@@ -206,7 +255,7 @@ void Optimizer::save(const std::filesystem::path& file) const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const nn::Parameter& parameter = *parameters_[i];
     metadata[parameter.name + ".step"] = std::to_string(states_[i].steps);
-    for (const Part& part : parts_of(states_[i])) tensors.push_back({parameter.name + "." + part.name, part.dtype, parameter.shape});
+    for (const Part& part : parts_of(parameter, states_[i])) tensors.push_back({parameter.name + "." + part.name, part.dtype, part.shape});
   }
   data::SafetensorsWriter writer(file, std::move(tensors), metadata);
   auto info = writer.tensors().begin();
@@ -214,7 +263,20 @@ void Optimizer::save(const std::filesystem::path& file) const {
     const State& state = states_[i];
     const Tensor bytes = on_host(state.bytes);
     const Tensor weights = state.format.update_reads_weight() ? on_host(parameters_[i]->value()) : Tensor();
-    for (const Part& part : parts_of(state)) {
+    for (const Part& part : parts_of(*parameters_[i], state)) {
+      if (part.number == kRows || part.number == kColumns) {
+        const std::vector<double> all = factors_of(*parameters_[i], state.format, bytes);
+        const i64 rows = optim::matrices_of(parameters_[i]->shape).row_factors();
+        const auto some =
+            std::span(all).subspan(static_cast<size_t>(part.number == kRows ? 0 : rows), static_cast<size_t>(part.shape.elems()));
+        const auto put = [&]<class T>(T) {
+          const std::vector<T> numbers(some.begin(), some.end());
+          writer.write(*info, 0, std::as_bytes(std::span(numbers)));
+        };
+        part.dtype == DType::f64 ? put(double()) : put(float());
+        ++info;
+        continue;
+      }
       for (i64 begin = 0; begin < parameters_[i]->elems(); begin += kTileElems) {
         const auto put = [&]<class T>(T) {
           std::vector<T> numbers(static_cast<size_t>(std::min(kTileElems, parameters_[i]->elems() - begin)));
@@ -250,11 +312,11 @@ void Optimizer::load(const std::filesystem::path& file) {
     if (error != std::errc() || end != count.data() + count.size() || number < 0)
       refuse_file(file, "expected the number of steps of " + parameter.name + ", got " + count);
     steps.push_back(number);
-    for (const Part& part : parts_of(states_[i])) {
+    for (const Part& part : parts_of(parameter, states_[i])) {
       const std::string name = parameter.name + "." + part.name;
       const data::TensorInfo* info = reader.find(name);
-      if (!info || !info->foreign.empty() || !(info->shape == parameter.shape) || info->dtype != part.dtype) {
-        refuse_file(file, "expected " + name + ", " + std::string(to_string(part.dtype)) + " " + to_string(parameter.shape) + ", got " +
+      if (!info || !info->foreign.empty() || !(info->shape == part.shape) || info->dtype != part.dtype) {
+        refuse_file(file, "expected " + name + ", " + std::string(to_string(part.dtype)) + " " + to_string(part.shape) + ", got " +
                               (info ? std::string(to_string(info->dtype)) + " " + to_string(info->shape) : "none"));
       }
       ++expected;
@@ -266,12 +328,17 @@ void Optimizer::load(const std::filesystem::path& file) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     std::array<std::vector<double>, 4> parts;
     parts[kMaster] = values_of(parameters_[i]->value());  // where it is no part of the state
-    for (const Part& part : parts_of(states_[i])) {
-      auto& numbers = parts[static_cast<size_t>(part.number)];
-      numbers.resize(static_cast<size_t>(parameters_[i]->elems()));
-      reader.read_wide(*reader.find(parameters_[i]->name + "." + part.name), 0, numbers);
+    std::vector<double> factors;
+    for (const Part& part : parts_of(*parameters_[i], states_[i])) {
+      std::vector<double> read(static_cast<size_t>(part.shape.elems()));
+      reader.read_wide(*reader.find(parameters_[i]->name + "." + part.name), 0, read);
+      if (part.number == kRows || part.number == kColumns)
+        factors.insert(factors.end(), read.begin(), read.end());
+      else
+        parts[static_cast<size_t>(part.number)] = std::move(read);
     }
     write_state(states_[i].format, parameters_[i]->elems(), parts, states_[i].bytes);
+    write_factors(states_[i].format, std::move(factors), states_[i].bytes);
     states_[i].steps = steps[i];
   }
 }

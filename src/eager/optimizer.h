@@ -48,9 +48,10 @@ class Optimizer {
     std::string name;
     int number;  // of optim::StatePart
     DType dtype;
+    Shape shape;
   };
   optim::RuleSettings rule_for(const nn::Parameter& parameter) const;
-  std::vector<Part> parts_of(const State& state) const;
+  std::vector<Part> parts_of(const nn::Parameter& parameter, const State& state) const;
   void begin(const nn::Parameter& parameter, State& state) const;
   void update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const;
 

@@ -1,5 +1,5 @@
-// Runs under update rules of no, one and three arrays of state, and of matrices: killed and gone on from the state on nvme and from a
-// checkpoint with the bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
+// Runs under update rules of no, one and three arrays of state, of matrices and of factors: killed and gone on from the state on nvme and
+// from a checkpoint with the bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -72,6 +72,7 @@ const Optimizer kOptimizers[] = {
     {"amsgrad", {"--optimizer", "amsgrad"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
     {"rmsprop", {"--optimizer", "rmsprop", "--centered", "--momentum", "0.5"}, {"square_avg", "grad_avg", "momentum_buffer"}},
     {"muon", {"--optimizer", "muon"}, {"momentum_buffer", "exp_avg", "exp_avg_sq"}},
+    {"adafactor", {"--optimizer", "adafactor", "--learning-rate", "0.01"}, {"variance", "row_var", "col_var"}},
 };
 INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, testing::ValuesIn(kOptimizers), [](const auto& one) { return one.param.name; });
 
@@ -84,19 +85,23 @@ TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
 }
 
 // Before anything is looked for, also where a GPU is only planned with.
-TEST(OptimizerFlags, MuonIsRefusedOnAGpu) {
+TEST(OptimizerFlags, WhatStepsWholeMatricesIsRefusedOnAGpu) {
   const Workplace at;
-  const Finished f = at.spillway({"plan", "--cluster", "1x1xH100-80GiB,1TiB", "--model", "gpt2-tiny", "--optimizer", "muon"});
-  EXPECT_EQ(f.status, 2) << f.err;
-  EXPECT_TRUE(mentions(f.err, "[--optimizer] expected --device cpu with muon")) << f.err;
+  for (const std::string name : {"muon", "adafactor"}) {
+    const Finished f = at.spillway({"plan", "--cluster", "1x1xH100-80GiB,1TiB", "--model", "gpt2-tiny", "--optimizer", name});
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_TRUE(mentions(f.err, "[--optimizer] expected --device cpu with " + name)) << f.err;
+  }
 }
 
 // Two micro-batches of one rank are summed as those of two ranks.
-TEST(MuonRanksMore, GoOnFromEachOthersCheckpoints) {
+class WholesOverRanksMore : public testing::TestWithParam<const char*> {};
+
+TEST_P(WholesOverRanksMore, GoOnFromEachOthersCheckpoints) {
   const Workplace at;
   at.write_text("text.txt", 60000);
   const auto run = [](const std::string& out, bool two_ranks, Args more) {
-    more.insert(more.end(), {"--optimizer", "muon", "--global-batch-size", "2", "--checkpoint-every", "10"});
+    more.insert(more.end(), {"--optimizer", GetParam(), "--global-batch-size", "2", "--checkpoint-every", "10"});
     if (two_ranks) more.insert(more.end(), {"--ranks", "2", "--zero-stage", "3", "--place-optimizer", "host"});
     return small_run(out, kSteps, "16MiB", more);
   };
@@ -117,6 +122,8 @@ TEST(MuonRanksMore, GoOnFromEachOthersCheckpoints) {
     expect_same(out, "one");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Rules, WholesOverRanksMore, testing::Values("muon", "adafactor"), [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace spillway::test::optimizers_test

@@ -46,6 +46,8 @@ CASES = {
     "rmsprop": (torch.optim.RMSprop, {"lr": 0.001}),
     "rmsprop_centered_momentum": (torch.optim.RMSprop, {"lr": 0.001, "momentum": 0.7, "centered": True}),
     "lion": (Lion, {"lr": 0.0003}),
+    # The keys' biases, whose gradients are noise, must not be as large as others after a division by their root.
+    "adafactor": (torch.optim.Adafactor, {"lr": 0.01, "eps": (1e-8, 1e-3)}),
     "adamw_groups": (torch.optim.AdamW, {"lr": 0.003}),
 }
 # Of parameters with this in their names, the first that is: their own rate, and decay of all of them.

@@ -30,9 +30,9 @@ class StateReader {
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
         if (!info && t.part == StatePart::average) continue;  // of a run that had none until now
-        if (!info || !(info->shape == p->shape) || info->dtype != dtype_) {
+        if (!info || !(info->shape == t.shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
-                                                   file_.path().string(), p->name + t.suffix, to_string(p->shape), to_string(dtype_)));
+                                                   file_.path().string(), p->name + t.suffix, to_string(t.shape), to_string(dtype_)));
         }
         tensors_[{p->id, t.part}] = info;
       }

@@ -23,11 +23,11 @@ using parallel::kTileElems;
 using parallel::Segment;
 using parallel::TileRange;
 
-data::TensorInfo describe(const nn::Parameter& p, std::string name, DType dtype) {
+data::TensorInfo describe(const Shape& shape, std::string name, DType dtype) {
   data::TensorInfo info;
   info.name = std::move(name);
   info.dtype = dtype;
-  info.shape = p.shape;
+  info.shape = shape;
   return info;
 }
 
@@ -89,6 +89,10 @@ class Writer {
       }
       for (const auto& [number, part] : state.empty() ? Parts() : parts_of_[s->parameter]) {
         const auto& tensor = state_.tensors()[number];
+        if (part == optim::StatePart::rows || part == optim::StatePart::columns) {
+          write_factors(tensor, part == optim::StatePart::rows ? 0 : s->matrices.row_factors(), run);
+          continue;
+        }
         state_dtype(format_) == DType::f64 ? write_part<double>(tensor, part, run) : write_part<float>(tensor, part, run);
       }
     });
@@ -126,7 +130,7 @@ class Writer {
     for (const auto& p : model.parameters) {
       const bool saved = !adapters || models::is_adapter(*p);
       weights_of_.push_back(saved ? tensors.size() : kNone);
-      if (saved) tensors.push_back(describe(*p, adapters ? models::peft_name(*p) : p->name, format_.weight));
+      if (saved) tensors.push_back(describe(p->shape, adapters ? models::peft_name(*p) : p->name, format_.weight));
     }
     return tensors;
   }
@@ -136,7 +140,7 @@ class Writer {
       parts_of_.emplace_back();
       for (const StateTensor& t : state_tensors(*p, format_)) {
         parts_of_.back().emplace_back(tensors.size(), t.part);
-        tensors.push_back(describe(*p, p->name + t.suffix, state_dtype(format_)));
+        tensors.push_back(describe(t.shape, p->name + t.suffix, state_dtype(format_)));
       }
     }
     return tensors;
@@ -152,6 +156,23 @@ class Writer {
                        run.state + tile * run.format.state_tile_bytes(), begin - tile * kTileElems, some);
       state_.write(tensor, (run.at + begin - run.begin) * static_cast<i64>(sizeof(T)), std::as_bytes(some));
       begin = end;
+    }
+  }
+
+  // Of the parameter's factors from `first` on, as many as the tensor has, those that lie in these tiles.
+  void write_factors(const data::TensorInfo& tensor, i64 first, const Run& run) {
+    const i64 each = run.format.factors, last = first + tensor.shape.elems();
+    for (i64 tile = run.begin / kTileElems; tile * kTileElems < run.end; ++tile) {
+      const i64 here = (run.at + tile * kTileElems - run.begin) / kTileElems * each;
+      const i64 begin = std::max(first, here), end = std::min(last, here + each);
+      if (begin >= end) continue;
+      std::vector<double> values(static_cast<size_t>(end - begin));
+      optim::read_factors(run.format, run.state + tile * run.format.state_tile_bytes(), begin - here, values);
+      const auto write = [&]<class T>(T) {
+        const std::vector<T> numbers(values.begin(), values.end());
+        state_.write(tensor, (begin - first) * static_cast<i64>(sizeof(T)), std::as_bytes(std::span(numbers)));
+      };
+      state_dtype(format_) == DType::f64 ? write(double()) : write(float());
     }
   }
 
@@ -265,7 +286,8 @@ i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& form
   const bool adapters = models::has_adapters(model);
   for (const auto& p : model.parameters) {
     const i64 weight = !adapters || models::is_adapter(*p) ? size_of(format.weight) : 0;
-    bytes += p->elems() * (weight + std::ssize(state_tensors(*p, format)) * size_of(state_dtype(format)));
+    bytes += p->elems() * weight;
+    for (const StateTensor& t : state_tensors(*p, format)) bytes += t.shape.elems() * size_of(state_dtype(format));
   }
   return bytes;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/weights.h"
+#include "optim/rules/adafactor.h"
 #include "optim/tile_values.h"
 
 namespace spillway::app {
@@ -14,11 +15,13 @@ constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimiz
 struct StateTensor {
   std::string suffix;  // after the parameter's name: ".exp_avg", as torch.optim has it
   optim::StatePart part;
+  Shape shape;
 };
 
 /// In which the state of one parameter is kept.
 inline optim::StateFormat format_of(const nn::Parameter& parameter, const optim::StateFormat& format) {
   if (parameter.statistic) return format.without_arrays();
+  if (format.rule == optim::Rule::adafactor && parameter.shape.rank() >= 2) return format.factored(1);
   return parameter.is_matrix() ? format : format.beside_matrices();
 }
 
@@ -27,10 +30,15 @@ inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, op
   std::vector<StateTensor> all;
   if (parameter.frozen) return all;
   format = format_of(parameter, format);
-  if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master});
+  const Shape& shape = parameter.shape;
+  if (is_half(format.weight)) all.push_back({".master", optim::StatePart::master, shape});
   for (const optim::StateArrayName& array : state_array_names(format.rule))
-    all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight))});
-  if (format.average) all.push_back({models::kAverageSuffix, optim::StatePart::average});
+    all.push_back({std::string(".") + array.torch, optim::array_part(static_cast<int>(all.size()) - is_half(format.weight)), shape});
+  if (format.factors > 0) {
+    all.push_back({".row_var", optim::StatePart::rows, optim::row_factors_shape(shape)});
+    all.push_back({".col_var", optim::StatePart::columns, optim::column_factors_shape(shape)});
+  }
+  if (format.average) all.push_back({models::kAverageSuffix, optim::StatePart::average, shape});
   return all;
 }
 

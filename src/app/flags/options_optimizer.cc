@@ -43,13 +43,13 @@ std::vector<Option> optimizer() {
   return {
       {.name = "optimizer",
        .group = kOptimizer,
-       .help = "the update rule: PyTorch's of that name (amsgrad: Adam's variant), lion the paper's; muon moves matrices, and adamw what "
-               "is none or has a row for each token, position or class",
-       .field = word(&TrainConfig::optimizer, {"adamw", "adam", "amsgrad", "sgd", "adagrad", "rmsprop", "lion", "muon"}),
+       .help =
+           "the update rule: PyTorch's of that name (amsgrad: Adam's variant), lion the paper's; muon moves matrices, and adamw what "
+           "is none or has a row for each token, position or class; adafactor keeps of a matrix's second moment its means over rows and "
+           "columns alone",
+       .field = word(&TrainConfig::optimizer, {"adamw", "adam", "amsgrad", "sgd", "adagrad", "rmsprop", "lion", "muon", "adafactor"}),
        .commands = kTrain,
-       .changes_numbers = true,
-       .instead = "adamw, adam, amsgrad, sgd, adagrad, rmsprop, lion and muon work",
-       .later = {"adafactor"}},
+       .changes_numbers = true},
       {.name = "learning-rate",
        .group = kOptimizer,
        .help = "the highest, after warm-up",
@@ -76,7 +76,7 @@ std::vector<Option> optimizer() {
        .range = at_least(0)},
       {.name = "weight-decay",
        .group = kOptimizer,
-       .help = "of adamw, lion and muon decoupled, else added to the gradient; on weights of two and more dimensions",
+       .help = "of adamw, lion, muon and adafactor decoupled, else added to the gradient; on weights of two and more dimensions",
        .field = number(&TrainConfig::weight_decay),
        .commands = kTrain,
        .changes_numbers = true,

@@ -19,6 +19,7 @@ const NamedRule kNamedRules[] = {
     {"rmsprop", optim::RmspropSettings{}},
     {"lion", optim::LionSettings{}},
     {"muon", optim::MuonSettings{}},
+    {"adafactor", optim::AdafactorSettings{}},
 };
 
 // A member is what its flag says, and a flag that says nothing what the member is.

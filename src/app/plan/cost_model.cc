@@ -105,9 +105,9 @@ class Costing {
   // Of a matrix that is stepped as a whole, by all cores.
   double direction_s(const Instruction& i) const {
     const parallel::Group& group = plan_.layout.groups[i.group];
-    if (!group.matrices) return 0;
-    const parallel::Segment& matrix = group.matrix_of(plan_.layout.buckets[i.bucket]);
-    return optim::orthogonalize_flops(matrix.rows, matrix.columns()) / rates_.flops;
+    if (!group.by_parameter || !is_of_matrices(plan_.scheduling.format.rule)) return 0;
+    const optim::Matrices& matrix = group.segment_of(plan_.layout.buckets[i.bucket]).matrices;
+    return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.flops;
   }
 
   // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.

@@ -44,6 +44,7 @@ std::optional<Asked> with_rounded_gradients(Asked asked) {
 std::optional<Asked> with_moments(Asked asked, optim::Moments moments) {
   optim::StateFormat& format = asked.request.scheduling.format;
   if (format.weight == DType::f64 || format.moments >= moments || state_arrays(format.rule) == 0) return {};
+  if (is_of_parameters(format.rule)) return {};
   if (moments == optim::Moments::int8 && format.rule != optim::Rule::adamw) return {};
   format.moments = moments;
   return with(std::move(asked), moments == optim::Moments::bf16 ? "--moments bf16" : "--moments 8bit", true);

@@ -8,7 +8,8 @@ namespace spillway::app {
 namespace {
 
 void time_model(NodeRates& node, const parallel::PlanRequest& request, const Computer& computer, const Calibration& calibration) {
-  const optim::StateFormat format = request.scheduling.format.beside_matrices();
+  optim::StateFormat format = request.scheduling.format.beside_matrices();
+  if (is_of_parameters(format.rule)) format.rule = optim::Rule::adamw;  // its two passes over less bytes are as long, roughly
   const bool on_gpu = computer.device.is_cuda();
   ThreadPool threads(computer.threads);
   const double link_s = node.rates.unit.copy_s;

@@ -147,7 +147,7 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.on_gpu = plan.on_gpu();
   levers.bf16 = multiplies_halves(format.weight, levers.on_gpu);
   levers.split_master_left = format.weight == DType::bf16 && format.master == optim::Master::fp32;
-  levers.state_arrays = state_arrays(format.rule);
+  levers.state_arrays = is_of_parameters(format.rule) ? 0 : state_arrays(format.rule);  // that may be rounded
   levers.low_moments_left = format.moments == optim::Moments::fp32 && levers.state_arrays > 0;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {

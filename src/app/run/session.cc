@@ -33,9 +33,10 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
       id_{std::move(run_id), place.rank, place.ranks},
       pipeline_(pipeline),
       mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
-  if (is_of_matrices(format_.rule) && device_choice_.device.is_cuda())
-    throw Error(ErrorCode::usage, "[--optimizer] expected --device cpu with muon, which orthogonalizes matrices there alone, got " +
-                                      device_choice_.name + ": give --device cpu, or another --optimizer");
+  if (steps_wholes(format_.rule) && device_choice_.device.is_cuda())
+    throw Error(ErrorCode::usage, std::string("[--optimizer] expected --device cpu with ") + to_string(format_.rule) +
+                                      ", which steps matrices as a whole there alone, got " + device_choice_.name +
+                                      ": give --device cpu, or another --optimizer");
   take_base_weights(config.base_weights, *config.precision, source_);
   model_ = models::build(source_.config, format_.weight);
   if (source_.config.lora) {
@@ -58,7 +59,7 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
   request.device = device_choice_.device.kind;
   request.scheduling.copy_engines = device_choice_.device.is_cuda();
   request.gpu_to_gpu = device_choice_.meeting.nccl;
-  request.layout = parallel::make_layout(model_, {.decay_all = work.decay_all, .matrices = is_of_matrices(format_.rule)});
+  request.layout = parallel::make_layout(model_, {.decay_all = work.decay_all, .rule = format_.rule});
   request.scheduling.micro_batches = work.micro_batches;
   request.scheduling.format = format_;
   request.scheduling.round_gradients = state_.round_gradients;

@@ -66,7 +66,7 @@ TEST(ConfigFile, WrongKeysAndValues) {
   EXPECT_TRUE(has(rejection(R"({"from_scratch": 1})"), "expected true or false"));
   EXPECT_TRUE(has(rejection(R"({"model": 7})"), "expected a string"));
   EXPECT_TRUE(has(rejection(R"({"steps": 0})"), "at least 1"));
-  EXPECT_TRUE(has(rejection(R"({"optimizer": "adafactor"})"), "not built yet"));
+  EXPECT_TRUE(has(rejection(R"({"optimizer": "adamax"})"), "expected one of: adamw"));
   EXPECT_TRUE(has(rejection(R"({"steps": 1, "epochs": 1})"), "leave one out"));
 }
 

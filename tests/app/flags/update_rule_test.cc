@@ -22,6 +22,7 @@ TEST(UpdateRuleFlags, NameTheRule) {
   EXPECT_EQ(rule_by({"--optimizer", "rmsprop", "--momentum", "0.9", "--centered"}), Rule::rmsprop_centered_momentum);
   EXPECT_EQ(rule_by({"--optimizer", "lion"}), Rule::lion);
   EXPECT_EQ(rule_by({"--optimizer", "muon"}), Rule::muon);
+  EXPECT_EQ(rule_by({"--optimizer", "adafactor"}), Rule::adafactor);
 }
 
 // torch.optim's defaults, but for the learning rate, which is one for all; adamw keeps ours.
@@ -47,6 +48,12 @@ TEST(UpdateRuleFlags, HaveTheRulesDefaults) {
   EXPECT_TRUE(muon.nesterov);
   EXPECT_EQ(muon.scale, optim::MuonScale::match_rms_adamw);
   EXPECT_EQ(std::get<optim::AdamSettings>(beside_matrices(muon)).beta2, 0.9);
+  const auto adafactor = std::get<optim::AdafactorSettings>(update_settings(train_config({"--optimizer", "adafactor"})));
+  EXPECT_EQ(adafactor.beta2_decay, -0.8);
+  EXPECT_EQ(adafactor.eps2, 1e-3);
+  EXPECT_EQ(adafactor.d, 1);
+  EXPECT_EQ(adafactor.weight_decay, 0);
+  EXPECT_FALSE(adafactor.eps1);
 }
 
 // What the rule has stands in the configuration, and comes back from it; what it has not does not.

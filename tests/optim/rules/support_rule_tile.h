@@ -57,6 +57,9 @@ inline optim::RuleSettings settings_of(optim::Rule rule) {
       return RmspropSettings{.momentum = 0.8, .centered = true};
     case Rule::muon:
       return MuonSettings{};
+    case Rule::adafactor:
+    case Rule::adafactor_factored:
+      return AdafactorSettings{};
     case Rule::lion:
       break;
   }

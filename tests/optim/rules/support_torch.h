@@ -141,6 +141,11 @@ void torch_step(const optim::LionSettings& o, i64, N grad, N& param, std::vector
   m = m * N(o.beta2) + N(1 - o.beta2) * grad;
 }
 
+/// Not element by element: tests/eager/adafactor_test.cc.
+template <class N>
+void torch_step(const optim::AdafactorSettings&, i64, N, N&, std::vector<N>&) {
+  throw std::logic_error("adafactor is no rule of single elements");
+}
 /// Not element by element: tests/optim/matrices/muon_test.cc.
 template <class N>
 void torch_step(const optim::MuonSettings&, i64, N, N&, std::vector<N>&) {

@@ -114,6 +114,7 @@ auto members(const RmspropSettings&) {
   return std::vector{&RmspropSettings::lr, &RmspropSettings::alpha, &RmspropSettings::eps, &RmspropSettings::weight_decay,
                      &RmspropSettings::momentum};
 }
+auto members(const AdafactorSettings&) { return std::vector<double AdafactorSettings::*>(); }
 auto members(const MuonSettings&) { return std::vector<double MuonSettings::*>(); }
 auto members(const LionSettings&) { return std::vector{&LionSettings::lr, &LionSettings::beta2, &LionSettings::weight_decay}; }
 

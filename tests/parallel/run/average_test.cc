@@ -31,6 +31,7 @@ const Kind kKinds[] = {
     {"sgd_f32", SgdSettings{.weight_decay = 0.1}},
     {"amsgrad_bf16", AdamSettings{.weight_decay = 0.1, .amsgrad = true}, DType::bf16, Master::fp32, Moments::bf16},
     {"muon_f32", MuonSettings{.weight_decay = 0.1}},
+    {"adafactor_bf16", AdafactorSettings{.weight_decay = 0.1}, DType::bf16},
     {"adamw_bf16_split_int8", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, DType::bf16, Master::split, Moments::int8},
 };
 

@@ -117,7 +117,7 @@ TEST(MuonRank, RanksStepWholeMatrices) {
       const parallel::Plan plan = make_plan(plan_request(model, o, rank));
       held.push_back(0);
       for (const parallel::Bucket& b : plan.layout.buckets) {
-        if (!plan.layout.groups[b.group].matrices) continue;
+        if (!plan.layout.groups[b.group].by_parameter) continue;
         const i64 tiles = plan.stepped(b).count();
         EXPECT_TRUE(tiles == 0 || tiles == b.tiles) << ranks << " ranks, rank " << rank;
         held.back() += tiles;

@@ -86,7 +86,7 @@ std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& pl
 parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions& o, int rank, int pipeline_rank) {
   parallel::PlanRequest request;
   request.model = &model;
-  request.layout = parallel::make_layout(model, {.matrices = is_of_matrices(rule_of(o.update)), .max_bucket_elems = o.max_bucket_elems});
+  request.layout = parallel::make_layout(model, {.rule = rule_of(o.update), .max_bucket_elems = o.max_bucket_elems});
   request.placement = parallel::Placement::uniform(request.layout, o.parameters, o.gradients, o.optimizer, {o.recompute, o.activations});
   request.placement.keeps_logits = o.keeps_logits;
   request.scheduling.micro_batches = o.micro_batches;

@@ -37,6 +37,7 @@ const Case kCases[] = {
     {"adagrad", AdagradSettings{.weight_decay = 0.1}, 0.01},
     {"rmsprop", RmspropSettings{.weight_decay = 0.1}, 0.001},
     {"rmsprop_centered_momentum", RmspropSettings{.weight_decay = 0.1, .momentum = 0.7, .centered = true}, 0.001},
+    {"adafactor", AdafactorSettings{.weight_decay = 0.1, .eps1 = 1e-8}, 0.01},
     {"lion", LionSettings{.weight_decay = 0.1}, 0.0003},
     {"adamw_groups", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, 0.003, {"mlp", "bias"}},
 };
@@ -123,6 +124,8 @@ const Kind kKinds[] = {
     {"amsgrad_bf16_rounded", AdamSettings{.weight_decay = 0.1, .amsgrad = true}, DType::bf16, Master::fp32, Moments::bf16},
     {"muon_f32", MuonSettings{}, DType::f32, Master::fp32, Moments::fp32, true},
     {"muon_bf16_rounded", MuonSettings{.nesterov = false}, DType::bf16, Master::split, Moments::bf16},
+    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}, DType::f32, Master::fp32, Moments::fp32, true},
+    {"adafactor_bf16_split", AdafactorSettings{}, DType::bf16, Master::split},
     {"lion_bf16", LionSettings{.weight_decay = 0.1}, DType::bf16, Master::fp32, Moments::fp32, true},
 };
 
@@ -185,8 +188,9 @@ TEST_P(Placed, HoldsTheRulesBytes) {
   const Rule rule = rule_of(kind.settings);
   i64 want = 0;
   for (const parallel::Group& g : got.plan.layout.groups) {
-    const Rule its = is_of_matrices(rule) && !g.matrices ? Rule::adamw : rule;
-    want += parallel::whole(g).count() * parallel::kTileElems * (master + array * state_arrays(its));
+    const Rule its = is_of_matrices(rule) && !g.by_parameter ? Rule::adamw : rule;
+    const i64 factors = g.factors > 0 ? 4096 : 0;  // of each tile of these matrices no more
+    want += parallel::whole(g).count() * (parallel::kTileElems * (master + (factors > 0 ? 0 : array * state_arrays(its))) + factors);
   }
   i64 planned = 0;
   for (const parallel::PlanRow& row : got.plan.rows) planned += row.what.starts_with("optimizer state (") ? row.bytes[0] : 0;
@@ -195,7 +199,8 @@ TEST_P(Placed, HoldsTheRulesBytes) {
 
 std::string name_of(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
 INSTANTIATE_TEST_SUITE_P(Kinds, Placed, testing::Values(kKinds[4]), name_of);
-INSTANTIATE_TEST_SUITE_P(KindsMore, Placed, testing::Values(kKinds[0], kKinds[1], kKinds[2], kKinds[3], kKinds[5], kKinds[6], kKinds[7]),
+INSTANTIATE_TEST_SUITE_P(KindsMore, Placed,
+                         testing::Values(kKinds[0], kKinds[1], kKinds[2], kKinds[3], kKinds[5], kKinds[6], kKinds[7], kKinds[8], kKinds[9]),
                          name_of);
 
 TEST(UpdateRule, TheTableNamesTheArrays) {
@@ -212,6 +217,7 @@ TEST(UpdateRule, TheTableNamesTheArrays) {
   EXPECT_EQ(row_of(SgdSettings{}, DType::bf16), "optimizer state (master)");
   EXPECT_EQ(row_of(SgdSettings{}, DType::f32), "none");
   EXPECT_EQ(row_of(MuonSettings{}, DType::bf16), "optimizer state (master, momentum or m, v)");
+  EXPECT_EQ(row_of(AdafactorSettings{}, DType::bf16), "optimizer state (master, variance or its means of rows and columns)");
 }
 
 TEST(UpdateRule, APlanIsOfOneRule) {
