@@ -168,25 +168,9 @@ void put(const AdafactorStep& step, i64 k, std::byte* state) {
   std::memset(to + bytes, 0, static_cast<size_t>(each) * sizeof(T) - bytes);
 }
 
-Shape with_one(Shape shape, int axis) {
-  shape.set(axis, 1);
-  return shape;
-}
-
 bool is_f64(const AdafactorStep& step) { return step.format.weight == DType::f64; }
 
 }  // namespace
-
-Matrices matrices_of(const Shape& shape) {
-  if (shape.rank() < 2 || shape.elems() == 0) return {};
-  const i64 rows = shape[shape.rank() - 2], columns = shape[shape.rank() - 1];
-  return {shape.elems() / (rows * columns), rows, columns};
-}
-
-Shape row_factors_shape(const Shape& shape) { return with_one(shape, shape.rank() - 1); }
-Shape column_factors_shape(const Shape& shape) { return with_one(shape, shape.rank() - 2); }
-
-i64 factors_a_tile(const Matrices& m, i64 elems) { return ceil_div(m.factors(), tiles_of(elems)); }
 
 i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype) {
   return dtype == DType::f64 ? UnderWay<double>(m, elems, nullptr).bytes : UnderWay<float>(m, elems, nullptr).bytes;

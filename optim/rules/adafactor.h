@@ -11,28 +11,12 @@
 // put_factors writes R and C. Means and norms are summed in fp64 in an order of their own: the bits depend on the parameter alone, not on
 // the number of threads.
 #pragma once
+#include "optim/factors.h"
 #include "optim/rules/rules_paths.h"
 #include "optim/rules/settings.h"
 #include "optim/state_format.h"
-#include "tensor/shape.h"
 
 namespace spillway::optim {
-
-/// `count` matrices of rows x columns one after the other; a vector has count 0 and rows 0.
-struct Matrices {
-  i64 count = 0, rows = 0, columns = 0;
-  i64 row_factors() const { return count * rows; }
-  i64 column_factors() const { return count * columns; }
-  i64 factors() const { return row_factors() + column_factors(); }
-};
-
-/// Of a parameter: its last two dimensions.
-Matrices matrices_of(const Shape& shape);
-/// Of R and C, as PyTorch keeps them: 1 in place of the last dimension, of the last but one.
-Shape row_factors_shape(const Shape& shape);
-Shape column_factors_shape(const Shape& shape);
-/// Of its factors, first all of R then all of C, so many lie in each of its tiles.
-i64 factors_a_tile(const Matrices& m, i64 elems);
 
 /// Of f32 or f64: u in whole tiles in front, then R and C, and sums.
 i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype);

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "nn/module.h"
-#include "optim/rules/adafactor.h"
+#include "optim/factors.h"
 #include "optim/norm.h"
+#include "optim/rule.h"
 
 namespace spillway::parallel {
 

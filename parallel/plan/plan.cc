@@ -11,9 +11,11 @@
 #include "device/arena.h"
 #include "nn/key_value_cache.h"
 #include "optim/matrices/orthogonalize.h"
+#include "optim/rules/adafactor.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
 #include "parallel/plan/layout_hash.h"
+#include "parallel/plan/state_text.h"
 #include "parallel/program/computing_order.h"
 #include "parallel/proof/check.h"
 
@@ -129,19 +131,6 @@ std::array<i64, offload::kTiers> only_in(Tier tier, i64 bytes) {
   std::array<i64, offload::kTiers> all{};
   all[static_cast<size_t>(tier)] = bytes;
   return all;
-}
-
-// "optimizer state (master, m, v)"; of a rule of matrices those of the rest too: "(momentum or m, v)"
-std::string state_text(const optim::StateFormat& format) {
-  std::vector<const char*> parts, beside;
-  if (is_half(format.weight)) parts.push_back("master");
-  for (const optim::StateArrayName& array : state_array_names(format.rule)) parts.push_back(array.brief);
-  if (is_of_matrices(format.rule)) {
-    for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
-  }
-  std::string other = beside.empty() ? "" : fmt::format(" or {}", fmt::join(beside, ", "));
-  if (is_of_parameters(format.rule)) other = " or its means of rows and columns";
-  return fmt::format("optimizer state ({}{}{})", fmt::join(parts, ", "), other, format.average ? ", average" : "");
 }
 
 void add_resident_rows(Plan& plan) {

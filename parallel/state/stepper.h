@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "optim/adamw_tile.h"
+#include "optim/rules/adafactor.h"
 #include "optim/rules/settings.h"
 #include "parallel/comm/pending.h"
 #include "parallel/state/model_state.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/weights.h"
-#include "optim/rules/adafactor.h"
+#include "optim/factors.h"
 #include "optim/tile_values.h"
 
 namespace spillway::app {
