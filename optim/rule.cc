@@ -42,8 +42,7 @@ const char* to_string(Rule rule) {
 std::span<const StateArrayName> state_array_names(Rule rule) {
   static constexpr StateArrayName kMomentum[] = {{"momentum", "momentum_buffer"}}, kSum[] = {{"sum", "sum"}},
                                   kAdam[] = {{"m", "exp_avg"}, {"v", "exp_avg_sq"}, {"max v", "max_exp_avg_sq"}},
-                                  kRmsprop[] = {{"v", "square_avg"}, {"momentum", "momentum_buffer"}},
-                                  kVariance[] = {{"variance", "variance"}},
+                                  kRmsprop[] = {{"v", "square_avg"}, {"momentum", "momentum_buffer"}}, kVariance[] = {{"v", "variance"}},
                                   kCentered[] = {{"v", "square_avg"}, {"mean", "grad_avg"}, {"momentum", "momentum_buffer"}};
   const auto first = [&](std::span<const StateArrayName> all) { return all.first(static_cast<size_t>(state_arrays(rule))); };
   switch (rule) {

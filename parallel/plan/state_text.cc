@@ -15,7 +15,7 @@ std::string state_text(const optim::StateFormat& format) {
     for (const optim::StateArrayName& array : state_array_names(format.beside_matrices().rule)) beside.push_back(array.brief);
   }
   std::string other = beside.empty() ? "" : fmt::format(" or {}", fmt::join(beside, ", "));
-  if (is_of_parameters(format.rule)) other = " or its means of rows and columns";
+  if (is_of_parameters(format.rule)) other = " or its means";
   return fmt::format("optimizer state ({}{}{})", fmt::join(parts, ", "), other, format.average ? ", average" : "");
 }
 

@@ -217,7 +217,7 @@ TEST(UpdateRule, TheTableNamesTheArrays) {
   EXPECT_EQ(row_of(SgdSettings{}, DType::bf16), "optimizer state (master)");
   EXPECT_EQ(row_of(SgdSettings{}, DType::f32), "none");
   EXPECT_EQ(row_of(MuonSettings{}, DType::bf16), "optimizer state (master, momentum or m, v)");
-  EXPECT_EQ(row_of(AdafactorSettings{}, DType::bf16), "optimizer state (master, variance or its means of rows and columns)");
+  EXPECT_EQ(row_of(AdafactorSettings{}, DType::bf16), "optimizer state (master, v or its means)");
 }
 
 TEST(UpdateRule, APlanIsOfOneRule) {
