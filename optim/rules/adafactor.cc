@@ -17,7 +17,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr i64 kAlign64 = 64;
+constexpr i64 kPartAlignBytes = 64;
 constexpr i64 kGrainElems = 16384;    // elements that a thread takes at once, at least
 constexpr i64 kColumnsTogether = 64;  // as many sums as stay in registers and the nearest cache
 constexpr size_t kSums = 8;
@@ -31,7 +31,7 @@ struct UnderWay {
   explicit UnderWay(const AdafactorStep& step) : UnderWay(step.matrices, step.elems, step.memory) {}
   UnderWay(const Matrices& m, i64 elems, std::byte* memory) {
     i64 used = 0;
-    const auto take = [&](i64 wanted) { return memory + std::exchange(used, used + round_up(wanted, kAlign64)); };
+    const auto take = [&](i64 wanted) { return memory + std::exchange(used, used + round_up(wanted, kPartAlignBytes)); };
     direction = reinterpret_cast<T*>(take(tiles_of(elems) * kTileElems * static_cast<i64>(sizeof(T))));
     rows = reinterpret_cast<T*>(take(m.factors() * static_cast<i64>(sizeof(T))));
     columns = rows + m.row_factors();

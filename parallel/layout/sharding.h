@@ -1,7 +1,7 @@
 // Which part of a group's tiles each data-parallel rank holds and steps: ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
 // Training Trillion Parameter Models", 2020). Stage 0 splits nothing, 1 the optimizer state, 2 the gradients too, 3 the weights too. Parts
-// are whole tiles, contiguous in the group, and differ by one tile at most; the first ranks hold the larger ones. Of matrices that are
-// stepped as a whole they are whole matrices, and some ranks' may be empty. A value.
+// are whole tiles, contiguous in the group, and differ by one tile at most; the first ranks hold the larger ones. Of what is
+// stepped parameter by parameter they are whole parameters, and some ranks' may be empty. A value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -27,7 +27,7 @@ inline TileRange intersection(TileRange a, TileRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The tile nearest to `tile` at which one of a group's matrices begins or the last one ends.
+/// The tile nearest to `tile` at which one of a group's parameters begins or the last one ends.
 inline i64 nearest_cut(const Group& group, i64 tile) {
   i64 nearest = whole(group).end;
   for (const Segment& s : group.segments) {
@@ -48,7 +48,7 @@ struct Sharding {
     const i64 begin = each * r + std::min<i64>(r, rest);
     return {begin, begin + each + (r < rest)};
   }
-  /// Of a group of matrices whole ones: cut where a matrix ends that is nearest to the even part's end.
+  /// Of a group by parameter whole ones: cut where one ends that is nearest to the even part's end.
   TileRange part(const Group& group, int r) const {
     const i64 tiles = whole(group).count();
     if (!group.by_parameter) return part(tiles, r);
