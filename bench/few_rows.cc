@@ -1,5 +1,5 @@
-// Products with few rows of A, as in generation, beside what the memory gives, for weights of Qwen2.5-0.5B. Each iteration runs the
-// product, the same with five rows (too many to be few, and packed as one row would be) and the ceilings in turn, on one CPU thread each:
+// Products with few rows of A, as in generation, beside what the memory gives, for weights of Qwen2.5-0.5B and GPT-2. Each iteration runs
+// the product, the same with five rows (too many to be few, and packed as one row would be) and the ceilings in turn, each on all CPUs:
 // counters are medians, so drift of the machine hits all. A weight is one of several copies that are together larger than the caches,
 // walked in turn.
 //   GB/s: bytes of weights by the time of the product. packed_GB/s: with five rows. Ceilings: read_GB/s, a plain sum, which only reads, as
@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/node/axpy.h"
@@ -21,7 +22,11 @@
 namespace spillway {
 namespace {
 
-constexpr i64 kCached = 192 * kMiB, kPacked = kernels::gemm::kFewRows + 1;
+constexpr i64 kGrain = 1 << 16, kCached = 192 * kMiB, kPacked = kernels::gemm::kFewRows + 1;
+
+// Rows, outputs, inputs.
+constexpr std::array<i64, 3> kShapes[] = {{1, 896, 4864},   {4, 896, 4864}, {1, 4864, 896}, {1, 151936, 896},
+                                          {4, 151936, 896}, {1, 768, 768},  {1, 3072, 768}, {1, 768, 3072}};
 
 struct Row {
   i64 m, out, in;
@@ -60,7 +65,8 @@ double seconds(F work) {
 }
 
 void few_rows(benchmark::State& state, const Row& row) {
-  const Stream stream{Device::cpu(), nullptr, &MemoryPool::heap()};
+  static ThreadPool threads(static_cast<int>(std::thread::hardware_concurrency()));
+  const Stream stream{Device::cpu(), &threads, &MemoryPool::heap()};
   StreamScope scope(stream);
   const i64 weight_bytes = row.out * row.in * size_of(row.dtype), elems = kCached / 8;
   std::vector<Tensor> weights;
@@ -83,10 +89,16 @@ void few_rows(benchmark::State& state, const Row& row) {
     state.SetIterationTime(elapsed / static_cast<double>(weights.size()));
     few.push_back(bytes / elapsed);
     packed.push_back(bytes / product(kPacked));
-    read.push_back(static_cast<double>(4 * elems) * 1e-9 /
-                   seconds([&] { benchmark::DoNotOptimize(app::plain_sum(a.data<float>(), elems)); }));
-    axpy.push_back(app::kAxpyBytes * static_cast<double>(elems) * 1e-9 /
-                   seconds([&] { app::axpy(a.data<float>(), b.data<float>(), elems, 1e-9F); }));
+    read.push_back(static_cast<double>(4 * elems) * 1e-9 / seconds([&] {
+                     stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
+                       benchmark::DoNotOptimize(app::plain_sum(a.data<float>() + from, to - from));
+                     });
+                   }));
+    axpy.push_back(app::kAxpyBytes * static_cast<double>(elems) * 1e-9 / seconds([&] {
+                     stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
+                       app::axpy(a.data<float>() + from, b.data<float>() + from, to - from, 1e-9F);
+                     });
+                   }));
   }
   state.counters["GB/s"] = median(few);
   state.counters["packed_GB/s"] = median(packed);
@@ -102,8 +114,7 @@ int main(int argc, char** argv) {
   using spillway::DType;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const bool out_in : {true, false}) {
-      for (const auto& [m, out, in] :
-           std::vector<std::array<spillway::i64, 3>>{{1, 896, 4864}, {4, 896, 4864}, {1, 4864, 896}, {1, 151936, 896}, {4, 151936, 896}}) {
+      for (const auto& [m, out, in] : spillway::kShapes) {
         const spillway::Row row{m, out, in, out_in, dtype};
         benchmark::RegisterBenchmark(row.name().c_str(), [row](benchmark::State& state) { spillway::few_rows(state, row); })
             ->UseManualTime()

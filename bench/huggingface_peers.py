@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fine-tuning and generation beside transformers and PEFT on PyTorch (CPU), in turn, same shapes, same threads, random weights: LoRA steps
-(rank 16 on all linear layers, one row of T tokens, AdamW) and greedy tokens of one row. Prints the runs and the medians.
+(rank 16 on all linear layers, one row of T tokens, AdamW) and greedy tokens of one row, these beside what memory gives in the same minute
+(`spillway bench memory`, the median of memory.read: a token reads each weight once). Prints the runs and the medians.
 
   bench/huggingface_peers.py lora|generate --program build/release/spillway --folder /scratch [--rounds 3] [--threads 2] [--only TEXT]
 
@@ -9,6 +10,7 @@ is the median of those after the second; the peak is of the process (ru_maxrss).
 """
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -110,6 +112,22 @@ def our_generation(given, model, precision):
     return [1e3 * (times[1] - times[0]) / (LONG - SHORT)]
 
 
+# Milliseconds in which the machine reads a token's weights, of `weights` elements.
+def read_by_memory(given, weights, precision):
+    done = subprocess.run([given.program, "bench", "memory", "--threads", str(given.threads), "--json"], check=True, capture_output=True,
+                          text=True, env={**os.environ, "XDG_CACHE_HOME": str(given.folder / "cache")})
+    row = next(row for row in json.loads(done.stdout)["rows"] if row["name"] == "memory.read")
+    return [1e3 * weights * (2 if precision == "bf16" else 4) / (row["value"] / (1 + row["spread"]))]
+
+
+# Of a model whose head is its embedding; of position embeddings a token reads one row.
+def weights_read(folder):
+    from safetensors import safe_open
+    with safe_open(folder / "model.safetensors", "np") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}
+    return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith("wpe.weight"))
+
+
 def model_folder(given, name):
     folder = given.folder / name
     if not (folder / "model.safetensors").exists():
@@ -135,6 +153,7 @@ def rows_of_generate(given):
         for precision in ("fp32", "bf16"):
             yield f"{name} {precision}", {
                 "transformers": lambda _, m=model, p=precision: peer(TRANSFORMERS, m, p, PROMPT, SHORT, LONG, given.threads),
+                "memory": lambda _, n=weights_read(model), p=precision: read_by_memory(given, n, p),
                 "ours": lambda _, m=model, p=precision: our_generation(given, m, p)}
 
 

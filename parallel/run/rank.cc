@@ -1,5 +1,7 @@
 #include "parallel/run/rank.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace spillway::parallel {
@@ -146,8 +148,11 @@ std::vector<double> Rank::take_logits() {
   i64 count = out.defined() ? out.elems() : 0;
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(&count, 1)));
   std::vector<double> wide(static_cast<size_t>(count));
-  for (size_t i = 0; out.defined() && i < wide.size(); ++i)
-    wide[i] = out.dtype() == DType::f64 ? out.data<double>()[i] : out.data<float>()[i];
+  if (count > 0 && out.dtype() == DType::f64) {
+    std::copy_n(out.data<double>(), count, wide.begin());
+  } else if (count > 0) {
+    std::copy_n(out.data<float>(), count, wide.begin());
+  }
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(wide)));
   return wide;
 }

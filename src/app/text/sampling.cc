@@ -26,6 +26,7 @@ Ranked penalized(std::span<const double> logits, std::span<const i32> seen, doub
 }  // namespace
 
 std::vector<std::pair<double, i32>> distribution(std::span<const double> logits, std::span<const i32> seen, const Sampling& s) {
+  if (s.temperature == 0 && s.repetition_penalty == 1) return {{1, static_cast<i32>(std::ranges::max_element(logits) - logits.begin())}};
   Ranked ranked = penalized(logits, seen, s.repetition_penalty);
   const auto likelier = [](const auto& a, const auto& b) { return a.first > b.first; };
   if (s.temperature == 0) return {{1, std::ranges::min_element(ranked, likelier)->second}};

@@ -147,13 +147,12 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
 
 // Of kLanes columns of B, whose k is contiguous, over one chunk: to[kRows][kLanes].
 template <class By, int kRows, class T>
-HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
+HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
   constexpr i64 kStep = 4 * kInWord<T>;
   V sum[kRows][1];
   clear(sum);
   const i64 whole = k / kStep * kStep, stride = b.outer_stride;
   for (i64 p = 0; p < whole; p += kStep) {
-    ahead.ask(kLanes / 4);  // as many lines as are multiplied
     add_block<By>(4, a, b.data + p, stride, sum);
     a += kStep / kInWord<typename By::P> * kRows;
   }
@@ -250,8 +249,8 @@ template <class TransposedBy, class WideBy>
 struct ByVectors {
   static constexpr i64 kStrip = kLanes;
   template <int kRows, class T>
-  static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
-    chunk_transposed<TransposedBy, kRows>(a, b, k, ahead, to);
+  static void transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
+    chunk_transposed<TransposedBy, kRows>(a, b, k, to);
   }
   template <int kRows, class T>
   static void wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
@@ -262,46 +261,77 @@ struct ByVectors {
   };
 };
 
-// Columns [begin, end) of those from `from` on, of which chunk(a, b, k, to[kRows][columns]) makes `columns`, at most kMost; the others are
-// dropped.
+// Columns from `first` on, `apart` from each other, and which of them are wanted.
+struct Columns {
+  i64 first, apart, count, begin, end;
+};
+
+// Their sums[kRows][count] over all of k, of which chunk(a, b, k, to[kRows][count]) makes one chunk's; at most kMost. What is added to
+// columns that are not wanted is anything.
 template <i64 kMost, int kRows, class P, class T, class Out, class Chunk>
-void multiply_columns(const FewRows<P, T, Out>& product, i64 from, i64 columns, i64 begin, i64 end, const Chunk& chunk) {
-  alignas(64) float sums[kRows * kMost], part[kRows * kMost];
+void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, const Chunk& chunk, float* sums) {
+  alignas(64) float part[kRows * kMost];
+  const auto& [first, apart, count, begin, end] = columns;
   const Output<P, Out>& c = product.c;
   if (c.added) {
-    std::fill_n(sums, kRows * columns, 0.0F);
-    for (i64 r = 0; r < kRows; ++r) std::copy_n(c.added + r * c.added_stride + begin, end - begin, sums + r * columns + begin - from);
+    for (i64 r = 0; r < kRows; ++r) {
+      for (i64 i = 0; i < count; ++i) {
+        const i64 column = first + i * apart;
+        sums[r * count + i] = column >= begin && column < end ? c.added[r * c.added_stride + column] : 0.0F;
+      }
+    }
   }
   for (i64 p = 0; p < product.k; p += product.depth) {
-    chunk(product.a + p / kInWord<P> * kRows, product.b.from(from, p), std::min(product.depth, product.k - p), part);
-    add_chunk(p == 0 && !c.added, part, kRows * columns, sums);
+    Operand<T> b = product.b.from(first, p);
+    b.outer_stride *= apart;
+    chunk(product.a + p / kInWord<P> * kRows, b, std::min(product.depth, product.k - p), part);
+    add_chunk(p == 0 && !c.added, part, kRows * count, sums);
   }
+}
+
+// Columns [begin, end) of sums whose rows begin at that of column `first`.
+template <int kRows, class P, class T, class Out>
+void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row, i64 first, i64 begin, i64 end) {
+  const Output<P, Out>& c = product.c;
   for (i64 r = 0; r < kRows; ++r) {
-    store_row(sums + r * columns + begin - from, end - begin, c.bias ? c.bias + begin : nullptr, c.data + r * c.row_stride + begin);
+    store_row(sums + r * row + begin - first, end - begin, c.bias ? c.bias + begin : nullptr, c.data + r * c.row_stride + begin);
   }
 }
 
 // Where columns do not fill a line, others before them are computed too.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
+  constexpr i64 kMost = kPieceColumns<kRows>;
   while (begin < end) {
-    const i64 columns = std::clamp((end - begin) / kLine<T> * kLine<T>, kLine<T>, kPieceColumns<kRows>);
-    const i64 from = std::min(begin, product.n - columns), to = std::min(begin + columns, end);
-    multiply_columns<kPieceColumns<kRows>, kRows>(
-        product, from, columns, begin, to,
-        [&](const u32* a, const Operand<T>& b, i64 k, float* sums) { How::template wide<kRows>(a, b, columns, k, sums); });
+    const i64 count = std::clamp((end - begin) / kLine<T> * kLine<T>, kLine<T>, kMost);
+    const i64 first = std::min(begin, product.n - count), to = std::min(begin + count, end);
+    alignas(64) float sums[kRows * kMost];
+    sum_columns<kMost, kRows>(
+        product, {first, 1, count, begin, to},
+        [&](const u32* a, const Operand<T>& b, i64 k, float* part) { How::template wide<kRows>(a, b, count, k, part); }, sums);
+    store_columns<kRows>(product, sums, count, first, begin, to);
     begin = to;
   }
 }
 
+// The last strip of a piece computes columns before it too, where there are not enough.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kStrip = How::kStrip;
-  Ahead<T> ahead(product.b, begin, end, kStrip, product.k);
-  for (; begin < end; begin += kStrip) {
-    multiply_columns<kStrip, kRows>(
-        product, std::min(begin, product.n - kStrip), kStrip, begin, std::min(begin + kStrip, end),
-        [&](const u32* a, const Operand<T>& b, i64 k, float* to) { How::template transposed<kRows>(a, b, k, ahead, to); });
+  while (begin < end) {
+    const i64 to = std::min(begin + kTogether, end), strips = (to - begin) / kStrip;
+    const i64 first = strips > 0 ? begin : std::min(begin, product.n - kStrip);
+    alignas(64) float sums[kRows * kTogether], strip[kRows * kStrip];
+    const auto add_strip = [&](i64 from, i64 apart) {
+      sum_columns<kStrip, kRows>(product, {from, apart, kStrip, begin, to}, How::template transposed<kRows, T>, strip);
+      for (i64 r = 0; r < kRows; ++r) {
+        for (i64 i = 0; i < kStrip; ++i) sums[r * kTogether + from - first + i * apart] = strip[r * kStrip + i];
+      }
+    };
+    for (i64 s = 0; s < strips; ++s) add_strip(begin + s, strips);
+    if (begin + strips * kStrip < to) add_strip(strips > 0 ? to - kStrip : first, 1);
+    store_columns<kRows>(product, sums, kTogether, first, begin, to);
+    begin = to;
   }
 }
 

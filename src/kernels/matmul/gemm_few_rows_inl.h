@@ -23,8 +23,9 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<u32>;
 using V = hn::Vec<Floats>;
 constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// How far ahead B is asked for where its columns' k is contiguous: lines, into the second-level cache.
-constexpr i64 kLinesAhead = 512;
+// Columns whose k is contiguous that are read together, in strips of columns far apart: those are then long stretches of memory, one a
+// lane, which the processor fetches ahead faster than it does one.
+constexpr i64 kTogether = 256;
 // Contiguous columns whose sums stay in the first-level cache while rows of B are read over all of them.
 template <int kRows>
 constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
@@ -35,40 +36,6 @@ constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 // Elements of k in a 32-bit word.
 template <class T>
 constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
-
-// Asks for B's memory in the order in which chunk_transposed reads it: strips of columns, in each KiB of k column after column.
-template <class T>
-class Ahead {
- public:
-  Ahead(const Operand<T>& b, i64 begin, i64 end, i64 strip, i64 k)
-      : b_(b), begin_(begin), end_(end), strip_(strip), k_(k), depth_(std::min(kTile, k)), column_(begin) {
-    ask(kLinesAhead);
-  }
-  void ask(i64 lines) {
-    for (; lines > 0 && begin_ < end_; --lines) {
-      __builtin_prefetch(b_.data + column_ * b_.outer_stride + first_ + at_, 0, 2);
-      at_ += kLine<T>;
-      if (at_ >= depth_) next_column();
-    }
-  }
-
- private:
-  static constexpr i64 kTile = 16 * kLine<T>;
-  void next_column() {
-    at_ = 0;
-    if (++column_ < std::min(begin_ + strip_, end_)) return;
-    first_ += kTile;
-    if (first_ >= k_) {
-      first_ = 0;
-      begin_ += strip_;
-    }
-    depth_ = std::min(kTile, k_ - first_);
-    column_ = begin_;
-  }
-
-  const Operand<T>& b_;
-  i64 begin_, end_, strip_, k_, depth_, column_, first_ = 0, at_ = 0;
-};
 
 // A row of B's words, its columns being contiguous: f32, or what is widened to it.
 template <class P, int kVectors, class T>

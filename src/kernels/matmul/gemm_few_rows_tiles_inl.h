@@ -17,7 +17,7 @@ namespace spillway::kernels::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr i64 kTileRows = tiles::kRows, kTileK = 2 * kTileRows, kTileBytesARow = 64;
+constexpr i64 kLineElems = kLine<BFloat16>, kTileRows = tiles::kRows, kTileK = 2 * kTileRows, kTileBytesARow = 64;
 
 template <int kTile>
 HWY_INLINE void load_tile(const void* from, i64 row_bytes) {
@@ -38,11 +38,10 @@ HWY_INLINE void dot_tiles() {
 
 // Of columns of B whose k is contiguous, which are the tiles' rows as they lie: B^T A^T.
 template <int kRows>
-HWY_ATTR void chunk_transposed_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, Ahead<BFloat16>& ahead, float* to) {
+HWY_ATTR void chunk_transposed_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, float* to) {
   const i64 whole = k / kTileK * kTileK, stride = b.outer_stride * 2;
   clear_tile<tiles::kFewSums>();
   for (i64 p = 0; p < whole; p += kTileK) {
-    ahead.ask(kTileRows);
     load_tile<tiles::kFewA>(a + p / 2 * kRows, 4 * kRows);
     load_tile<tiles::kFewB>(b.data + p, stride);
     dot_tiles<tiles::kFewSums, tiles::kFewB, tiles::kFewA>();
@@ -75,6 +74,12 @@ HWY_INLINE void add_line(const V (&pairs)[2][kTileRows], i64 columns, float* sum
   }
 }
 
+// Asks for the beginning of a row, two lines, after which the processor fetches ahead by itself. Asking for more of it is slower.
+HWY_INLINE void ask_for_row(const BFloat16* row) {
+  __builtin_prefetch(row, 0, 2);
+  __builtin_prefetch(row + kLineElems, 0, 2);
+}
+
 // Of contiguous columns, whole lines, whose pairs are interleaved on their way: a line is multiplied when the next one is interleaved, for
 // a tile is loaded from the cache alone, and would wait for what was just stored.
 template <int kRows>
@@ -92,20 +97,21 @@ HWY_ATTR void chunk_wide_tiles(const u32* a, const Operand<BFloat16>& b, i64 col
     }
     load_tile<tiles::kFewA>(rows, kTileBytesARow);
     const BFloat16* block = b.data + first * b.k_stride;
-    for (i64 j = 0; j < columns; j += kLine<BFloat16>) {
-      auto& line = pairs[j / kLine<BFloat16> % 2];
+    for (i64 j = 0; j < columns; j += kLineElems) {
+      auto& line = pairs[j / kLineElems % 2];
+      for (i64 i = j / kLineElems; i < kTileK; i += columns / kLineElems) ask_for_row(block + (kTileK + i) * b.k_stride);
       for (i64 i = 0; i < words; ++i) {
-        const BFloat16* from = block + 2 * i * b.k_stride + j;
-        __builtin_prefetch(from + kTileK * b.k_stride, 0, 2);
-        __builtin_prefetch(from + (kTileK + 1) * b.k_stride, 0, 2);
+        const BFloat16 *even = block + 2 * i * b.k_stride + j, *odd = even + b.k_stride;
+        __builtin_prefetch(even + kLineElems, 0, 3);
+        __builtin_prefetch(odd + kLineElems, 0, 3);
         V word[2];
-        load_words<BFloat16>(from, b.k_stride, first + 2 * i + 2 <= k, word);
+        load_words<BFloat16>(even, b.k_stride, first + 2 * i + 2 <= k, word);
         line[0][i] = word[0];
         line[1][i] = word[1];
       }
-      if (j > 0) add_line(pairs[(j / kLine<BFloat16> + 1) % 2], columns, to + j - kLine<BFloat16>);
+      if (j > 0) add_line(pairs[(j / kLineElems + 1) % 2], columns, to + j - kLineElems);
     }
-    add_line(pairs[(columns / kLine<BFloat16> + 1) % 2], columns, to + columns - kLine<BFloat16>);
+    add_line(pairs[(columns / kLineElems + 1) % 2], columns, to + columns - kLineElems);
   }
   put_in_order<BFloat16>(kRows * columns, to);
 }
@@ -115,8 +121,8 @@ struct ByTiles {
     Scope(bool transposed, i64 m) : tiles::Scope(transposed ? Few::columns : Few::rows, m) {}
   };
   template <int kRows, class T>
-  static void transposed(const u32* a, const Operand<T>& b, i64 k, Ahead<T>& ahead, float* to) {
-    chunk_transposed_tiles<kRows>(a, b, k, ahead, to);
+  static void transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
+    chunk_transposed_tiles<kRows>(a, b, k, to);
   }
   template <int kRows, class T>
   static void wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {

@@ -135,12 +135,14 @@ struct Product {
   }
 };
 
-// Columns of one task of a product with few rows: many tasks, but each with long stretches of memory to itself.
+// Columns of one task of a product with few rows. Contiguous columns are read best in wide pieces, so there are no more tasks of them than
+// keep all threads busy; the others are long stretches of memory anyway.
 template <class T>
-i64 few_rows_task(i64 n, bool contiguous_columns) {
-  constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kColumns = 32;
-  if (contiguous_columns) return kLine * std::max<i64>(n / (32 * kLine), 12);
-  return kColumns * std::clamp<i64>(n / (32 * kColumns), 1, 8);
+i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
+  constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kFewestLines = 12, kMostLines = 48, kColumns = 32;
+  if (!contiguous_columns) return kColumns * std::clamp<i64>(n / (32 * kColumns), 1, 8);
+  const i64 lines = ceil_div(n, kLine), tasks = threads * ceil_div(lines, threads * kMostLines);
+  return kLine * std::max(ceil_div(lines, tasks), kFewestLines);
 }
 
 // The product with its few rows' words in the workspace. False where it is none of those, or their words are more than what is there.
@@ -153,7 +155,7 @@ bool ran_few_rows(const Product<T, P, Out>& product) {
     u32* words = reinterpret_cast<u32*>(packed);
     gemm::pack_words<T, P>(a, m, k, words);
     const gemm::FewRows<P, T, Out> few{m, n, k, kChunk<T, P>, words, b, c};
-    Stream::current().for_ranges(n, few_rows_task<T>(n, b.k_stride != 1),
+    Stream::current().for_ranges(n, few_rows_task<T>(n, b.k_stride != 1, threads),
                                  [&](i64 begin, i64 end) { gemm::multiply_few_rows(few, begin, end); });
     return true;
   }
