@@ -58,7 +58,7 @@ constexpr int kMaxStateArrays = 3;
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
 /// They need every parameter as a whole; those of two and more dimensions are adafactor_factored's.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
-/// Either: by the CPU alone.
+/// Either: by the CPU's threads, also where it lies on a GPU.
 constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_parameters(rule); }
 
 const char* to_string(Rule rule);

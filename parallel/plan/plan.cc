@@ -165,18 +165,22 @@ void size_chunks(Plan& plan) {
 }
 
 // For one at a time.
-void size_matrix(Plan& plan) {
+void size_whole(Plan& plan) {
+  const DType dtype = wide_dtype(plan.scheduling.format.weight);
+  const bool matrices = is_of_matrices(plan.scheduling.format.rule);
   for (const Bucket& b : plan.layout.buckets) {
     if (!plan.layout.groups[b.group].by_parameter || plan.stepped(b).count() == 0) continue;
     const Segment& whole = plan.layout.groups[b.group].segment_of(b);
-    const DType dtype = wide_dtype(plan.scheduling.format.weight);
-    const i64 bytes = is_of_matrices(plan.scheduling.format.rule)
-                          ? optim::orthogonalize_bytes(whole.matrices.rows, whole.matrices.columns, dtype)
-                          : optim::adafactor_bytes(whole.matrices, whole.elems, dtype);
-    plan.matrix_bytes = std::max(plan.matrix_bytes, bytes);
+    const auto& [count, rows, columns] = whole.matrices;
+    i64 bytes = round_up(whole.elems, kTileElems) * size_of(dtype);
+    if (!matrices) bytes = optim::adafactor_bytes(whole.matrices, whole.elems, dtype);
+    if (matrices && !plan.on_gpu()) bytes = optim::orthogonalize_bytes(rows, columns, dtype);
+    if (matrices && plan.on_gpu())
+      plan.whole_gpu_bytes = std::max(plan.whole_gpu_bytes, optim::orthogonalize_bytes(rows, columns, dtype, Device::Kind::cuda));
+    plan.whole_bytes = std::max(plan.whole_bytes, bytes);
   }
-  plan.matrix_bytes = round_up(plan.matrix_bytes, kPage);
-  add_row(plan, is_of_matrices(plan.scheduling.format.rule) ? "matrix under way" : "parameter under way", {0, plan.matrix_bytes, 0});
+  plan.whole_bytes = round_up(plan.whole_bytes, kPage), plan.whole_gpu_bytes = round_up(plan.whole_gpu_bytes, kPage);
+  add_row(plan, matrices ? "matrix under way" : "parameter under way", {plan.whole_gpu_bytes, plan.whole_bytes, 0});
 }
 
 void size_queue(Plan& plan) {
@@ -385,7 +389,14 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
             state = on_device(placement.optimizer, state_tile_bytes(layout.groups[step.group])),
             gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
-  return {weights + state, gradient + (format.update_reads_weight() ? weights : 0) + state};
+  const i64 read_weights = format.update_reads_weight() ? weights : 0;
+  LinkBytes link{weights + state, gradient + read_weights + state};
+  if (!layout.groups[step.group].by_parameter) return link;
+  // Gathered first; of a matrix what is orthogonalized goes there and comes back.
+  const bool matrix = is_of_matrices(format.rule);
+  const i64 there = matrix ? step.tiles.count() * kTileElems * size_of(wide_dtype(format.weight)) : 0;
+  link.to_gpu += there, link.from_gpu += gradient + state + (matrix ? there : read_weights);
+  return link;
 }
 
 TierBytes Plan::moved_per_step() const {
@@ -484,7 +495,7 @@ Plan make_plan(const PlanRequest& request) {
   size_chunks(plan);
   size_staging(plan, r);
   if (r.training) {
-    size_matrix(plan);
+    size_whole(plan);
     size_queue(plan);
   }
   size_store(plan, r);

@@ -68,7 +68,8 @@ struct Plan {
   i64 pass_bytes = 0;                                 // of each lane's two buffers in host memory between the GPU and other ranks
   i64 exchange_bytes = 0;                             // or of the GPU's one, where GPUs talk to each other
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 when nothing is staged
-  i64 matrix_bytes = 0;                           // in host memory: in which the largest of what is stepped as a whole gets its direction
+  i64 whole_bytes = 0;                            // in host memory: in which the largest of what is stepped as a whole gets its direction
+  i64 whole_gpu_bytes = 0;                        // of a GPU, which multiplies for that, of matrices
   i64 chunk_tiles = 0;                            // tiles of a staging buffer, and of a buffer of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;  // checkpoint queue, when training
   offload::StoreDescription store;                // of what lies on nvme; folders and run id are the session's

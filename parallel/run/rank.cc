@@ -148,9 +148,9 @@ std::vector<double> Rank::take_logits() {
   i64 count = out.defined() ? out.elems() : 0;
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(&count, 1)));
   std::vector<double> wide(static_cast<size_t>(count));
-  if (count > 0 && out.dtype() == DType::f64) {
+  if (out.defined() && out.dtype() == DType::f64) {
     std::copy_n(out.data<double>(), count, wide.begin());
-  } else if (count > 0) {
+  } else if (out.defined()) {
     std::copy_n(out.data<float>(), count, wide.begin());
   }
   work_.ranks.tell_pipeline(std::as_writable_bytes(std::span(wide)));

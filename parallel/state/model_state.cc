@@ -54,7 +54,8 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
         make(state, fmt::format("optimizer state of group {}", g.id), plan.stepped(g), plan.state_tile_bytes(g), plan.slots(state), true);
   }
   make_gradients();
-  if (plan.matrix_bytes > 0) matrix_ = resources.host->allocate(plan.matrix_bytes, "matrix under way");
+  if (plan.whole_bytes > 0) whole_ = resources.host->allocate(plan.whole_bytes, "parameter under way");
+  if (plan.whole_gpu_bytes > 0) whole_on_gpu_ = resources.device->allocate(plan.whole_gpu_bytes, "matrix under way");
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
     staging_.emplace(*resources.host, static_cast<int>(plan.staging_buffers), plan.staging_buffer_bytes, "staging ring");

@@ -93,8 +93,9 @@ class ModelState {
 
   /// Null where the CPU computes.
   const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
-  /// Plan::matrix_bytes, for the optimizer lane.
-  std::byte* matrix() const { return matrix_.data(); }
+  /// Plan::whole_bytes and whole_gpu_bytes, for the optimizer lane.
+  std::byte* whole() const { return whole_.data(); }
+  std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
   /// Size of the store's files; 0 when nothing lies on nvme.
@@ -126,7 +127,7 @@ class ModelState {
   std::map<std::pair<u16, u8>, std::unique_ptr<offload::Blob>> gradients_;
   std::map<u16, std::unique_ptr<offload::Blob>> activations_;
   std::optional<offload::StagingRing> staging_;
-  Allocation matrix_;
+  Allocation whole_, whole_on_gpu_;
   u64 generation_ = 0;
 };
 

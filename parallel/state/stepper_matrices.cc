@@ -1,4 +1,5 @@
-// The direction in which a rule moves what it steps as a whole: a pass over gradient and state before the pass that updates.
+// The direction in which a rule moves what it steps as a whole: a pass over gradient and state before the pass that updates. It is
+// gathered in host memory by the CPU's threads, beside a GPU too, which multiplies matrices.
 #include <algorithm>
 
 #include "device/stream.h"
@@ -19,16 +20,19 @@ const std::byte* Stepper::direction_of(const Bucket& bucket, TileRange tiles, Al
   });
   if (!adafactor) {
     const DType dtype = wide_dtype(plan_.scheduling.format.weight);
-    return optim::orthogonalize(state_.matrix(), segment.matrices.rows, segment.matrices.columns, dtype);
+    const auto& [number, rows, columns] = segment.matrices;
+    if (!plan_.on_gpu()) return optim::orthogonalize(state_.whole(), rows, columns, dtype);
+    optim::orthogonalize_on_gpu(state_.whole(), rows, columns, dtype, state_.whole_on_gpu());
+    return state_.whole();
   }
   const optim::StateFormat format = format_of(group);
   const double factor = optim::adafactor_direction(adafactor_step(format, segment), scalars_for(segment, scalars, u), *adafactor);
   for (Scalars& rates : scalars.rates) rates.decayed.step_size *= factor, rates.plain.step_size *= factor;
-  return state_.matrix();
+  return state_.whole();
 }
 
 optim::AdafactorStep Stepper::adafactor_step(const optim::StateFormat& format, const Segment& segment) const {
-  return {format, segment.matrices, segment.elems, state_.matrix()};
+  return {format, segment.matrices, segment.elems, state_.whole()};
 }
 
 void Stepper::gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& all, const Update& u) {
@@ -63,7 +67,7 @@ void Stepper::gather_direction(const Bucket& bucket, const Chunk& chunk, const A
   };
   Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
     for (const Operand* o : {&chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
-    std::byte* const out = state_.matrix() + direction_bytes(bucket, chunk.range.begin + tile);
+    std::byte* const out = state_.whole() + direction_bytes(bucket, chunk.range.begin + tile);
     if (format.weight == DType::f64)
       gather(tile, reinterpret_cast<double*>(out));
     else

@@ -145,7 +145,7 @@ class Enumeration {
   }
   // On a GPU.
   bool stepped_by_cpu(const Placement& p, const parallel::Group& g) const {
-    return !g.frozen && layout_.owns(g) && !p.steps_on_device(g.id, false);
+    return !g.frozen && layout_.owns(g) && (g.by_parameter || !p.steps_on_device(g.id, false));
   }
 
   std::vector<std::pair<Overlap, bool>> overlaps(const Placement& p) const {
@@ -334,8 +334,9 @@ class Enumeration {
       };
       const double state = on_gpu(p.optimizer, base_.scheduling.format_of(g).state_tile_bytes()),
                    weights = on_gpu(p.parameters, format.weight_tile_bytes());
+      const double gathered = state + on_gpu(p.gradients, format.gradient_tile_bytes());
       to_gpu += state + weights;
-      from_gpu += state + (format.update_reads_weight() ? weights : 0) + on_gpu(p.gradients, format.gradient_tile_bytes());
+      from_gpu += (g.by_parameter ? 2 : 1) * gathered + (format.update_reads_weight() ? weights : 0);
     }
     const double link_s = std::max(to_gpu, from_gpu) * rates_.unit.copy_s;
     return {gpu_elems * rates_.unit.gpu_update_s, std::max(cpu_elems * rates_.unit.update_s, link_s)};

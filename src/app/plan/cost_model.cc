@@ -102,12 +102,12 @@ class Costing {
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
   }
 
-  // Of a matrix that is stepped as a whole, by all cores.
+  // Of a matrix that is stepped as a whole, by all cores or the GPU.
   double direction_s(const Instruction& i) const {
     const parallel::Group& group = plan_.layout.groups[i.group];
     if (!group.by_parameter || !is_of_matrices(plan_.scheduling.format.rule)) return 0;
     const optim::Matrices& matrix = group.segment_of(plan_.layout.buckets[i.bucket]).matrices;
-    return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.flops;
+    return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.wide_flops;
   }
 
   // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.
@@ -117,8 +117,8 @@ class Costing {
     const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / rates_.threads;
     const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
     const parallel::Plan::LinkBytes link = plan_.step_link_bytes(i);
-    return copied({.cpu_s = std::max(alone_s, memory_s), .read_s = read_s(i), .write_s = write_s(i)}, static_cast<double>(link.to_gpu),
-                  static_cast<double>(link.from_gpu));
+    return copied({.cpu_s = std::max(alone_s, memory_s) + direction_s(i), .read_s = read_s(i), .write_s = write_s(i)},
+                  static_cast<double>(link.to_gpu), static_cast<double>(link.from_gpu));
   }
 
   // With bytes to a GPU and from it, over the link: engines of its own copy them, beside computing.
@@ -230,8 +230,10 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
   Rates rates;
   const bool halves = multiplies_halves(weight, device == Device::Kind::cuda);
   rates.flops = kBlockEfficiency * (halves ? c.matmul_flops_bf16 : c.matmul_flops_f32);
+  rates.wide_flops = kBlockEfficiency * c.matmul_flops_f32;
   if (device == Device::Kind::cuda) {
     rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
+    rates.wide_flops = kBlockEfficiency * kGpuFlopsF32;
     rates.unit.copy_s = 1 / kLinkBytesPerS;
     const double state_bytes = 28;  // an element's gradient, weight and moments, read and written
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;

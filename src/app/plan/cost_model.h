@@ -23,6 +23,7 @@ constexpr double kGpuPortBytesPerS = 25e9;
 
 struct Rates {
   double flops = 100e9;              // of a block's matrix products, where it was not timed
+  double wide_flops = 100e9;         // of fp32, as Muon's
   std::vector<BlockSeconds> blocks;  // timed; else empty
   /// Two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};

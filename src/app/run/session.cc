@@ -33,10 +33,6 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
       id_{std::move(run_id), place.rank, place.ranks},
       pipeline_(pipeline),
       mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
-  if (steps_wholes(format_.rule) && device_choice_.device.is_cuda())
-    throw Error(ErrorCode::usage, std::string("[--optimizer] expected --device cpu with ") + to_string(format_.rule) +
-                                      ", which steps matrices as a whole there alone, got " + device_choice_.name +
-                                      ": give --device cpu, or another --optimizer");
   take_base_weights(config.base_weights, *config.precision, source_);
   model_ = models::build(source_.config, format_.weight);
   if (source_.config.lora) {

@@ -58,6 +58,8 @@ const std::vector<Way>& variants() {
          o.dtype = DType::f16, o.loss_scale = {1024, 0}, o.loss_scale_interval = 1;
        }},
       {"f64", [](RunOptions& o) { o.dtype = DType::f64; }},
+      {"muon", [](RunOptions& o) { o.update = optim::MuonSettings{}; }},
+      {"adafactor", [](RunOptions& o) { o.update = optim::AdafactorSettings{}, o.dtype = DType::bf16; }},
   };
   return all;
 }
