@@ -9,56 +9,107 @@
 namespace spillway::app {
 namespace {
 
-using Ranked = std::vector<std::pair<double, i32>>;
-
-Ranked penalized(std::span<const double> logits, std::span<const i32> seen, double penalty) {
-  Ranked all;
-  all.reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) all.emplace_back(logits[i], static_cast<i32>(i));
-  if (penalty == 1) return all;
-  for (const i32 id : std::set<i32>(seen.begin(), seen.end())) {
-    double& logit = all[static_cast<size_t>(id)].first;
-    logit = logit < 0 ? logit * penalty : logit / penalty;
+// Tokens by their logits, the likeliest first, of equal ones the lower id: put in order no further than somebody looks.
+class Ranking {
+ public:
+  struct Token {
+    double logit;
+    i32 id;
+  };
+  Ranking(std::span<const double> logits, std::span<const i32> seen, double penalty) {
+    all_.reserve(logits.size());
+    // No number is no likely token, nor one that could be put in order.
+    for (const double x : logits) all_.push_back({std::isnan(x) ? -INFINITY : x, static_cast<i32>(all_.size())});
+    if (penalty == 1) return;
+    for (const i32 id : std::set<i32>(seen.begin(), seen.end())) {
+      double& logit = all_[static_cast<size_t>(id)].logit;
+      logit = logit < 0 ? logit * penalty : logit / penalty;
+    }
   }
-  return all;
+
+  size_t size() const { return all_.size(); }
+  std::span<const Token> unordered() const { return all_; }
+  const Token& operator[](size_t i) {
+    if (i >= ordered_) put_in_order(i + 1);
+    return all_[i];
+  }
+  /// No others than the first `count` and those as likely as the last of them.
+  void keep(size_t count) {
+    const double least = (*this)[count - 1].logit;
+    std::erase_if(all_, [least](const Token& t) { return t.logit < least; });
+  }
+
+ private:
+  static constexpr size_t kFirst = 256;
+  void put_in_order(size_t least) {
+    const auto likelier = [](const Token& a, const Token& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); };
+    const size_t end = std::min(all_.size(), std::max({kFirst, least, 4 * ordered_}));
+    const auto from = all_.begin() + static_cast<std::ptrdiff_t>(ordered_), to = all_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (to != all_.end()) std::nth_element(from, to, all_.end(), likelier);
+    std::sort(from, to, likelier);
+    ordered_ = end;
+  }
+
+  std::vector<Token> all_;
+  size_t ordered_ = 0;
+};
+
+i32 likeliest(std::span<const double> logits, std::span<const i32> seen, double penalty) {
+  if (penalty == 1) return static_cast<i32>(std::ranges::max_element(logits) - logits.begin());
+  return std::ranges::max_element(Ranking(logits, seen, penalty).unordered(), {}, &Ranking::Token::logit)->id;
+}
+
+// Of a ranking's first `count` tokens each has weight() / held.
+struct Kept {
+  Ranking ranking;
+  double top, temperature;
+  size_t count = 0;
+  double held = 0;
+  double weight(const Ranking::Token& t) const { return std::exp((t.logit - top) / temperature); }
+};
+
+Kept kept_of(std::span<const double> logits, std::span<const i32> seen, const Sampling& s) {
+  Kept kept{Ranking(logits, seen, s.repetition_penalty), 0, s.temperature};
+  Ranking& ranking = kept.ranking;
+  kept.top = ranking[0].logit;
+  if (s.top_k > 0 && s.top_k < std::ssize(logits)) ranking.keep(static_cast<size_t>(s.top_k));
+  double total = 0;
+  for (const Ranking::Token& t : ranking.unordered()) total += kept.weight(t);
+  if (s.top_p >= 1 && s.min_p <= 0) {
+    kept.count = ranking.size(), kept.held = total;
+    return kept;
+  }
+  for (; kept.count < ranking.size(); ++kept.count) {
+    const double weight = kept.weight(ranking[kept.count]);  // the likeliest one's is 1
+    if (kept.count > 0 && ((s.top_p < 1 && kept.held >= s.top_p * total) || weight < s.min_p)) break;
+    kept.held += weight;
+  }
+  return kept;
 }
 
 }  // namespace
 
 std::vector<std::pair<double, i32>> distribution(std::span<const double> logits, std::span<const i32> seen, const Sampling& s) {
-  if (s.temperature == 0 && s.repetition_penalty == 1) return {{1, static_cast<i32>(std::ranges::max_element(logits) - logits.begin())}};
-  Ranked ranked = penalized(logits, seen, s.repetition_penalty);
-  const auto likelier = [](const auto& a, const auto& b) { return a.first > b.first; };
-  if (s.temperature == 0) return {{1, std::ranges::min_element(ranked, likelier)->second}};
-  if (s.top_k > 0 && s.top_k < std::ssize(ranked)) {  // and what is as likely as the last of them
-    Ranked parted = ranked;
-    const auto last = parted.begin() + s.top_k - 1;
-    std::nth_element(parted.begin(), last, parted.end(), likelier);
-    std::erase_if(ranked, [least = last->first](const auto& r) { return r.first < least; });
+  if (s.temperature == 0) return {{1, likeliest(logits, seen, s.repetition_penalty)}};
+  Kept kept = kept_of(logits, seen, s);
+  std::vector<std::pair<double, i32>> shares;
+  for (size_t i = 0; i < kept.count; ++i) {
+    const Ranking::Token& token = kept.ranking[i];
+    shares.emplace_back(kept.weight(token) / kept.held, token.id);
   }
-  std::ranges::stable_sort(ranked, likelier);
-  const double top = ranked.front().first;
-  double total = 0;
-  for (auto& [weight, id] : ranked) total += weight = std::exp((weight - top) / s.temperature);
-  double held = 0;
-  size_t kept = 0;
-  while (kept < ranked.size() && (kept == 0 || held < s.top_p * total)) held += ranked[kept++].first;
-  while (kept > 1 && ranked[kept - 1].first < s.min_p) held -= ranked[--kept].first;  // the likeliest one's weight is 1
-  ranked.resize(kept);
-  held = 0;
-  for (const auto& r : ranked) held += r.first;
-  for (auto& r : ranked) r.first /= held;
-  return ranked;
+  return shares;
 }
 
 i32 sample_token(std::span<const double> logits, std::span<const i32> seen, const Sampling& s, i64 position) {
-  const Ranked list = distribution(logits, seen, s);
+  if (s.temperature == 0) return likeliest(logits, seen, s.repetition_penalty);
+  Kept kept = kept_of(logits, seen, s);
   double left = uniform(RandomKey{s.seed}.derive("sample"), 0, static_cast<u64>(position));
-  for (const auto& [share, id] : list) {
-    left -= share;
-    if (left < 0) return id;
+  for (size_t i = 0; i < kept.count; ++i) {
+    const Ranking::Token& token = kept.ranking[i];
+    left -= kept.weight(token) / kept.held;
+    if (left < 0) return token.id;
   }
-  return list.back().second;
+  return kept.ranking[kept.count - 1].id;
 }
 
 StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) { std::erase(stops_, ""); }

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "base/random.h"
 #include "data/safetensors.h"
 #include "tests/support/fixtures.h"
 
@@ -64,6 +67,30 @@ TEST(Sampling, IsGreedyAtZeroAndASeedsOwn) {
   for (const auto& [share, id] : distribution(logits, {}, {.temperature = 1}))
     EXPECT_NEAR(drawn[id] / 4000.0, share, 4 * std::sqrt(share / 4000)) << id;
   EXPECT_EQ(sample_token(logits, {}, {.seed = 5}, 9), sample_token(logits, {}, {.seed = 5}, 9));
+}
+
+// Of many, which are put in order no further than needed: as if all were, whatever is looked at.
+TEST(Sampling, OrderIsThatOfASortOfAll) {
+  std::vector<double> logits(5000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<double>(i * 7919 % 613) / 100;  // each about eight times
+  std::vector<i32> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, std::greater(), [&](i32 id) { return logits[static_cast<size_t>(id)]; });
+  const auto all = distribution(logits, {}, {.temperature = 2});
+  ASSERT_EQ(all.size(), ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(all[i].second, ids[i]) << i;
+  size_t deepest = 0;
+  for (i64 n = 0; n < 200; ++n) {
+    const i32 drawn = sample_token(logits, {}, {.temperature = 2}, n);
+    double left = uniform(RandomKey{Sampling().seed}.derive("sample"), 0, static_cast<u64>(n));
+    size_t at = 0;
+    while (at + 1 < all.size() && (left -= all[at].first) >= 0) ++at;
+    EXPECT_EQ(drawn, ids[at]) << n;
+    deepest = std::max(deepest, at);
+  }
+  EXPECT_GT(deepest, 2000u);
+  logits[17] = std::nan("");
+  for (i64 n = 0; n < 200; ++n) EXPECT_NE(sample_token(logits, {}, {.temperature = 2}, n), 17);
 }
 
 TEST(StopText, HoldsBackWhatMayEndIt) {
