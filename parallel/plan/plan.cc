@@ -370,40 +370,6 @@ bool Plan::recoverable() const {
   return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
 }
 
-std::vector<Lane> Plan::passing_lanes() const {
-  std::vector<Lane> lanes;
-  if (gpu_to_gpu) return lanes;
-  if (on_gpu() && scheduling.sharding.ranks > 1) lanes.push_back(Lane::data);
-  if (on_gpu() && scheduling.pipeline.ranks > 1) lanes.insert(lanes.end(), {Lane::send, Lane::receive});
-  return lanes;
-}
-
-Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
-  const bool given = step.in.bytes > 0;
-  if (!on_gpu() || steps_on_gpu(step.group, given)) return {};
-  const optim::StateFormat& format = scheduling.format;
-  const auto on_device = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
-    return tiers[step.group] == Tier::device ? step.tiles.count() * tile_bytes : 0;
-  };
-  const i64 gradient_tile_bytes = kTileElems * size_of(resting_gradient({step.group, 0}));
-  const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
-            state = on_device(placement.optimizer, state_tile_bytes(layout.groups[step.group])),
-            gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
-  const i64 read_weights = format.update_reads_weight() ? weights : 0;
-  LinkBytes link{weights + state, gradient + read_weights + state};
-  if (!layout.groups[step.group].by_parameter) return link;
-  // Gathered first; of a matrix what is orthogonalized goes there and comes back.
-  const bool matrix = is_of_matrices(format.rule);
-  const i64 there = matrix ? step.tiles.count() * kTileElems * size_of(wide_dtype(format.weight)) : 0;
-  link.to_gpu += there, link.from_gpu += gradient + state + (matrix ? there : read_weights);
-  return link;
-}
-
-TierBytes Plan::moved_per_step() const {
-  TierBytes sum = moved_bytes(train.head);
-  return sum += moved_bytes(train.commit);
-}
-
 std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
   Arena memory;
   const Stream stream{Device::meta(r.device), nullptr, &memory};
