@@ -1,4 +1,4 @@
-// What rules step as a whole, beside a GPU: parameters of many tiles and chunks give the same bits wherever they lie, on ranks and stages,
+// What rules step as a whole, beside a GPU: parameters of several tiles give the same bits wherever they lie, on ranks and stages,
 // and nearly the CPU's numbers.
 #include "tests/parallel/device/support_gpu_run.h"
 
@@ -8,7 +8,7 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// 132: a matrix ends within a tile; its widest has five, in chunks of two.
+// 132: a matrix ends within a tile; its widest has five.
 RunOptions of_rule(const optim::RuleSettings& settings) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model.layers = 1;
