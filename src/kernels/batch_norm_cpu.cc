@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
@@ -17,6 +19,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_BATCH_NORM_CHANNEL
 #define SPILLWAY_BATCH_NORM_CHANNEL
+constexpr i64 kShortPlane = 32, kGathered = 1024;  // elements
 // One channel: a plane in each image, `stride` elements apart.
 template <class T>
 struct NormChannel {
@@ -78,35 +81,67 @@ struct GradientOnLine {
   }
 };
 
+// Planes of an image one after the other in `to`, or back.
 template <class S>
-HWY_ATTR Moments moments(const NormChannel<S>& c) {
+HWY_INLINE void copy_planes(const S* from, i64 from_stride, S* to, i64 to_stride, i64 planes, i64 plane) {
+  const auto each = [&](auto size) HWY_ATTR {
+    for (i64 n = 0; n < planes; ++n) std::memcpy(to + n * to_stride, from + n * from_stride, static_cast<size_t>(size) * sizeof(S));
+  };
+  if (plane == 1) return each(std::integral_constant<i64, 1>());
+  if (plane == 4) return each(std::integral_constant<i64, 4>());
+  if (plane == 16) return each(std::integral_constant<i64, 16>());
+  each(plane);
+}
+
+// f(x, dy, out, n) for each plane of the channel, or for as many short ones as kGathered elements are, one after the other: a line of few
+// elements costs as much as one of many.
+template <class S, class F>
+HWY_INLINE void for_lines(const NormChannel<S>& c, F f) {
+  if (c.plane > kShortPlane) {
+    for (i64 at = 0, n = 0; n < c.images; ++n, at += c.stride)
+      f(c.x + at, c.dy ? c.dy + at : nullptr, c.out ? c.out + at : nullptr, c.plane);
+    return;
+  }
+  HWY_ALIGN S x[kGathered], dy[kGathered], out[kGathered];
+  for (i64 n = 0; n < c.images; n += kGathered / c.plane) {
+    const i64 planes = std::min(kGathered / c.plane, c.images - n), at = n * c.stride;
+    copy_planes(c.x + at, c.stride, x, c.plane, planes, c.plane);
+    if (c.dy) copy_planes(c.dy + at, c.stride, dy, c.plane, planes, c.plane);
+    f(x, dy, out, planes * c.plane);
+    if (c.out) copy_planes(out, c.plane, c.out + at, c.stride, planes, c.plane);
+  }
+}
+
+template <class S>
+HWY_ATTR Moments moments(NormChannel<S> c) {
   using T = Wide<S>;
+  c.dy = nullptr, c.out = nullptr;
   const double count = static_cast<double>(c.images * c.plane);
   double sum = 0, squares = 0;
-  for (i64 n = 0; n < c.images; ++n) sum += static_cast<double>(sum_row(c.x + n * c.stride, c.plane, T(0), Itself<T>()));
+  for_lines(c, [&](const S* x, const S*, S*, i64 n) HWY_ATTR { sum += static_cast<double>(sum_row(x, n, T(0), Itself<T>())); });
   const T mean = static_cast<T>(sum / count);
-  for (i64 n = 0; n < c.images; ++n) {
-    squares += static_cast<double>(sum_row(c.x + n * c.stride, c.plane, mean, SquareAround<T>{mean}));
-  }
+  for_lines(c,
+            [&](const S* x, const S*, S*, i64 n) HWY_ATTR { squares += static_cast<double>(sum_row(x, n, mean, SquareAround<T>{mean})); });
   return {sum / count, squares / count};
 }
 
 template <class S>
-HWY_ATTR void normalise(const NormChannel<S>& c, Line<Wide<S>> line) {
-  for (i64 n = 0; n < c.images; ++n) map(c.x + n * c.stride, c.out + n * c.stride, c.plane, OnLine<Wide<S>>{line});
+HWY_ATTR void normalise(NormChannel<S> c, Line<Wide<S>> line) {
+  c.dy = nullptr;
+  for_lines(c, [&](const S* x, const S*, S* out, i64 n) HWY_ATTR { map(x, out, n, OnLine<Wide<S>>{line}); });
 }
 
 template <class S>
-HWY_ATTR GradientSums gradient_sums(const NormChannel<S>& c, Wide<S> mean, Wide<S> factor) {
+HWY_ATTR GradientSums gradient_sums(NormChannel<S> c, Wide<S> mean, Wide<S> factor) {
   using T = Wide<S>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = lanes_of<T>();
+  c.out = nullptr;
   double dy_sum = 0, dy_x_sum = 0;
-  for (i64 n = 0; n < c.images; ++n) {
-    const S *x = c.x + n * c.stride, *dy = c.dy + n * c.stride;
+  for_lines(c, [&](const S* x, const S* dy, S*, i64 n) HWY_ATTR {
     auto sum = hn::Zero(d), sum_x = hn::Zero(d);
-    for (i64 i = 0; i < c.plane; i += lanes) {
-      const i64 used = std::min(lanes, c.plane - i);
+    for (i64 i = 0; i < n; i += lanes) {
+      const i64 used = std::min(lanes, n - i);
       const bool whole = used == lanes;
       const auto gradient = whole ? load(d, dy + i) : load_rest(d, dy + i, used, T(0));
       const auto centred = hn::Sub(whole ? load(d, x + i) : load_rest(d, x + i, used, mean), hn::Set(d, mean));
@@ -115,15 +150,13 @@ HWY_ATTR GradientSums gradient_sums(const NormChannel<S>& c, Wide<S> mean, Wide<
     }
     dy_sum += static_cast<double>(fold_sum<T>(sum));
     dy_x_sum += static_cast<double>(fold_sum<T>(sum_x));
-  }
+  });
   return {dy_sum, dy_x_sum};
 }
 
 template <class S>
 HWY_ATTR void input_gradient(const NormChannel<S>& c, Line<Wide<S>> line) {
-  for (i64 n = 0; n < c.images; ++n) {
-    map(c.x + n * c.stride, c.dy + n * c.stride, c.out + n * c.stride, c.plane, GradientOnLine<Wide<S>>{line});
-  }
+  for_lines(c, [&](const S* x, const S* dy, S* out, i64 n) HWY_ATTR { map(x, dy, out, n, GradientOnLine<Wide<S>>{line}); });
 }
 
 Moments moments_f32(const NormChannel<float>& c) { return moments(c); }
@@ -194,6 +227,16 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
   return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
 }
 
+// body(channel), several to a task: whole lines of memory, and enough to do.
+template <class Body>
+void for_channels(const Tensor& x, Body body) {
+  constexpr i64 elements = 1 << 12, line = 64;
+  const i64 plane = plane_of(x), least = ceil_div(line, plane * size_of(x.dtype()));
+  Stream::current().for_ranges(channels_of(x), round_up(std::max<i64>(1, elements / (x.size(0) * plane)), least), [&](i64 begin, i64 end) {
+    for (i64 c = begin; c < end; ++c) body(c);
+  });
+}
+
 template <class W>
 W factor_of(double variance, double eps) {
   return static_cast<W>(1 / std::sqrt(variance + eps));
@@ -217,7 +260,7 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
     using W = Wide<T>;
     W *to = statistics.data<W>(), *means = mean.defined() ? mean.data<W>() : nullptr,
       *variances = variance.defined() ? variance.data<W>() : nullptr;
-    Stream::current().run(channels_of(x), [&](i64 c, int) {
+    for_channels(x, [&](i64 c) {
       const Moments now = moments_of(channel<T>(x, nullptr, nullptr, c));
       to[2 * c] = static_cast<W>(now.mean);
       to[2 * c + 1] = factor_of<W>(now.variance, eps);
@@ -254,7 +297,7 @@ void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const 
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* s = statistics.data<W>();
-    Stream::current().run(channels_of(x), [&](i64 c, int) {
+    for_channels(x, [&](i64 c) {
       const W scale = s[2 * c + 1] * widen(gamma.data<T>()[c]);
       apply(channel<T>(x, nullptr, y.data<T>(), c), Line<W>{s[2 * c], scale, widen(beta.data<T>()[c]), 0});
     });
@@ -272,7 +315,7 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* s = statistics.data<W>();
-    Stream::current().run(channels_of(x), [&](i64 c, int) {
+    for_channels(x, [&](i64 c) {
       const W mean = s[2 * c], factor = s[2 * c + 1];
       const NormChannel<T> one = channel<T>(x, dy.data<T>(), dx.defined() ? dx.data<T>() : nullptr, c);
       const GradientSums sums = sums_of(one, mean, factor);

@@ -1,5 +1,6 @@
 #include "kernels/convolution/conv_columns.h"
 
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -68,18 +69,6 @@ void copy_channels(const T* from, i64 plane, i64 channels, i64 count, i64 step, 
   }
   for (i64 c = 0; c < channels; ++c) {
     for (i64 i = 0; i < count; ++i) to[c * to_step + i] = from[c * plane + i * step];
-  }
-}
-
-// Taps [first, first + number) of one kernel that do not all lie side by side.
-template <class T>
-void copy_taps(const Columns& c, const T* kernel, i64 kernel_w, i64 first, i64 number, T* to) {
-  i64 tap = 0;
-  for (i64 h = 0; h < c.h.count; ++h) {
-    for (i64 w = 0; w < c.w.count; ++w, ++tap) {
-      if (tap < first || tap >= first + number) continue;
-      *to++ = kernel[c.h.tap[static_cast<size_t>(h)] * kernel_w + c.w.tap[static_cast<size_t>(w)]];
-    }
   }
 }
 
@@ -178,17 +167,36 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
     return;
   }
-  // Channel after channel: where they are far apart, a channel's rows follow each other.
-  i64 channel = k_begin / taps;
-  for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
-    const i64 number = std::min(taps - tap, left);
-    const T* kernel = first + channel * weights.channel_stride;
-    for (i64 row = 0; row < rows; ++row, kernel += weights.row_stride) {
-      T* place = to + row * to_stride;
-      whole ? copy_run(kernel + tap, place, number) : copy_taps(c, kernel, weights.kernel.w, tap, number, place);
+  std::array<i64, kMaxKernel * kMaxKernel> places;  // of the taps in a kernel
+  for (i64 tap = 0; tap < taps; ++tap) {
+    const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
+    places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];
+  }
+  const auto copy = [&](i64 row, i64 channel, i64 tap, i64 number, i64 place) {
+    const T* kernel = first + row * weights.row_stride + channel * weights.channel_stride;
+    T* at = to + row * to_stride + place;
+    if (whole) return copy_run(kernel + tap, at, number);
+    for (i64 i = 0; i < number; ++i) at[i] = kernel[places[static_cast<size_t>(tap + i)]];
+  };
+  // f(channel, first tap, number, place) for the channels of the range.
+  const auto for_channels = [&](auto f) {
+    i64 channel = k_begin / taps, place = 0;
+    for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
+      const i64 number = std::min(taps - tap, left);
+      f(channel, tap, number, place);
+      place += number;
+      left -= number;
     }
-    to += number;
-    left -= number;
+  };
+  // As they follow each other in memory: the channels of a row, or the rows of a channel.
+  if (weights.channel_stride < weights.row_stride) {
+    for (i64 row = 0; row < rows; ++row) {
+      for_channels([&](i64 channel, i64 tap, i64 number, i64 place) { copy(row, channel, tap, number, place); });
+    }
+  } else {
+    for_channels([&](i64 channel, i64 tap, i64 number, i64 place) {
+      for (i64 row = 0; row < rows; ++row) copy(row, channel, tap, number, place);
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
 #include "kernels/convolution/conv_tile.h"
+#include "kernels/convolution/conv_winograd.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm_in_place.h"
@@ -26,7 +27,11 @@ i64 packed_elems_of(i64 rows, i64 k) {
 }
 // With the offsets of a tile's taps behind them.
 template <class T>
-i64 workspace_bytes_of(i64 groups, i64 rows, i64 k) {
+i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
+  if (std::is_same_v<T, float> && takes_winograd(columns, rows)) {
+    return groups * winograd_elems(columns.channels, rows) * static_cast<i64>(sizeof(float));
+  }
+  const i64 k = columns.k();
   return round_up(groups * packed_elems_of<PanelOf<T>>(rows, k) * static_cast<i64>(sizeof(PanelOf<T>)), 64) +
          k * static_cast<i64>(sizeof(i32));
 }
@@ -144,6 +149,12 @@ struct Product {
   }
 
   void run() const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (takes_winograd(columns, rows)) {
+        WinogradProduct{columns, weights, source, bias, out, place.image_stride, groups, rows, source_group, weights_group, packed}.run();
+        return;
+      }
+    }
     const Stream& stream = Stream::current();
     const i64 row_strips = ceil_div(rows, kStrip), chunks = ceil_div(columns.k(), kDepth<P>);
     stream.run(groups * chunks * row_strips, [&](i64 task, int) {
@@ -200,8 +211,7 @@ void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
 i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return product_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
   i64 bytes = 0;
-  const i64 k = forward_columns(s).k();
-  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = workspace_bytes_of<T>(s.groups, s.outputs_of_group(), k); });
+  for_dtype("conv2d", dtype, [&]<class T>(T) { bytes = workspace_bytes_of<T>(forward_columns(s), s.groups, s.outputs_of_group()); });
   return bytes;
 }
 
@@ -239,7 +249,7 @@ i64 conv2d_input_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
       const Columns columns = phase_columns(s, row, column);
       for_dtype("conv2d", dtype, [&]<class T>(T) {
         bytes = std::max(bytes, on_gpu ? product_strips(columns, s.inputs_of_group(), dtype).bytes
-                                       : workspace_bytes_of<T>(s.groups, s.inputs_of_group(), columns.k()));
+                                       : workspace_bytes_of<T>(columns, s.groups, s.inputs_of_group()));
       });
     }
   }

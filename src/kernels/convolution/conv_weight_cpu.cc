@@ -6,6 +6,7 @@
 #include "kernels/convolution/conv_flops.h"
 #include "kernels/convolution/conv_strips.h"
 #include "kernels/convolution/conv_tile.h"
+#include "kernels/convolution/conv_winograd.h"
 #include "kernels/dispatch.h"
 #include "kernels/has_cuda.h"
 #include "kernels/matmul/gemm_in_place.h"
@@ -215,6 +216,10 @@ i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return gradient_strips(forward_columns(s), s.outputs_of_group(), dtype).bytes;
   i64 bytes = 0;
   for_dtype("conv2d", dtype, [&]<class T>(T) {
+    if (std::is_same_v<T, float> && takes_winograd_gradient(s)) {
+      bytes = WinogradGradient(s).elems() * static_cast<i64>(sizeof(float));
+      return;
+    }
     const Cut<T> cut(s);
     bytes = cut.elems() * static_cast<i64>(sizeof(Wide<T>)) + cut.offsets() * static_cast<i64>(sizeof(i32));
   });
@@ -235,6 +240,11 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
     if (dw.device().is_cuda()) return cuda::conv2d_weight_gradient(s, x, dy, dw, workspace);
   }
   for_dtypes("conv2d", x.dtype(), dw.dtype(), [&]<class T, class Out>(T, Out) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (takes_winograd_gradient(s)) {
+        return WinogradGradient(s).run(x.data<T>(), dy.data<T>(), dw.data<Out>(), reinterpret_cast<float*>(workspace.raw()));
+      }
+    }
     const PartialGradients<T> partial{Cut<T>(s),
                                       position_columns(s),
                                       x.data<T>(),

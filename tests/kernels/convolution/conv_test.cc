@@ -2,6 +2,7 @@
 // and sizes at which strips of columns, chunks of the inner extent, blocks of rows and parts of a sum are several.
 #include <hwy/targets.h>
 
+#include "kernels/convolution/conv_winograd.h"
 #include "tests/kernels/convolution/support_conv.h"
 
 namespace spillway::conv_test {
@@ -48,6 +49,20 @@ const ConvShape kTiled[] = {
     {3, 12, 12, 12, {17, 16}, {3, 1, 1}},    // one channel a group
 };
 
+// What f32 makes by Winograd's way, both forward and for the input's gradient.
+const ConvShape kWinograd[] = {
+    {1, 70, 133, 1, {27, 29}, {3, 1, 1}},      // two chunks of channels, two blocks of rows, odd extents
+    {7, 128, 112, 1, 8, {3, 1, 1}},            // a strip of tiles over several images
+    {1, 48, 56, 1, {5, 203}, {3, 1, {1, 2}}},  // lines cut in blocks
+    {1, 96, 96, 2, {16, 12}, {3, 1, {0, 1}}},  // groups, no padding of rows: the gradient's is 2
+    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // and the other way round
+};
+
+bool takes_winograd(const ConvShape& s) {
+  return kernels::takes_winograd(kernels::forward_columns(s), s.outputs_of_group()) &&
+         kernels::takes_winograd(kernels::phase_columns(s, 0, 0), s.inputs_of_group());
+}
+
 class Conv2d : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Conv2d, IsItsDefinition) {
@@ -67,21 +82,52 @@ TEST_P(Conv2d, IsItsDefinitionInTiles) {
 INSTANTIATE_TEST_SUITE_P(Types, Conv2d, ::testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
+// Beside the plain product in f64, with a bias.
+TEST(ConvWinograd, IsTheConvolution) {
+  for (const ConvShape& s : kWinograd) {
+    SCOPED_TRACE(test::to_string(s));
+    EXPECT_TRUE(takes_winograd(s) && kernels::takes_winograd_gradient(s));
+    const auto& [in, weight, out] = test::ConvShapes(s);
+    std::array<Tensor, 2> y, dx, dw;
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const Tensor x = test::random(in, DType::f32, 1), w = test::random(weight, DType::f32, 2), dy = test::random(out, DType::f32, 3),
+                   bias = test::random({s.outputs}, DType::f32, 4);
+      const auto at = static_cast<size_t>(dtype == DType::f64);
+      y[at] = spoilt(out, dtype), dx[at] = spoilt(in, dtype), dw[at] = spoilt(weight, dtype);
+      const auto given = [dtype](const Tensor& t) { return test::as(dtype, t); };
+      kernels::conv2d(s, given(x), given(w), given(bias), y[at], bytes(kernels::conv2d_workspace_bytes(s, dtype)));
+      kernels::conv2d_input_gradient(s, given(dy), given(w), {}, dx[at], bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
+      kernels::conv2d_weight_gradient(s, given(x), given(dy), dw[at], bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
+    }
+    // Up to 1152 products of variance 1, sums of some 34, which grow to some ten times that before the last transform.
+    test::expect_near(y[0], y[1], 0, 4e-4, "y");
+    test::expect_near(dx[0], dx[1], 0, 4e-4, "dx");
+    test::expect_near(dw[0], dw[1], 0, 4e-4, "dw");
+  }
+}
+
 // The bits of an output depend on its own column and row: an image gives the same alone and among others, an output channel too.
 TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
-  const ConvShape many{5, 20, 70, 1, {9, 7}, {3, 1, 1}}, one{1, 20, 10, 1, {9, 7}, {3, 1, 1}};
-  const Tensor x = test::random({5, 20, 9, 7}, DType::f32, 1), w = test::random({70, 20, 3, 3}, DType::f32, 2);
-  const Tensor all = empty({5, 70, 9, 7}, DType::f32), alone = empty({1, 10, 9, 7}, DType::f32);
-  kernels::conv2d(many, x, w, {}, all, bytes(kernels::conv2d_workspace_bytes(many, DType::f32)));
-  kernels::conv2d(one, x.slice(0, 3, 4), w.slice(0, 50, 60), {}, alone, bytes(kernels::conv2d_workspace_bytes(one, DType::f32)));
-  EXPECT_TRUE(test::same_bits(alone, all.slice(0, 3, 4).reshape({70, 9, 7}).slice(0, 50, 60)));
-  EXPECT_FALSE(test::same_bits(alone, all.slice(0, 3, 4).reshape({70, 9, 7}).slice(0, 49, 59))) << "planted: other channels";
+  for (const auto& [channels, extent] : {std::pair(20, 9), std::pair(64, 28)}) {
+    const ConvShape many{5, channels, 70, 1, {extent, 7}, {3, 1, 1}}, one{1, channels, 48, 1, {extent, 7}, {3, 1, 1}};
+    EXPECT_EQ(takes_winograd(many), channels == 64);
+    EXPECT_EQ(takes_winograd(one), channels == 64);
+    const Tensor x = test::random({5, channels, extent, 7}, DType::f32, 1), w = test::random({70, channels, 3, 3}, DType::f32, 2);
+    const Tensor all = empty({5, 70, extent, 7}, DType::f32), alone = empty({1, 48, extent, 7}, DType::f32);
+    kernels::conv2d(many, x, w, {}, all, bytes(kernels::conv2d_workspace_bytes(many, DType::f32)));
+    kernels::conv2d(one, x.slice(0, 3, 4), w.slice(0, 21, 69), {}, alone, bytes(kernels::conv2d_workspace_bytes(one, DType::f32)));
+    const Tensor image = all.slice(0, 3, 4).reshape({70, extent, 7});
+    EXPECT_TRUE(test::same_bits(alone, image.slice(0, 21, 69)));
+    EXPECT_FALSE(test::same_bits(alone, image.slice(0, 20, 68))) << "planted: other channels";
+  }
 }
 
 // Of every one that rounds a multiply-add once.
 TEST(ConvBits, AreThoseOfEveryInstructionSet) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (const ConvShape& s : kTiled) {
+    std::vector<ConvShape> shapes(std::begin(kTiled), std::end(kTiled));
+    shapes.insert(shapes.end(), std::begin(kWinograd), std::end(kWinograd));
+    for (const ConvShape& s : shapes) {
       SCOPED_TRACE(test::to_string(s));
       const auto& [in, weight, out] = test::ConvShapes(s);
       const Tensor x = test::random(in, dtype, 1), w = test::random(weight, dtype, 2), dy = test::random(out, dtype, 3);
