@@ -225,7 +225,7 @@ Value group_by(Run& run, const Bound& a) {
   return make_list(run, std::move(out));
 }
 
-const Builtin kFilters[] = {
+const Builtin kListFilters[] = {
     {"batch", {"value", "linecount", "fill_with"}, 2, batch},
     {"count", {""}, 1, length},
     {"d", {"value", "default_value", "boolean"}, 1, otherwise},
@@ -248,6 +248,6 @@ const Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> list_filters() { return kFilters; }
+std::span<const Builtin> list_filters() { return kListFilters; }
 
 }  // namespace spillway::data::chat

@@ -132,7 +132,7 @@ Value round(Run& run, const Bound& a) {
   return apply(run, Operator::divide, whole, scale);
 }
 
-const Builtin kFilters[] = {
+const Builtin kNumberFilters[] = {
     {"abs", {""}, 1, absolute},
     {"float", {"value", "default"}, 1, to_real},
     {"int", {"value", "default", "base"}, 1, to_whole},
@@ -141,6 +141,6 @@ const Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return kNumberFilters; }
 
 }  // namespace spillway::data::chat

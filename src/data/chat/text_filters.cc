@@ -196,7 +196,7 @@ Value to_json(Run& run, const Bound& a) {
   return make_text(run, std::move(out));
 }
 
-const Builtin kFilters[] = {
+const Builtin kTextFilters[] = {
     {"capitalize", {"s"}, 1, changed<capitalize>},
     {"center", {"value", "width"}, 1, center},
     {"e", {"s"}, 1, changed<escape_html>},
@@ -219,6 +219,6 @@ const Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 }  // namespace spillway::data::chat

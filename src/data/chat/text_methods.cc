@@ -143,7 +143,7 @@ Value partition(Run& run, const Bound& a) {
   return make_sequence(run, Form::tuple, std::move(parts));
 }
 
-Value replace(Run& run, const Bound& a) { return replace_text(run, *a.at(0).text(), a.text(run, 1), a.text(run, 2), a.whole(run, 3, -1)); }
+Value replace_by_method(Run& run, const Bound& a) { return replace_text(run, *a.at(0).text(), a.text(run, 1), a.text(run, 2), a.whole(run, 3, -1)); }
 
 Value remove_prefix(Run& run, const Bound& a) {
   const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
@@ -168,7 +168,7 @@ Value zfill(Run& run, const Bound& a) {
   return make_text(run, text.substr(0, sign ? 1 : 0) + *filled.text());
 }
 
-Value join(Run& run, const Bound& a) {
+Value join_by_method(Run& run, const Bound& a) {
   const auto items = items_of(run, a.at(1));
   for (const Value& item : items->items) {
     if (!item.text()) run.fail("sequence item: expected str instance, " + type_name(item) + " found");
@@ -177,7 +177,7 @@ Value join(Run& run, const Bound& a) {
 }
 
 template <std::string (*change)(std::string_view)>
-Value changed(Run& run, const Bound& a) {
+Value changed_by_method(Run& run, const Bound& a) {
   run.spend_bytes(2 * a.at(0).text()->size());
   return make_text(run, change(*a.at(0).text()));
 }
@@ -201,7 +201,7 @@ bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
 Value lines(Run& run, const Bound& a) { return make_list(run, split_lines(run, *a.at(0).text(), a.flag(1, false))); }
 
 const Builtin kMethods[] = {
-    {"capitalize", {""}, 1, changed<capitalize>},
+    {"capitalize", {""}, 1, changed_by_method<capitalize>},
     {"center", {"", "", ""}, 2, pad<0>},
     {"count", {"", "", "", ""}, 2, count},
     {"endswith", {"", "", "", ""}, 2, begins<true>},
@@ -215,14 +215,14 @@ const Builtin kMethods[] = {
     {"isnumeric", {""}, 1, all_are<is_numeric>},
     {"isspace", {""}, 1, all_are<is_space>},
     {"isupper", {""}, 1, cased<is_upper, is_lower>},
-    {"join", {"", ""}, 2, join},
+    {"join", {"", ""}, 2, join_by_method},
     {"ljust", {"", "", ""}, 2, pad<-1>},
-    {"lower", {""}, 1, changed<lower>},
+    {"lower", {""}, 1, changed_by_method<lower>},
     {"lstrip", {"", ""}, 1, strip_method<-1>},
     {"partition", {"", ""}, 2, partition<false>},
     {"removeprefix", {"", ""}, 2, remove_prefix},
     {"removesuffix", {"", ""}, 2, remove_suffix},
-    {"replace", {"", "", "", ""}, 3, replace},
+    {"replace", {"", "", "", ""}, 3, replace_by_method},
     {"rfind", {"", "", "", ""}, 2, find<true>},
     {"rindex", {"", "", "", ""}, 2, index<true>},
     {"rjust", {"", "", ""}, 2, pad<1>},
@@ -233,8 +233,8 @@ const Builtin kMethods[] = {
     {"splitlines", {"", "keepends"}, 1, lines},
     {"startswith", {"", "", "", ""}, 2, begins<false>},
     {"strip", {"", ""}, 1, strip_method<0>},
-    {"title", {""}, 1, changed<title>},
-    {"upper", {""}, 1, changed<upper>},
+    {"title", {""}, 1, changed_by_method<title>},
+    {"upper", {""}, 1, changed_by_method<upper>},
     {"zfill", {"", ""}, 2, zfill},
 };
 
