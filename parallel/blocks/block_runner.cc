@@ -65,6 +65,11 @@ std::optional<autograd::AnomalyGuard> BlockRunner::guard(const Instruction& i) c
   return std::optional<autograd::AnomalyGuard>(std::in_place, autograd::AnomalyGuard::Options{where, backward_anomalies_});
 }
 
+std::optional<autograd::OpClock> BlockRunner::clock(const Instruction& i) const {
+  if (!op_times_ || mode_ != nn::Mode::train) return std::nullopt;
+  return std::optional<autograd::OpClock>(std::in_place, (*op_times_)[i.op]);
+}
+
 void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   live.door = std::make_unique<SpillDoor>();
   live.tape = std::make_unique<autograd::Tape>(&sink_, live.door.get());
@@ -100,6 +105,7 @@ Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) 
 
 void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
   const auto guarded = guard(i);
+  const auto timed = clock(i);
   if (i.block == 0 && mode_ == nn::Mode::train && model_.router_loss_experts > 0)
     router_load_[i.micro_batch] = zeros({2, model_.router_loss_experts}, DType::f64, "load of experts");
   Tensor input = take_input(i, memory);
@@ -163,6 +169,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
   require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
   Live& live = at->second;
   const auto guarded = guard(i);
+  const auto timed = clock(i);
   if (i.spill.bytes > 0) live.door->restore(memory.spill);
   if (i.recompute) {
     record(live, take_kept_input(live), i);
@@ -189,6 +196,7 @@ void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& 
           "[block runner] BackwardWeight of a block without its BackwardInput");
   sink_.to = &sink;
   const auto guarded = guard(i);
+  const auto timed = clock(i);
   at->second.tape->backward_weight();
   live_.erase(at);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "autograd/anomaly.h"
+#include "autograd/op_clock.h"
 #include "nn/module.h"
 #include "parallel/blocks/spill_door.h"
 #include "parallel/program/program.h"
@@ -20,6 +21,9 @@ struct BlockOutput {
   DType dtype = DType::f32;
   i64 bytes() const { return shape.elems() * size_of(dtype); }
 };
+
+/// By what a block was run for.
+using OpTimesOf = std::map<Op, autograd::OpTimes>;
 
 /// Memory of an instruction's slots: what its block keeps, and what it reads from and hands on to another rank's.
 struct BlockMemory {
@@ -45,6 +49,8 @@ class BlockRunner {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;
   }
+  /// From now on, in Mode::train: adds the time of each op, which outlives this; null: no more.
+  void time_ops(OpTimesOf* times) { op_times_ = times; }
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
   /// A Backward, a BackwardInput or the BackwardWeight after it. Parameter gradients go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
@@ -70,6 +76,7 @@ class BlockRunner {
   using Key = std::pair<u16, u16>;  // micro-batch, block
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
   std::optional<autograd::AnomalyGuard> guard(const Instruction& i) const;
+  std::optional<autograd::OpClock> clock(const Instruction& i) const;
   void record(Live& live, Tensor input, const Instruction& i);
   void backward_weight(const Instruction& i, autograd::GradientSink& sink);
   Tensor take_input(const Instruction& i, const BlockMemory& memory);
@@ -96,6 +103,7 @@ class BlockRunner {
   nn::KeyValueCache* cache_ = nullptr;
   std::optional<std::string> anomalies_;
   bool backward_anomalies_ = false;
+  OpTimesOf* op_times_ = nullptr;
   std::vector<double> losses_;  // by micro-batch
   Forwarding sink_;
   std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran last forward

@@ -38,6 +38,7 @@ void Computing::load() {
   runner_.begin(batch.micro_batches, nn::Mode::train, step_.settings.random,
                 (fp64 ? factor : static_cast<float>(factor)) * step_.settings.loss_scale);
   runner_.detect_anomalies(step_.settings.detect_anomaly, step_.settings.loss_scale <= 1);
+  runner_.time_ops(step_.settings.op_times);
 }
 
 BlockMemory Computing::memory(const Instruction& i) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/blocks/block_runner.h"
 #include "parallel/state/stepper.h"
 #include "tensor/batch.h"
 
@@ -33,6 +34,8 @@ struct StepSettings {
   /// Set: an op whose result is not finite ends the step with Error(numbers) that names it (autograd/anomaly.h), and begins with this. What
   /// flows back while `loss_scale` is above 1 is no such: the overflow is the scale's, and a smaller one is tried.
   std::optional<std::string> detect_anomaly;
+  /// Set: the time of each op of the blocks that it computes is added, until the step has ended. Of a CPU's.
+  OpTimesOf* op_times = nullptr;
   /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
   std::function<std::string(const StepResult&)> record;
 };

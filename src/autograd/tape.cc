@@ -4,6 +4,7 @@
 
 #include "autograd/anomaly.h"
 #include "autograd/no_grad.h"
+#include "autograd/op_clock.h"
 #include "base/error.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
@@ -170,6 +171,7 @@ void Tape::run(const Node& node, Backward::Part part) {
   Backward step(*this, part, node.inputs, node.gradient);
   node.backward(step);
   step.finish();
+  if (OpClock* clock = OpClock::current()) clock->ran(node.op);
   if (const AnomalyGuard* guard = AnomalyGuard::current(); guard && guard->checks_backward()) check(node, step);
 }
 
@@ -267,6 +269,7 @@ SavedTensor Recorder::save(const Variable& v) {
 }
 
 Variable Recorder::output(Tensor value, BackwardFunction backward) {
+  if (OpClock* clock = OpClock::current()) clock->ran(op_);
   std::string layer;
   if (AnomalyGuard* guard = AnomalyGuard::current()) layer = guard->check_output(op_, value, guarded_, infinities_);
   if (!tape_) return value;

@@ -145,7 +145,7 @@ class Tape {
     std::vector<i32> tickets;
     BackwardFunction backward;
     Tensor gradient;      // of the output, once it is whole
-    const char* op = "";  // what an AnomalyGuard calls it
+    const char* op = "";  // what an AnomalyGuard and an OpClock call it
     std::string layer;    // likewise; empty without one
   };
   struct Saved {
@@ -178,8 +178,8 @@ class Tape {
 ///   Recorder r({x, w});
 ///   auto saved_x = r.save(x);
 ///   return r.output(y, [=](Backward& b) { … b.saved(saved_x) … b.target(0) … });
-/// When no input needs a gradient nothing is saved or recorded and the output is a constant. `op`: what an AnomalyGuard (anomaly.h) calls
-/// it, the function it stands in; it outlives the tape.
+/// When no input needs a gradient nothing is saved or recorded and the output is a constant. `op`: what an AnomalyGuard (anomaly.h) and an
+/// OpClock (op_clock.h) call it, the function it stands in; it outlives the tape.
 class Recorder {
  public:
   Recorder(std::initializer_list<Variable> inputs, const char* op = __builtin_FUNCTION())

@@ -129,7 +129,7 @@ std::vector<Option> shown() {
        .metavar = "A:B"},
       {.name = "profile",
        .group = kShown,
-       .help = "at the end a table: time and bytes per second of each kind of instruction, beside what bench measured",
+       .help = "at the end a table: time and rate of each kind of instruction, on a CPU also of each op, beside what bench measured",
        .field = flag(&TrainConfig::profile),
        .commands = kTrain},
       {.name = "detect-anomaly",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "app/plan/cost_model.h"
 #include "app/plan/shares.h"
@@ -105,23 +106,40 @@ void Profile::step(const parallel::Rank& rank, const nn::Sequential& model, doub
 
 std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std::vector<DiskRates>& disks,
                                       const std::vector<u32>& shares) const {
-  std::vector<ProfileRow> all;
   const auto steps = static_cast<double>(std::max<i64>(1, steps_));
-  for (const auto& [name, sum] : sums_) {
-    ProfileRow row{.kind = name.first, .lane = name.second, .ms = sum.ms / steps};
+  const Ceilings ceilings = ceilings_of(calibration, on_gpu_, halves_);
+  const auto row_of = [&](const std::pair<std::string, std::string>& name, const std::string& op, const Sum& sum) {
+    ProfileRow row{.kind = name.first, .lane = name.second, .op = op, .ms = sum.ms / steps};
     if (seconds_ > 0) row.share = sum.ms / 1e3 / seconds_;
-    rate(row, sum, ceilings_of(calibration, on_gpu_, halves_), disks, shares);
-    all.push_back(std::move(row));
+    rate(row, sum, ceilings, disks, shares);
+    return row;
+  };
+  std::vector<ProfileRow> kinds;
+  for (const auto& [name, sum] : sums_) kinds.push_back(row_of(name, "", sum));
+  std::ranges::stable_sort(kinds, std::greater(), &ProfileRow::ms);
+  std::vector<ProfileRow> all;
+  for (ProfileRow& kind : kinds) {
+    std::vector<ProfileRow> ops;
+    for (const auto& [op, times] : ops_) {
+      if (parallel::to_string(op) != kind.kind) continue;
+      for (const auto& [name, time] : times)
+        ops.push_back(row_of({kind.kind, kind.lane}, name, {.ms = 1e3 * time.seconds, .flops = time.flops}));
+    }
+    std::ranges::stable_sort(ops, std::greater(), &ProfileRow::ms);
+    all.push_back(std::move(kind));
+    std::ranges::move(ops, std::back_inserter(all));
   }
-  std::ranges::stable_sort(all, std::greater(), &ProfileRow::ms);
   return all;
 }
 
 std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
-  std::string text = fmt::format("{:<20}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
+  constexpr double kLeastShare = 0.002;  // of the step, of an op
+  std::string text = fmt::format("{:<26}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
                                  measured ? "of what bench measured" : "of a constant (spillway bench measures this node)");
   for (const ProfileRow& row : rows) {
-    text += fmt::format("{:<20}{:<11}{:>10.2f}{:>6.1f} %", row.kind, row.lane, row.ms, 100 * row.share);
+    if (!row.op.empty() && row.share < kLeastShare) continue;
+    const std::string name = row.op.empty() ? row.kind : "  " + row.op;
+    text += fmt::format("{:<26}{:<11}{:>10.2f}{:>6.1f} %", name, row.op.empty() ? row.lane : "", row.ms, 100 * row.share);
     if (row.bytes_per_s) text += fmt::format("{:>7.2f} GB/s", *row.bytes_per_s / 1e9);
     if (row.flops_per_s) text += fmt::format("{:>7.2f} TF/s", *row.flops_per_s / 1e12);
     const std::optional<double> rate = row.flops_per_s ? row.flops_per_s : row.bytes_per_s;

@@ -25,7 +25,7 @@ void put_wear(Json& row, const Wear& wear) {
 }
 
 Json profile_json(const ProfileRow& p) {
-  Json row = {{"kind", p.kind}, {"lane", p.lane}, {"ms", p.ms}, {"share", p.share}};
+  Json row = {{"kind", p.kind}, {"lane", p.lane}, {"op", p.op.empty() ? Json() : Json(p.op)}, {"ms", p.ms}, {"share", p.share}};
   row["bytes_per_s"] = p.bytes_per_s ? Json(*p.bytes_per_s) : Json();
   row["flops_per_s"] = p.flops_per_s ? Json(*p.flops_per_s) : Json();
   row["ceiling"] = p.ceiling ? Json(*p.ceiling) : Json();

@@ -225,7 +225,8 @@ Trainer::StepReport Trainer::step() {
   StepReport report;
   const auto begin = Clock::now();
   accounts_.begin();
-  const parallel::StepSettings settings = step_settings();
+  parallel::StepSettings settings = step_settings();
+  if (profile_ && !session_.rank().plan().on_gpu()) settings.op_times = &profile_->op_times();
   report.learning_rate = settings.update.learning_rate;
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);

@@ -105,6 +105,24 @@ TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   EXPECT_DOUBLE_EQ(*row(on_gpu.rows(calibration, {}, {}), "Forward").ceiling, 1e15);
 }
 
+TEST(Profile, AKindsOpsStandBehindIt) {
+  parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute)};
+  Profile profile;
+  profile.add(list, {{0, 1000}, {1000, 4000}}, plan());
+  profile.op_times()[Op::Backward] = {{"linear", {2e-3, 4e9, 1}}, {"layer_norm", {0.5e-3, 0, 2}}};
+  profile.op_times()[Op::Forward] = {{"linear", {1e-3, 2e9, 1}}};
+  Calibration calibration;
+  calibration.matmul_flops_f32 = 4e12;
+  const auto rows = profile.rows(calibration, {}, {});
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const ProfileRow& one : rows) names.emplace_back(one.kind, one.op);
+  EXPECT_EQ(names, (std::vector<std::pair<std::string, std::string>>{
+                       {"Backward", ""}, {"Backward", "linear"}, {"Backward", "layer_norm"}, {"Forward", ""}, {"Forward", "linear"}}));
+  EXPECT_DOUBLE_EQ(*rows[1].flops_per_s, 2e12);
+  EXPECT_DOUBLE_EQ(*rows[1].ceiling, 4e12);
+  EXPECT_FALSE(rows[2].flops_per_s);
+}
+
 TEST(Profile, AnUpdateTakesItsLandingToo) {
   parallel::List list = {instruction(Op::Step, Lane::optimizer), instruction(Op::Land, Lane::optimizer)};
   list[0].tiles = {0, 10};

@@ -100,18 +100,21 @@ TEST_F(TrainReport, WithoutARatingThereAreNoDaysAndWithoutNvmeNothing) {
 TEST_F(TrainReport, ProfileTellsEachKindOfInstruction) {
   const Outcome text = run_app(on_nvme({"--profile"}));
   ASSERT_EQ(text.status, 0) << text.err;
-  for (const char* piece : {"profile", "ms/step", "Forward", "Backward", "Step", "% of disk mixed"})
+  for (const char* piece : {"profile", "ms/step", "Forward", "Backward", "  linear", "Step", "% of disk mixed"})
     EXPECT_NE(text.out.find(piece), std::string::npos) << piece << " in:\n" << text.out;
   std::filesystem::remove_all(run());
   const Outcome json = run_app(on_nvme({"--profile", "--json"}));
   ASSERT_EQ(json.status, 0) << json.err;
   const Json summary = Json::parse(json.out);
-  double backward_ms = 0, update_bytes_per_s = 0;
+  double backward_ms = 0, ops_ms = 0, linear_flops_per_s = 0, update_bytes_per_s = 0;
   for (const Json& row : summary["profile"]) {
-    if (row["kind"] == "Backward") backward_ms = row["ms"];
+    if (row["kind"] == "Backward") (row["op"].is_null() ? backward_ms : ops_ms) += row["ms"].get<double>();
+    if (row["kind"] == "Backward" && row["op"] == "linear") linear_flops_per_s = row["flops_per_s"];
     if (row["kind"] == "Step") update_bytes_per_s = row["bytes_per_s"];
   }
-  EXPECT_GT(backward_ms, 0);
+  EXPECT_GT(ops_ms, backward_ms / 2);
+  EXPECT_LE(ops_ms, backward_ms);
+  EXPECT_GT(linear_flops_per_s, 0);
   EXPECT_GT(update_bytes_per_s, 0);
   std::filesystem::remove_all(run());
   EXPECT_EQ(run_app(on_nvme({})).out.find("ms/step"), std::string::npos);
