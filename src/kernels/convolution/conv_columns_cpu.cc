@@ -172,8 +172,11 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
     places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];
   }
+  // Far apart, the next channel's are asked for; those that follow each other the processor asks for itself.
+  const i64 ahead = weights.channel_stride < weights.row_stride ? 0 : weights.channel_stride;
   const auto copy = [&](i64 row, i64 channel, i64 tap, i64 number, i64 place) {
     const T* kernel = first + row * weights.row_stride + channel * weights.channel_stride;
+    __builtin_prefetch(kernel + ahead);
     T* at = to + row * to_stride + place;
     if (whole) return copy_run(kernel + tap, at, number);
     for (i64 i = 0; i < number; ++i) at[i] = kernel[places[static_cast<size_t>(tap + i)]];
