@@ -86,6 +86,7 @@ if(SPILLWAY_CUDA STREQUAL "EMULATED")
   add_library(emulated_cuda STATIC ${emulator})
   target_include_directories(emulated_cuda PUBLIC ${PROJECT_SOURCE_DIR}/tests/emulated_cuda)
   target_link_libraries(emulated_cuda PRIVATE spillway_flags Threads::Threads)
+  target_compile_options(emulated_cuda PRIVATE -O2)  # a third of the time of a sanitized build's tests of kernels
   if(SPILLWAY_SANITIZE MATCHES "thread")
     set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/emulated_cuda/block.cc PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread COMPILE_DEFINITIONS EMULATED_CUDA_TSAN)
   endif()

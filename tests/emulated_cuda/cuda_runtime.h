@@ -77,7 +77,7 @@ void cp_async_wait(unsigned pending);
 /// ex2.approx.ftz.f32: 2^x, off by up to the two units in the last place that it may be.
 float ex2_approx(float x);
 /// What each lane of the warp publishes, kPublishedBytes apart; stays until the next but one.
-constexpr size_t kPublishedBytes = 32;
+constexpr size_t kPublishedBytes = 48;
 const std::byte* publish(const void* mine, size_t bytes);
 
 }  // namespace emulated_cuda

@@ -12,16 +12,15 @@
 namespace emulated_cuda {
 namespace {
 
+// A lane's, widened: two elements of each register.
 struct Fragments {
-  unsigned a[4], b[2];
+  float a[8], b[4];
 };
 static_assert(sizeof(Fragments) <= kPublishedBytes);
 
 template <class T>
-T of_lane(const std::byte* published, int lane) {
-  T got;
-  std::memcpy(&got, published + static_cast<size_t>(lane) * kPublishedBytes, sizeof(T));
-  return got;
+const T& of_lane(const std::byte* published, int lane) {
+  return *reinterpret_cast<const T*>(published + static_cast<size_t>(lane) * kPublishedBytes);
 }
 
 // One of the two bf16 or f16 of a register.
@@ -60,19 +59,24 @@ float ex2_approx(float x) {
 }
 
 void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  const Fragments mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  Fragments mine;
+  for (int which = 0; which < 2; ++which) {
+    for (int i = 0; i < 4; ++i) mine.a[2 * i + which] = half(f16, a[i], which);
+    mine.b[which] = half(f16, b0, which);
+    mine.b[2 + which] = half(f16, b1, which);
+  }
   const std::byte* all = publish(&mine, sizeof mine);
   const int row = lane() / 4, column = lane() % 4 * 2;
   for (int half_of = 0; half_of < 2; ++half_of) {  // the inner indices 0 to 7, then 8 to 15: two steps of the hardware
     for (int j = 0; j < 2; ++j) {
       double low[8], high[8];
       for (int quad = 0; quad < 4; ++quad) {
-        const auto left = of_lane<Fragments>(all, row * 4 + quad);
-        const auto right = of_lane<Fragments>(all, (column + j) * 4 + quad);
+        const auto& left = of_lane<Fragments>(all, row * 4 + quad);
+        const auto& right = of_lane<Fragments>(all, (column + j) * 4 + quad);
         for (int which = 0; which < 2; ++which) {
-          const double y = half(f16, right.b[half_of], which);
-          low[quad * 2 + which] = half(f16, left.a[2 * half_of], which) * y;
-          high[quad * 2 + which] = half(f16, left.a[2 * half_of + 1], which) * y;
+          const double y = right.b[2 * half_of + which];
+          low[quad * 2 + which] = left.a[4 * half_of + which] * y;
+          high[quad * 2 + which] = left.a[4 * half_of + 2 + which] * y;
         }
       }
       c[j] = cut_sum(c[j], low);

@@ -24,11 +24,14 @@ void check(const ConvShape& s, DType dtype) {
   kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
   kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
   const Tensor want_y = zeros(out, DType::f64), want_dx = zeros(in, DType::f64), want_dw = zeros(weight, DType::f64);
-  for (i64 i = 0; i < y.elems(); ++i) want_y.data<double>()[i] = test::at(bias, i / (out[2] * out[3]) % s.outputs);
+  const Tensor x64 = test::as(DType::f64, x), w64 = test::as(DType::f64, w), dy64 = test::as(DType::f64, dy);
+  const double *at_x = x64.data<double>(), *at_w = w64.data<double>(), *at_dy = dy64.data<double>();
+  double *to_y = want_y.data<double>(), *to_dx = want_dx.data<double>(), *to_dw = want_dw.data<double>();
+  for (i64 i = 0; i < y.elems(); ++i) to_y[i] = test::at(bias, i / (out[2] * out[3]) % s.outputs);
   test::for_products(s, [&](i64 i, i64 j, i64 k) {
-    want_y.data<double>()[k] += test::at(x, i) * test::at(w, j);
-    want_dx.data<double>()[i] += test::at(dy, k) * test::at(w, j);
-    want_dw.data<double>()[j] += test::at(x, i) * test::at(dy, k);
+    to_y[k] += at_x[i] * at_w[j];
+    to_dx[i] += at_dy[k] * at_w[j];
+    to_dw[j] += at_x[i] * at_dy[k];
   });
   // Chains of at most kDepth roundings of sums that grow as the root of their terms, about 40 here; bf16 and f16 round the results once
   // more.
