@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -265,9 +266,10 @@ class Block {
 thread_local Block* Block::running = nullptr;
 
 // Under ThreadSanitizer blocks run on threads of their own, as many as are likely to meet: it then sees what they do to the same memory.
+size_t threads_for(size_t blocks) { return std::min<size_t>(kRaceDetector ? 4 : 1, blocks); }
 template <class Work>
 void on_threads(size_t blocks, Work work) {
-  const size_t threads = std::min<size_t>(kRaceDetector ? 4 : 1, blocks);
+  const size_t threads = threads_for(blocks);
   if (threads == 1) return work(size_t{0}, blocks);
   std::vector<std::thread> all;
   for (size_t t = 0; t < threads; ++t) all.emplace_back(work, blocks * t / threads, blocks * (t + 1) / threads);
@@ -289,9 +291,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
     const size_t first = any_below(blocks);
     size_t stride = 1 + any_below(blocks);
     while (std::gcd(stride, blocks) != 1) ++stride;
+    // None takes what another that is done has given back: to the detector the threads of both would be the same.
+    std::latch made(static_cast<std::ptrdiff_t>(threads_for(blocks)));
     on_threads(blocks, [&](size_t begin, size_t end) {
       gridDim = config.gridDim, blockDim = config.blockDim;
       Block block(config, thread);
+      made.arrive_and_wait();
       for (size_t i = begin; i < end; ++i) {
         const size_t at = (first + i * stride) % blocks;
         blockIdx = {static_cast<unsigned>(at % gridDim.x), static_cast<unsigned>(at / gridDim.x % gridDim.y),
