@@ -29,11 +29,13 @@ struct Layer {
   ConvShape shape;
 };
 
-// ResNet-18's at 224x224 for 4 images and at 32x32 for 32, and the tutorial network's second.
+// ResNet-18's at 224x224 for 4 images, of those that repeat for 32, at 32x32 for 32, and the tutorial network's second.
 const Layer kLayers[] = {{"resnet18/stem@224", {4, 3, 64, 1, 224, {7, 2, 3}}},
-                         {"resnet18/layer1@224", {4, 64, 64, 1, 56, {3, 1, 1}}},
+                         {"resnet18/layer1@224", {32, 64, 64, 1, 56, {3, 1, 1}}},
                          {"resnet18/layer2.0@224", {4, 64, 128, 1, 56, {3, 2, 1}}},
-                         {"resnet18/layer4@224", {4, 512, 512, 1, 7, {3, 1, 1}}},
+                         {"resnet18/layer2@224", {32, 128, 128, 1, 28, {3, 1, 1}}},
+                         {"resnet18/layer3@224", {32, 256, 256, 1, 14, {3, 1, 1}}},
+                         {"resnet18/layer4@224", {32, 512, 512, 1, 7, {3, 1, 1}}},
                          {"resnet18/layer1@32", {32, 64, 64, 1, 8, {3, 1, 1}}},
                          {"resnet18/layer3@32", {32, 256, 256, 1, 2, {3, 1, 1}}},
                          {"cifar_net/conv2", {32, 6, 16, 1, 14, {5}}}};

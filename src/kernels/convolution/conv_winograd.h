@@ -3,8 +3,8 @@
 // thread-safe. Pixels are put into tiles of 4 x 4 (conv_winograd_tiles.h) an instant before they are multiplied; only weights are
 // transformed ahead. Transforms are fixed sequences of additions, sums over channels chains as gemm.h's of kWinogradDepth: the bits of an
 // output depend on its image, its weights and the shape, not on other images, threads or instruction sets. Errors: as of the sum of 4 x 4
-// products a channel, so relative to the largest pixel near a position and not under its taps; where pixels are alike no larger than the
-// plain sum's, whose chains are longer. One that is not finite makes the positions of its tiles NaN.
+// products a channel, so relative to the largest pixel near a position and not under its taps; where pixels are alike about the plain
+// sum's. One that is not finite makes the positions of its tiles NaN.
 #pragma once
 #include "kernels/convolution/conv_columns.h"
 
