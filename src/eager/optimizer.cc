@@ -8,9 +8,10 @@
 
 #include "base/error.h"
 #include "data/safetensors.h"
+#include "device/memory_pool.h"
 #include "device/transfer.h"
-#include "optim/rules/adafactor.h"
 #include "optim/matrices/orthogonalize.h"
+#include "optim/rules/adafactor.h"
 #include "optim/rules/gpu.h"
 #include "optim/rules/muon.h"
 #include "optim/rules/tile.h"
@@ -44,6 +45,9 @@ void check_owned(const nn::EagerParameters& weights, const nn::Parameter& parame
 const std::byte* at(const Tensor& t, i64 bytes) { return t.bytes() > 0 ? t.raw() + bytes : nullptr; }
 
 Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; }
+
+// The CPU with the threads of the stream in force.
+Stream on_cpu() { return {Device::cpu(), Stream::current().threads, &MemoryPool::heap()}; }
 
 // The numbers of a tile's part, or of the weights, from element `begin` on; those behind the end are 0.
 std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
@@ -144,12 +148,11 @@ void Optimizer::begin(const nn::Parameter& parameter, State& state) const {
   if (state.format.rule == optim::Rule::adafactor && parameter.shape.rank() >= 2)
     state.format = state.format.factored(optim::factors_a_tile(optim::matrices_of(parameter.shape), parameter.elems()));
   state.format.check();
-  if (steps_wholes(state.format.rule) && parameter.value().device().is_cuda())
-    throw Error(ErrorCode::usage, std::string("[optimizer] expected weights on the CPU with ") + to_string(state.format.rule) + ", got " +
-                                      parameter.name + " on a GPU: move the model to the CPU, or take another rule");
-  state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
   std::array<std::vector<double>, 4> parts;
   parts[kMaster] = values_of(parameter.value());
+  const Stream cpu = on_cpu(), &there = steps_wholes(state.format.rule) ? cpu : Stream::current();
+  const StreamScope scope(there);
+  state.bytes = empty({tiles_of(parameter.elems()) * state.format.state_tile_bytes()}, DType::uint8, "optimizer state");
   if (const auto* adagrad = std::get_if<optim::AdagradSettings>(&rule))
     parts[1].assign(static_cast<size_t>(parameter.elems()), adagrad->initial_accumulator_value);
   write_state(state.format, parameter.elems(), parts, state.bytes);
@@ -161,12 +164,25 @@ void Optimizer::step(double gradient_scale) {
     if (!gradient.defined()) continue;
     ++states_[i].steps;
     const bool mean = parameters_[i]->statistic;
-    update(*parameters_[i], gradient, states_[i], mean ? 1 / static_cast<double>(weights_.passes(parameters_[i]->id)) : gradient_scale);
+    const double scale = mean ? 1 / static_cast<double>(weights_.passes(parameters_[i]->id)) : gradient_scale;
+    const Tensor value = parameters_[i]->value();
+    if (!steps_wholes(states_[i].format.rule) || !value.device().is_cuda()) {
+      update(*parameters_[i], gradient, value, states_[i], scale);
+      continue;
+    }
+    const Tensor g = to_host(gradient), w = to_host(value);
+    const Stream cpu = on_cpu();
+    {
+      const StreamScope scope(cpu);
+      update(*parameters_[i], g, w, states_[i], scale);
+    }
+    transfer(value.raw(), w.raw(), w.bytes());
   }
 }
 
 // Whole tiles where they lie; what is behind them in a tile of its own, filled up with a gap.
-void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const {
+void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state,
+                       double gradient_scale) const {
   const optim::StateFormat& format = state.format;
   const optim::RuleSettings rule = rule_for(parameter);
   const double rate = parameter.statistic ? -nn::kStatisticMomentum : learning_rate_;
@@ -178,8 +194,7 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
     const optim::Matrices matrices = optim::matrices_of(parameter.shape);
     memory = zeros({optim::adafactor_bytes(matrices, parameter.elems(), gradient.dtype())}, DType::uint8, "optimizer scratch");
     adafactor.emplace(format, matrices, parameter.elems(), memory.raw());
-    scalars.step_size *=
-        adafactor_factor(*adafactor, parameter.value(), gradient, state.bytes, scalars, std::get<optim::AdafactorSettings>(rule));
+    scalars.step_size *= adafactor_factor(*adafactor, value, gradient, state.bytes, scalars, std::get<optim::AdafactorSettings>(rule));
     direction = memory.raw();
   }
   if (is_of_matrices(format.rule)) {
@@ -202,7 +217,6 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, S
       if (format.factors > 0) optim::put_factors(*adafactor, first + t, st);
     });
   };
-  const Tensor value = parameter.value();
   const i64 whole = value.elems() / kTileElems, rest = value.elems() % kTileElems;
   if (whole > 0) update(gradient.raw(), value.raw(), 0, whole, whole * kTileElems);
   if (rest == 0) return;
@@ -337,6 +351,8 @@ void Optimizer::load(const std::filesystem::path& file) {
       else
         parts[static_cast<size_t>(part.number)] = std::move(read);
     }
+    const Stream cpu = on_cpu(), &there = states_[i].bytes.device().is_cuda() ? Stream::current() : cpu;
+    const StreamScope scope(there);
     write_state(states_[i].format, parameters_[i]->elems(), parts, states_[i].bytes);
     write_factors(states_[i].format, std::move(factors), states_[i].bytes);
     states_[i].steps = steps[i];

@@ -4,7 +4,8 @@
 // The same kernels as a planned step's: weights of f32 and f64 are their own master, those of bf16 and f16 have an fp32 one; moments are
 // f32 (f64). As in PyTorch weight decay meets every parameter of the list, and one without a gradient is left out: for other rates of some
 // parameters make an optimizer for them. Running statistics (batch norm's) are moved by their own rule (nn::Parameter::statistic) and are
-// in no norm. On the CPU or a GPU, whose stream must then be in force. Not thread-safe.
+// in no norm. On the CPU or a GPU, whose stream must then be in force; Muon and Adafactor, which step a parameter as a whole, then keep its
+// state in host memory and step it there. Not thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -53,7 +54,7 @@ class Optimizer {
   optim::RuleSettings rule_for(const nn::Parameter& parameter) const;
   std::vector<Part> parts_of(const nn::Parameter& parameter, const State& state) const;
   void begin(const nn::Parameter& parameter, State& state) const;
-  void update(const nn::Parameter& parameter, const Tensor& gradient, State& state, double gradient_scale) const;
+  void update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state, double gradient_scale) const;
 
   nn::EagerParameters& weights_;
   const optim::RuleSettings settings_;

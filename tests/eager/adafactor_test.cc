@@ -1,7 +1,8 @@
 // The plain eager way under Adafactor: PyTorch's trajectories, its state by PyTorch's names and shapes, and back.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "autograd/tape.h"
 #include "data/safetensors.h"
@@ -134,6 +135,41 @@ TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   step(held, optimizer, 1);
   step(others, again, 1);
   EXPECT_TRUE(std::ranges::equal(parameter->value().span<float>(), other->value().span<float>()));
+}
+
+// Nothing of the state changes where one of its factors does not fit.
+TEST(EagerAdafactor, FactorsOfAnotherShapeAreRefused) {
+  const test::TemporaryFolder folder;
+  const auto state = [&](const std::string& name, const Shape& shape) {
+    const auto parameter = nn::make_parameter("w", shape, DType::f32, {});
+    nn::EagerParameters held(std::vector{parameter});
+    Optimizer optimizer(held, kSettings);
+    optimizer.save(folder / name);
+  };
+  state("transposed", {5, 3});
+  state("vector", {15});
+  Weight<float> weight(0, kShapes[0]);
+  weight.parameter->name = "w";
+  Optimizer optimizer(*weight.held, kSettings);
+  weight.step(optimizer, 0);
+  optimizer.save(folder / "before");
+  const auto refusal = [&](const std::string& name) {
+    try {
+      optimizer.load(folder / name);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("loaded");
+  };
+  EXPECT_THAT(refusal("transposed"), testing::HasSubstr("expected w.row_var, f32 [3, 1], got f32 [5, 1]"));
+  EXPECT_THAT(refusal("vector"), testing::HasSubstr("expected w.row_var, f32 [3, 1], got none"));
+  optimizer.save(folder / "after");
+  const auto bytes = [&](const char* name) {
+    std::ifstream file(folder / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_GT(bytes("before").size(), 100u);
+  EXPECT_EQ(bytes("after"), bytes("before"));
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ std::vector<optim::RuleSettings> settings() {
 }
 
 // Two steps of a parameter whose gradient is given, on the device of the stream in force; its file then, and the weights.
-Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::filesystem::path& file) {
-  const Shape shape{optim::kTileElems + 77};
+Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::filesystem::path& file,
+               const Shape& shape = {optim::kTileElems + 77}) {
   const auto w = nn::make_parameter("w", shape, dtype, {});
   nn::EagerParameters weights({w});
   const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // on the device
@@ -53,6 +53,21 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
       const Tensor there = gpu().run([&] { return stepped(dtype, one, folder / "there"); });
       const Tensor here = stepped(dtype, one, folder / "here");
       EXPECT_TRUE(test::same_bits(there, here)) << optim::to_string(optim::rule_of(one)) << " " << to_string(dtype);
+    }
+  }
+}
+
+// In host memory, of a matrix of one tile and a part of one, and of a vector.
+TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
+  const test::TemporaryFolder folder;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const optim::RuleSettings& one : std::initializer_list<optim::RuleSettings>{optim::MuonSettings{}, optim::AdafactorSettings{}}) {
+      for (const Shape& shape : {Shape{97, 101}, Shape{50}}) {
+        const Tensor there = gpu().run([&] { return stepped(dtype, one, folder / "there", shape); });
+        const Tensor here = stepped(dtype, one, folder / "here", shape);
+        EXPECT_TRUE(test::same_bits(there, here)) << optim::to_string(optim::rule_of(one)) << " " << to_string(dtype) << shape.rank();
+        EXPECT_NE(values_of(there).back(), 0) << "it began at 0";
+      }
     }
   }
 }

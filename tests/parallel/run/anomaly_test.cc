@@ -2,49 +2,18 @@
 // the stages, recomputation and order; without a fault not one number is another.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <limits>
-
 #include "base/error.h"
 #include "models/model.h"
 #include "models/presets.h"
+#include "tests/parallel/run/support_planted.h"
 #include "tests/parallel/run/support_run.h"
 
 namespace spillway::test::anomaly_test {
 namespace {
 
-using autograd::Variable;
-
 struct Fault {
   size_t block = 0;
   bool backward = false;
-};
-
-// y = x, whose first element is no number in one direction.
-Variable planted(const Variable& x, bool backward) {
-  const auto spoil = [](const Tensor& from) {
-    const Tensor to = from.device().is_meta() ? empty(from.shape(), from.dtype()) : to_current_device(from);
-    constexpr auto kNaN = std::numeric_limits<float>::quiet_NaN();
-    if (!to.device().is_meta()) std::memcpy(to.raw(), &kNaN, sizeof kNaN);
-    return to;
-  };
-  autograd::Recorder r({x});
-  return r.output(backward ? x.value : spoil(x.value),
-                  [=](autograd::Backward& b) { b.pass(0, backward ? spoil(b.gradient()) : b.gradient()); });
-}
-
-class Faulty final : public nn::Module {
- public:
-  Faulty(std::unique_ptr<nn::Module> block, bool backward) : block_(std::move(block)), backward_(backward) {}
-  Variable forward(const Variable& x, const nn::Context& context) const override {
-    const Variable y = block_->forward(x, context);
-    return y.dtype() == DType::f64 ? y : planted(y, backward_);  // the last block's output is the loss
-  }
-  std::vector<nn::ParameterUse> parameters() const override { return block_->parameters(); }
-
- private:
-  std::unique_ptr<nn::Module> block_;
-  bool backward_;
 };
 
 RunOptions options(std::optional<Fault> fault = {}) {
@@ -59,7 +28,7 @@ RunOptions options(std::optional<Fault> fault = {}) {
     o.build = [fault](const models::ModelConfig& config, DType dtype) {
       nn::Sequential model = models::build(config, dtype);
       auto& block = model.blocks.at(fault->block);
-      block = std::make_unique<Faulty>(std::move(block), fault->backward);
+      block = std::make_unique<PlantedBehind>(std::move(block), fault->backward);
       return model;
     };
   }

@@ -57,6 +57,7 @@ const Kind kKinds[] = {
     {"adamw_f32", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}},
     {"adamw_bf16_int8", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, DType::bf16, Master::fp32, Moments::int8},
     {"lion_bf16_split", LionSettings{.weight_decay = 0.1}, DType::bf16, Master::split, Moments::bf16},
+    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}},  // 1 x 1 taps: a row and a column for each
 };
 
 RunOptions options(const Kind& kind) {
@@ -224,16 +225,23 @@ TEST_P(StatisticsPlaced, HoldsNoStateOfThem) {
   const RunResult got = run(options(GetParam()));
   const Kind& kind = GetParam();
   const i64 master = kind.dtype == DType::f32 ? 0 : kind.master == Master::split ? 2 : 4;
-  i64 planned = 0, statistics = 0, others = 0;
-  for (const parallel::Group& g : got.plan.layout.groups) (g.statistics ? statistics : others) += parallel::whole(g).count();
+  i64 planned = 0, statistics = 0, others_bytes = 0;
+  for (const parallel::Group& g : got.plan.layout.groups) {
+    const StateFormat& format = got.plan.scheduling.format;
+    const i64 tiles = parallel::whole(g).count();
+    if (g.statistics)
+      statistics += tiles;
+    else
+      others_bytes += tiles * (g.factors > 0 ? format.factored(g.factors) : format).state_tile_bytes();
+  }
   for (const parallel::PlanRow& row : got.plan.rows) planned += row.what.starts_with("optimizer state (") ? row.bytes[0] : 0;
   EXPECT_EQ(statistics, 3) << "of the stem and two blocks, a tile each";
-  EXPECT_EQ(planned, others * got.plan.scheduling.format.state_tile_bytes() + statistics * parallel::kTileElems * master);
+  EXPECT_EQ(planned, others_bytes + statistics * parallel::kTileElems * master);
 }
 
 std::string name_of(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
 INSTANTIATE_TEST_SUITE_P(Kinds, StatisticsPlaced, testing::Values(kKinds[2]), name_of);
-INSTANTIATE_TEST_SUITE_P(KindsMore, StatisticsPlaced, testing::Values(kKinds[0], kKinds[1], kKinds[3]), name_of);
+INSTANTIATE_TEST_SUITE_P(KindsMore, StatisticsPlaced, testing::Values(kKinds[0], kKinds[1], kKinds[3], kKinds[4]), name_of);
 
 }  // namespace
 }  // namespace spillway::test::running_statistics_test

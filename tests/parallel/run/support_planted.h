@@ -1,0 +1,40 @@
+// An op planted behind a block that gives a NaN, forward or backward.
+#pragma once
+#include <limits>
+#include <memory>
+
+#include "autograd/tape.h"
+#include "device/transfer.h"
+#include "nn/module.h"
+
+namespace spillway::test {
+
+/// y = x, whose first element is no number in one direction. On the CPU or a GPU.
+inline autograd::Variable planted(const autograd::Variable& x, bool backward) {
+  const auto spoil = [](const Tensor& from) {
+    const Tensor to = from.device().is_meta() ? empty(from.shape(), from.dtype()) : to_current_device(from);
+    static constexpr auto kNaN = std::numeric_limits<float>::quiet_NaN();
+    if (!to.device().is_meta()) transfer(to.raw(), reinterpret_cast<const std::byte*>(&kNaN), sizeof kNaN);
+    return to;
+  };
+  autograd::Recorder r({x});
+  return r.output(backward ? x.value : spoil(x.value),
+                  [=](autograd::Backward& b) { b.pass(0, backward ? spoil(b.gradient()) : b.gradient()); });
+}
+
+/// A block with it behind its output, unless that is the loss.
+class PlantedBehind final : public nn::Module {
+ public:
+  PlantedBehind(std::unique_ptr<nn::Module> block, bool backward) : block_(std::move(block)), backward_(backward) {}
+  autograd::Variable forward(const autograd::Variable& x, const nn::Context& context) const override {
+    const autograd::Variable y = block_->forward(x, context);
+    return y.dtype() == DType::f64 ? y : planted(y, backward_);  // the last block's output is the loss
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return block_->parameters(); }
+
+ private:
+  std::unique_ptr<nn::Module> block_;
+  bool backward_;
+};
+
+}  // namespace spillway::test
