@@ -14,7 +14,7 @@ TEST_F(GpuAnomaly, APlantedOpIsNamed) {
     o.detect_anomaly = true;
     o.build = [backward](const models::ModelConfig& config, DType dtype) {
       nn::Sequential model = models::build(config, dtype);
-      model.blocks[1] = std::make_unique<PlantedBehind>(std::move(model.blocks[1]), backward);
+      model.blocks[1] = planted_behind(std::move(model.blocks[1]), backward);
       return model;
     };
     std::string report = "nothing was thrown";

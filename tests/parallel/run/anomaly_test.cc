@@ -28,7 +28,7 @@ RunOptions options(std::optional<Fault> fault = {}) {
     o.build = [fault](const models::ModelConfig& config, DType dtype) {
       nn::Sequential model = models::build(config, dtype);
       auto& block = model.blocks.at(fault->block);
-      block = std::make_unique<PlantedBehind>(std::move(block), fault->backward);
+      block = planted_behind(std::move(block), fault->backward);
       return model;
     };
   }

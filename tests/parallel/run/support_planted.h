@@ -1,11 +1,10 @@
 // An op planted behind a block that gives a NaN, forward or backward.
 #pragma once
 #include <limits>
-#include <memory>
 
 #include "autograd/tape.h"
 #include "device/transfer.h"
-#include "nn/module.h"
+#include "nn/hook.h"
 
 namespace spillway::test {
 
@@ -23,18 +22,10 @@ inline autograd::Variable planted(const autograd::Variable& x, bool backward) {
 }
 
 /// A block with it behind its output, unless that is the loss.
-class PlantedBehind final : public nn::Module {
- public:
-  PlantedBehind(std::unique_ptr<nn::Module> block, bool backward) : block_(std::move(block)), backward_(backward) {}
-  autograd::Variable forward(const autograd::Variable& x, const nn::Context& context) const override {
-    const autograd::Variable y = block_->forward(x, context);
-    return y.dtype() == DType::f64 ? y : planted(y, backward_);  // the last block's output is the loss
-  }
-  std::vector<nn::ParameterUse> parameters() const override { return block_->parameters(); }
-
- private:
-  std::unique_ptr<nn::Module> block_;
-  bool backward_;
-};
+inline std::unique_ptr<nn::Module> planted_behind(std::unique_ptr<nn::Module> block, bool backward) {
+  return nn::with_hook(std::move(block), [backward](const autograd::Variable&, const autograd::Variable& y, const nn::Context&) {
+    return y.dtype() == DType::f64 ? y : planted(y, backward);  // the last block's output is the loss
+  });
+}
 
 }  // namespace spillway::test
