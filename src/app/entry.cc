@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/deepspeed/deepspeed.h"
 #include "app/flags/given.h"
 #include "app/flags/help.h"
 #include "app/flags/pages.h"
@@ -86,10 +87,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
     show_help(streams, command_help(command, all));
     return 0;
   }
-  GivenMap given = flags;
-  if (const auto file = flags.find("config"); file != flags.end()) {
-    given = merge(command, flags, read_config_file(command, file->second.texts.front()));
-  }
+  std::vector<std::string> notes;
+  const GivenMap given = with_files(command, flags, notes);
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
@@ -100,6 +99,10 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
         console.set_json(json = common.json);
       },
       settings);
+  const Launcher launcher = detect_launcher(host);
+  for (const std::string& note : notes) {
+    if (launcher.rank == 0 && launcher.name != "spillway") console.log("--deepspeed: " + note);  // which has said it before its ranks
+  }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
   words.insert(words.end(), args.begin(), args.end());

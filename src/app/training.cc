@@ -2,19 +2,18 @@
 
 #include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
-#include "app/flags/given.h"
+#include "app/deepspeed/deepspeed.h"
 #include "app/on_ranks.h"
 #include "base/error.h"
 
 namespace spillway::app {
 namespace {
 
-TrainConfig config_of(const std::vector<std::string>& flags) {
-  GivenMap given = parse_flags(Command::train, flags);
+// `notes`: of --deepspeed's file.
+TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
+  const GivenMap given = parse_flags(Command::train, flags);
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help is the command's");
-  if (const auto file = given.find("config"); file != given.end())
-    given = merge(Command::train, given, read_config_file(Command::train, file->second.texts.front()));
-  Settings settings = make_settings(Command::train, given);
+  Settings settings = make_settings(Command::train, with_files(Command::train, given, notes));
   check_settings(settings, Host{});
   const TrainConfig& config = std::get<TrainConfig>(settings);
   if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
@@ -24,13 +23,18 @@ TrainConfig config_of(const std::vector<std::string>& flags) {
 
 }  // namespace
 
-Training::Training(std::vector<std::string> flags) : flags_(std::move(flags)) { static_cast<void>(config_of(flags_)); }
+Training::Training(std::vector<std::string> flags) : flags_(std::move(flags)) {
+  std::vector<std::string> notes;
+  static_cast<void>(config_of(flags_, notes));
+}
 
 TrainingResult Training::run(std::ostream& results, std::ostream& log) {
-  const TrainConfig config = config_of(flags_);
+  std::vector<std::string> notes;
+  const TrainConfig config = config_of(flags_, notes);
   Console console(results, log);
   console.set_quiet(config.quiet);
   console.set_json(config.json);
+  for (const std::string& note : notes) console.log("--deepspeed: " + note);
   const auto train = [&](Console& own, const Peers& peers) { return run_train(config, own, peers, callbacks); };
   const auto start = []() -> int {
     throw Error(ErrorCode::usage, "[training] expected a launcher (srun, mpirun, torchrun) for several ranks, or --communicator local");

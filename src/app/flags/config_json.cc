@@ -4,38 +4,16 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "app/flags/given.h"
+#include "app/flags/json_object.h"
 #include "app/flags/suggest.h"
 #include "app/flags/text.h"
-#include "base/line_column.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Parses, and refuses a key given twice, of which JSON libraries silently keep one.
-Json parse_object(const std::string& text, const std::string& where) {
-  std::set<std::string> seen;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
-      refuse("[" + parsed.get<std::string>() + " in " + where + "] expected each key once, got it twice");
-    }
-    return true;
-  };
-  Json object;
-  try {
-    object = Json::parse(text, watch);
-  } catch (const Json::parse_error& error) {
-    refuse("[--config] expected JSON in " + where + ", which goes wrong in " + line_and_column(text, error.byte));
-  } catch (const Json::out_of_range&) {
-    refuse("[--config] expected numbers of at most 1.8e308 in " + where + ", got a larger one");
-  }
-  if (!object.is_object()) refuse("[--config] expected one JSON object in " + where + ", got " + object.type_name());
-  return object;
-}
 
 // Any bytes in JSON, which holds UTF-8 alone: what is not goes as {"bytes": "636166e9"}.
 constexpr const char* kBytes = "bytes";
@@ -140,7 +118,7 @@ Json number_value(const Option& option, const TrainConfig& config, const Setting
 }  // namespace
 
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where) {
-  const Json object = parse_object(text, where);
+  const Json object = parse_object(text, where, "--config");
   GivenMap given;
   for (const auto& [key, value] : object.items()) {
     std::string name = key;

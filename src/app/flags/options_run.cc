@@ -151,6 +151,13 @@ std::vector<Option> shown() {
        .field = no_field(Kind::text),
        .commands = kAll,
        .metavar = "FILE"},
+      {.name = "deepspeed",
+       .group = kShown,
+       .help =
+           "read a DeepSpeed configuration: each of its keys is taken, said to have no part, or refused; flags and --config win over it",
+       .field = no_field(Kind::text),
+       .commands = kTrain,
+       .metavar = "FILE"},
       {.name = "quiet", .group = kShown, .help = "no progress, no log", .field = flag(&CommonConfig::quiet), .commands = kAll},
       {.name = "json", .group = kShown, .help = "results as JSON on stdout", .field = flag(&CommonConfig::json), .commands = kAll},
   };

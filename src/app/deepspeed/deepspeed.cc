@@ -1,0 +1,208 @@
+#include "app/deepspeed/deepspeed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "app/deepspeed/keys.h"
+#include "app/deepspeed/reader.h"
+#include "app/flags/json_object.h"
+#include "app/flags/text.h"
+#include "app/node/host.h"
+
+namespace spillway::app {
+namespace {
+
+using Json = DeepspeedReader::Json;
+
+constexpr const char* kZero = "zero_optimization";
+
+std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Goes over every key: known, and what the table says of it.
+class Keys {
+ public:
+  Keys(DeepspeedReader& file) : file_(file) {}
+
+  void over(const Json& object, const std::string& prefix) {
+    for (const auto& [key, value] : object.items()) one(prefix + key, value);
+  }
+
+  void say() {
+    if (!autos_.empty()) file_.note(joined(autos_) + ": auto, so as the flags say, and else their defaults");
+    for (const auto& [words, paths] : noted_) file_.note(joined(paths) + ": " + std::string(words));
+  }
+
+ private:
+  static std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+  // A section of what is off unless it says otherwise.
+  static bool is_off(const Json& section, const std::string& path) {
+    const std::string enabled = path + ".enabled";
+    const DeepspeedKey* key = find_deepspeed_key(enabled);
+    const auto found = section.find("enabled");
+    return found == section.end() ? key != nullptr && key->path == enabled : *found == false;
+  }
+
+  void one(const std::string& path, const Json& value) {
+    const DeepspeedKey* key = find_deepspeed_key(path);
+    const bool section = is_deepspeed_section(path);
+    if (key == nullptr && !section) {
+      const std::string guess = nearest_deepspeed_key(path);
+      refuse("[" + file_.what(path) + "] DeepSpeed has no such key" + (guess.empty() ? "" : "; did you mean " + guess + "?"));
+    }
+    if (value.is_null()) return;
+    if (value == "auto") return autos_.push_back(path);
+    if (section && value.is_object()) {
+      if (!is_off(value, path)) over(value, path + ".");
+      return;
+    }
+    if (key == nullptr) file_.refuse_value(path, "an object");
+    switch (key->treatment) {
+      case Treatment::same:
+        if (value.is_structured()) file_.refuse_value(path, "one value");
+        return file_.give(std::string(key->words), value.is_string() ? value.get<std::string>() : shown(value), path);
+      case Treatment::read:
+        return;
+      case Treatment::noted:
+        return noted_[key->words].push_back(path);
+      case Treatment::refused:
+        if (!asks_for_nothing(*key, value))
+          refuse("[" + file_.what(path) + "] " + shown(value) + " is not built: " + std::string(key->words));
+    }
+  }
+
+  static bool asks_for_nothing(const DeepspeedKey& key, const Json& value) {
+    if (key.nothing.empty()) return false;
+    return ("|" + std::string(key.nothing) + "|").find("|" + shown(value) + "|") != std::string::npos;
+  }
+
+  DeepspeedReader& file_;
+  std::vector<std::string> autos_;
+  std::map<std::string_view, std::vector<std::string>> noted_;
+};
+
+// Of all, micro and accumulation DeepSpeed wants two, and the ranks are the fourth.
+void take_batches(DeepspeedReader& file) {
+  const std::string all = "train_batch_size", micro = "train_micro_batch_size_per_gpu", steps = "gradient_accumulation_steps";
+  const auto rows = file.integer(all), each = file.integer(micro), accumulated = file.integer(steps);
+  for (const auto& [path, value] : {std::pair(all, rows), std::pair(micro, each), std::pair(steps, accumulated)}) {
+    if (value && *value < 1) file.refuse_value(path, "at least 1");
+  }
+  if (each) file.give("micro-batch-size", std::to_string(*each), micro);
+  if (rows) {
+    const i64 of_a_rank = each.value_or(1) * accumulated.value_or(1);
+    if (*rows % of_a_rank != 0) file.refuse_value(all, fmt::format("a multiple of {} x {}, {} rows", micro, steps, of_a_rank));
+    file.give("global-batch-size", std::to_string(*rows), all);
+    if (!each) file.note(all + ": in micro-batches of --micro-batch-size rows, added up");
+  } else if (accumulated) {
+    file.give("gradient-accumulation-steps", std::to_string(*accumulated), steps);
+  }
+}
+
+void take_precision(DeepspeedReader& file) {
+  const bool bf16 = file.flag("bf16.enabled") || file.flag("bfloat16.enabled"), fp16 = file.flag("fp16.enabled");
+  if (bf16 && fp16) refuse("[" + file.what("fp16.enabled") + "] expected it or bf16.enabled, got both");
+  const bool open = file.is_auto("bf16.enabled") || file.is_auto("bfloat16.enabled") || file.is_auto("fp16.enabled");
+  if (bf16 || fp16 || !open) file.give("precision", bf16 ? "bf16" : fp16 ? "fp16" : "fp32", fp16 ? "fp16.enabled" : "bf16.enabled");
+  const std::string accumulate = "data_types.grad_accum_dtype";
+  const std::string dtype = file.text(accumulate).value_or("fp32");
+  if (dtype == "bf16" || dtype == "bfloat16") {
+    file.give("gradient-dtype", "bf16", accumulate);
+    file.note(accumulate + ": gradients are summed in fp32 and rounded to bf16 once, before the norm");
+  } else if (dtype != "fp32" && dtype != "float32") {
+    file.refuse_value(accumulate, "fp32 or bf16");
+  }
+}
+
+std::string tier_of(const DeepspeedReader& file, const std::string& path) {
+  const std::string device = *file.text(path);
+  if (device == "cpu") return "host";
+  if (device == "nvme") return "nvme";
+  if (device != "none") file.refuse_value(path, "none, cpu or nvme");
+  return "device";
+}
+
+void take_offload(DeepspeedReader& file, const std::string& section, const std::string& placed, const std::string& deprecated) {
+  const std::string at = std::string(kZero) + "." + section + ".", device = at + "device", folder = at + "nvme_path";
+  if (file.text(device)) {
+    const std::string tier = tier_of(file, device);
+    if (tier != "device") file.give(placed, tier, device);
+    if (tier != "nvme") return;
+    const std::string path = file.text(folder).value_or("/local_nvme");
+    const auto other = file.given.find("nvme");
+    if (other != file.given.end() && other->second.texts.front() != path)
+      refuse("[" + file.what(folder) + "] expected one folder for all that lies on nvme, got " + path + " beside " +
+             other->second.texts.front());
+    file.give("nvme", path, folder);
+  } else if (file.flag(std::string(kZero) + "." + deprecated)) {
+    file.give(placed, "host", std::string(kZero) + "." + deprecated);
+  }
+}
+
+void take_zero(DeepspeedReader& file) {
+  const Json* zero = file.find(kZero);
+  if (zero != nullptr && zero->is_boolean()) file.give("zero-stage", zero->get<bool>() ? "1" : "0", kZero);
+  take_offload(file, "offload_optimizer", "place-optimizer", "cpu_offload");
+  take_offload(file, "offload_param", "place-parameters",
+               file.find(std::string(kZero) + ".cpu_offload_params") ? "cpu_offload_params" : "cpu_offload_param");
+}
+
+void take_rest(DeepspeedReader& file) {
+  if (file.flag("activation_checkpointing.cpu_checkpointing")) {
+    file.give("recompute", "block", "activation_checkpointing.cpu_checkpointing");
+    file.give("place-activations", "host", "activation_checkpointing.cpu_checkpointing");
+  }
+  if (const Json* stages = file.find("pipeline.stages"); stages && stages->is_number())
+    file.give("pipeline-stages", std::to_string(*file.integer("pipeline.stages")), "pipeline.stages");
+  if (file.integer("pipeline.activation_checkpoint_interval").value_or(0) > 0) {
+    file.give("recompute", "block", "pipeline.activation_checkpoint_interval");
+    file.note("pipeline.activation_checkpoint_interval: each block keeps its input alone");
+  }
+  for (const char* path : {"wall_clock_breakdown", "flops_profiler.enabled"}) {
+    if (file.flag(path)) file.give("profile", "true", path);
+  }
+  if (file.flag("csv_monitor.enabled")) file.give("metrics-csv", "true", "csv_monitor.enabled");
+  if (!file.given.contains("gradient-clipping") && !file.is_auto("gradient_clipping"))
+    file.give("gradient-clipping", "0", "gradient_clipping");
+}
+
+}  // namespace
+
+DeepspeedFlags read_deepspeed_text(const std::string& text, const std::string& where) {
+  const Json root = parse_object(text, where, "--deepspeed");
+  DeepspeedReader file(root, where);
+  Keys keys(file);
+  keys.over(root, "");
+  take_batches(file);
+  take_optimizer(file);
+  take_schedule(file);
+  take_precision(file);
+  take_zero(file);
+  take_rest(file);
+  keys.say();
+  return {std::move(file.given), std::move(file.notes)};
+}
+
+DeepspeedFlags read_deepspeed_file(const std::string& path) {
+  const auto text = read_whole(path);
+  if (!text) refuse("[--deepspeed] expected a JSON file, got " + path + ", which cannot be read");
+  return read_deepspeed_text(*text, path);
+}
+
+GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::string>& notes) {
+  GivenMap given = flags;
+  if (const auto file = flags.find("config"); file != flags.end())
+    given = merge(command, given, read_config_file(command, file->second.texts.front()));
+  if (const auto file = given.find("deepspeed"); file != given.end()) {
+    DeepspeedFlags theirs = read_deepspeed_file(file->second.texts.front());
+    std::erase_if(theirs.given, [&](const auto& one) { return find_option(command, one.first) == nullptr; });
+    given = merge(command, given, theirs.given);
+    notes = std::move(theirs.notes);
+    given.erase("deepspeed");
+  }
+  return given;
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,185 @@
+// DeepSpeed's optimizers and schedules by our rules. Defaults are those of DeepSpeed's own Adam, Adagrad, Lion and Muon, and of
+// torch.optim's others.
+#include <algorithm>
+#include <cctype>
+#include <span>
+
+#include "app/deepspeed/reader.h"
+#include "app/flags/suggest.h"
+#include "app/flags/text.h"
+
+namespace spillway::app {
+namespace {
+
+const std::string kParams = "optimizer.params.";
+
+struct Rule {
+  std::string_view theirs, ours;
+  double learning_rate, weight_decay;
+  std::string_view betas;  // its defaults; empty: it has none
+  std::vector<std::string_view> numbers;
+};
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all = {
+      {"adam", "adamw", 1e-3, 0, "0.9,0.999", {"eps"}},
+      {"adamw", "adamw", 1e-3, 0, "0.9,0.999", {"eps"}},
+      {"adagrad", "adagrad", 1e-2, 0, "", {"eps"}},
+      {"lion", "lion", 1e-3, 0, "0.9,0.99", {}},
+      {"muon", "muon", 1e-3, 0, "0.9,0.999", {"eps", "momentum"}},
+      {"sgd", "sgd", 1e-3, 0, "", {"momentum", "dampening"}},
+      {"rmsprop", "rmsprop", 1e-2, 0, "", {"eps", "momentum", "alpha"}},
+      {"adafactor", "adafactor", 1e-2, 0, "", {}},
+  };
+  return all;
+}
+
+struct Unbuilt {
+  std::string_view theirs, instead;
+};
+constexpr Unbuilt kUnbuilt[] = {{"lamb", "AdamW"},        {"fusedlamb", "AdamW"},  {"onebitadam", "AdamW, whose gradients travel in fp32"},
+                                {"zerooneadam", "AdamW"}, {"onebitlamb", "AdamW"}, {"muadam", "AdamW"},
+                                {"muadamw", "AdamW"},     {"musgd", "SGD"},        {"nadam", "AdamW"},
+                                {"radam", "AdamW"},       {"adamax", "AdamW"},     {"adadelta", "Adagrad"},
+                                {"sparseadam", "AdamW"},  {"asgd", "SGD"},         {"lbfgs", "AdamW"},
+                                {"rprop", "RMSprop"}};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+const Rule& rule_named(const DeepspeedReader& file, const std::string& type) {
+  const auto found = std::ranges::find(rules(), lower(type), &Rule::theirs);
+  if (found != rules().end()) return *found;
+  const auto unbuilt = std::ranges::find(kUnbuilt, lower(type), &Unbuilt::theirs);
+  file.refuse_value("optimizer.type", "AdamW, Adam, Adagrad, Lion, Muon, SGD, RMSprop or Adafactor" +
+                                          (unbuilt == std::end(kUnbuilt) ? "" : " (in its place " + std::string(unbuilt->instead) + ")"));
+}
+
+// Those that ask for nothing, or for what is so.
+void check_params(const DeepspeedReader& file, const Rule& rule) {
+  const DeepspeedReader::Json* params = file.find("optimizer.params");
+  if (params == nullptr) return;
+  if (!params->is_object()) file.refuse_value("optimizer.params", "an object");
+  std::vector<std::string> known = {"lr", "weight_decay", "foreach", "fused", "capturable", "differentiable", "set_grad_none"};
+  if (!rule.betas.empty())
+    known.insert(known.end(), {"betas", "torch_adam", "adam_w_mode", "bias_correction", "amsgrad", "fp32_optimizer_states"});
+  if (rule.theirs == "sgd" || rule.theirs == "muon") known.emplace_back("nesterov");
+  if (rule.theirs == "rmsprop") known.emplace_back("centered");
+  known.insert(known.end(), rule.numbers.begin(), rule.numbers.end());
+  for (const auto& [key, value] : params->items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string path = kParams + key, guess = nearest(key, known);
+    if (key == "max_grad_norm") refuse("[" + file.what(path) + "] expected gradient_clipping in its place, which DeepSpeed reads");
+    std::string all;
+    for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+    refuse("[" + file.what(path) + "] expected of " + std::string(rule.theirs) + " " + all +
+           (guess.empty() ? "" : "; did you mean " + guess + "?"));
+  }
+  if (!file.flag(kParams + "bias_correction", true)) file.refuse_value(kParams + "bias_correction", "true: moments are corrected");
+}
+
+std::string betas_of(const DeepspeedReader& file, const Rule& rule) {
+  const std::string path = kParams + "betas";
+  const DeepspeedReader::Json* betas = file.find(path);
+  if (betas == nullptr) return std::string(rule.betas);
+  if (!betas->is_array() || betas->size() != 2 || !(*betas)[0].is_number() || !(*betas)[1].is_number())
+    file.refuse_value(path, "two numbers");
+  return print_number((*betas)[0].get<double>()) + "," + print_number((*betas)[1].get<double>());
+}
+
+std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
+  if (rule.ours != "adamw") return std::string(rule.ours);
+  const bool decoupled = rule.theirs == "adamw" || file.flag(kParams + "adam_w_mode", true);
+  if (!file.flag(kParams + "amsgrad")) return decoupled ? "adamw" : "adam";
+  if (decoupled) file.refuse_value(kParams + "amsgrad", "false: amsgrad is built with adam_w_mode false alone");
+  return "amsgrad";
+}
+
+// Warm-up and what the rest of the words ask for.
+void warm_up(DeepspeedReader& file, const std::string& minimum) {
+  const std::string params = "scheduler.params.";
+  const i64 steps = file.integer(params + "warmup_num_steps").value_or(1000);
+  if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
+  if (file.text(params + "warmup_type").value_or("log") != "linear")
+    file.note("scheduler.params.warmup_type: the rate rises linearly where DeepSpeed's, by default, rises with the step's logarithm");
+  if (file.number(params + minimum).value_or(0) != 0) file.note("scheduler.params." + minimum + ": the rate rises from 0");
+  file.note("scheduler: step s = 0, 1 .. of a warm-up of W has lr (s + 1) / (W + 1), where DeepSpeed's first two have the least rate");
+}
+
+void fall(DeepspeedReader& file, const std::string& schedule, double least) {
+  file.give("lr-schedule", schedule, "scheduler.type");
+  file.give("min-lr-ratio", least, "scheduler.type");
+  if (const auto total = file.integer("scheduler.params.total_num_steps"))
+    file.give("steps", std::to_string(*total), "scheduler.params.total_num_steps");
+}
+
+void check_schedule_params(const DeepspeedReader& file, const std::vector<std::string>& known) {
+  const DeepspeedReader::Json* params = file.find("scheduler.params");
+  if (params == nullptr) return;
+  if (!params->is_object()) file.refuse_value("scheduler.params", "an object");
+  for (const auto& [key, value] : params->items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string guess = nearest(key, known);
+    refuse("[" + file.what("scheduler.params." + key) + "] " + *file.text("scheduler.type") + " has no such parameter" +
+           (guess.empty() ? "" : "; did you mean " + guess + "?"));
+  }
+}
+
+}  // namespace
+
+void take_optimizer(DeepspeedReader& file) {
+  const std::optional<std::string> type = file.text("optimizer.type");
+  if (!type) {
+    file.note("optimizer: none in the file: the flags' (--optimizer, --learning-rate, --weight-decay ..)");
+    return;
+  }
+  const Rule& rule = rule_named(file, *type);
+  check_params(file, rule);
+  file.give("optimizer", ours_of(file, rule), "optimizer.type");
+  const auto take = [&](const std::string& key, const std::string& flag, std::optional<double> otherwise) {
+    const std::optional<double> value = file.number(kParams + key);
+    if (value || (otherwise && !file.is_auto(kParams + key))) file.give(flag, value ? *value : *otherwise, kParams + key);
+  };
+  take("lr", "learning-rate", rule.learning_rate);
+  const bool torch_adamw = rule.theirs == "adamw" && file.flag(kParams + "torch_adam");
+  take("weight_decay", "weight-decay", torch_adamw ? 0.01 : rule.weight_decay);
+  file.give("decay-all", "true", "optimizer");
+  for (const std::string_view key : rule.numbers) take(std::string(key), std::string(key), {});
+  if (!rule.betas.empty() && !file.is_auto(kParams + "betas")) file.give("betas", betas_of(file, rule), kParams + "betas");
+  for (const char* key : {"nesterov", "centered"}) {
+    if (file.flag(kParams + key)) file.give(key, "true", kParams + key);
+  }
+}
+
+void take_schedule(DeepspeedReader& file) {
+  const std::string params = "scheduler.params.";
+  const std::optional<std::string> type = file.text("scheduler.type");
+  if (!type) {
+    if (!file.find("optimizer") || file.is_auto("scheduler")) return;
+    file.give("lr-schedule", "constant", "optimizer");
+    file.give("warmup-steps", "0", "optimizer");
+    return;
+  }
+  const std::vector<std::string> warming = {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration"};
+  std::vector<std::string> falling = warming;
+  falling.emplace_back("total_num_steps");
+  if (*type == "WarmupLR" || *type == "WarmupDecayLR") {
+    const bool falls = *type == "WarmupDecayLR";
+    check_schedule_params(file, falls ? falling : warming);
+    if (const auto highest = file.number(params + "warmup_max_lr")) file.give("learning-rate", *highest, params + "warmup_max_lr");
+    warm_up(file, "warmup_min_lr");
+    falls ? fall(file, "linear", 0) : file.give("lr-schedule", "constant", "scheduler.type");
+  } else if (*type == "WarmupCosineLR") {
+    check_schedule_params(
+        file, {"total_num_steps", "warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type", "last_batch_iteration"});
+    warm_up(file, "warmup_min_ratio");
+    fall(file, "cosine", file.number(params + "cos_min_ratio").value_or(1e-4));
+  } else {
+    file.refuse_value("scheduler.type",
+                      "WarmupLR, WarmupDecayLR or WarmupCosineLR (for OneCycle leave it out and say --lr-schedule onecycle, PyTorch's)");
+  }
+}
+
+}  // namespace spillway::app
