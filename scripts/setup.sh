@@ -24,6 +24,7 @@ packages=(
   "libisal-dev        module  libisal"
   "libsodium-dev      module  libsodium"
   "libpng-dev         module  libpng"
+  "libzip-dev         module  libzip"
   "libturbojpeg0-dev  module  libturbojpeg"
   "libpcre2-dev       module  libpcre2-8"
   "libutf8proc-dev    module  libutf8proc"

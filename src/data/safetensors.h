@@ -77,25 +77,4 @@ class SafetensorsWriter {
   std::unique_ptr<State> state_;
 };
 
-/// A weight source over a folder: model.safetensors, or else the shards model.safetensors.index.json names. Every entry of the index is
-/// checked when it is opened; tensors of a shard that the index does not name are not there. Thread-safe once made.
-class SafetensorsFolder {
- public:
-  /// What the folder's manifest has checksums of is read through them.
-  explicit SafetensorsFolder(const std::filesystem::path& folder);
-  /// All tensor names over all files, sorted.
-  std::vector<std::string> names() const;
-  const TensorInfo* find(const std::string& name) const;
-  /// Elements [begin, begin + out.size()) of the tensor widened to fp64 (f32, f64, bf16 and f16 sources).
-  void read(const std::string& name, i64 begin, std::span<double> out) const;
-
- private:
-  struct Place {
-    size_t file;
-    const TensorInfo* info;  // in the reader's own list, which never moves
-  };
-  std::vector<SafetensorsReader> files_;
-  std::map<std::string, Place> places_;
-};
-
 }  // namespace spillway::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "data/weights/weight_folder.h"
 #include "nn/module.h"
 
 namespace spillway::models {
@@ -28,7 +28,7 @@ class ScratchWeights final : public WeightSource {
   u64 seed_;
 };
 
-/// The folder's safetensors; of a model with adapters (lora.h) all but those. Names are those save_pretrained writes; the base model's,
+/// The folder's safetensors, or pytorch_model.bin; of a model with adapters (lora.h) all but those. Names are those save_pretrained writes; the base model's,
 /// which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask buffers, Llama's rotary buffers, batch
 /// norm's num_batches_tracked, and lm_head.weight of a tied head.
 class FolderWeights final : public WeightSource {
@@ -41,7 +41,7 @@ class FolderWeights final : public WeightSource {
   DType stored_dtype(const nn::Parameter& parameter) const;
 
  private:
-  data::SafetensorsFolder tensors_;
+  data::WeightFolder tensors_;
   std::map<std::string, std::string> names_;  // parameter -> tensor of the folder
 };
 

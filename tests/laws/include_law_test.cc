@@ -127,6 +127,7 @@ const std::vector<ThirdParty> kThirdParty = {
      {"src/device/", "*_cuda.", "tests/device/handle_cuda_test.cc", "tests/device/emulated_cuda_test.cc", "tests/kernels/attention/cudnn"}},
     {"cublas", {"*_cuda."}},
     {"cudnn", {"tests/kernels/attention/cudnn"}},
+    {"zip.h", {"src/data/weights/torch_archive.cc"}},
     {"png.h", {"src/data/images/picture.cc"}},
     {"turbojpeg.h", {"src/data/images/picture.cc"}},
     {"zlib.h", {"src/data/", "tests/data/"}},

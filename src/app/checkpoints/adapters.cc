@@ -181,7 +181,7 @@ std::unique_ptr<models::WeightSource> weights_of(const ModelSource& source, cons
 
 std::string fingerprint_of(const fs::path& folder) {
   constexpr i64 kValues = 256;
-  const data::SafetensorsFolder tensors(folder);
+  const data::WeightFolder tensors(folder);
   std::string text;
   i64 elems = 0;
   for (const std::string& name : tensors.names()) {

@@ -10,6 +10,7 @@
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "base/error.h"
 #include "data/folder_checksums.h"
+#include "data/weights/weight_folder.h"
 #include "models/presets.h"
 
 namespace spillway::app {
@@ -62,7 +63,7 @@ ModelSource from_folder(const fs::path& folder, std::string name) {
   ModelSource source{std::move(name), models::read_config(folder), folder, false};
   source.made_here = fs::exists(folder / kStateName);
   source.reference = fs::weakly_canonical(fs::absolute(folder)).string();
-  source.has_weights = fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+  source.has_weights = data::has_weights(folder);
   return source;
 }
 

@@ -15,8 +15,8 @@
 #include "data/documents/prepare.h"
 #include "data/folder_checksums.h"
 #include "data/loader.h"
-#include "data/safetensors.h"
 #include "data/token_format.h"
+#include "data/weights/weight_folder.h"
 #include "models/config.h"
 
 namespace spillway::app {
@@ -57,19 +57,25 @@ Json tensor_row(const data::TensorInfo& tensor) {
   return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", shape}, {"bytes", tensor.bytes()}};
 }
 
-Json describe_safetensors(const fs::path& path) {
-  const data::SafetensorsReader reader(path);
+Json describe_tensors(const char* kind, const fs::path& path, const std::vector<data::TensorInfo>& all,
+                      const std::map<std::string, std::string>& metadata) {
   Json tensors = Json::array();
   i64 elems = 0, bytes = 0;
-  for (const data::TensorInfo& tensor : reader.tensors()) {
+  for (const data::TensorInfo& tensor : all) {
     tensors.push_back(tensor_row(tensor));
     elems += tensor.shape.elems();
     bytes += tensor.bytes();
   }
-  Json about = {{"kind", "safetensors"}, {"path", path.string()}, {"tensors", tensors.size()}, {"elements", elems}, {"data_bytes", bytes}};
-  for (const auto& [key, value] : reader.metadata()) about["metadata"][key] = value;
+  Json about = {{"kind", kind}, {"path", path.string()}, {"tensors", tensors.size()}, {"elements", elems}, {"data_bytes", bytes}};
+  for (const auto& [key, value] : metadata) about["metadata"][key] = value;
   about["table"] = std::move(tensors);
   return about;
+}
+
+Json describe_weights(const fs::path& path) {
+  if (data::is_torch_file(path)) return describe_tensors("PyTorch", path, data::TorchFile(path).tensors(), {});
+  const data::SafetensorsReader reader(path);
+  return describe_tensors("safetensors", path, reader.tensors(), reader.metadata());
 }
 
 Json describe_tokens(const fs::path& path) {
@@ -94,16 +100,16 @@ Json describe_tokens(const fs::path& path) {
           {"first_ids", first}};
 }
 
-// The safetensors files of a folder, one row each.
+// The files of weights of a folder, one row each.
 Json weight_files(const fs::path& folder) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+    if (entry.path().extension() == ".safetensors" || data::is_torch_file(entry.path())) paths.push_back(entry.path());
   }
   std::ranges::sort(paths);
   Json files = Json::array();
   for (const fs::path& path : paths) {
-    const Json one = describe_safetensors(path);
+    const Json one = describe_weights(path);
     files.push_back(
         {{"file", path.filename().string()}, {"tensors", one["tensors"]}, {"elements", one["elements"]}, {"bytes", one["data_bytes"]}});
   }
@@ -171,7 +177,7 @@ Json describe(const fs::path& path) {
   if (!fs::exists(path))
     throw Error(ErrorCode::data, "[inspect] expected a file or a folder, got " + path.string() + ", which does not exist");
   if (!fs::is_directory(path)) {
-    if (path.extension() == ".safetensors") return describe_safetensors(path);
+    if (path.extension() == ".safetensors" || data::is_torch_file(path)) return describe_weights(path);
     if (path.extension() == ".bin") return describe_tokens(path);
     throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin or .jsonl file, or a folder, got " + path.string());
   }

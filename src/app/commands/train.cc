@@ -70,7 +70,7 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch) return;
   throw Error(
       ErrorCode::usage,
-      fmt::format("[model] {} has a config.json but no model.safetensors: give --from-scratch to start from new weights", config.model));
+      fmt::format("[model] {} has a config.json but neither model.safetensors nor pytorch_model.bin: give --from-scratch to start from new weights", config.model));
 }
 
 // What opening the store did, and what becomes of a state that this run does not go on from.

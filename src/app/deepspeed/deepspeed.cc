@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "app/deepspeed/keys.h"
 #include "app/deepspeed/reader.h"

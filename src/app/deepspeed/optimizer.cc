@@ -2,6 +2,7 @@
 // torch.optim's others.
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "app/deepspeed/reader.h"

@@ -1,6 +1,7 @@
 #include "app/deepspeed/reader.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "app/flags/text.h"
 

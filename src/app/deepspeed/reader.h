@@ -1,6 +1,6 @@
 // Values of a DeepSpeed configuration by their paths, and the flags they become.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // One JSON object, read with care.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace spillway::app {

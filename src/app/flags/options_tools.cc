@@ -273,7 +273,7 @@ std::vector<Option> node_options() {
   return {
       {.name = "path",
        .group = kGroup,
-       .help = "a safetensors file, model folder, token file, file of rows (.jsonl), run folder or checkpoint",
+       .help = "a file of weights (safetensors, torch.save), model folder, token file, file of rows (.jsonl), run folder or checkpoint",
        .field = text(&InspectConfig::path),
        .commands = on(Command::inspect),
        .metavar = "PATH",

@@ -15,7 +15,7 @@ namespace spillway::app {
 Inference::Inference(Command command, const RanksConfig& config, const Peers& peers)
     : command_(command), config_(config), peers_(peers), source_(find_trained_model(config.model, config.checkpoint)) {
   if (!source_.has_weights) {
-    throw Error(ErrorCode::usage, fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors",
+    throw Error(ErrorCode::usage, fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors or pytorch_model.bin",
                                               info(command).name, config.model));
   }
   if (config.adapter) take_adapter(source_, *config.adapter);

@@ -6,11 +6,11 @@
 #include <limits>
 #include <numeric>
 
-#include "data/safetensors.h"
+#include "data/weights/weight_folder.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 
-namespace spillway::data::safetensors_folder_test {
+namespace spillway::data::weight_folder_test {
 namespace {
 
 using spillway::test::error_of;
@@ -25,14 +25,14 @@ void write_one(const std::filesystem::path& path, const std::string& name, DType
   writer.finish();
 }
 
-std::vector<double> read_all(const SafetensorsFolder& folder, const std::string& name) {
+std::vector<double> read_all(const WeightFolder& folder, const std::string& name) {
   std::vector<double> out(static_cast<size_t>(folder.find(name)->shape.elems()));
   folder.read(name, 0, out);
   return out;
 }
 
-TEST(SafetensorsFolder, ASingleFile) {
-  const SafetensorsFolder folder(spillway::test::data("gpt2-tiny"));
+TEST(WeightFolder, ASingleFile) {
+  const WeightFolder folder(spillway::test::data("gpt2-tiny"));
   const auto names = folder.names();
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   const auto wte = read_all(folder, "transformer.wte.weight");
@@ -45,13 +45,13 @@ TEST(SafetensorsFolder, ASingleFile) {
   EXPECT_EQ(piece, (std::vector<double>(wte.begin() + 100, wte.begin() + 105)));
 }
 
-TEST(SafetensorsFolder, WidensEveryFloatingType) {
+TEST(WeightFolder, WidensEveryFloatingType) {
   const TemporaryFolder folder;
   {
     const std::vector<u16> values = {0x3f80, 0xc000, 0x7f80, 0x0001, 0x8000, 0x7fc0};
     write_one(folder / "model.safetensors", "x", DType::bf16, values);
   }
-  auto x = read_all(SafetensorsFolder(folder.path()), "x");
+  auto x = read_all(WeightFolder(folder.path()), "x");
   EXPECT_EQ((std::vector<double>(x.begin(), x.begin() + 4)),
             (std::vector<double>{1, -2, std::numeric_limits<double>::infinity(), 0x1p-133}));
   EXPECT_TRUE(std::signbit(x[4]) && x[4] == 0 && std::isnan(x[5]));
@@ -60,7 +60,7 @@ TEST(SafetensorsFolder, WidensEveryFloatingType) {
   std::vector<u16> halves(65536);
   std::iota(halves.begin(), halves.end(), u16{0});
   write_one(folder / "model.safetensors", "x", DType::f16, halves);
-  x = read_all(SafetensorsFolder(folder.path()), "x");
+  x = read_all(WeightFolder(folder.path()), "x");
   for (size_t i = 0; i < x.size(); ++i) {
     const int exponent = static_cast<int>(i >> 10 & 31), mantissa = static_cast<int>(i & 1023);
     double wanted = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
@@ -70,37 +70,37 @@ TEST(SafetensorsFolder, WidensEveryFloatingType) {
   }
 
   write_one<double>(folder / "model.safetensors", "x", DType::f64, {1e-300, 0.1});
-  EXPECT_EQ(read_all(SafetensorsFolder(folder.path()), "x"), (std::vector<double>{1e-300, 0.1}));
+  EXPECT_EQ(read_all(WeightFolder(folder.path()), "x"), (std::vector<double>{1e-300, 0.1}));
 }
 
-TEST(SafetensorsFolder, WrongTensorsAreSaidSo) {
+TEST(WeightFolder, WrongTensorsAreSaidSo) {
   const TemporaryFolder folder;
   write_one<i32>(folder / "model.safetensors", "ids", DType::int32, {1, 2});
-  const SafetensorsFolder source(folder.path());
+  const WeightFolder source(folder.path());
   std::vector<double> out(2);
   EXPECT_THAT(error_of(ErrorCode::data, [&] { source.read("ids", 0, out); }), HasSubstr("i32"));
   EXPECT_THAT(error_of(ErrorCode::data, [&] { source.read("weights", 0, out); }), HasSubstr("\"weights\""));
   EXPECT_EQ(source.find("weights"), nullptr);
 }
 
-TEST(SafetensorsFolder, ShardsByTheIndex) {
+TEST(WeightFolder, ShardsByTheIndex) {
   const TemporaryFolder folder;
   write_one<float>(folder / "one.safetensors", "b", DType::f32, {1, 2});
   write_one<float>(folder / "two.safetensors", "a", DType::f32, {3});
   put(folder / "model.safetensors.index.json",
       R"({"metadata":{"total_size":12},"weight_map":{"b":"one.safetensors","a":"two.safetensors"}})");
-  const SafetensorsFolder source(folder.path());
+  const WeightFolder source(folder.path());
   EXPECT_EQ(source.names(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read_all(source, "a"), std::vector<double>{3});
   EXPECT_EQ(read_all(source, "b"), (std::vector<double>{1, 2}));
 }
 
-TEST(SafetensorsFolder, EveryEntryOfTheIndexIsChecked) {
+TEST(WeightFolder, EveryEntryOfTheIndexIsChecked) {
   const TemporaryFolder folder;
   write_one<float>(folder / "one.safetensors", "a", DType::f32, {1});
   const auto refused = [&](const std::string& index, const char* why) {
     put(folder / "model.safetensors.index.json", index);
-    EXPECT_THAT(error_of(ErrorCode::data, [&] { SafetensorsFolder source(folder.path()); }), HasSubstr(why)) << index.substr(0, 80);
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }), HasSubstr(why)) << index.substr(0, 80);
   };
   refused(R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})", "\"b\"");
   refused(R"({"weight_map":{"a":"three.safetensors"}})", "three.safetensors");
@@ -115,8 +115,8 @@ TEST(SafetensorsFolder, EveryEntryOfTheIndexIsChecked) {
   refused("{\"a\":\"\xff\"}", "not JSON");
   refused(std::string(100000, '['), "nests too deeply");
   std::filesystem::remove(folder / "model.safetensors.index.json");
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { SafetensorsFolder source(folder.path()); }), HasSubstr("model.safetensors.index.json"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }), HasSubstr("model.safetensors.index.json"));
 }
 
 }  // namespace
-}  // namespace spillway::data::safetensors_folder_test
+}  // namespace spillway::data::weight_folder_test

@@ -1,3 +1,5 @@
+#include "data/weights/weight_folder.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 
 #include "base/error.h"
 #include "data/file.h"
-#include "data/safetensors.h"
 #include "data/safetensors_header.h"
 
 namespace spillway::data {
@@ -17,8 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSingleName = "model.safetensors";
-constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr const char* kIndexEnd = ".index.json";  // behind the name of the whole
+constexpr const char* kSafetensors = "model.safetensors";
+constexpr const char* kTorch = "pytorch_model.bin";
 constexpr i64 kIndexLimitBytes = 64 * kMiB;  // seven times that of the largest published model
 
 std::string text_of(const std::filesystem::path& path) {
@@ -67,40 +69,59 @@ std::map<std::string, std::string> weight_map(const std::filesystem::path& path)
 
 }  // namespace
 
-SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
-  const FolderChecksums checksums = FolderChecksums::of(folder);
-  if (const auto single = folder / kSingleName; std::filesystem::exists(single)) {
-    files_.emplace_back(single, checksums.find(kSingleName));
-    for (const TensorInfo& t : files_[0].tensors()) places_.emplace(t.name, Place{0, &t});
-    return;
+bool has_weights(const std::filesystem::path& folder) {
+  for (const std::string whole : {kSafetensors, kTorch}) {
+    if (std::filesystem::exists(folder / whole) || std::filesystem::exists(folder / (whole + kIndexEnd))) return true;
   }
-  const auto index = folder / kIndexName;
-  if (!std::filesystem::exists(index)) reject_safetensors(folder, fmt::format("expected {} or {} in this folder", kSingleName, kIndexName));
-  std::map<std::string, size_t> opened;
-  for (auto& [name, shard] : weight_map(index)) {
-    const auto [entry, is_new] = opened.emplace(shard, files_.size());
-    if (is_new) files_.emplace_back(folder / shard, checksums.find(shard));
-    const TensorInfo* info = files_[entry->second].find(name);
-    if (!info) reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
-    places_.emplace(name, Place{entry->second, info});
-  }
+  return false;
 }
 
-std::vector<std::string> SafetensorsFolder::names() const {
+WeightFolder::WeightFolder(const std::filesystem::path& folder) {
+  const FolderChecksums checksums = FolderChecksums::of(folder);
+  const auto open = [&](const std::string& file) {
+    if (file.ends_with(".bin"))
+      files_.emplace_back(std::in_place_type<TorchFile>, folder / file);
+    else
+      files_.emplace_back(std::in_place_type<SafetensorsReader>, folder / file, checksums.find(file));
+  };
+  for (const std::string whole : {kSafetensors, kTorch}) {
+    const auto index = folder / (whole + kIndexEnd);
+    if (std::filesystem::exists(folder / whole)) {
+      open(whole);
+      const auto& all = std::visit([](const auto& file) -> const std::vector<TensorInfo>& { return file.tensors(); }, files_[0]);
+      for (const TensorInfo& t : all) places_.emplace(t.name, Place{0, &t});
+      return;
+    }
+    if (!std::filesystem::exists(index)) continue;
+    std::map<std::string, size_t> opened;
+    for (auto& [name, shard] : weight_map(index)) {
+      const auto [entry, is_new] = opened.emplace(shard, files_.size());
+      if (is_new) open(shard);
+      const TensorInfo* info = std::visit([&](const auto& file) { return file.find(name); }, files_[entry->second]);
+      if (!info)
+        reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
+      places_.emplace(name, Place{entry->second, info});
+    }
+    return;
+  }
+  reject_safetensors(folder, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder", kSafetensors, kIndexEnd, kTorch));
+}
+
+std::vector<std::string> WeightFolder::names() const {
   std::vector<std::string> names;
   for (auto& [name, place] : places_) names.push_back(name);
   return names;
 }
 
-const TensorInfo* SafetensorsFolder::find(const std::string& name) const {
+const TensorInfo* WeightFolder::find(const std::string& name) const {
   const auto entry = places_.find(name);
   return entry == places_.end() ? nullptr : entry->second.info;
 }
 
-void SafetensorsFolder::read(const std::string& name, i64 begin, std::span<double> out) const {
+void WeightFolder::read(const std::string& name, i64 begin, std::span<double> out) const {
   const auto entry = places_.find(name);
   if (entry == places_.end()) throw Error(ErrorCode::data, "[safetensors] there is no tensor " + in_quotes(name));
-  files_[entry->second.file].read_wide(*entry->second.info, begin, out);
+  std::visit([&](const auto& file) { file.read_wide(*entry->second.info, begin, out); }, files_[entry->second.file]);
 }
 
 }  // namespace spillway::data

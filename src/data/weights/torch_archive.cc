@@ -1,0 +1,94 @@
+#include "data/weights/torch_archive.h"
+
+#include <fmt/format.h>
+#include <zip.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "data/file.h"
+
+namespace spillway::data {
+namespace {
+
+constexpr i64 kMostPickleBytes = 64 * kMiB;
+constexpr std::string_view kPickle = "data.pkl";
+
+// Before 1.6 a file was several pickles behind each other, the first of this number.
+bool is_of_old(const std::filesystem::path& path) {
+  std::array<std::byte, 4> first{};
+  const File file = File::open(path);
+  if (file.size_bytes() < 4) return false;
+  file.read(0, first);
+  return first[0] == std::byte{0x80} && first[2] == std::byte{0x8a};
+}
+
+}  // namespace
+
+void reject_torch(const std::filesystem::path& path, const std::string& why) {
+  throw Error(ErrorCode::data, fmt::format("[torch] {}: {}", path.string(), why));
+}
+
+TorchArchive::TorchArchive(std::filesystem::path path) : path_(std::move(path)) {
+  static_cast<void>(File::open(path_));  // says why it cannot
+  int code = 0;
+  zip_ = zip_open(path_.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
+  if (zip_ == nullptr) {
+    if (is_of_old(path_)) reject_torch(path_, "it was written by a PyTorch before 1.6: load it there and torch.save it again");
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    const std::string why = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    reject_torch(path_, "expected a file of torch.save's, a zip archive: " + why);
+  }
+  const zip_int64_t count = zip_get_num_entries(zip_, 0);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    const char* raw = zip_get_name(zip_, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
+    const std::string name = raw == nullptr ? "" : raw;
+    const size_t slash = name.find('/');
+    if (slash == name.npos || name.substr(slash + 1) != kPickle) continue;
+    folder_ = name.substr(0, slash + 1);
+    return;
+  }
+  zip_discard(zip_);
+  reject_torch(path_, fmt::format("expected a member <name>/{}: it is a zip archive of something else", kPickle));
+}
+
+TorchArchive::~TorchArchive() { zip_discard(zip_); }
+
+TorchArchive::Member TorchArchive::member(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const zip_int64_t index = zip_name_locate(zip_, (folder_ + name).c_str(), ZIP_FL_ENC_RAW);
+  zip_stat_t found;
+  if (index < 0 || zip_stat_index(zip_, static_cast<zip_uint64_t>(index), 0, &found) != 0) reject_torch(path_, "it has no member " + name);
+  if ((found.valid & ZIP_STAT_SIZE) == 0 || (found.valid & ZIP_STAT_COMP_METHOD) == 0 || found.comp_method != ZIP_CM_STORE ||
+      found.encryption_method != ZIP_EM_NONE)
+    reject_torch(path_, fmt::format("expected its member {} as torch.save writes it, not compressed: save it again", name));
+  if (found.size > static_cast<u64>(std::numeric_limits<i64>::max())) reject_torch(path_, fmt::format("its member {} has no size", name));
+  return {static_cast<u64>(index), static_cast<i64>(found.size)};
+}
+
+std::vector<std::byte> TorchArchive::pickle() const {
+  const Member found = member(std::string(kPickle));
+  if (found.bytes > kMostPickleBytes)
+    reject_torch(path_, fmt::format("{} bytes of {} are too many, expected at most {}", found.bytes, kPickle, kMostPickleBytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(found.bytes));
+  read(found, 0, bytes);
+  return bytes;
+}
+
+TorchArchive::Member TorchArchive::storage(const std::string& key) const { return member("data/" + key); }
+
+void TorchArchive::read(const Member& member, i64 offset, std::span<std::byte> into) const {
+  const std::lock_guard lock(mutex_);
+  zip_file_t* file = zip_fopen_index(zip_, member.index, 0);
+  bool fine = file != nullptr && (offset == 0 || zip_fseek(file, offset, SEEK_SET) == 0);
+  for (size_t at = 0; fine && at < into.size();) {
+    const zip_int64_t got = zip_fread(file, into.data() + at, into.size() - at);
+    fine = got > 0;
+    at += fine ? static_cast<size_t>(got) : 0;
+  }
+  if (file != nullptr) zip_fclose(file);
+  if (!fine) reject_torch(path_, fmt::format("{} bytes at {} of a member cannot be read: the file is damaged", into.size(), offset));
+}
+
+}  // namespace spillway::data

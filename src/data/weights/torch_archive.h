@@ -1,0 +1,45 @@
+// The zip archive that torch.save writes, through libzip: its data.pkl, and its storages by their keys. Errors as torch_file.h's.
+#pragma once
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+
+struct zip;  // libzip's zip_t
+
+namespace spillway::data {
+
+/// Throws Error(data), "[torch] <path>: <why>".
+[[noreturn]] void reject_torch(const std::filesystem::path& path, const std::string& why);
+
+class TorchArchive {
+ public:
+  explicit TorchArchive(std::filesystem::path path);
+  ~TorchArchive();
+  TorchArchive(const TorchArchive&) = delete;
+  TorchArchive& operator=(const TorchArchive&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// data.pkl, 64 MiB at most.
+  std::vector<std::byte> pickle() const;
+  /// A member that is stored as it is.
+  struct Member {
+    u64 index = 0;
+    i64 bytes = 0;
+  };
+  Member storage(const std::string& key) const;
+  /// Thread-safe.
+  void read(const Member& member, i64 offset, std::span<std::byte> into) const;
+
+ private:
+  Member member(const std::string& name) const;
+  const std::filesystem::path path_;
+  zip* zip_ = nullptr;
+  std::string folder_;        // of all members: "archive/"
+  mutable std::mutex mutex_;  // libzip's archives are one thread's at a time
+};
+
+}  // namespace spillway::data

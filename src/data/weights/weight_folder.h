@@ -1,0 +1,34 @@
+// A model folder's weights: model.safetensors, or the shards that model.safetensors.index.json names; where there are neither,
+// pytorch_model.bin, or the shards of its index. Thread-safe once made.
+#pragma once
+#include <variant>
+
+#include "data/weights/torch_file.h"
+
+namespace spillway::data {
+
+class WeightFolder {
+ public:
+  /// Every entry of an index is checked when it is opened; tensors of a shard that the index does not name are not there. What the folder's
+  /// manifest has checksums of is read through them. Throws Error(data) as safetensors.h and torch_file.h, and where there is no such file.
+  explicit WeightFolder(const std::filesystem::path& folder);
+  /// All tensor names over all files, sorted.
+  std::vector<std::string> names() const;
+  const TensorInfo* find(const std::string& name) const;
+  /// Elements [begin, begin + out.size()) of the tensor widened to fp64 (f32, f64, bf16 and f16 sources).
+  void read(const std::string& name, i64 begin, std::span<double> out) const;
+
+ private:
+  using TensorFile = std::variant<SafetensorsReader, TorchFile>;
+  struct Place {
+    size_t file;
+    const TensorInfo* info;  // in the file's own list, which never moves
+  };
+  std::vector<TensorFile> files_;
+  std::map<std::string, Place> places_;
+};
+
+/// Whether there is one of those files.
+bool has_weights(const std::filesystem::path& folder);
+
+}  // namespace spillway::data

@@ -1,0 +1,185 @@
+// Files of torch.save's: every tensor of tests/data/torch (tests/peers/torch_files.py made them) to the number, whatever its strides; what
+// is none of them, or damaged, refused by name, and nothing of it run.
+#include "data/weights/torch_file.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "data/pickle/pickle.h"
+#include "tests/data/support_files.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::data::torch_file_test {
+namespace {
+
+using namespace spillway::test;
+using testing::HasSubstr;
+
+const std::filesystem::path kFolder = "torch";
+
+std::vector<double> all_of(const TorchFile& file, const TensorInfo& info, size_t piece) {
+  std::vector<double> values(static_cast<size_t>(info.shape.elems()));
+  for (size_t at = 0; at < values.size(); at += piece)
+    file.read_wide(info, static_cast<i64>(at), std::span(values).subspan(at, std::min(piece, values.size() - at)));
+  return values;
+}
+
+double number(const nlohmann::json& value) { return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>(); }
+
+TEST(TorchFile, HoldsEveryTensorAsPytorchHasIt) {
+  const TorchFile file(test::data(kFolder / "state.bin"));
+  const auto want = nlohmann::json::parse(bytes_of(test::data(kFolder / "state.json")));
+  size_t compared = 0;
+  for (const auto& [name, tensor] : want.items()) {
+    const TensorInfo* info = file.find(name);
+    ASSERT_TRUE(info) << name;
+    if (tensor["dtype"] == "int8") {
+      EXPECT_EQ(info->foreign, "I8 [3]");
+      continue;
+    }
+    EXPECT_EQ(info->shape, Shape(std::span<const i64>(tensor["shape"].get<std::vector<i64>>()))) << name;
+    if (!is_floating(info->dtype)) {
+      EXPECT_EQ(info->dtype, DType::int64);
+      continue;
+    }
+    for (const size_t piece : {size_t{1}, size_t{5}, size_t{1} << 20}) {
+      const std::vector<double> got = all_of(file, *info, piece);
+      for (size_t i = 0; i < got.size(); ++i, ++compared)
+        ASSERT_EQ(got[i], name == "big" ? static_cast<double>(i % 90 * 100 + i / 90) : number(tensor["values"][i])) << name << " " << i;
+      if (piece == 1 && name == "big") break;
+    }
+  }
+  EXPECT_EQ(file.tensors().size(), want.size());
+  EXPECT_GT(compared, 9000u);
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { all_of(file, *file.find("of_integers"), 1); }), HasSubstr("expected floating-point numbers"));
+}
+
+TEST(TorchFile, APickleThatAsksForMoreIsRefusedByNameAndNotRun) {
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(test::data(kFolder / "asks.bin")); }),
+              HasSubstr("asks.bin: it asks for posix.system, which is no part of a tensor (nothing of it was run)"));
+  EXPECT_FALSE(std::filesystem::exists("asked"));
+}
+
+TEST(TorchFile, WhatIsNoneSaysSo) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& bytes, const char* why) {
+    const auto path = put(folder / "x.bin", bytes);
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(path); }), HasSubstr(why)) << bytes.size();
+  };
+  refused("", "expected a file of torch.save's, a zip archive");
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "expected a file of torch.save's");
+  refused(bytes_of(test::data(kFolder / "old.bin")), "written by a PyTorch before 1.6");
+  const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
+  refused(whole.substr(0, whole.size() / 2), "expected a file of torch.save's");
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(folder / "none.bin"); }), HasSubstr("none.bin"));
+}
+
+// The pickle of state.bin lies there as it is: a size beyond the storage, a storage that is not there.
+TEST(TorchFile, SizesAreCheckedAgainstTheStorage) {
+  const TemporaryFolder folder;
+  const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string bytes = whole;
+    const size_t at = bytes.find(from);
+    EXPECT_NE(at, bytes.npos);
+    bytes.replace(at, from.size(), to);
+    const auto path = put(folder / "x.bin", bytes);
+    return error_of(ErrorCode::data, [&] {
+      TorchFile file(path);
+      all_of(file, file.tensors().front(), 1000);
+    });
+  };
+  // BININT1 4, BININT1 6, TUPLE2, of "plain", whose storage has 24 elements.
+  EXPECT_THAT(with("K\x04K\x06\x86", "K\x04K\x07\x86"),
+              testing::AnyOf(HasSubstr("its elements leave its storage of 24 elements"), HasSubstr("damaged")));
+}
+
+// Whatever single byte is another: the file is refused, or is read within its bounds.
+void survive_mutations(u64 seed, int count) {
+  const TemporaryFolder folder;
+  const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
+  u64 state = seed;
+  const auto random = [&] { return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33; };
+  const size_t pickle = whole.find("data.pkl"), pickle_end = whole.find("PK\x07\x08", pickle);
+  ASSERT_LT(pickle_end, whole.size());
+  int refused = 0;
+  for (int i = 0; i < count; ++i) {
+    std::string bytes = whole;
+    // Half of them in the pickle itself, most of the file being numbers.
+    const size_t at = i % 2 ? pickle + random() % (pickle_end - pickle) : random() % bytes.size();
+    bytes[at] = static_cast<char>(random());
+    try {
+      const TorchFile file(put(folder / "x.bin", bytes));
+      for (const TensorInfo& info : file.tensors()) {
+        if (info.foreign.empty() && is_floating(info.dtype) && info.shape.elems() < 100000) all_of(file, info, 4096);
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
+      ++refused;
+    }
+    // The pickle alone, whose bytes the archive's checksum guards above.
+    const auto raw = std::as_bytes(std::span(bytes)).subspan(pickle, pickle_end - pickle);
+    try {
+      const Pickle alone(raw.subspan(raw.size() - (pickle_end - whole.find('\x80', pickle))), "x");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+TEST(TorchFile, SurvivesAnyByte) { survive_mutations(1, 300); }
+TEST(SoakTorchFile, SurvivesAnyByte) {
+  for (u64 seed = 2; seed < 40; ++seed) survive_mutations(seed, 1000);
+}
+
+Pickle pickle_of(const std::string& bytes) { return {std::as_bytes(std::span(bytes)), "x"}; }
+
+TEST(Pickle, ReadsWhatPythonWrites) {
+  // pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4), and the shared list [x, x] of protocol 2.
+  using namespace std::string_literals;
+  const Pickle p = pickle_of(
+      "\x80\x04\x95\x37\0\0\0\0\0\0\0}\x94\x8c\x01"
+      "a\x94]\x94(K\x01J\xfe\xff\xff\xffM,\x01Jp\x11\x01\0\x8a\x06\0\0\0\0\0\x01G?\xf8\0\0\0\0\0\0N\x88"
+      "C\x01x\x94\x8c\x01y\x94\x86\x94"
+      "es."s);
+  const PickleNode& root = p.at(p.root());
+  ASSERT_EQ(root.kind, PickleNode::Kind::dict);
+  EXPECT_EQ(p.at(root.items[0]).text, "a");
+  const PickleNode& list = p.at(root.items[1]);
+  ASSERT_EQ(list.items.size(), 9u);
+  const i64 integers[] = {1, -2, 300, 70000, i64{1} << 40};
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(p.at(list.items[i]).integer, integers[i]);
+  EXPECT_EQ(p.at(list.items[5]).real, 1.5);
+  EXPECT_EQ(p.at(list.items[6]).kind, PickleNode::Kind::none);
+  EXPECT_EQ(p.at(list.items[7]).kind, PickleNode::Kind::boolean);
+  EXPECT_EQ(p.at(p.at(list.items[8]).items[1]).text, "y");
+  const Pickle shared = pickle_of(
+      "\x80\x02]q\0(]q\x01h\x01"
+      "e."s);
+  EXPECT_EQ(shared.at(shared.root()).items[0], shared.at(shared.root()).items[1]);
+}
+
+TEST(Pickle, WhatIsWrongIsSaidWithItsPlace) {
+  using namespace std::string_literals;
+  const auto refused = [](const std::string& bytes, const char* why) {
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr(why)) << testing::PrintToString(bytes);
+  };
+  refused("", "expected 1 bytes more");
+  refused("\x80\x02", "expected 1 bytes more, and there are 0");
+  refused("\x80\x00."s, "expected protocol 2 to 5, got 0");
+  refused("I1\n.", "0x49 is no opcode");
+  refused("\x80\x02X\xff\xff\xff\x7f"s, "expected 2147483647 bytes more, and there are 0, at byte 2");
+  refused("\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "bytes more");
+  refused("\x80\x02."s, "expected one value at its end");
+  refused("\x80\x02NN."s, "expected one value at its end");
+  refused("\x80\x02h\x05."s, "value 5 was never remembered");
+  refused("\x80\x02s."s, "its stack is empty");
+  refused("\x80\x02te."s, "expected a mark");
+  refused("\x80\x02N(NNe."s, "expected a container");
+  refused("\x80\x02}(Nu."s, "expected a value for each key");
+  refused("\x80\x02" + std::string(kMostPickleNodes + 1, 'N'), "expected at most 4194304 values");
+}
+
+}  // namespace
+}  // namespace spillway::data::torch_file_test
