@@ -177,7 +177,7 @@ TEST(Deepspeed, WhatThereIsNotIsRefusedByName) {
       {R"({"compression_training": {"weight_quantization": {"shared_parameters": {"enabled": true}}}})", "compression_training"},
       {R"({"tensor_parallel": {"autotp_size": 2}})", "--zero-stage 3 or --pipeline-stages"},
       {R"({"scheduler": {"type": "OneCycle"}})", "--lr-schedule onecycle"},
-      {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_steps": 3}}})", "did you mean warmup_num_steps?"},
+      {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_step": 3}}})", "did you mean warmup_num_steps?"},
       {R"({"gradient_clipping": {"value": 1}})", "expected one value"},
       {R"({"steps_per_print": 1, "steps_per_print": 2})", "expected each key once, got it twice"},
       {R"({"fp16": {"enabled": false, "enabled": true}})", "[enabled in ds.json] expected each key once"},
