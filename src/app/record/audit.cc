@@ -1,4 +1,4 @@
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 
 #include <fmt/format.h>
 
@@ -112,7 +112,7 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   for (size_t t = 0; t < offload::kTiers; ++t) {
     if (m.planned[t] > 0) rows.push_back({fmt::format("peak {}", to_string(static_cast<Tier>(t))), of(m.planned, t), of(m.peak, t), true});
   }
-  rows.push_back({"peak process", static_cast<double>(m.predicted_process), static_cast<double>(m.process), true});
+  if (m.process > 0) rows.push_back({"peak process", static_cast<double>(m.predicted_process), static_cast<double>(m.process), true});
   return rows;
 }
 
