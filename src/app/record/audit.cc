@@ -118,7 +118,7 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
 
 std::string Audit::verdict(const Levers& levers) const {
   const Resource bound = bound_by();
-  const double share = account_.chain_s[static_cast<size_t>(bound)] / account_.seconds;
+  const double share = account_.seconds > 0 ? account_.chain_s[static_cast<size_t>(bound)] / account_.seconds : 0;
   std::string text = fmt::format("bound by {} ({:.0f} % of the step", to_string(bound), 100 * share);
   const auto bytes = static_cast<double>(disk_.read_bytes + disk_.written_bytes);
   if (bytes > 0 && disk_.either_s > 0) {

@@ -61,7 +61,6 @@ struct Columns {
 class Building {
  public:
   Building(History& history, const Kept& kept, i64 buckets, const std::optional<RunPlan>& plan) : h_(history), plan_(plan) {
-    h_.measures.resize(metric_names().size());
     h_.series.assign(metric_names().size(), Series(kept.first(), kept.last(), buckets));
     strip_ = std::max<i64>(1, (kept.last() - kept.first()) / kMostBounds + 1);
     if (plan_) cost_.phase_ms = plan_->phase_ms;

@@ -28,8 +28,8 @@ struct History {
   std::vector<i64> starts;  // the steps before which a process began
   i64 parts_lost = 0;       // steps that no line tells of, between the first and the last
 
-  std::vector<Measure> measures;  // by column, as is
-  std::vector<Series> series;
+  std::vector<Measure> measures = std::vector<Measure>(metric_names().size());  // by column, as is
+  std::vector<Series> series = std::vector<Series>(metric_names().size());
   MetricsLine last;
 
   /// Neighbouring steps that the same thing bound, most of the time.

@@ -24,15 +24,20 @@ std::string share_bar(double share) {
 
 std::string milliseconds(double ms) { return ms > 0 ? shown(ms / 1e3, Unit::seconds) : "-"; }
 
-// Empty: no lane did anything.
-std::string lane_table(const Phases& phases, const Phases& planned, double step_ms) {
-  std::vector<std::vector<std::string>> rows = {{"lane", "busy a step", "predicted", "computing waits for it", "share of the step"}};
+// Of `planned` beside it, where there is a plan. Empty: no lane did anything.
+std::string lane_table(const Phases& phases, const std::optional<RunPlan>& planned, double step_ms) {
+  std::vector<std::vector<std::string>> rows(1, {"lane", "busy a step"});
+  if (planned) rows[0].emplace_back("predicted");
+  rows[0].insert(rows[0].end(), {"computing waits for it", "share of the step"});
   for (int l = 0; l < parallel::kLanes; ++l) {
     const std::string lane(to_string(static_cast<parallel::Lane>(l)));
     const double busy = at(phases, "lane_" + lane);
     if (!(busy > 0)) continue;
-    rows.push_back({lane, milliseconds(busy), milliseconds(at(planned, "lane_" + lane)), milliseconds(at(phases, "wait_" + lane)),
-                    step_ms > 0 ? share_bar(busy / step_ms) : ""});
+    std::vector<std::string> row = {lane, milliseconds(busy)};
+    if (planned) row.push_back(milliseconds(at(planned->phase_ms, "lane_" + lane)));
+    row.push_back(milliseconds(at(phases, "wait_" + lane)));
+    row.push_back(step_ms > 0 ? share_bar(busy / step_ms) : "");
+    rows.push_back(std::move(row));
   }
   return rows.size() == 1 ? "" : table(rows);
 }
@@ -57,7 +62,7 @@ std::string bounds_text(const History& h) {
 
 std::string lanes_part(const ReportedRun& run, size_t most_bars) {
   const History& h = run.history;
-  std::string text = lane_table(h.phase_ms, run.plan ? run.plan->phase_ms : Phases(), step_ms_of(h.phase_ms));
+  std::string text = lane_table(h.phase_ms, run.plan, step_ms_of(h.phase_ms));
   if (run.timeline) {
     const Timeline& t = *run.timeline;
     const std::string whose = t.ranks.size() > 1 ? " of the first rank" : "";

@@ -39,7 +39,7 @@ void add_lines(Chart& chart, std::span<const ReportedRun> runs, const Wanted& wa
   for (size_t r = 0; r < runs.size(); ++r) {
     const bool one = runs.size() == 1;
     const auto add = [&](const char* metric, const char* name, bool second) {
-      const Series& series = runs[r].history.series.empty() ? Series() : runs[r].history.of(metric);
+      const Series& series = runs[r].history.of(metric);
       ChartLine line{one ? name : runs[r].name + (second ? fmt::format(" ({})", name) : ""),
                      series.points(),
                      static_cast<int>(one ? (second ? 1 : 0) : r % kLineColours),
