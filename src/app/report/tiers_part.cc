@@ -90,9 +90,11 @@ std::string bytes_part(const ReportedRun& run) {
   const double step_s = run.status.step_s.value_or(0);
   for (const Link& link : links_of(h, planned)) {
     if (!(link.measured > 0) && !(link.planned > 0)) continue;
+    const bool told = h.measure(link.column).count > 0;  // not by every program that made runs
     chart.lines.push_back({link.name, h.of(link.column).points(), static_cast<int>(chart.lines.size())});
-    rows.push_back({link.name, size_cell(link.planned), size_cell(link.measured), difference(link.planned, link.measured),
-                    step_s > 0 ? format_bytes(static_cast<i64>(link.measured / step_s)) + "/s" : ""});
+    rows.push_back({link.name, size_cell(link.planned), told ? size_cell(link.measured) : "not recorded",
+                    told ? difference(link.planned, link.measured) : "",
+                    told && step_s > 0 ? format_bytes(static_cast<i64>(link.measured / step_s)) + "/s" : ""});
   }
   if (rows.size() == 1) return section("Bytes a step", "<p>Everything lies where it is computed on: nothing is moved.</p>\n");
   const std::string drawn = figure(chart);

@@ -1,4 +1,4 @@
-// report and top as commands: what they refuse, what they write, and a real run's page and records. 1 s.
+// report and top as commands: what they refuse, what they write, and a real run's page and records. 2 s.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
