@@ -1,6 +1,7 @@
 #include "app/record/run_plan.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "app/node/host.h"
 #include "app/record/json_reading.h"
