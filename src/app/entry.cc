@@ -57,6 +57,8 @@ struct Dispatch {
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
   int operator()(const StatusConfig& config) const { return run_status(config, console); }
+  int operator()(const TopConfig& config) const { return run_top(config, console); }
+  int operator()(const ReportConfig& config) const { return run_report(config, console); }
   int operator()(const ScheduleConfig& config) const { return run_schedule(config, console); }
   int operator()(const SlurmConfig& config) const { return run_slurm(config, console); }
   int operator()(const SelftestConfig& config) const { return run_selftest(config, console, host); }

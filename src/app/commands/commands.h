@@ -27,6 +27,8 @@ int run_plan(const PlanConfig& config, Console& console);
 int run_tokenize(const TokenizeConfig& config, Console& console);
 int run_inspect(const InspectConfig& config, Console& console);
 int run_status(const StatusConfig& config, Console& console);
+int run_top(const TopConfig& config, Console& console);
+int run_report(const ReportConfig& config, Console& console);
 /// 3 when anything is red.
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
 int run_bench(const BenchConfig& config, Console& console, const Host& host);

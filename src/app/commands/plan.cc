@@ -1,14 +1,23 @@
 // spillway plan: what train would do, without weights, data or a byte written.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "app/commands/commands.h"
 #include "app/commands/plan_report.h"
 #include "app/flags/cluster.h"
 #include "app/flags/pipeline_wish.h"
+#include "app/plan/stage_plans.h"
 #include "app/ranks/device_choice.h"
+#include "app/record/recorder.h"
+#include "app/report/page.h"
+#include "app/report/today.h"
 #include "app/run/data_sources.h"
+#include "app/run/plan_record.h"
 #include "app/run/resolve.h"
 #include "app/run/session.h"
+#include "base/units.h"
+#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -41,6 +50,35 @@ ChosenDevice device_of(PlanConfig& config, const GpuReport& gpus, const RankPlac
   device.meeting.nccl = place.ranks > 1 && (config.communicator == "auto" || config.communicator == "nccl");
   if (device.meeting.nccl) *config.device_memory_bytes -= std::min(kLeastNcclBytes, *config.device_memory_bytes / 32);
   return device;
+}
+
+// Of a pipeline as many stages as can be looked at one by one.
+Timeline timeline_of(Session& session) {
+  const parallel::Plan& plan = session.chosen();
+  const StepCost& cost = session.prediction().step(plan.train, plan.train.commit);
+  Timeline timeline;
+  timeline.ranks.push_back(timeline_of(plan.train, cost, ""));
+  const parallel::PlanRequest& request = session.prediction().request();
+  constexpr int kMostStages = 16;
+  if (plan.scheduling.pipeline.ranks == 1 || plan.scheduling.pipeline.ranks > kMostStages) return timeline;
+  const std::vector<parallel::Plan> stages = plans_of_stages(request, plan);
+  timeline.ranks.clear();
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const StepCost one = predict_together(stages, stage, {}, *request.model, session.prediction().rates());
+    timeline.ranks.push_back(timeline_of(stages[stage].train, one, fmt::format("stage {}", stage)));
+  }
+  return timeline;
+}
+
+ReportedPlan reported(Session& session, const PlanReport& report) {
+  ReportedPlan made{record_of(session, report.config.ranks, report.pace.tokens_per_step, 0), timeline_of(session), {}, {}, report.command};
+  made.lines = pace_lines(report);
+  for (const Alternative& one : report.alternatives) {
+    if (made.alternatives.empty()) made.alternatives.push_back({"flag", "a step", "device", "host", "nvme"});
+    made.alternatives.push_back(
+        {one.flag, format_duration(one.seconds), format_bytes(one.total[0]), format_bytes(one.total[1]), format_bytes(one.total[2])});
+  }
+  return made;
 }
 
 }  // namespace
@@ -78,6 +116,10 @@ int run_plan(const PlanConfig& given, Console& console) {
                           alternatives(prediction.request(), session.chosen(), pace.step_s, wishes, session.budgets(), prediction.rates()),
                           train_command(given, session.chosen().uses(Tier::nvme)),
                           std::move(roofline)};
+  if (config.html) {
+    data::replace_text(*config.html, plan_page(reported(session, report), now_text()));
+    console.log("wrote " + *config.html);
+  }
   console.result(console.json() ? plan_json(report) : plan_text(report));
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/flags/cluster.h"
+#include "app/flags/text.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -122,15 +123,6 @@ std::string cluster_text(const Cluster& c, const Rates& rates) {
                             rates.all_gather_bytes_per_s / 1e9);
 }
 
-// As one word of a shell.
-std::string shell_word(const std::string& word) {
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
-  std::string text = word;
-  for (size_t at = 0; (at = text.find('\'', at)) != text.npos; at += 4) text.replace(at, 1, "'\\''");
-  return "'" + text + "'";
-}
-
 }  // namespace
 
 std::string plan_json(const PlanReport& report) {
@@ -175,6 +167,14 @@ std::string plan_text(const PlanReport& report) {
   if (report.roofline) text += "\n" + to_text(*report.roofline);
   if (report.config.program) text += "\n" + program_text(session.chosen().train);
   return text;
+}
+
+std::vector<std::string> pace_lines(const PlanReport& report) {
+  const StepCost& cost = report.cost;
+  std::vector<std::string> lines = {pace_text(report), moved_text(report)};
+  lines.push_back(fmt::format("predicted: {} a step, bound by {}; computing goes on for {:.0f} % of it", format_duration(cost.seconds),
+                              to_string(cost.account.bound_by()), 100 * cost.share(cost.computing_s)));
+  return lines;
 }
 
 std::string train_command(const PlanConfig& given, bool on_nvme) {

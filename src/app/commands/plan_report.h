@@ -32,6 +32,8 @@ struct PlanReport {
 
 std::string plan_json(const PlanReport& report);
 std::string plan_text(const PlanReport& report);
+/// What a step is and how long all take, a line each.
+std::vector<std::string> pace_lines(const PlanReport& report);
 
 /// The training that was planned, to be pasted into a shell: train's flags as they were given, without how this command prints. PATH
 /// stands where something is missing. `on_nvme`: the plan uses it.

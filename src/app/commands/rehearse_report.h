@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/commands/rehearse_run.h"
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 
 namespace spillway::app {
 

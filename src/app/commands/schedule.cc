@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/commands/schedule_report.h"
+#include "app/report/schedule_report.h"
 #include "app/flags/schedule_names.h"
 #include "app/flags/suggest.h"
 #include "app/flags/text.h"

@@ -22,12 +22,12 @@ Flags ranks(int count, int stage, Flags flags) {
 }
 
 // A kind of model and data, of which fewer ways are tried.
-struct Kind {
+struct OtherKind {
   std::string name;
   Flags flags;
 };
 
-std::vector<Kind> other_kinds(const std::string& folder) {
+std::vector<OtherKind> other_kinds(const std::string& folder) {
   const std::string text = folder + "/text.txt", rows = folder + "/rows.jsonl";
   return {{"experts in a window", {"--model", folder + "/experts", "--from-scratch", "--data", text, "--tokenizer", "bytes"}},
           {"packed rows", {"--model", "gpt2-tiny", "--data", rows, "--data-cache", folder + "/data-cache"}},
@@ -71,7 +71,7 @@ std::vector<SelftestCell> selftest_cells(const std::string& folder) {
       {two, "two stages, vertical, ZeRO 2, everything on nvme", ranks(4, 2, stages("vertical", placed("nvme", "nvme", "nvme", nvme)))},
   };
   for (SelftestCell& cell : cells) cell.flags.insert(cell.flags.end(), {"--model", "gpt2-tiny", "--data", folder + "/text.txt"});
-  for (const Kind& kind : other_kinds(folder)) {
+  for (const OtherKind& kind : other_kinds(folder)) {
     const auto add = [&](const std::string& family, const char* name, Flags flags) {
       flags.insert(flags.end(), kind.flags.begin(), kind.flags.end());
       cells.push_back({kind.name + ", " + family, name, std::move(flags)});

@@ -195,6 +195,11 @@ void check(InspectConfig& config, const Host&) {
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
 }
 void check(StatusConfig&, const Host&) {}
+void check(TopConfig&, const Host&) {}
+void check_page(const std::optional<std::string>& file, const char* flag) {
+  if (file && !file->ends_with(".html")) refuse(std::string("[") + flag + "] expected a name that ends in .html, got \"" + *file + "\"");
+}
+void check(ReportConfig& config, const Host&) { check_page(config.out, "--out"); }
 void check(DoctorConfig&, const Host&) {}
 void check(BenchConfig&, const Host& host) {
   if (detect_launcher(host).name != "spillway") check_one_process("bench", "it starts the ranks that it needs; start it alone", host);
@@ -267,6 +272,7 @@ void check_settings(Settings& settings, const Host& host) {
   }
   if (auto* plan = std::get_if<PlanConfig>(&settings)) {
     take_cluster(*plan);
+    check_page(plan->html, "--html");
     return check(static_cast<TrainConfig&>(*plan), host);
   }
   std::visit([&](auto& config) { check(config, host); }, settings);

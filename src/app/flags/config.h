@@ -214,6 +214,7 @@ struct PlanConfig : TrainConfig {
   bool program = false;                  // print the instruction list
   bool roofline = false;                 // and what its kernels would take at a GPU's ceilings
   std::optional<std::string> cluster;    // other machines than this one
+  std::optional<std::string> html;       // a file: the plan as a page
   std::vector<std::string> train_words;  // train's flags as they were given, a word each, without --ranks
 };
 
@@ -270,6 +271,15 @@ struct InspectConfig : ResourceConfig, TextConfig {
 
 struct StatusConfig : CommonConfig {
   std::string run;
+};
+
+struct TopConfig : StatusConfig {
+  i64 every_s = 2;
+};
+
+struct ReportConfig : CommonConfig {
+  std::vector<std::string> runs;
+  std::optional<std::string> out;  // empty: report.html, of one run in its folder
 };
 
 /// What the commands that look at this node take.

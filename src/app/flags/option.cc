@@ -19,6 +19,8 @@ constexpr CommandInfo kCommands[] = {
     {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize},
     {"inspect", "PATH", "shows what is in a run, a checkpoint, weights, tokens or rows", Command::inspect},
     {"status", "RUN", "says where a run stands, from its folder alone", Command::status},
+    {"top", "RUN", "shows a run as it goes on, in the terminal", Command::top},
+    {"report", "RUN... [--out X.html]", "makes one page of a run or several, from their folders alone", Command::report},
     {"doctor", "[--nvme PATH]", "checks this node: cores, memory, I/O, scratch paths, orphans", Command::doctor},
     {"bench", "[memory] [matmul] [cpu-adam] [disk]", "measures this node, for plan and train to reckon with", Command::bench},
     {"schedule", "--pipeline-schedule NAME|X.csv [--out X.svg]", "prints, draws, checks and times a pipeline schedule", Command::schedule},

@@ -31,7 +31,9 @@ enum class Command {
   selftest,
   evaluate,
   chat,
-  classify
+  classify,
+  report,
+  top
 };
 
 struct CommandInfo {
@@ -45,9 +47,9 @@ std::span<const CommandInfo> commands();
 const CommandInfo& info(Command command);
 
 /// One command's configuration.
-using Settings =
-    std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig, DoctorConfig,
-                 BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig, ClassifyConfig>;
+using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
+                              DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig,
+                              ClassifyConfig, ReportConfig, TopConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };

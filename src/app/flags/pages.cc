@@ -41,7 +41,7 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 | `step_ms`, `predicted_ms`, `phase_ms`, `bound_by` | measured; the plan's; by kind of work; what the plan says limits it |
 | `loss_scale`, `skipped`, `clipped`, `redo` | fp16's scale; gradients were not finite; the norm was over `--gradient-clipping`; a speculated update was done again |
 | `tier_bytes`, `peak_bytes`, `read_bytes`, `written_bytes` | each an object of `device`, `host`, `nvme`: held now, held at most, moved in this step |
-| `exchanged_bytes`, `slowest_rank`, `slowest_rank_waits` | of several ranks: sent and received; who waited least for the others, and which share of the step |
+| `exchanged_bytes`, `sent_bytes`, `slowest_rank`, `slowest_rank_waits` | of several ranks: bytes between data-parallel ranks, and to other pipeline stages; who waited least for the others, and which share of the step |
 | `nvme_written_per_step`, `nvme_written_per_token`, `nvme_written_per_day`, `days_to_endurance` | bytes; the last with `--endurance` |
 | `began_at_step` | where the process that wrote the line went on from |
 | `flops_per_s`, `matmul_share` | the model's own, and the share of what `bench matmul` measured (null before) |

@@ -143,6 +143,14 @@ std::string parse_device(const std::string& text, const std::string& what) {
   reject(what, "one of: cpu cuda cuda:N auto", text);
 }
 
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string text = word;
+  for (size_t at = 0; (at = text.find('\'', at)) != text.npos; at += 4) text.replace(at, 1, "'\\''");
+  return "'" + text + "'";
+}
+
 bool is_utf8(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const auto byte = [&](size_t n) { return at + n < text.size() ? static_cast<unsigned char>(text[at + n]) : 0u; };

@@ -41,6 +41,8 @@ std::string print_endurance(i64 bytes);
 std::string parse_device(const std::string& text, const std::string& what);
 /// Whether it is UTF-8 (RFC 3629: no overlong forms, no surrogates), which JSON holds as it is.
 bool is_utf8(const std::string& text);
+/// As one word of a shell, to be pasted there.
+std::string shell_word(const std::string& word);
 /// "auto", "never", "must" or a path.
 Resume parse_resume(const std::string& text, const std::string& what);
 std::string print_resume(const Resume& resume);

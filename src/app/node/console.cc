@@ -70,6 +70,14 @@ Console::Console(std::ostream& out, std::ostream& err, bool terminal, bool colou
 
 Console::~Console() { end_progress(); }
 
+std::pair<size_t, size_t> Console::size() const {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && size.ws_row > 1;
+  return known ? std::pair<size_t, size_t>(size.ws_col, size.ws_row) : std::pair<size_t, size_t>(80, 24);
+}
+
+std::string Console::cut_to(std::string_view line, size_t columns) { return std::string(line.substr(0, bytes_of(line, columns))); }
+
 void Console::clear_progress() {
   if (!progress_shown_) return;
   err_ << "\r\033[K";

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spillway::app {
@@ -28,6 +29,11 @@ class Console {
   bool quiet() const { return quiet_; }
   bool json() const { return json_; }
   bool terminal() const { return terminal_; }
+  bool out_terminal() const { return out_terminal_; }
+  /// Columns and rows of stdout's terminal; 80 and 24 where it does not say.
+  std::pair<size_t, size_t> size() const;
+  /// As many characters of UTF-8 as there are columns.
+  static std::string cut_to(std::string_view line, size_t columns);
 
   /// A line (or several) for stdout.
   void result(std::string_view text);

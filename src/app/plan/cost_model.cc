@@ -190,11 +190,12 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
       costing.emplace_back(*plan, model, rates, in_head);
       world.push_back(in_head ? &program.head : &(program.*lists.tail));
     }
-    const std::vector<parallel::Timing> timings =
+    std::vector<parallel::Timing> timings =
         simulation(world, [&](int rank, const Instruction& i) { return costing[static_cast<size_t>(rank)](i); });
     cost.account += parallel::account(*world[mine], timings);
     cost.computing_s += computing_s(*plans[mine], *world[mine], timings);
     add_phases(cost.phase_ms, *world[mine], timings, in_head ? "head" : "tail");
+    (in_head ? cost.head_us : cost.tail_us) = std::move(timings);
   }
   cost.seconds = cost.account.seconds;
   add_lanes(cost.phase_ms, cost.account);

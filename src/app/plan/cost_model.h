@@ -60,7 +60,8 @@ struct StepCost {
   /// evicted or exchanged is not computing, whatever its lane; what is made at once counts once.
   double computing_s = 0;
   parallel::Account account;
-  std::map<std::string, double> phase_ms;  // as measured steps have them (metrics.h)
+  std::map<std::string, double> phase_ms;          // as measured steps have them (metrics.h)
+  std::vector<parallel::Timing> head_us, tail_us;  // of each instruction, from its list's start
 
   /// Of the step, in [0, 1]; 0 of one that takes no time.
   double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace spillway::app {
-namespace {
 
 const char* phase_of(parallel::Op op) {
   switch (op) {
@@ -41,8 +40,6 @@ const char* phase_of(parallel::Op op) {
       return nullptr;
   }
 }
-
-}  // namespace
 
 std::vector<std::string> phase_names() {
   std::vector<std::string> names = {"head",     "tail",  "forward", "backward", "backward_weight", "reduce",

@@ -15,6 +15,9 @@ using Phases = std::map<std::string, double>;  // milliseconds
 /// All that there may be.
 std::vector<std::string> phase_names();
 
+/// What an instruction's time counts as; null: as nothing.
+const char* phase_of(parallel::Op op);
+
 /// Busy time by what it was spent on: forward, backward, backward_weight (where that is a part of its own), reduce, exchange (with other
 /// ranks, waiting for them too), fetch, evict, data, optimizer; and the list's as a whole under `whole`.
 void add_phases(Phases& phases, const parallel::List& list, std::span<const parallel::Timing> timings, const char* whole);

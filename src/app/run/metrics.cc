@@ -57,6 +57,7 @@ std::string to_json(const MetricsRow& m) {
   row["written_bytes"] = by_tier(m.moved.written);
   if (m.ranks > 1) {
     row["exchanged_bytes"] = m.moved.exchanged;
+    row["sent_bytes"] = m.moved.sent;
     row["slowest_rank"] = m.slowest_rank;
     put(row, "slowest_rank_waits", m.slowest_wait);
   }

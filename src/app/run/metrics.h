@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/plan/profile.h"
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 #include "app/run/wear.h"
 #include "parallel/run/rank.h"
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -52,15 +53,16 @@ std::string metrics_before(const fs::path& file) {
                           file.string()));
 }
 
+constexpr const char* kReplaced[] = {"config.json.", "metrics.jsonl.", "metrics.csv.", "plan.json.", "timeline.json."};
+
 // What a process left that was killed while it replaced one of the folder's files (data::replace_text).
 void remove_half_replaced(const fs::path& run) {
   std::vector<fs::path> left;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(".new") &&
-        (name.starts_with("config.json.") || name.starts_with("metrics.jsonl.") || name.starts_with("metrics.csv.")))
-      left.push_back(entry.path());
+    const bool ours = std::ranges::any_of(kReplaced, [&](const char* file) { return name.starts_with(file); });
+    if (ours && name.ends_with(".new")) left.push_back(entry.path());
   }
   for (const fs::path& file : left) fs::remove(file, ignored);
 }

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 #include "app/run/session.h"
 
 namespace spillway::app {

@@ -17,6 +17,7 @@
 #include "app/ranks/rank_report.h"
 #include "app/run/held_out.h"
 #include "app/run/metrics.h"
+#include "app/run/plan_record.h"
 #include "app/run/weight_histograms.h"
 #include "app/text/generation.h"
 #include "base/error.h"
@@ -63,7 +64,8 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
       saves_(session, folder, console, peers, config.keep),
-      accounts_(session) {
+      accounts_(session),
+      recorder_(folder.path(), peers, progress.step, *config.steps) {
   if (config.precision != Precision::fp16) {
     progress_.loss_scale.reset();
   } else if (!progress_.loss_scale) {
@@ -88,6 +90,7 @@ i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step()
 int Trainer::run() {
   StepReport report;
   set_answers("");
+  warn_of(recorder_.plan(record_of(session_, peers_.ranks(), tokens_per_step(), first_step_)));
   while (progress_.step < *config_.steps) {
     report = stepping();
     if (progress_.step - first_step_ <= kAnnounced || saves_.saved_step() != answered_step_)
@@ -97,6 +100,7 @@ int Trainer::run() {
     write_metrics(report);
     if (profile_) profile_->step(session_.rank(), session_.model(), report.seconds);
     if (trace_) trace_->step(progress_.step, session_.rank());
+    warn_of(recorder_.step(progress_.step, session_.rank()));
     show_progress(report);
     sample();
     write_histograms();
@@ -323,7 +327,7 @@ void Trainer::write_metrics(const StepReport& r) {
   if (matmul_flops_) row.matmul_share = row.flops_per_s / *matmul_flops_;
   row.predicted_ms = r.accounts.predicted->seconds * 1e3;
   row.bound_by = to_string(r.accounts.account.bound_by());
-  if (const std::string said = folder_.metrics_line(to_json(row)); !said.empty()) console_.warn(said);
+  warn_of(folder_.metrics_line(to_json(row)));
 }
 
 void Trainer::show_progress(const StepReport& r) {
@@ -388,7 +392,7 @@ void Trainer::sample() {
   console_.end_progress();
   const std::string text = prompt + tokenizer->decode(tokens);
   console_.log("sample: " + text);
-  if (const std::string said = folder_.sample(progress_.step, text); !said.empty()) console_.warn(said);
+  warn_of(folder_.sample(progress_.step, text));
 }
 
 void Trainer::write_histograms() {
@@ -400,11 +404,15 @@ void Trainer::write_histograms() {
   weight_histograms(session_.model(), session_.rank(), peers_, [&](const nn::Parameter& parameter, const Histogram& histogram) {
     not_finite += histogram.not_finite();
     if (histogram.not_finite() > 0) of.push_back(parameter.name);
-    if (const std::string said = folder_.histogram(progress_.step, parameter.name, histogram); !said.empty()) console_.warn(said);
+    warn_of(folder_.histogram(progress_.step, parameter.name, histogram));
   });
   if (of.empty()) return;
   console_.warn(fmt::format("{} weight{} not finite after step {}, in {} parameter{}, {} the first: no histogram counts such", not_finite,
                             not_finite == 1 ? " is" : "s are", progress_.step, of.size(), of.size() == 1 ? "" : "s", of[0]));
+}
+
+void Trainer::warn_of(const std::string& said) const {
+  if (!said.empty()) console_.warn(said);
 }
 
 bool Trainer::checkpoint_due() const {

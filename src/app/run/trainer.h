@@ -10,6 +10,7 @@
 #include "app/flags/config.h"
 #include "app/plan/profile.h"
 #include "app/ranks/peers.h"
+#include "app/record/recorder.h"
 #include "app/run/data_sources.h"
 #include "app/run/metrics.h"
 #include "app/run/resolve.h"
@@ -68,6 +69,8 @@ class Trainer {
   void show_progress(const StepReport& report);
   void sample();
   void write_histograms();
+  /// For whoever watches the run, where something is said.
+  void warn_of(const std::string& said) const;
   StepReport stepping();
   std::string stop_answer(const std::string& when) const;
   /// What a signal is answered with; `when`: how long the step may take.
@@ -126,6 +129,7 @@ class Trainer {
   const std::optional<double> matmul_flops_;
   Saves saves_;
   StepAccounts accounts_;
+  const Recorder recorder_;
 };
 
 }  // namespace spillway::app

@@ -14,7 +14,8 @@ namespace {
 
 constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate, Command::export_model, Command::tokenize,
                                  Command::inspect, Command::status,   Command::doctor,   Command::bench,        Command::schedule,
-                                 Command::slurm,   Command::selftest, Command::evaluate, Command::chat,         Command::classify};
+                                 Command::slurm,   Command::selftest, Command::evaluate, Command::chat,         Command::classify,
+                                 Command::report,  Command::top};
 
 // Every flag of train's table, and its default as --help shows it ("" where there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {

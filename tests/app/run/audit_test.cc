@@ -1,5 +1,5 @@
 // The audit's sums and words, the disk's meter, and what the control group leaves of a disk.
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 
 #include <gtest/gtest.h>
 

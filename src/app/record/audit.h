@@ -28,7 +28,7 @@ struct AuditRow {
 /// Of the whole run.
 struct MemoryAudit {
   std::array<i64, offload::kTiers> planned{}, peak{};
-  i64 predicted_process = 0, process = 0;
+  i64 predicted_process = 0, process = 0;  // process 0: nobody measured it
 };
 
 /// What is known of the plan beside its figures, for what would help.

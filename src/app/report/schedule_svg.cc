@@ -6,8 +6,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "app/commands/schedule_report.h"
 #include "app/flags/text.h"
+#include "app/report/html.h"
+#include "app/report/schedule_report.h"
 
 namespace spillway::app {
 namespace {
@@ -27,18 +28,6 @@ std::string fill(ActionKind kind, i32 chunk, i32 chunks) {
   const Rgb base = kColours[static_cast<size_t>(kind)];
   const auto mixed = [&](int part) { return static_cast<int>(std::lround(part + (255 - part) * pale)); };
   return fmt::format("#{:02x}{:02x}{:02x}", mixed(base[0]), mixed(base[1]), mixed(base[2]));
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<' || c == '>' || c == '&' || c == '"' || static_cast<unsigned char>(c) < ' ') {
-      safe += fmt::format("&#{};", c < ' ' ? int{'?'} : int{c});
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
 }
 
 class Drawing {

@@ -1,4 +1,4 @@
-#include "app/commands/schedule_report.h"
+#include "app/report/schedule_report.h"
 
 #include <fmt/format.h>
 

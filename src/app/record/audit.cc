@@ -1,4 +1,4 @@
-#include "app/run/audit.h"
+#include "app/record/audit.h"
 
 #include <fmt/format.h>
 
@@ -112,13 +112,13 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   for (size_t t = 0; t < offload::kTiers; ++t) {
     if (m.planned[t] > 0) rows.push_back({fmt::format("peak {}", to_string(static_cast<Tier>(t))), of(m.planned, t), of(m.peak, t), true});
   }
-  rows.push_back({"peak process", static_cast<double>(m.predicted_process), static_cast<double>(m.process), true});
+  if (m.process > 0) rows.push_back({"peak process", static_cast<double>(m.predicted_process), static_cast<double>(m.process), true});
   return rows;
 }
 
 std::string Audit::verdict(const Levers& levers) const {
   const Resource bound = bound_by();
-  const double share = account_.chain_s[static_cast<size_t>(bound)] / account_.seconds;
+  const double share = account_.seconds > 0 ? account_.chain_s[static_cast<size_t>(bound)] / account_.seconds : 0;
   std::string text = fmt::format("bound by {} ({:.0f} % of the step", to_string(bound), 100 * share);
   const auto bytes = static_cast<double>(disk_.read_bytes + disk_.written_bytes);
   if (bytes > 0 && disk_.either_s > 0) {

@@ -1,0 +1,46 @@
+// A number over the steps of a run, thinned to what a chart can show: of each bucket of neighbouring steps the least and the greatest
+// value, so that no spike is lost. Steps come in ascending order. Values.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "base/types.h"
+
+namespace spillway::app {
+
+struct Point {
+  double step = 0, value = 0;
+  bool operator==(const Point&) const = default;
+};
+
+class Series {
+ public:
+  Series() = default;
+  /// Of steps first..last, at most two points a bucket.
+  Series(i64 first, i64 last, i64 buckets) : first_(first), width_(std::max<i64>(1, (last - first) / std::max<i64>(1, buckets) + 1)) {}
+
+  /// NaN is none.
+  void add(i64 step, double value);
+  void finish() { flush(); }
+  const std::vector<Point>& points() const { return points_; }
+  bool empty() const { return points_.empty(); }
+
+ private:
+  void flush();
+
+  i64 first_ = 1, width_ = 1, bucket_ = -1;
+  Point least_, most_;
+  std::vector<Point> points_;
+};
+
+/// Of all values, none left out.
+struct Measure {
+  i64 count = 0;
+  double sum = 0;
+  Point last, least, most;
+
+  void add(i64 step, double value);
+  double mean() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
+};
+
+}  // namespace spillway::app
