@@ -20,7 +20,7 @@ from .errors import (
 )
 from .models import Model
 from .optimizers import SGD, Adafactor, Adagrad, Adam, AdamW, Lion, Muon, Optimizer, RMSprop
-from .reports import Report, bench, doctor, plan, schedule, status
+from .reports import Report, bench, command, doctor, plan, schedule, status
 from .trainer import Trainer
 
 _core._set_own_program(_program.path)

@@ -97,6 +97,16 @@ def bench(*what: str, **flags: Any) -> Report:
     return _report([b"bench"] + [_text("what", one) for one in what] + words(flags), text=_bench_text)
 
 
+def command(name: str, *arguments: str | os.PathLike, **flags: Any) -> str:
+    """Any other command of the program, in this process: what it writes to stdout. command("export", "runs/mine", out="exported")"""
+    if name == "train":
+        raise _of_status(2, "[command] expected a command other than train, which is spillway.Trainer")
+    status, out, err = _run([_text("name", name)] + [_text("arguments", word) for word in arguments] + words(flags))
+    if status != 0:
+        _raise(status, out, err)
+    return out
+
+
 def _bench_text(values: dict[str, Any]) -> str:
     import json
 

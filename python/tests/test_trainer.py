@@ -102,6 +102,9 @@ def test_own_data(tmp_path, flags):
     steps = []
     spillway.Trainer(**flags).train(steps.append, log=quiet)
     assert steps[-1].loss < steps[0].loss
+    assert "tokens" in spillway.command("inspect", tmp_path / "mine.bin")
+    with pytest.raises(spillway.DataError, match="nothing.bin"):
+        spillway.command("inspect", tmp_path / "nothing.bin")
     with pytest.raises(ValueError, match="row 1"):
         spillway.write_tokens(tmp_path / "bad.bin", [[1], [-1]])
     assert sorted(p.name for p in tmp_path.iterdir() if "bad" in p.name) == []

@@ -24,8 +24,8 @@ flags=(--model "$source/examples/models/gpt2-bible" --from-scratch --tokenizer b
   --host-memory 256MiB --place-optimizer nvme --tensorboard off)
 alone() { (cd "$work" && env -i PATH="$work/env/bin" HOME="$work" XDG_CACHE_HOME="$work/cache" "$@"); }
 
-"$build/spillway" train "${flags[@]}" --nvme "$work/scratch" --out "$work/build" 2>/dev/null
-alone spillway train "${flags[@]}" --nvme scratch --out program 2>/dev/null
+"$build/spillway" train "${flags[@]}" --nvme "$work/scratch" --out "$work/build" >/dev/null 2>&1
+alone spillway train "${flags[@]}" --nvme scratch --out program >/dev/null 2>&1
 alone python - "$source/examples/models/gpt2-bible" <<'PYTHON'
 import sys
 import spillway
