@@ -40,4 +40,7 @@ numbers() { grep -o '"\(step\|loss\|grad_norm\)":[^,]*' "$work/$1/metrics.jsonl"
 for other in program module; do
   diff <(numbers build) <(numbers "$other") || { echo "the numbers of $other differ from the build's" >&2; exit 1; }
 done
+# Ranks compare builds: the program and the module are one.
+build_of() { grep -om 1 'build [0-9a-f]\{16,\}' "$work/$1/log.txt"; }
+[ "$(build_of program)" = "$(build_of module)" ] || { echo "expected one build, got $(build_of program) and $(build_of module)" >&2; exit 1; }
 numbers module | tail -n 3
