@@ -115,6 +115,15 @@ void copy_into(const Array& self, const nb::object& from) {
   if (to.elems() > 0) std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
 }
 
+Variable recorded_cast(const Variable& x, DType wanted) {
+  const Tensor y = converted(x.value, wanted);
+  if (!is_floating(wanted) || !is_floating(x.dtype())) return y;
+  autograd::Recorder recorder({x}, "to");
+  return recorder.output(y, [from = x.dtype()](autograd::Backward& b) {
+    if (b.needs(0)) b.pass(0, converted(b.gradient(), from));
+  });
+}
+
 template <class T>
 void store(std::span<T> to, const std::vector<double>& from) {
   for (size_t i = 0; i < from.size(); ++i) {
@@ -286,11 +295,10 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def(
           "to",
           [](const Array& self, const nb::object& dtype) {
-            const Running running(self.value().device());
-            return constant(converted(self.value(), dtype_of(nb::cast<std::string>(nb::str(dtype)))));
+            const DType wanted = dtype_of(nb::cast<std::string>(nb::str(dtype)));
+            return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
           },
-          nb::arg("dtype"), nb::sig("def to(self, dtype: str) -> Tensor"),
-          "A copy of another type, each element rounded to the nearest; without a history.")
+          nb::arg("dtype"), nb::sig("def to(self, dtype: str) -> Tensor"), "A copy of another type, each element rounded to the nearest.")
       .def(
           "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
           nb::rv_policy::reference, "Writes the values of an array of the same shape into this one's memory.");

@@ -4,6 +4,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -114,6 +116,40 @@ Tensor gathered(const Any& array, const char* argument) {
   return copy;
 }
 
+// Ids and classes of any integer type.
+template <class T>
+void narrow_into(std::span<const std::byte> packed, std::span<i32> to, const char* argument) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    T value;
+    std::memcpy(&value, packed.data() + i * sizeof value, sizeof value);
+    if (!std::in_range<i32>(value))
+      throw nb::value_error((std::string(argument) + ": expected numbers that fit 32 bits, got " + std::to_string(value)).c_str());
+    to[i] = static_cast<i32>(value);
+  }
+}
+
+void narrow_any(nb::dlpack::dtype type, std::span<const std::byte> packed, std::span<i32> to, const char* argument) {
+  const auto is = [&](Code code, int bits) { return type.code == static_cast<u8>(code) && type.bits == bits && type.lanes == 1; };
+  if (is(Code::Int, 64)) return narrow_into<i64>(packed, to, argument);
+  if (is(Code::Int, 32)) return narrow_into<i32>(packed, to, argument);
+  if (is(Code::Int, 16)) return narrow_into<int16_t>(packed, to, argument);
+  if (is(Code::Int, 8)) return narrow_into<int8_t>(packed, to, argument);
+  if (is(Code::UInt, 64)) return narrow_into<u64>(packed, to, argument);
+  if (is(Code::UInt, 32)) return narrow_into<u32>(packed, to, argument);
+  if (is(Code::UInt, 16)) return narrow_into<u16>(packed, to, argument);
+  if (is(Code::UInt, 8)) return narrow_into<u8>(packed, to, argument);
+  throw nb::type_error((std::string(argument) + ": expected whole numbers, got another type").c_str());
+}
+
+// Of tensors' own types.
+Tensor narrowed(const Tensor& all, const char* argument) {
+  if (all.dtype() == DType::int32) return all;
+  if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
+    throw nb::type_error((std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype()))).c_str());
+  const Running running;
+  return converted(all, DType::int32);
+}
+
 struct Numbers {
   std::vector<i64> extents, whole;  // `whole`: as long as all are
   std::vector<double> all;
@@ -191,12 +227,18 @@ Tensor copy_of(const nb::object& array, const char* argument) {
 }
 
 Tensor whole_numbers(const nb::object& array, const char* argument) {
-  const Tensor all = copy_of(array, argument);
-  if (all.dtype() == DType::int32) return all;
-  if (is_floating(all.dtype()))
-    throw nb::type_error((std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype()))).c_str());
+  const bool ours = nb::isinstance<Array>(array) || nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array);
+  if (ours) return narrowed(copy_of(array, argument), argument);
+  const Any found = import(array, argument);
+  check_device(found, argument);
   const Running running;
-  return converted(all, DType::int32);
+  const Tensor to = empty(shape_in(found, argument), DType::int32, "whole numbers");
+  if (to.elems() == 0) return to;
+  const i64 width = (found.dtype().bits + 7) / 8;
+  std::vector<std::byte> packed(static_cast<size_t>(to.elems() * width));
+  gather(found, width, packed.data());
+  narrow_any(found.dtype(), packed, to.span<i32>(), argument);
+  return to;
 }
 
 }  // namespace spillway::python

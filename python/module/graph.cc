@@ -75,6 +75,7 @@ Graph::Use::~Use() {
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
+  if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;  // its blocks may come behind: one leaf
   auto& [kept, place] = leaves_[leaf.get()];
   if (!kept) {
     kept = leaf;

@@ -24,12 +24,13 @@ class Optimizer {
     optimizer_.emplace(*weights_->eager, settings, std::move(chosen));
   }
 
-  double step(double gradient_scale, std::optional<double> max_norm) {
+  std::optional<double> step(double gradient_scale, std::optional<double> max_norm) {
     const Running running;
     const Unlocked unlocked;
     const std::lock_guard locked(weights_->lock);
-    const double norm = optimizer_->gradient_norm();
-    optimizer_->step(max_norm ? gradient_scale * optim::clip_factor(norm * gradient_scale, *max_norm) : gradient_scale);
+    if (!max_norm) return optimizer_->step(gradient_scale), std::nullopt;
+    const double norm = optimizer_->gradient_norm() * gradient_scale;
+    optimizer_->step(gradient_scale * optim::clip_factor(norm, *max_norm));
     return norm;
   }
   double gradient_norm() {
@@ -154,8 +155,8 @@ void bind_optimizers(nb::module_& module) {
           },
           nb::arg("rule"), nb::arg("settings"), nb::arg("parameters"))
       .def("step", &Optimizer::step, nb::arg("gradient_scale") = 1.0, nb::arg("max_norm") = nb::none(),
-           "Moves each parameter that has a gradient by it times gradient_scale, and clips the norm of all to max_norm. Returns the norm "
-           "before.")
+           "Moves each parameter that has a gradient by it times gradient_scale. max_norm clips the norm of all, and "
+           "returns what it was.")
       .def("zero_grad", &Optimizer::zero_grad, "Lets go of the parameters' gradients.")
       .def("gradient_norm", &Optimizer::gradient_norm)
       .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The learning rate of the steps from now on.")

@@ -6,8 +6,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <csignal>
 #include <ostream>
 #include <streambuf>
+#include <thread>
 
 #include "base/error.h"
 #include "python/module/model.h"
@@ -99,6 +102,38 @@ nb::object path_object(const std::filesystem::path& path) {
   return nb::module_::import_("pathlib").attr("Path")(text);
 }
 
+// While one lives a SIGINT that Python handles is known on every thread: Python itself tells the main one alone, which waits here for ranks
+// that are threads.
+class Interrupts {
+ public:
+  Interrupts() {
+    if (users_++ > 0) return;
+    came_ = false;
+    sigaction(SIGINT, nullptr, &pythons_);
+    if ((pythons_.sa_flags & SA_SIGINFO) != 0 || pythons_.sa_handler == SIG_DFL || pythons_.sa_handler == SIG_IGN) return;
+    struct sigaction ours = pythons_;
+    ours.sa_handler = [](int signal) {
+      came_ = true;
+      pythons_.sa_handler(signal);
+    };
+    installed_ = sigaction(SIGINT, &ours, nullptr) == 0;
+  }
+  ~Interrupts() {
+    if (--users_ > 0 || !installed_) return;
+    sigaction(SIGINT, &pythons_, nullptr);
+    installed_ = false;
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  static bool came() { return came_; }
+
+ private:
+  static inline int users_ = 0;  // under the GIL
+  static inline bool installed_ = false;
+  static inline std::atomic<bool> came_ = false;
+  static inline struct sigaction pythons_ = {};
+};
+
 struct Hearers {
   nb::object on_step, on_validate, on_save, results, log;
   i64 patience = 0;
@@ -117,10 +152,11 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   callbacks.patience = hearers.patience;
   callbacks.keep_best = hearers.keep_best;
   // Python's own handlers run here: Ctrl-C is KeyboardInterrupt, which stops the run as the program's Ctrl-C does, saved.
-  callbacks.wants_stop = [&raised] {
+  callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
+    const bool elsewhere = std::this_thread::get_id() != caller;
     const nb::gil_scoped_acquire locked;
     if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
-    return raised.any();
+    return raised.any() || (elsewhere && Interrupts::came());
   };
   return callbacks;
 }
@@ -128,6 +164,7 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
 app::TrainingResult train(app::Training& training, const Hearers& hearers) {
   check_process();
   Raised raised;
+  const Interrupts interrupts;
   Lines results(hearers.results, raised), log(hearers.log, raised);
   std::ostream to_results(&results), to_log(&log);
   training.callbacks = callbacks_of(hearers, raised);
@@ -142,6 +179,7 @@ app::TrainingResult train(app::Training& training, const Hearers& hearers) {
   }
   training.callbacks = {};
   raised.rethrow();
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
   return result;
 }
 

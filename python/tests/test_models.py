@@ -67,6 +67,38 @@ def test_parameters_are_the_models_memory():
     assert not model[wte].requires_grad and len(model.trained()) == len(model) - 1
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_parameter_in_an_expression_and_in_the_model(first):
+    """Its gradient is the sum, whichever comes first."""
+    name = "transformer.wte.weight"
+    model = spillway.Model("gpt2-tiny", seed=5)
+
+    def penalty():
+        return ((model[name] * model[name]).sum() * 0.5).to("f64")
+
+    model.loss(TOKENS).backward()
+    alone = model[name].grad.numpy().copy()
+    model.zero_grad()
+    loss = penalty() + model.loss(TOKENS) if first else model.loss(TOKENS) + penalty()
+    loss.backward()
+    np.testing.assert_allclose(model[name].grad.numpy() - alone, model[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_tokens_are_whole_numbers_of_any_width(tmp_path):
+    model = spillway.Model("gpt2-tiny", seed=5)
+    with spillway.no_grad():
+        expected = model.loss(TOKENS).item()
+        for kind in (np.uint8, np.uint16, np.int32, np.uint64):
+            assert model.loss(TOKENS.astype(kind)).item() == expected
+        assert model.loss(TOKENS.tolist()).item() == expected
+        TOKENS.T.astype(np.uint16).tofile(tmp_path / "tokens")
+        assert model.loss(np.memmap(tmp_path / "tokens", np.uint16, "r", shape=TOKENS.T.shape).T).item() == expected
+        with pytest.raises(ValueError, match="fit 32 bits"):
+            model.loss(TOKENS + 2**40)
+        with pytest.raises(TypeError, match="tokens: expected whole numbers"):
+            model.loss(TOKENS.astype(np.float32))
+
+
 def test_saved_and_gone_on_with(tmp_path):
     model, optimizer, _ = train(2)
     model.save(tmp_path / "model")

@@ -57,6 +57,14 @@ def test_ctrl_c_saves(flags):
     assert [e.step for e in steps] == [4, 5, 6]
 
 
+def test_ctrl_c_is_heard_by_ranks_that_are_threads(flags):
+    flags.update(ranks=2, communicator="local", device_memory="128MiB", checkpoint_every=100, steps=200)
+    with pytest.raises(KeyboardInterrupt):
+        spillway.Trainer(**flags).train(lambda event: event.step == 2 and os.kill(os.getpid(), signal.SIGINT), log=quiet)
+    assert 2 <= spillway.status(flags["out"])["step"] < 100
+    assert len(os.listdir(flags["out"] / "checkpoints")) == 1
+
+
 @pytest.mark.parametrize(
     "change, kind, also, word",
     [
