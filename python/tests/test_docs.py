@@ -18,5 +18,5 @@ def test_every_block_runs(tmp_path, monkeypatch, capsys):
         exec(compile(block, str(PAGE), "exec"), names)
     assert len(blocks) == 5
     said = capsys.readouterr().out
-    assert "\nTrue runs/mine/checkpoints/step-00000020\n" in said and "it fits" in said and "(2, 256)" in said
+    assert "\nTrue runs/mine/checkpoints/step-00000010\n" in said and "it fits" in said and "(2, 256)" in said
     assert (tmp_path / "my-model/model.safetensors").exists()
