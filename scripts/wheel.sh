@@ -20,7 +20,8 @@ if ! "$python" -c 'import nanobind, auditwheel' 2>/dev/null || ! command -v patc
 fi
 if [ -z "${SPILLWAY_BUILD:-}" ]; then
   scripts/setup.sh >&2
-  cmake -S . -B "$built" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF -DPython_EXECUTABLE="$(command -v "$python")" >&2
+  cmake -S . -B "$built" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF \
+    -DCMAKE_CUDA_ARCHITECTURES="80-real;90" -DPython_EXECUTABLE="$(command -v "$python")" >&2
   cmake --build "$built" --target spillway_python spillway_python_stub spillway_in_package spillway_library >&2
 fi
 

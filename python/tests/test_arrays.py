@@ -82,6 +82,31 @@ def test_copies_take_any_strides_and_lists():
         half.numpy()
 
 
+def placed(shape, beyond, seed):
+    """Normal numbers whose first element lies so many elements beyond a multiple of 64 bytes."""
+    room = np.zeros(int(np.prod(shape)) * 4 + 128, np.uint8)
+    begin = -room.ctypes.data % 64 + 4 * beyond
+    array = room[begin : begin + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
+    array[...] = np.random.default_rng(seed).normal(size=shape)
+    return array
+
+
+def test_where_memory_lies_changes_no_bit():
+    """NumPy's begins at multiples of 16 bytes or less, the library's own at pages."""
+    found = []
+    for beyond in (0, 1, 3):
+        arrays = [placed(shape, beyond, seed) for seed, shape in enumerate([(33, 65), (65, 31), (65,), (65,), (2, 3, 9, 11), (4, 3, 3, 3)])]
+        x, w, gamma, beta, images, kernels = tensors = [spillway.Tensor(a).requires_grad_() for a in arrays]
+        y = spillway.layer_norm(x, gamma, beta).gelu("tanh") @ w
+        loss = spillway.cross_entropy(y, np.arange(33) % 31).to("f32") + spillway.rms_norm(x, gamma).softmax().sum(0).silu().mean()
+        loss = loss + spillway.max_pool2d(spillway.conv2d(images, kernels, padding=1), 2).mean()
+        optimizer = spillway.AdamW(tensors, lr=1e-2)
+        loss.backward()
+        norm = optimizer.step(max_norm=0.1)
+        found.append([loss.item(), norm] + [t.grad.numpy().tobytes() for t in tensors] + [a.tobytes() for a in arrays])
+    assert found[0] == found[1] == found[2]
+
+
 def test_many_calls_leak_nothing():
     """10,000 calls, by what the process holds: as the first thousand left it."""
     script = """
