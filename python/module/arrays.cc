@@ -233,7 +233,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             if (how.contains("copy") && how["copy"].is(nb::bool_(true))) array = array.attr("copy")();
             return array;
           },
-          nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> \"numpy.ndarray\""))
+          nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> object"))
       .def("item", number, nb::sig("def item(self) -> float | int | bool"), "The one element of a tensor that has one.")
       .def(
           "tolist",

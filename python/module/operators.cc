@@ -27,12 +27,14 @@ void both_ways(nb::class_<Array>& tensor, const char* name, const char* reflecte
 
 template <class Op>
 void comparison(nb::class_<Array>& tensor, const char* name, const Op& op) {
-  const std::string signature = std::string("def ") + name + "(self, other: object, /) -> Tensor";
+  const std::string signature = std::string("def ") + name + "(self, other: Tensor | float, /) -> Tensor";
   tensor.def(
-      name, [op](const Array& a, const Array& b) { return apply(op, a, b); }, nb::is_operator(), nb::sig(signature.c_str()));
-  tensor.def(
-      name, [op](const Array& a, Number b) { return apply([&](const Variable& x) -> Variable { return op(x, b); }, a); }, nb::is_operator(),
-      nb::sig(signature.c_str()));
+      name,
+      [op](const Array& a, const std::variant<Array, Number>& other) {
+        if (const Array* b = std::get_if<Array>(&other)) return apply(op, a, *b);
+        return apply([&](const Variable& x) -> Variable { return op(x, std::get<Number>(other)); }, a);
+      },
+      nb::is_operator(), nb::sig(signature.c_str()));
 }
 
 std::variant<i64, ops::Range> place_of(const nb::handle& key, i64 extent) {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from . import _core
-from ._core import Model, Tensor
+from ._core import Tensor
+from .models import Model
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
