@@ -150,12 +150,12 @@ Tensor narrowed(const Tensor& all, const char* argument) {
   return converted(all, DType::int32);
 }
 
-struct Numbers {
+struct Nested {
   std::vector<i64> extents, whole;  // `whole`: as long as all are
   std::vector<double> all;
 };
 
-void flatten(const nb::handle& value, size_t depth, Numbers& found) {
+void flatten(const nb::handle& value, size_t depth, Nested& found) {
   std::vector<i64>& extents = found.extents;
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
     const auto size = static_cast<i64>(nb::len(value));
@@ -172,7 +172,7 @@ void flatten(const nb::handle& value, size_t depth, Numbers& found) {
 }
 
 Tensor of_lists(const nb::object& lists) {
-  Numbers found;
+  Nested found;
   flatten(lists, 0, found);
   const Running running;
   if (found.whole.size() == found.all.size()) return tensor_of(std::span<const i64>(found.whole), Shape(found.extents));

@@ -5,7 +5,7 @@
 
 namespace spillway::python {
 
-/// What an exception of the library is translated to; `classes`: by exit status, those of errors.py.
+/// Errors raise what errors.py has for their exit status.
 void bind_errors(nanobind::module_& module);
 
 }  // namespace spillway::python
