@@ -9,6 +9,7 @@ set(archives ${rooms})
 list(TRANSFORM archives REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 target_link_libraries(spillway_library PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive spillway_app)
 add_dependencies(spillway_library ${rooms})
+target_link_options(spillway_library PRIVATE LINKER:--build-id)  # as the program's
 target_compile_features(spillway_library INTERFACE cxx_std_20)
 target_include_directories(spillway_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/spillway>)
 set_target_properties(spillway_library PROPERTIES OUTPUT_NAME spillway EXPORT_NAME spillway VERSION ${PROJECT_VERSION} SOVERSION 0)

@@ -31,8 +31,21 @@ std::string find_build(const char* note, size_t left) {
   return "";
 }
 
-// The first object is the program itself.
+// A place in the object that this code is part of: the program, or the library that a program or Python loaded.
+const char kHere = 0;
+
+bool holds_this(const dl_phdr_info& object) {
+  const auto here = reinterpret_cast<ElfW(Addr)>(&kHere);
+  for (int k = 0; k < object.dlpi_phnum; ++k) {
+    const auto& segment = object.dlpi_phdr[k];
+    const ElfW(Addr) begin = object.dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && begin <= here && here < begin + segment.p_memsz) return true;
+  }
+  return false;
+}
+
 int look_at(dl_phdr_info* object, size_t, void* to) {
+  if (!holds_this(*object)) return 0;
   for (int k = 0; k < object->dlpi_phnum; ++k) {
     const auto& segment = object->dlpi_phdr[k];
     if (segment.p_type != PT_NOTE) continue;

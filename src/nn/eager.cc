@@ -31,6 +31,21 @@ const std::shared_ptr<Parameter>& EagerParameters::parameter(const std::string& 
               "[eager] expected the name of a parameter, got " + name + ": there are " + std::to_string(parameters_.size()) + first);
 }
 
+void EagerParameters::adopt(u32 id, const Tensor& memory) {
+  Parameter& parameter = *parameters_.at(id);
+  const Tensor now = parameter.value();
+  if (memory.shape() != now.shape() || memory.dtype() != now.dtype() || memory.device() != now.device() || !memory.is_contiguous()) {
+    throw Error(ErrorCode::usage, "[eager] expected contiguous " + std::string(spillway::to_string(now.dtype())) + " " +
+                                      spillway::to_string(now.shape()) + " on " + spillway::to_string(now.device()) + " for " +
+                                      parameter.name + ", got " + (memory.is_contiguous() ? "" : "strided ") +
+                                      std::string(spillway::to_string(memory.dtype())) + " " + spillway::to_string(memory.shape()) +
+                                      " on " + spillway::to_string(memory.device()));
+  }
+  parameter.storage->drop();
+  parameter.storage->fill(memory.raw());
+  memory_[id] = memory;
+}
+
 void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
   forget();
   for (const auto& parameter : parameters_) {

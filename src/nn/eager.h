@@ -37,6 +37,12 @@ class EagerParameters final : public autograd::GradientSink {
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 
+  /// The memory that a parameter lies in, which outlives this.
+  const Tensor& memory(u32 parameter) const { return memory_.at(parameter); }
+  /// From now on the parameter lies in `memory`, contiguous, of its shape, type and device, perhaps another program's, and has the values
+  /// that are there. Throws Error(usage) on any other.
+  void adopt(u32 parameter, const Tensor& memory);
+
   /// By id; those that are frozen are what PyTorch calls buffers, or without requires_grad.
   const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Error(usage) if there is none of that name.

@@ -141,6 +141,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"nlohmann/",
      {"src/data/", "src/models/config_json.h", "src/models/config_write.cc", "src/models/export.cc", "src/models/lora_config.cc",
       "src/app/", "tests/"}},
+    {"nanobind/", {"python/module/"}},
     {"gtest/", {"tests/"}},
     {"gmock/", {"tests/"}},
     {"benchmark/", {"bench/"}},

@@ -23,7 +23,7 @@ std::string read(const fs::path& path) {
 std::vector<Source> read_all() {
   const fs::path root = SPILLWAY_SOURCE_DIR;
   std::vector<Source> sources;
-  for (const char* top : {"src", "offload", "optim", "parallel", "tests", "bench", "examples"}) {
+  for (const char* top : {"src", "offload", "optim", "parallel", "python", "tests", "bench", "examples"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
       const std::string extension = entry.path().extension().string();
       if (!entry.is_regular_file() || (extension != ".h" && extension != ".cc" && extension != ".cu")) continue;

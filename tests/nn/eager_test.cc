@@ -130,6 +130,25 @@ TEST(EagerParameters, OfAListThatIsInNoModel) {
   EXPECT_THROW(EagerParameters({b}), Error) << "it has memory, and the id of another list";
 }
 
+TEST(EagerParameters, AdoptsMemoryThatIsAnothersAndOutlivesThem) {
+  Shared shared;
+  const Tensor mine = tensor_of(std::span<const float>(std::vector<float>{5, 6}), {2});
+  {
+    EagerParameters weights(shared.model);
+    set(*shared.b, {1, 1});
+    weights.adopt(0, mine);
+    EXPECT_EQ(shared.a->value().raw(), mine.raw());
+    EXPECT_EQ(weights.memory(0).raw(), mine.raw());
+    EXPECT_EQ(shared.backward(weights), 3 * (5 * 5 + 6 * 6));
+    EXPECT_EQ(values<float>(weights.gradient(0)), (std::vector<float>{30, 36}));
+    for (const Tensor& wrong : {zeros({3}, DType::f32), zeros({2}, DType::f64), zeros({2, 2}, DType::f32).slice(1, 0, 1)})
+      EXPECT_THROW(weights.adopt(0, wrong), Error);
+    EXPECT_EQ(shared.a->value().raw(), mine.raw());
+  }
+  EXPECT_EQ(values<float>(mine), (std::vector<float>{5, 6}));
+  EXPECT_FALSE(shared.a->storage->resident());
+}
+
 TEST(EagerParameters, RefusesAGradientNeverAskedFor) {
   Shared shared;
   EagerParameters weights(shared.model);

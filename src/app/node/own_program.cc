@@ -72,10 +72,18 @@ int errno_of_start(pid_t process, int pipe_end) {
   return error;
 }
 
+std::string& told_program() {
+  static std::string program;
+  return program;
+}
+
 }  // namespace
+
+void set_own_program(std::string program) { told_program() = std::move(program); }
 
 std::string own_program() {
   if (const char* wrapper = std::getenv("SPILLWAY_PROGRAM"); wrapper != nullptr && *wrapper != '\0') return wrapper;
+  if (!told_program().empty()) return told_program();
   std::error_code unknown;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
   return unknown ? "spillway" : path.string();

@@ -8,8 +8,10 @@
 
 namespace spillway::app {
 
-/// Its path: what a bundle's wrapper says of itself, for there the kernel names the loader, or the kernel's word.
+/// Its path: what a bundle's wrapper says (there the kernel names the loader), what set_own_program() was told, or the kernel's word.
 std::string own_program();
+/// This process is another program's, which loaded the library: what is to be started is `program`. Before any of the rest is called.
+void set_own_program(std::string program);
 
 /// How this process was started, as one would type it.
 std::string own_command_line();

@@ -1,0 +1,371 @@
+// DLPack out, element types by name, and what makes new tensors.
+#include "python/module/arrays.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "tensor/create.h"
+#include "tensor/print.h"
+
+namespace spillway::python {
+namespace {
+
+using Code = nb::dlpack::dtype_code;
+
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  const auto of = [&](Code code) { return nb::dlpack::dtype{static_cast<u8>(code), static_cast<u8>(8 * size_of(dtype)), 1}; };
+  switch (dtype) {
+    case DType::bf16:
+      return of(Code::Bfloat);
+    case DType::int32:
+    case DType::int64:
+      return of(Code::Int);
+    case DType::uint8:
+      return of(Code::UInt);
+    case DType::boolean:
+      return of(Code::Bool);
+    default:
+      return of(Code::Float);
+  }
+}
+
+// What Python holds while somebody has the memory: the storage.
+nb::object owner_of(const Tensor& t) {
+  return nb::capsule(new std::shared_ptr<Storage>(t.storage()), [](void* p) noexcept { delete static_cast<std::shared_ptr<Storage>*>(p); });
+}
+
+template <class Kind>
+nb::object exported(const Tensor& t) {
+  std::array<size_t, Shape::kMaxRank> extents{};
+  std::array<i64, Shape::kMaxRank> strides{};
+  for (int axis = 0; axis < t.rank(); ++axis) {
+    extents[static_cast<size_t>(axis)] = static_cast<size_t>(t.size(axis));
+    strides[static_cast<size_t>(axis)] = t.stride(axis);
+  }
+  const nb::ndarray<Kind> array(t.raw(), static_cast<size_t>(t.rank()), extents.data(), owner_of(t), strides.data(), dlpack_type(t.dtype()),
+                                nb::device::cpu::value);
+  return nb::cast(array, nb::rv_policy::reference);
+}
+
+nb::object to_numpy(const Array& self) {
+  if (self.value().dtype() == DType::bf16)
+    throw nb::type_error("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
+  return exported<nb::numpy>(self.value());
+}
+
+nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
+  const nb::object array = exported<nb::array_api>(self.value());
+  return array.attr("__dlpack__")(**how);
+}
+
+double element(const Tensor& t) {
+  if (t.elems() != 1) throw nb::value_error(("item: expected a tensor of one element, got " + to_string(t.shape())).c_str());
+  const Running running(t.device());
+  return t.item();
+}
+
+nb::object number(const Array& self) {
+  const double value = element(self.value());
+  if (is_floating(self.value().dtype())) return nb::float_(value);
+  if (self.value().dtype() == DType::boolean) return nb::bool_(value != 0);
+  return nb::int_(static_cast<i64>(value));
+}
+
+void backward(const Array& self, const std::optional<Array>& gradient) {
+  if (!self.graph || self.graph->over()) {
+    throw Error(ErrorCode::usage,
+                self.graph ? "[backward] expected a graph that was not gone over yet, got one that was: compute the loss again"
+                           : "[backward] expected a tensor computed of some that want a gradient (requires_grad), got a constant");
+  }
+  if (!gradient && self.value().elems() != 1)
+    throw Error(ErrorCode::usage,
+                "[backward] expected one number, or its gradient as the argument, got " + to_string(self.value().shape()));
+  if (gradient && (gradient->value().shape() != self.value().shape() || gradient->value().dtype() != self.value().dtype())) {
+    throw Error(ErrorCode::usage, "[backward] expected a gradient of " + std::string(to_string(self.value().dtype())) + " " +
+                                      to_string(self.value().shape()) + ", got " + std::string(to_string(gradient->value().dtype())) + " " +
+                                      to_string(gradient->value().shape()));
+  }
+  const Running running(self.value().device());
+  const std::shared_ptr<Graph> graph = self.graph;
+  const Graph::Use use(graph);
+  const Unlocked unlocked;
+  graph->backward(self.v, gradient ? gradient->value() : Tensor());
+}
+
+std::vector<i64> extents_of(const Array& self) {
+  const auto extents = self.value().shape().extents();
+  return {extents.begin(), extents.end()};
+}
+
+void copy_into(const Array& self, const nb::object& from) {
+  const Tensor values = copy_of(from, "copy_");
+  const Tensor& to = self.value();
+  if (values.shape() != to.shape())
+    throw nb::value_error(("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
+  const Running running(to.device());
+  const Tensor same = values.dtype() == to.dtype() ? values : converted(values, to.dtype());
+  if (!to.is_contiguous()) throw nb::value_error("copy_: expected a contiguous tensor to write into");
+  if (to.elems() > 0) std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
+}
+
+Variable recorded_cast(const Variable& x, DType wanted) {
+  const Tensor y = converted(x.value, wanted);
+  if (!is_floating(wanted) || !is_floating(x.dtype())) return y;
+  autograd::Recorder recorder({x}, "to");
+  return recorder.output(y, [from = x.dtype()](autograd::Backward& b) {
+    if (b.needs(0)) b.pass(0, converted(b.gradient(), from));
+  });
+}
+
+template <class T>
+void store(std::span<T> to, const std::vector<double>& from) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    if constexpr (kIsHalf<T>) {
+      to[i] = narrow<T>(static_cast<float>(from[i]));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      to[i] = from[i] != 0;
+    } else {
+      if constexpr (std::is_integral_v<T>) {
+        if (!(from[i] >= static_cast<double>(std::numeric_limits<T>::min()) &&
+              from[i] <= static_cast<double>(std::numeric_limits<T>::max())))
+          throw nb::value_error(("to: expected numbers that fit the type, got " + std::to_string(from[i])).c_str());
+      }
+      to[i] = static_cast<T>(from[i]);
+    }
+  }
+}
+
+}  // namespace
+
+DType dtype_of(const std::string& name) {
+  static const std::pair<const char*, DType> names[] = {
+      {"f32", DType::f32},       {"float32", DType::f32}, {"f64", DType::f64},     {"float64", DType::f64}, {"bf16", DType::bf16},
+      {"bfloat16", DType::bf16}, {"f16", DType::f16},     {"float16", DType::f16}, {"int32", DType::int32}, {"int64", DType::int64},
+      {"uint8", DType::uint8},   {"i32", DType::int32},   {"i64", DType::int64},   {"u8", DType::uint8},    {"bool", DType::boolean}};
+  const std::string own = name.starts_with("torch.") ? name.substr(6) : name;
+  for (const auto& [known, dtype] : names) {
+    if (own == known) return dtype;
+  }
+  throw nb::value_error(("dtype: expected f32, f64, bf16, f16, i32, i64, u8 or bool, got " + name).c_str());
+}
+
+Shape shape_of(const std::vector<i64>& extents) {
+  if (extents.size() > Shape::kMaxRank)
+    throw nb::value_error(("shape: expected at most 6 axes, got " + std::to_string(extents.size())).c_str());
+  for (const i64 extent : extents) {
+    if (extent < 0) throw nb::value_error(("shape: expected extents of 0 and above, got " + std::to_string(extent)).c_str());
+  }
+  return Shape(extents);
+}
+
+Tensor converted(const Tensor& from, DType dtype) {
+  const Tensor to = empty(from.shape(), dtype, "copy");
+  if (from.elems() == 0) return to;
+  if (from.dtype() == dtype && from.is_contiguous()) {
+    std::memcpy(to.raw(), from.raw(), static_cast<size_t>(to.bytes()));
+    return to;
+  }
+  if (dtype == DType::int64 && from.dtype() == DType::int64) throw Error(ErrorCode::usage, "[to] expected a contiguous tensor of int64");
+  const std::vector<double> values = values_of(from);
+  switch (dtype) {
+    case DType::f32:
+      return store(to.span<float>(), values), to;
+    case DType::f64:
+      return store(to.span<double>(), values), to;
+    case DType::bf16:
+      return store(to.span<BFloat16>(), values), to;
+    case DType::f16:
+      return store(to.span<Float16>(), values), to;
+    case DType::int32:
+      return store(to.span<i32>(), values), to;
+    case DType::int64:
+      return store(to.span<i64>(), values), to;
+    case DType::uint8:
+      return store(to.span<u8>(), values), to;
+    case DType::boolean:
+      return store(to.span<bool>(), values), to;
+  }
+  return to;
+}
+
+nb::class_<Array> bind_tensor(nb::module_& module) {
+  nb::class_<Array> tensor(
+      module, "Tensor",
+      "An array of numbers in host memory, of at most 6 axes. Tensor(array) is a view of an array that has DLPack's protocol (NumPy,\n"
+      "PyTorch, ...): the same memory, at the same address, which lives as long as either does. spillway.tensor(array) copies.");
+  tensor
+      .def(
+          "__init__", [](Array* self, const nb::object& array) { new (self) Array(constant(borrow(array, "array"))); }, nb::arg("array"),
+          "A view of the array's memory, which must be contiguous and writable.")
+      .def_prop_ro(
+          "shape", [](const Array& self) { return nb::tuple(nb::cast(extents_of(self))); }, nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro(
+          "dtype", [](const Array& self) { return std::string(to_string(self.value().dtype())); },
+          "\"f32\", \"f64\", \"bf16\", \"f16\", \"i32\", \"i64\", \"u8\" or \"bool\".")
+      .def_prop_ro("ndim", [](const Array& self) { return self.value().rank(); })
+      .def_prop_ro(
+          "size", [](const Array& self) { return self.value().elems(); }, "Elements.")
+      .def_prop_ro("nbytes", [](const Array& self) { return self.value().bytes(); })
+      .def_prop_ro(
+          "device", [](const Array& self) { return to_string(self.value().device()); }, "\"cpu\".")
+      .def_prop_ro(
+          "name", [](const Array& self) { return self.leaf ? self.leaf->name : std::string(); }, "A parameter's; else empty.")
+      .def(
+          "data_ptr", [](const Array& self) { return reinterpret_cast<uintptr_t>(self.value().raw()); }, "The first element's address.")
+      .def("numpy", to_numpy, nb::sig("def numpy(self) -> \"numpy.ndarray\""), "The same memory as a NumPy array.")
+      .def("__dlpack__", to_dlpack, nb::sig("def __dlpack__(self, **kwargs: object) -> object"), "The same memory as a DLPack capsule.")
+      .def(
+          "__dlpack_device__", [](const Array&) { return nb::make_tuple(nb::device::cpu::value, 0); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def(
+          "__array__",
+          [](const Array& self, const nb::args& args, const nb::kwargs& how) {
+            nb::object array = to_numpy(self);
+            if (args.size() > 0 && !args[0].is_none()) array = array.attr("astype")(args[0]);
+            if (how.contains("dtype") && !how["dtype"].is_none()) array = array.attr("astype")(how["dtype"]);
+            if (how.contains("copy") && how["copy"].is(nb::bool_(true))) array = array.attr("copy")();
+            return array;
+          },
+          nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> object"))
+      .def("item", number, nb::sig("def item(self) -> float | int | bool"), "The one element of a tensor that has one.")
+      .def(
+          "tolist",
+          [](const Array& self) {
+            return to_numpy(self.value().dtype() == DType::bf16 ? constant([&] {
+                     const Running running(self.value().device());
+                     return converted(self.value(), DType::f32);
+                   }())
+                                                                : self)
+                .attr("tolist")();
+          },
+          nb::sig("def tolist(self) -> list"))
+      .def("__float__", [](const Array& self) { return element(self.value()); })
+      .def("__int__", [](const Array& self) { return static_cast<i64>(element(self.value())); })
+      .def("__bool__", [](const Array& self) { return element(self.value()) != 0; })
+      .def("__len__",
+           [](const Array& self) {
+             if (self.value().rank() == 0) throw nb::type_error("len: expected a tensor with axes, got a single number");
+             return self.value().size(0);
+           })
+      .def("__repr__",
+           [](const Array& self) {
+             const Running running(self.value().device());
+             std::string text = to_string(self.value());
+             return "Tensor(" + (self.leaf && !self.leaf->name.empty() ? self.leaf->name + ": " : "") + text +
+                    (self.needs_gradient() ? ", requires_grad" : "") + ")";
+           })
+      .def_prop_rw(
+          "requires_grad", [](const Array& self) { return self.needs_gradient(); },
+          [](Array& self, bool wanted) { self.set_wanted(wanted); },
+          "Whether operations on it are recorded. Set it of a tensor that was made, not computed.")
+      .def(
+          "requires_grad_", [](Array& self, bool wanted) -> Array& { return self.set_wanted(wanted), self; },
+          nb::arg("requires_grad") = true, nb::rv_policy::reference)
+      .def_prop_rw(
+          "grad",
+          [](const Array& self) -> std::optional<Array> {
+            const Running running(self.value().device());
+            Tensor gradient = self.gradient();
+            return gradient.defined() ? std::optional(constant(std::move(gradient))) : std::nullopt;
+          },
+          [](Array& self, const nb::object& none) {
+            if (!none.is_none()) throw nb::value_error("grad: expected None, which forgets the gradient");
+            self.forget_gradient();
+          },
+          nb::for_setter(nb::arg("gradient").none()),
+          "The sum of the gradients of all backward() since it was last forgotten; f32 of a bf16 or f16 parameter. None: there is none.")
+      .def("backward", backward, nb::arg("gradient") = nb::none(),
+           "Gradients of this one number (or of its product with `gradient`) to all tensors that want one. A graph is gone over once.")
+      .def(
+          "detach", [](const Array& self) { return constant(self.value()); }, "The same memory, without a history.")
+      .def(
+          "clone",
+          [](const Array& self) {
+            const Running running(self.value().device());
+            return constant(converted(self.value(), self.value().dtype()));
+          },
+          "A copy, without a history.")
+      .def(
+          "to",
+          [](const Array& self, const nb::object& dtype) {
+            const DType wanted = dtype_of(nb::cast<std::string>(nb::str(dtype)));
+            return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
+          },
+          nb::arg("dtype"), nb::sig("def to(self, dtype: str) -> Tensor"), "A copy of another type, each element rounded to the nearest.")
+      .def(
+          "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
+          nb::rv_policy::reference, "Writes the values of an array of the same shape into this one's memory.");
+  tensor.attr("__array_priority__") = 1000;
+  tensor.attr("__array_ufunc__") = nb::none();
+  return tensor;
+}
+
+void bind_creation(nb::module_& module) {
+  const auto fresh = [](const auto& make) {
+    const Running running;
+    return constant(make());
+  };
+  module.def(
+      "tensor",
+      [](const nb::object& values, const std::optional<nb::object>& dtype, bool requires_grad) {
+        Array made = constant(copy_of(values, "values"));
+        const Running running;
+        if (dtype) made = constant(converted(made.value(), dtype_of(nb::cast<std::string>(nb::str(*dtype)))));
+        if (requires_grad) made.set_wanted(true);
+        return made;
+      },
+      nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
+      nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False) -> Tensor"),
+      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64.");
+  module.def(
+      "from_dlpack", [](const nb::object& array) { return constant(borrow(array, "array")); }, nb::arg("array"),
+      "A view of the array's memory, as Tensor(array).");
+  module.def(
+      "zeros",
+      [fresh](const std::vector<i64>& shape, const std::string& dtype) {
+        return fresh([&] { return zeros(shape_of(shape), dtype_of(dtype)); });
+      },
+      nb::arg("shape"), nb::arg("dtype") = "f32");
+  module.def(
+      "ones",
+      [fresh](const std::vector<i64>& shape, const std::string& dtype) {
+        return fresh([&] { return ones(shape_of(shape), dtype_of(dtype)); });
+      },
+      nb::arg("shape"), nb::arg("dtype") = "f32");
+  module.def(
+      "full",
+      [fresh](const std::vector<i64>& shape, double value, const std::string& dtype) {
+        return fresh([&] { return full(shape_of(shape), value, dtype_of(dtype)); });
+      },
+      nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32");
+  module.def(
+      "arange",
+      [fresh](double begin, std::optional<double> end, double step, const std::string& dtype) {
+        return fresh([&] { return end ? arange(begin, *end, step, dtype_of(dtype)) : arange(0, begin, step, dtype_of(dtype)); });
+      },
+      nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32",
+      "begin + i step below end, [N]; arange(n) is 0 to n - 1.");
+  module.def(
+      "randn",
+      [fresh](const std::vector<i64>& shape, u64 seed, const std::string& dtype) {
+        return fresh([&] { return randn(shape_of(shape), RandomKey{seed}, dtype_of(dtype)); });
+      },
+      nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32",
+      "Standard normal numbers, a function of the seed and of an element's place alone: there is no global generator.");
+  module.def(
+      "uniform",
+      [fresh](const std::vector<i64>& shape, double lowest, double highest, u64 seed, const std::string& dtype) {
+        return fresh([&] { return uniform(shape_of(shape), RandomKey{seed}, lowest, highest, dtype_of(dtype)); });
+      },
+      nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32",
+      "Uniform in [lowest, highest), a function of the seed and of an element's place alone.");
+}
+
+}  // namespace spillway::python

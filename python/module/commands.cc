@@ -1,0 +1,42 @@
+// The program's commands without a process: what they would print.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <sstream>
+
+#include "app/entry.h"
+#include "app/node/own_program.h"
+#include "app/node/version.h"
+#include "python/module/model.h"
+
+namespace spillway::python {
+namespace {
+
+nb::bytes bytes_of(const std::ostringstream& text) {
+  const std::string all = text.str();
+  return nb::bytes(all.data(), all.size());
+}
+
+nb::tuple run_command(const std::vector<nb::bytes>& words) {
+  check_process();
+  std::vector<std::string> args;
+  for (const nb::bytes& word : words) args.emplace_back(word.c_str(), word.size());
+  std::ostringstream out, err;
+  int status = 0;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = app::run(args, out, err);
+  }
+  return nb::make_tuple(status, bytes_of(out), bytes_of(err));
+}
+
+}  // namespace
+
+void bind_commands(nb::module_& module) {
+  module.attr("__version__") = std::string(app::kVersion);
+  module.def("_run_command", run_command, nb::arg("words"), nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes]"),
+             "Exit status, stdout and stderr.");
+  module.def("_set_own_program", app::set_own_program, nb::arg("program"));
+}
+
+}  // namespace spillway::python

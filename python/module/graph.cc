@@ -1,0 +1,207 @@
+#include "python/module/graph.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "autograd/no_grad.h"
+#include "base/error.h"
+#include "kernels/accumulate.h"
+
+namespace spillway::python {
+namespace {
+
+constexpr u32 kOthers = u32{1} << 30;  // above every model's ids
+
+thread_local std::weak_ptr<Graph> newest;
+thread_local int silences = 0;
+
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  const Tensor sum = empty(a.shape(), a.dtype(), "gradient");
+  kernels::add(a, b, sum);
+  return sum;
+}
+
+// `with no_grad():`, perhaps entered again.
+class NoGrad {
+ public:
+  NoGrad() = default;
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+  void enter() {
+    held_.emplace_back(std::make_unique<autograd::NoGrad>());
+    ++silences;
+  }
+  void leave() {
+    if (held_.empty()) throw Error(ErrorCode::usage, "[no_grad] expected to be left after it was entered");
+    held_.pop_back();
+    --silences;
+  }
+
+ private:
+  std::vector<std::unique_ptr<autograd::NoGrad>> held_;
+};
+
+}  // namespace
+
+Weights::Weights(nn::Sequential blocks) : model(std::move(blocks)) {
+  eager = std::make_unique<nn::EagerParameters>(model);
+  leaves.resize(model.parameters.size());
+}
+
+Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors) {
+  std::vector<std::shared_ptr<nn::Parameter>> parameters;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string& name = tensors[i].second->name;
+    parameters.push_back(
+        nn::make_parameter(name.empty() ? "tensor" + std::to_string(i) : name, tensors[i].first.shape(), tensors[i].first.dtype(), {}));
+  }
+  eager = std::make_unique<nn::EagerParameters>(std::move(parameters));
+  for (u32 id = 0; id < tensors.size(); ++id) {
+    const auto& [tensor, leaf] = tensors[id];
+    eager->adopt(id, tensor);
+    leaves.push_back(leaf);
+    leaf->id = id;
+    leaf->gradient = {};
+  }
+}
+
+Graph::Use::Use(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {
+  if (graph_ && graph_->used_.exchange(true))
+    throw Error(ErrorCode::usage, "[graph] expected to compute on a graph of this thread, got one that another thread is computing on");
+}
+
+Graph::Use::~Use() {
+  if (graph_) graph_->used_ = false;
+}
+
+Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
+  if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;  // its blocks may come behind: one leaf
+  auto& [kept, place] = leaves_[leaf.get()];
+  if (!kept) {
+    kept = leaf;
+    place = leaf->weights ? tape_.parameter(value, number_of({leaf->weights, leaf->id})) : tape_.input(value);
+  }
+  return place;
+}
+
+u32 Graph::number_of(const Place& place) {
+  if (place.first == model_) return place.second;
+  const auto found = std::ranges::find(others_, place);
+  const auto at = static_cast<u32>(found - others_.begin());
+  if (found == others_.end()) others_.push_back(place);
+  return kOthers + at;
+}
+
+Graph::Place Graph::place_of(u32 parameter) const {
+  return parameter >= kOthers ? others_.at(parameter - kOthers) : Place{model_, parameter};
+}
+
+void Graph::run_model(const std::shared_ptr<Weights>& weights) {
+  if (!may_run(weights))
+    throw Error(ErrorCode::usage, "[model] expected the model of this graph, got another: call backward() of one before the other runs");
+  model_ = weights;
+}
+
+Tensor Graph::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
+  const auto [weights, id] = place_of(parameter);
+  const std::lock_guard locked(weights->lock);
+  return weights->eager->target(id, use, shape, dtype);
+}
+
+void Graph::done(u32 parameter, u8 use) {
+  const auto [weights, id] = place_of(parameter);
+  const std::lock_guard locked(weights->lock);
+  weights->eager->done(id, use);
+}
+
+void Graph::backward(const Variable& y, const Tensor& dy) {
+  over_ = true;
+  tape_.backward(y, dy);
+  for (const auto& [key, entry] : leaves_) {
+    const auto& [leaf, place] = entry;
+    if (leaf->weights && place.weight) continue;
+    const Tensor gradient = tape_.take_gradient(place);
+    if (!gradient.defined()) continue;
+    if (leaf->weights) {  // it came to an optimizer after it was recorded
+      kernels::copy(gradient, leaf->weights->eager->target(leaf->id, 0, gradient.shape(), wide_dtype(gradient.dtype())));
+      leaf->weights->eager->done(leaf->id, 0);
+    } else {
+      leaf->gradient = leaf->gradient.defined() ? sum_of(leaf->gradient, gradient) : gradient;
+    }
+  }
+  leaves_.clear();
+}
+
+Array constant(Tensor value) { return {std::move(value), nullptr, nullptr}; }
+
+Tensor Array::gradient() const {
+  if (!leaf) return {};
+  if (!leaf->weights) return leaf->gradient;
+  const std::lock_guard locked(leaf->weights->lock);
+  return leaf->weights->eager->gradient(leaf->id);
+}
+
+void Array::forget_gradient() {
+  if (!leaf) return;
+  if (!leaf->weights) return static_cast<void>(leaf->gradient = {});
+  const std::lock_guard locked(leaf->weights->lock);
+  leaf->weights->eager->forget(leaf->id);
+}
+
+void Array::set_wanted(bool wanted) {
+  if (wanted && graph && !graph->over())
+    throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that was not computed from others: detach() it first");
+  if (wanted && !is_floating(value().dtype()))
+    throw Error(ErrorCode::usage, "[requires_grad] expected a tensor of floating numbers, got " + std::string(to_string(value().dtype())));
+  if (wanted == (leaf != nullptr)) return;
+  if (!wanted && leaf->weights)
+    throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that no model or optimizer holds: freeze(names) a model's");
+  leaf = wanted ? std::make_shared<Leaf>() : nullptr;
+  v = Variable(v.value);
+  graph = nullptr;
+}
+
+std::shared_ptr<Graph> current_graph() {
+  std::shared_ptr<Graph> graph = newest.lock();
+  if (!graph || graph->over()) newest = graph = std::make_shared<Graph>();
+  return graph;
+}
+
+bool recording() { return silences == 0; }
+
+void bind_no_grad(nb::module_& module) {
+  nb::class_<NoGrad>(module, "no_grad", "While one is entered nothing is recorded on this thread: `with spillway.no_grad(): ...`")
+      .def(nb::init<>())
+      .def(
+          "__enter__", [](NoGrad& self) -> NoGrad& { return self.enter(), self; }, nb::rv_policy::reference)
+      .def("__exit__", [](NoGrad& self, const nb::args&) { self.leave(); });
+}
+
+Lifted::Lifted(std::span<const Array* const> inputs) {
+  const bool records = recording();
+  bool wanted = false;
+  for (const Array* input : inputs) {
+    if (!input->v.value.defined()) continue;
+    bytes += input->value().bytes();
+    device = input->value().device();
+    wanted = wanted || input->leaf;
+    if (!records || !input->graph || input->graph->over()) continue;
+    if (graph && graph != input->graph)
+      throw Error(ErrorCode::usage,
+                  "[graph] expected tensors of one graph, got those of two: they were computed on two threads, or between them backward() "
+                  "was called");
+    graph = input->graph;
+  }
+  if (records && wanted && !graph) graph = current_graph();
+  for (const Array* input : inputs) {
+    if (graph && input->leaf) {
+      variables.push_back(graph->lift(input->leaf, input->value()));
+    } else if (graph && input->graph == graph) {
+      variables.push_back(input->v);
+    } else {
+      variables.emplace_back(input->value());
+    }
+  }
+}
+
+}  // namespace spillway::python

@@ -1,0 +1,240 @@
+#include "python/module/model.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "app/checkpoints/adapters.h"
+#include "app/checkpoints/model_source.h"
+#include "base/error.h"
+#include "data/atomic_folder.h"
+#include "models/model.h"
+#include "models/weights.h"
+#include "python/module/arrays.h"
+#include "tensor/print.h"
+
+namespace spillway::python {
+namespace {
+
+std::unique_ptr<models::WeightSource> first_weights(const app::ModelSource& source, const nn::Sequential& model, bool from_scratch,
+                                                    u64 seed) {
+  if (!from_scratch && source.has_weights) return app::weights_of(source, model);
+  return std::make_unique<models::ScratchWeights>(seed);
+}
+
+void check_rank(const char* argument, const Tensor& t, int rank, const char* meaning) {
+  if (t.rank() == rank) return;
+  throw nb::value_error((std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape())).c_str());
+}
+
+// The token that comes after each; nothing after the last.
+void shift(const Tensor& tokens_BT, const Tensor& targets_BT) {
+  const i64 positions = tokens_BT.size(1);
+  const auto from = tokens_BT.span<i32>(), to = targets_BT.span<i32>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<i64>(i) % positions + 1 < positions ? from[i + 1] : kIgnoredTarget;
+}
+
+template <class T>
+void copy_span(const Tensor& from, const Tensor& to) {
+  std::ranges::copy(from.span<T>(), to.span<T>().begin());
+}
+
+}  // namespace
+
+Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch)
+    : dtype_(dtype_of(dtype)), random_(RandomKey{seed}.derive("training")) {
+  if (!is_floating(dtype_)) throw nb::value_error(("dtype: expected f32, f64, bf16 or f16, got " + dtype).c_str());
+  const Running running;
+  const Unlocked unlocked;
+  const app::ModelSource source = app::find_trained_model(name, "last");
+  name_ = source.name, config_ = source.config;
+  weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
+  models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));
+}
+
+MicroBatch Model::batch_of(const nb::object& input) const {
+  const nn::Sequential& model = weights_->model;
+  if (model.reads_images()) {
+    const Tensor images = copy_of(input, "images");
+    check_rank("images", images, 4, "[N, C, H, W]");
+    const Shape wanted{images.size(0), model.image_CHW[0], model.image_CHW[1], model.image_CHW[2]};
+    if (images.shape() != wanted)
+      throw nb::value_error(("images: expected " + to_string(wanted) + ", got " + to_string(images.shape())).c_str());
+    MicroBatch batch = nn::empty_batch(model, images.size(0), 1);
+    batch.images_NCHW = converted(images, dtype_);
+    return batch;
+  }
+  const Tensor tokens = whole_numbers(input, "tokens");
+  check_rank("tokens", tokens, 2, "[B, T]");
+  if (tokens.elems() == 0) throw nb::value_error(("tokens: expected some, got " + to_string(tokens.shape())).c_str());
+  MicroBatch batch = nn::empty_batch(model, tokens.size(0), tokens.size(1));
+  copy_span<i32>(tokens, batch.tokens_BT);
+  const auto positions = batch.positions_BT.span<i32>();
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<i32>(static_cast<i64>(i) % tokens.size(1));
+  return batch;
+}
+
+void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
+  if (targets.is_none()) {
+    if (weights_->model.reads_images()) throw nb::type_error("targets: expected the images' classes [N], got none");
+    shift(batch.tokens_BT, batch.targets_BT);
+  } else {
+    const Tensor given = whole_numbers(targets, "targets");
+    if (given.elems() != batch.targets_BT.elems() || given.size(0) != batch.targets_BT.size(0))
+      throw nb::value_error(
+          ("targets: expected " + to_string(batch.targets_BT.shape()) + ", one for each token, got " + to_string(given.shape())).c_str());
+    copy_span<i32>(given, batch.targets_BT);
+  }
+  for (const i32 target : batch.targets_BT.span<i32>()) batch.counted_targets += target >= 0;
+  if (batch.counted_targets == 0) throw nb::value_error("targets: expected at least one that counts (0 and above), got none");
+}
+
+Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
+  const Running running;
+  MicroBatch batch = batch_of(input);
+  set_targets(batch, targets);
+  batch.first_sample = training ? samples_ : 0;
+  if (training) samples_ += batch.targets_BT.size(0);
+  std::shared_ptr<Graph> graph;
+  if (recording()) {
+    graph = current_graph();
+    graph->run_model(weights_);
+  }
+  nn::Context context;
+  context.mode = training ? nn::Mode::train : nn::Mode::evaluate;
+  context.batch = &batch, context.tape = graph ? &graph->tape() : nullptr, context.random = random_;
+  context.loss_factor = 1.0 / static_cast<double>(batch.counted_targets);
+  const Graph::Use use(graph);
+  const Unlocked unlocked;
+  const Variable sum = as_arguments([&] { return nn::run(weights_->model, context); });
+  // The factor is in the sum's gradient already.
+  autograd::Recorder recorder({sum}, "loss");
+  const Tensor mean = zeros({}, DType::f64, "loss");
+  *mean.data<double>() = *sum.value.data<double>() * context.loss_factor;
+  const Variable y = recorder.output(mean, [](autograd::Backward& b) { b.pass(0, b.gradient()); });
+  return {y, y.needs_gradient() ? graph : nullptr, nullptr};
+}
+
+Array Model::logits(const nb::object& input, std::optional<i64> position) {
+  const Running running;
+  MicroBatch batch = batch_of(input);
+  const i64 positions = weights_->model.reads_images() ? 1 : batch.tokens_BT.size(1), at = position.value_or(-1);
+  if (at < -positions || at >= positions)
+    throw nb::index_error(("position: expected one of " + std::to_string(positions) + ", got " + std::to_string(at)).c_str());
+  nn::Context context;
+  context.mode = nn::Mode::generate;
+  context.batch = &batch;
+  context.logits_position = at < 0 ? at + positions : at;
+  const Unlocked unlocked;
+  return constant(as_arguments([&] { return nn::run(weights_->model, context); }).value);
+}
+
+Array Model::parameter(u32 id) {
+  const auto& parameter = weights_->eager->parameters().at(id);
+  Array array = constant(weights_->eager->memory(id));
+  array.leaf = weights_->leaves[id].lock();
+  if (!array.leaf) weights_->leaves[id] = array.leaf = std::make_shared<Leaf>(Leaf{{}, weights_, id, parameter->name});
+  if (parameter->frozen) array.leaf.reset();
+  return array;
+}
+
+void Model::load(const std::string& name, const nb::object& array, bool share) {
+  const auto& parameter = weights_->eager->parameter(name);
+  if (!parameter->is_plain()) throw Error(ErrorCode::usage, "[load] expected a parameter of floating numbers, " + name + " is quantized");
+  if (share) return weights_->eager->adopt(parameter->id, borrow(array, name.c_str()));
+  const Tensor values = copy_of(array, name.c_str()), to = weights_->eager->memory(parameter->id);
+  if (values.shape() != to.shape())
+    throw nb::value_error((name + ": expected " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
+  const Running running;
+  const Tensor same = converted(values, to.dtype());
+  if (to.elems() > 0) std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
+}
+
+void Model::freeze(const std::string& name, bool frozen) {
+  const auto& parameter = weights_->eager->parameter(name);
+  if (parameter->statistic || !parameter->is_plain())
+    throw Error(ErrorCode::usage, "[freeze] expected a weight that can be trained, got " + name);
+  parameter->frozen = frozen;
+}
+
+// The folder is exchanged whole: nothing of anybody else's may be in it.
+static void check_replaceable(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "config.json" || name == "model.safetensors") continue;
+    throw Error(ErrorCode::usage,
+                "[save] expected a new folder, or one that save() made, got " + folder.string() + " with " + name + " in it: give another");
+  }
+}
+
+void Model::save(const std::string& folder) const {
+  check_replaceable(folder);
+  const Running running;
+  const Unlocked unlocked;
+  data::AtomicFolder made(folder);
+  models::save(weights_->model, made.path());
+  made.write_text("config.json", config_json());
+  made.commit();
+}
+
+std::string Model::config_json() const { return models::to_json(config_, dtype_); }
+
+std::string Model::describe() const {
+  return "Model(" + name_ + ": " + std::to_string(weights_->model.parameter_elems()) + " parameters in " +
+         std::to_string(weights_->model.blocks.size()) + " blocks, " + std::string(to_string(dtype_)) + ")";
+}
+
+void bind_model(nb::module_& module) {
+  nb::class_<Model>(
+      module, "Model",
+      "A model in memory, for a training loop of one's own: loss(...).backward() and an optimizer. (Trainer is for those that do not fit.)")
+      .def(nb::init<const std::string&, const std::string&, u64, bool>(), nb::arg("name"), nb::kw_only(), nb::arg("dtype") = "f32",
+           nb::arg("seed") = 0, nb::arg("from_scratch") = false,
+           "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. A preset and "
+           "from_scratch have new weights of the seed.")
+      .def("loss", &Model::loss, nb::arg("input"), nb::arg("targets") = nb::none(), nb::kw_only(), nb::arg("training") = true,
+           nb::sig("def loss(self, input: object, targets: object = None, *, training: bool = True) -> Tensor"),
+           "The mean loss in nats over the counted targets, one f64. tokens[B, T], targets[B, T] (by default the next token of each; "
+           "negative ones are not\n"
+           "counted); of image models images[N, C, H, W] and classes[N]. training=False: without dropout.")
+      .def("logits", &Model::logits, nb::arg("input"), nb::arg("position") = nb::none(),
+           nb::sig("def logits(self, input: object, position: int | None = None) -> Tensor"),
+           "[B, V] of one position of tokens[B, T], the last by default; [N, classes] of images. Not recorded.")
+      .def("__len__", &Model::parameters)
+      .def("_parameter", nb::overload_cast<u32>(&Model::parameter), nb::arg("id"))
+      .def("__getitem__", nb::overload_cast<const std::string&>(&Model::parameter), nb::arg("name"),
+           "The parameter of that name: the model's own memory.")
+      .def("_load", &Model::load, nb::arg("name"), nb::arg("array"), nb::arg("share"))
+      .def("freeze", &Model::freeze, nb::arg("name"), nb::arg("frozen") = true,
+           "It gets no gradient, and optimizers made afterwards leave it out.")
+      .def(
+          "zero_grad",
+          [](Model& self) {
+            const std::lock_guard locked(self.weights()->lock);
+            self.weights()->eager->forget();
+          },
+          "Lets go of all gradients.")
+      .def(
+          "save",
+          [](const Model& self, const nb::object& folder) {
+            self.save(nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(folder)));
+          },
+          nb::arg("folder"), nb::sig("def save(self, folder: object) -> None"),
+          "A Hugging Face folder: config.json and model.safetensors, whole or not at all.")
+      .def(
+          "names",
+          [](const Model& self) {
+            std::vector<std::string> names;
+            for (const auto& parameter : self.weights()->eager->parameters()) names.push_back(parameter->name);
+            return names;
+          },
+          "Of all parameters, Hugging Face's.")
+      .def("_config_json", &Model::config_json)
+      .def("__repr__", &Model::describe);
+}
+
+}  // namespace spillway::python

@@ -1,0 +1,52 @@
+// A model of the library in Python: its blocks with real memory, for a loop of the user's own.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "models/config.h"
+#include "python/module/graph.h"
+
+namespace spillway::python {
+
+class Model {
+ public:
+  /// A preset, a Hugging Face folder, org/name of the local cache, or a run (its last checkpoint). `from_scratch`: new weights of `seed`,
+  /// which a preset and a folder without weights have anyway.
+  Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch);
+
+  /// The mean over counted targets, f64, recorded. tokens[B, T]; targets[B, T], by default the next token of each; of images [N, C, H, W]
+  /// and their classes [N].
+  Array loss(const nb::object& input, const nb::object& targets, bool training);
+  /// Of one position, the last by default: [B, V], not recorded.
+  Array logits(const nb::object& input, std::optional<i64> position);
+
+  i64 parameters() const { return static_cast<i64>(weights_->model.parameters.size()); }
+  Array parameter(u32 id);
+  Array parameter(const std::string& name) { return parameter(weights_->eager->parameter(name)->id); }
+  const std::shared_ptr<Weights>& weights() const { return weights_; }
+
+  /// Copies values in, or (`share`) lies in the array's own memory from now on.
+  void load(const std::string& name, const nb::object& array, bool share);
+  void freeze(const std::string& name, bool frozen);
+  void save(const std::string& folder) const;
+  std::string config_json() const;
+  std::string describe() const;
+
+ private:
+  MicroBatch batch_of(const nb::object& input) const;
+  void set_targets(MicroBatch& batch, const nb::object& targets) const;
+
+  std::string name_;
+  models::ModelConfig config_;
+  DType dtype_;
+  RandomKey random_;
+  std::shared_ptr<Weights> weights_;
+  i64 samples_ = 0;  // that training has seen: keys dropout
+};
+
+void bind_model(nb::module_& module);
+void bind_optimizers(nb::module_& module);
+void bind_training(nb::module_& module);
+void bind_commands(nb::module_& module);
+
+}  // namespace spillway::python

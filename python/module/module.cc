@@ -1,0 +1,20 @@
+// The extension module spillway._core.
+#include "python/module/arrays.h"
+#include "python/module/errors.h"
+#include "python/module/model.h"
+
+NB_MODULE(_core, module) {
+  using namespace spillway::python;
+  bind_errors(module);
+  bind_runtime(module);
+  bind_no_grad(module);
+  auto tensor = bind_tensor(module);
+  bind_operators(tensor);
+  bind_operations(module, tensor);
+  bind_shaping(module, tensor);
+  bind_creation(module);
+  bind_model(module);
+  bind_optimizers(module);
+  bind_training(module);
+  bind_commands(module);
+}

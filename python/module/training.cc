@@ -1,0 +1,233 @@
+// app::Training in Python: callbacks that may raise, Ctrl-C, and what the command would print, line by line.
+#include "app/training.h"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <csignal>
+#include <ostream>
+#include <streambuf>
+#include <thread>
+
+#include "base/error.h"
+#include "python/module/model.h"
+
+namespace spillway::python {
+namespace {
+
+// What Python raised on the way, which is to come out as itself.
+class Raised {
+ public:
+  /// call(), under the GIL; what it raises is kept, and `instead` done.
+  template <class Call>
+  void guard(const char* where, const Call& call) {
+    const nb::gil_scoped_acquire locked;
+    if (first_) return;
+    try {
+      call();
+    } catch (nb::python_error& e) {
+      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as Ctrl-C outside of it: the run stops, saved
+      first_.emplace(std::move(e));
+      if (!stops)
+        throw Error(ErrorCode::usage,
+                    std::string("[callback] ") + where + " raised " + nb::cast<std::string>(nb::str(nb::type_name(first_->type()))));
+    }
+  }
+  bool any() const { return first_.has_value(); }
+  void keep(nb::python_error error) {
+    if (!first_) first_.emplace(std::move(error));
+  }
+  /// Under the GIL.
+  void rethrow() {
+    if (!first_) return;
+    nb::python_error error = std::move(*first_);
+    first_.reset();
+    throw error;
+  }
+
+ private:
+  std::optional<nb::python_error> first_;
+};
+
+// Whole lines, each handed to a Python function.
+class Lines final : public std::streambuf {
+ public:
+  Lines(nb::object hear, Raised& raised) : hear_(std::move(hear)), raised_(raised) {}
+
+ protected:
+  int overflow(int c) override {
+    if (c == traits_type::eof()) return 0;
+    line_ += static_cast<char>(c);
+    if (c == '\n') say();
+    return c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize count) override {
+    for (std::streamsize i = 0; i < count; ++i) overflow(static_cast<unsigned char>(text[i]));
+    return count;
+  }
+
+ private:
+  // A console does not expect what is written to throw: the run hears of it at its next step.
+  void say() {
+    line_.pop_back();
+    if (!hear_.is_none()) {
+      const nb::gil_scoped_acquire locked;
+      try {
+        hear_(nb::steal(PyUnicode_DecodeUTF8(line_.data(), static_cast<Py_ssize_t>(line_.size()), "replace")));
+      } catch (nb::python_error& e) {
+        raised_.keep(std::move(e));
+      }
+    }
+    line_.clear();
+  }
+
+  const nb::object hear_;
+  Raised& raised_;
+  std::string line_;
+};
+
+std::vector<std::string> words_of(const std::vector<nb::bytes>& words) {
+  std::vector<std::string> all;
+  for (const nb::bytes& word : words) all.emplace_back(word.c_str(), word.size());
+  return all;
+}
+
+nb::object path_object(const std::filesystem::path& path) {
+  if (path.empty()) return nb::none();
+  const std::string& bytes = path.native();
+  const nb::object text = nb::steal(PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+  return nb::module_::import_("pathlib").attr("Path")(text);
+}
+
+// While one lives a SIGINT that Python handles is known on every thread: Python itself tells the main one alone, which waits here for ranks
+// that are threads.
+class Interrupts {
+ public:
+  Interrupts() {
+    if (users_++ > 0) return;
+    came_ = false;
+    sigaction(SIGINT, nullptr, &pythons_);
+    if ((pythons_.sa_flags & SA_SIGINFO) != 0 || pythons_.sa_handler == SIG_DFL || pythons_.sa_handler == SIG_IGN) return;
+    struct sigaction ours = pythons_;
+    ours.sa_handler = [](int signal) {
+      came_ = true;
+      pythons_.sa_handler(signal);
+    };
+    installed_ = sigaction(SIGINT, &ours, nullptr) == 0;
+  }
+  ~Interrupts() {
+    if (--users_ > 0 || !installed_) return;
+    sigaction(SIGINT, &pythons_, nullptr);
+    installed_ = false;
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  static bool came() { return came_; }
+
+ private:
+  static inline int users_ = 0;  // under the GIL
+  static inline bool installed_ = false;
+  static inline std::atomic<bool> came_ = false;
+  static inline struct sigaction pythons_ = {};
+};
+
+struct Hearers {
+  nb::object on_step, on_validate, on_save, results, log;
+  i64 patience = 0;
+  bool keep_best = false;
+};
+
+app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
+  app::TrainCallbacks callbacks;
+  const auto hear = [&raised]<class Event>(std::function<void(const Event&)>& into, const nb::object& call, const char* name) {
+    if (call.is_none()) return;
+    into = [&raised, &call, name](const Event& event) { raised.guard(name, [&] { call(nb::cast(event, nb::rv_policy::copy)); }); };
+  };
+  hear(callbacks.on_step, hearers.on_step, "on_step");
+  hear(callbacks.on_validate, hearers.on_validate, "on_validate");
+  hear(callbacks.on_save, hearers.on_save, "on_save");
+  callbacks.patience = hearers.patience;
+  callbacks.keep_best = hearers.keep_best;
+  // Python's own handlers run here: Ctrl-C is KeyboardInterrupt, which stops the run as the program's Ctrl-C does, saved.
+  callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
+    const bool elsewhere = std::this_thread::get_id() != caller;
+    const nb::gil_scoped_acquire locked;
+    if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
+    return raised.any() || (elsewhere && Interrupts::came());
+  };
+  return callbacks;
+}
+
+app::TrainingResult train(app::Training& training, const Hearers& hearers) {
+  check_process();
+  Raised raised;
+  const Interrupts interrupts;
+  Lines results(hearers.results, raised), log(hearers.log, raised);
+  std::ostream to_results(&results), to_log(&log);
+  training.callbacks = callbacks_of(hearers, raised);
+  app::TrainingResult result;
+  try {
+    const nb::gil_scoped_release unlocked;
+    result = training.run(to_results, to_log);
+  } catch (const Error&) {
+    training.callbacks = {};
+    raised.rethrow();
+    throw;
+  }
+  training.callbacks = {};
+  raised.rethrow();
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  return result;
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  nb::class_<app::StepEvent>(module, "StepEvent", "A step that was taken.")
+      .def_ro("step", &app::StepEvent::step, "From 1.")
+      .def_ro("steps", &app::StepEvent::steps, "Of how many.")
+      .def_ro("loss", &app::StepEvent::loss, "The mean over the counted targets of the global batch, in nats, before the update.")
+      .def_ro("grad_norm", &app::StepEvent::grad_norm, "Before clipping.")
+      .def_ro("learning_rate", &app::StepEvent::learning_rate)
+      .def_ro("seconds", &app::StepEvent::seconds)
+      .def_ro("tokens", &app::StepEvent::tokens, "Of this step; images of image models.")
+      .def_ro("skipped", &app::StepEvent::skipped, "Its gradients were not finite.");
+  nb::class_<app::ValidationEvent>(module, "ValidationEvent", "A measurement on held-out data.")
+      .def_ro("step", &app::ValidationEvent::step)
+      .def_ro("loss", &app::ValidationEvent::loss, "In nats.")
+      .def_ro("accuracy", &app::ValidationEvent::accuracy, "Of image models; else None.")
+      .def_ro("best", &app::ValidationEvent::best, "No loss of this run was lower.");
+  nb::class_<app::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
+      .def_ro("step", &app::SaveEvent::step)
+      .def_prop_ro(
+          "checkpoint", [](const app::SaveEvent& e) { return path_object(e.checkpoint); },
+          nb::sig("def checkpoint(self) -> \"pathlib.Path\""));
+  nb::class_<app::TrainingResult>(module, "TrainingResult", "What train() leaves.")
+      .def_ro("finished", &app::TrainingResult::finished, "False: stopped; train() again goes on.")
+      .def_prop_ro(
+          "run", [](const app::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
+      .def_prop_ro(
+          "checkpoint", [](const app::TrainingResult& r) { return path_object(r.checkpoint); },
+          nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest; None: none was saved.")
+      .def("__repr__", [](const app::TrainingResult& r) {
+        return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
+      });
+  nb::class_<app::Training>(module, "Training")
+      .def(
+          "__init__", [](app::Training* self, const std::vector<nb::bytes>& words) { new (self) app::Training(words_of(words)); },
+          nb::arg("words"))
+      .def(
+          "run",
+          [](app::Training& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
+             i64 patience, bool keep_best) {
+            return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(results), std::move(log),
+                                patience, keep_best});
+          },
+          nb::arg("on_step").none(), nb::arg("on_validate").none(), nb::arg("on_save").none(), nb::arg("results").none(),
+          nb::arg("log").none(), nb::arg("patience"), nb::arg("keep_best"));
+}
+
+}  // namespace spillway::python

@@ -1,0 +1,32 @@
+"""Spillway trains models that do not fit: on a plan made before step 1, from GPU memory over host memory to NVMe.
+
+Trainer(...).train() is `spillway train` with Python's callbacks; plan(...) says whether and how a run would fit; Model, Tensor and the
+optimizers are for a loop of one's own, beside NumPy and PyTorch, whose memory they share.
+"""
+
+from . import _core, _program
+from ._core import (
+    SaveEvent, StepEvent, Tensor, TrainingResult, ValidationEvent, abs, arange, argmax, argmin, avg_pool2d, bce_with_logits_loss, cat,
+    clamp, conv2d, cross_entropy, cumsum, dropout, einsum, elu, embedding, exp, from_dlpack, full, gelu, get_threads, hardswish,
+    huber_loss, l1_loss, layer_norm, leaky_relu, linear, log, log_softmax, logsumexp, masked_fill, matmul, max, max_pool2d, maximum,
+    mean, min, minimum, mish, mse_loss, nll_loss, no_grad, ones, pad, randn, relu, rms_norm, rsqrt, scaled_dot_product_attention,
+    set_threads, sigmoid, silu, softmax, softplus, sqrt, stack, sum, tanh, tensor, topk, tril, triu, uniform, var, where, zeros,
+)
+from .data import write_tokens
+from .errors import (
+    DataError,
+    DeviceError,
+    InternalError,
+    NumbersError,
+    PeerError,
+    RefusedError,
+    SpillwayError,
+    UsageError,
+)
+from .models import Model
+from .optimizers import SGD, Adafactor, Adagrad, Adam, AdamW, Lion, Muon, Optimizer, RMSprop
+from .reports import Report, bench, command, doctor, plan, schedule, status
+from .trainer import Trainer
+
+__version__: str = getattr(_core, "__version__")
+_core._set_own_program(_program.path)

@@ -1,0 +1,113 @@
+"""The program's other commands as objects: to be printed, shown in a notebook, or read as a dictionary."""
+
+from __future__ import annotations
+
+import os
+
+from . import _core
+from .errors import _of_status
+from .flags import _text, words
+
+TYPE_CHECKING = False  # without the time that importing typing takes
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+
+def _run(line: list[bytes]) -> tuple[int, str, str]:
+    status, out, err = _core._run_command(line)
+    return status, out.decode(errors="replace"), err.decode(errors="replace")
+
+
+def _raise(status: int, out: str, err: str) -> None:
+    import json
+
+    message = err.strip()
+    try:
+        message = json.loads(out)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise _of_status(status, message)
+
+
+class Report:
+    """print(report) shows what the program prints; report.to_dict() and report["key"] what it gives with --json."""
+
+    def __init__(self, values: dict[str, Any], text: Callable[[], str]) -> None:
+        self._values = values
+        self._make_text = text
+        self._text: Optional[str] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._values
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._make_text()
+        return self._text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _report(line: list[bytes], fine: tuple[int, ...] = (0,), text: Optional[Callable[[dict[str, Any]], str]] = None) -> Report:
+    import json
+
+    status, out, err = _run(line + [b"--json"])
+    if status not in fine:
+        _raise(status, out, err)
+    try:
+        values = json.loads(out)
+    except ValueError:
+        _raise(status, out, err)
+    if "error" in values:
+        _raise(status, out, err)
+    return Report(values, (lambda: text(values)) if text else (lambda: _run(line)[1].rstrip("\n")))
+
+
+def plan(**flags: Any) -> Report:
+    """Whether a run with train's flags fits, by tier, how long a step takes and why, and what would be better. Raises RefusedError where
+    nothing fits."""
+    return _report([b"plan"] + words(flags))
+
+
+def schedule(**flags: Any) -> Report:
+    """A pipeline schedule: drawn, checked and simulated."""
+    return _report([b"schedule"] + words(flags))
+
+
+def doctor(**flags: Any) -> Report:
+    """What matters on this machine, one line each: cores, memory, disks, GPUs. Nothing is raised where something is red."""
+    return _report([b"doctor"] + words(flags), fine=(0, 3))
+
+
+def status(run: str | os.PathLike) -> Report:
+    """Where a run is, from its folder alone."""
+    return _report([b"status", _text("run", run)])
+
+
+def bench(*what: str, **flags: Any) -> Report:
+    """Measures this machine ("memory", "matmul", "cpu-adam", "disk", "link"): what plan() computes with from then on."""
+    return _report([b"bench"] + [_text("what", one) for one in what] + words(flags), text=_bench_text)
+
+
+def command(name: str, *arguments: str | os.PathLike, **flags: Any) -> str:
+    """Any other command of the program, in this process: what it writes to stdout. command("export", "runs/mine", out="exported")"""
+    if name == "train":
+        raise _of_status(2, "[command] expected a command other than train, which is spillway.Trainer")
+    status, out, err = _run([_text("name", name)] + [_text("arguments", word) for word in arguments] + words(flags))
+    if status != 0:
+        _raise(status, out, err)
+    return out
+
+
+def _bench_text(values: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(values, indent=2)

@@ -1,0 +1,92 @@
+"""`spillway train` with Python's callbacks."""
+
+from __future__ import annotations
+
+import sys
+
+from . import _core
+from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
+from .flags import words
+
+TYPE_CHECKING = False  # without the time that importing typing takes
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+
+class Trainer:
+    """A planned run under budgets, with tiers, checkpoints, resume and metrics: the flags of `spillway train` as keyword arguments.
+
+    Trainer(model="gpt2-124m", data="kjv.txt", device_memory="1GiB", out="runs/mine").train()
+
+    device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is where the run is written; the same
+    Trainer, or the command with the same flags, goes on with it. Flags that cannot be raise UsageError here.
+    """
+
+    def __init__(self, **flags: Any) -> None:
+        self._words = words(flags)
+        self._training = _core.Training(self._words)
+
+    def train(
+        self,
+        on_step: Optional[Callable[[StepEvent], Any]] = None,
+        on_validate: Optional[Callable[[ValidationEvent], Any]] = None,
+        on_save: Optional[Callable[[SaveEvent], Any]] = None,
+        *,
+        patience: int = 0,
+        keep_best: bool = False,
+        progress: Optional[bool] = None,
+        log: Optional[Callable[[str], Any]] = None,
+    ) -> TrainingResult:
+        """Trains to the last step, without the GIL.
+
+        Callbacks come between steps; what one raises ends the run and comes out of train() as itself, the last checkpoint stands.
+        Ctrl-C saves and raises KeyboardInterrupt: train() again goes on. patience: so many validations in a row that are no better than
+        the best end the run; keep_best keeps the best one's checkpoint. progress: a tqdm bar (None: where tqdm is and stderr is a
+        terminal or a notebook). log: hears each line that the program would print; by default they go to stderr unless there is a bar.
+        """
+        bar = _bar(progress)
+        hear = on_step
+        if bar is not None:
+            step = _stepping(bar)
+
+            def hear(event: StepEvent) -> None:
+                step(event)
+                if on_step is not None:
+                    on_step(event)
+
+        if log is None and bar is None:
+            log = _to_stderr
+        try:
+            return self._training.run(hear, on_validate, on_save, log, log, patience, keep_best)
+        finally:
+            if bar is not None:
+                bar.close()
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _bar(progress: Optional[bool]) -> Any:
+    if progress is False:
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        if progress:
+            raise
+        return None
+    if progress is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        return None
+    return tqdm(unit="step")
+
+
+def _stepping(bar: Any) -> Callable[[StepEvent], None]:
+    def step(event: StepEvent) -> None:
+        if bar.total is None:
+            bar.reset(total=event.steps)
+            bar.initial = bar.n = event.step - 1
+        bar.set_postfix(loss=f"{event.loss:.4f}", refresh=False)
+        bar.update(1)
+
+    return step

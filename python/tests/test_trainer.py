@@ -1,0 +1,118 @@
+"""`spillway train` from Python: events, exceptions, Ctrl-C, the other commands as objects."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import spillway
+
+
+class Mine(Exception):
+    pass
+
+
+def quiet(line):
+    pass
+
+
+def test_events_and_result(flags):
+    steps, saves, lines = [], [], []
+    flags.update(validation_fraction=0.1, validate_every=3)
+    validations = []
+    result = spillway.Trainer(**flags).train(steps.append, validations.append, saves.append, log=lines.append)
+    assert [e.step for e in steps] == [1, 2, 3, 4, 5, 6] and steps[0].steps == 6
+    assert steps[-1].loss < steps[0].loss and steps[0].tokens == 32
+    assert [e.step for e in validations] == [3, 6] and validations[-1].best
+    assert [e.step for e in saves] == [2, 4, 6] and saves[-1].checkpoint == result.checkpoint
+    assert result.finished and result.run == flags["out"]
+    assert any(line.startswith("memory plan:") for line in lines)
+    assert "step 6" in str(spillway.status(result.run)) and spillway.status(result.run)["step"] == 6
+
+
+def test_what_a_callback_raises_comes_out(flags):
+    def fail(event):
+        if event.step == 5:
+            raise Mine("five")
+
+    with pytest.raises(Mine, match="five") as error:
+        spillway.Trainer(**flags).train(fail, log=quiet)
+    assert error.traceback[-1].name == "fail"
+    steps = []
+    assert spillway.Trainer(**flags).train(steps.append, log=quiet).finished  # from the last checkpoint
+    assert [e.step for e in steps] == [5, 6]
+
+
+def test_ctrl_c_saves(flags):
+    def interrupt(event):
+        if event.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)  # heard after the next step, which no checkpoint is due after
+
+    with pytest.raises(KeyboardInterrupt):
+        spillway.Trainer(**flags).train(interrupt, log=quiet)
+    steps = []
+    spillway.Trainer(**flags).train(steps.append, log=quiet)
+    assert [e.step for e in steps] == [4, 5, 6]
+
+
+def test_ctrl_c_is_heard_by_ranks_that_are_threads(flags):
+    flags.update(ranks=2, communicator="local", device_memory="128MiB", checkpoint_every=100, steps=200)
+    with pytest.raises(KeyboardInterrupt):
+        spillway.Trainer(**flags).train(lambda event: event.step == 2 and os.kill(os.getpid(), signal.SIGINT), log=quiet)
+    assert 2 <= spillway.status(flags["out"])["step"] < 100
+    assert len(os.listdir(flags["out"] / "checkpoints")) == 1
+
+
+@pytest.mark.parametrize(
+    "change, kind, also, word",
+    [
+        (dict(modle="gpt2-tiny"), spillway.UsageError, ValueError, "did you mean --model"),
+        (dict(data="not-there.txt"), spillway.DataError, ValueError, "not-there.txt"),
+        (dict(device_memory="1MiB", host_memory="1MiB"), spillway.RefusedError, MemoryError, "does not fit"),
+    ],
+)
+def test_errors_by_kind(flags, change, kind, also, word):
+    with pytest.raises(kind, match=word) as error:
+        spillway.Trainer(**{**flags, **change}).train(log=quiet)
+    assert isinstance(error.value, also) and error.value.status == kind.status
+    assert not flags["out"].exists()
+
+
+def test_flags_are_the_programs():
+    from spillway.flags import words
+
+    made = words(dict(model="m", from_scratch=True, tie=False, data=["a", "b"], learning_rate=1e-3, steps=3, nvme=None))
+    assert made == [b"--model=m", b"--from-scratch", b"--data=a", b"--data=b", b"--learning-rate=0.001", b"--steps=3"]
+    with pytest.raises(TypeError, match="data: expected"):
+        words(dict(data={}))
+
+
+def test_plans_are_objects():
+    plan = spillway.plan(model="gpt2-tiny", device="cpu", device_memory="64MiB", host_memory="64MiB", sequence_length=32)
+    assert plan["predicted_step_s"] > 0 and "memory plan" not in plan.to_dict()
+    assert "it fits" in str(plan) and plan._repr_html_().startswith("<pre>it fits")
+    with pytest.raises(spillway.RefusedError, match="does not fit"):
+        spillway.plan(model="gpt2-1.5b", device="cpu", device_memory="64MiB", host_memory="64MiB")
+    assert "cores" in str(spillway.doctor())
+
+
+def test_the_program_is_in_the_package():
+    said = subprocess.run([sys.executable, "-m", "spillway", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"spillway {spillway.__version__}\n"
+
+
+def test_own_data(tmp_path, flags):
+    rows = [[i % 7 for i in range(start, start + 40)] for start in range(30)]
+    flags["data"] = spillway.write_tokens(tmp_path / "mine.bin", ({"input_ids": row} for row in rows))
+    assert (tmp_path / "mine.bin").stat().st_size == 1024 + 4 * 30 * 40
+    steps = []
+    spillway.Trainer(**flags).train(steps.append, log=quiet)
+    assert steps[-1].loss < steps[0].loss
+    assert "tokens" in spillway.command("inspect", tmp_path / "mine.bin")
+    with pytest.raises(spillway.DataError, match="nothing.bin"):
+        spillway.command("inspect", tmp_path / "nothing.bin")
+    with pytest.raises(ValueError, match="row 1"):
+        spillway.write_tokens(tmp_path / "bad.bin", [[1], [-1]])
+    assert sorted(p.name for p in tmp_path.iterdir() if "bad" in p.name) == []
