@@ -213,7 +213,7 @@ void merge(std::vector<std::vector<double>>& into, const std::vector<std::vector
 RunResult train(const RunOptions& o) {
   const parallel::Mesh mesh{o.ranks, o.pipeline.ranks};
   if (mesh.size() == 1) return train_rank(o, 0, 0, {});
-  auto ends = parallel::make_local_communicators(mesh.size());
+  auto ends = parallel::make_local_communicators(mesh.size(), {.timeout_s = kPatienceS});
   std::vector<RunResult> results(ends.size());
   std::vector<std::exception_ptr> errors(results.size());
   std::vector<std::thread> threads;

@@ -15,6 +15,14 @@
 
 namespace spillway::test {
 
+/// How long a rank waits for another. Under the race detector a step of an emulated GPU may take minutes where others use the machine too;
+/// what never comes ctest ends.
+#ifdef __SANITIZE_THREAD__
+inline constexpr double kPatienceS = 900;
+#else
+inline constexpr double kPatienceS = 60;
+#endif
+
 struct RunOptions {
   models::ModelConfig model;
   std::function<nn::Sequential(const models::ModelConfig&, DType)> build;  // instead of models::build
@@ -30,10 +38,10 @@ struct RunOptions {
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   bool on_gpu = false;
-  bool gpu_to_gpu = false;        // each rank on a GPU of its own, which talk over NCCL
-  double nccl_timeout_s = 60;     // likewise
-  int ranks = 1, zero_stage = 0;  // data-parallel ranks, each a thread
-  parallel::Pipeline pipeline;    // of as many ranks for each of them; `rank` is filled in
+  bool gpu_to_gpu = false;             // each rank on a GPU of its own, which talk over NCCL
+  double nccl_timeout_s = kPatienceS;  // likewise
+  int ranks = 1, zero_stage = 0;       // data-parallel ranks, each a thread
+  parallel::Pipeline pipeline;         // of as many ranks for each of them; `rank` is filled in
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
   i64 micro_batches = 1, micro_batch_size = 2, sequence_length = 32, steps = 3;
   int prefetch = 1, threads = 1;
