@@ -27,6 +27,7 @@ from .models import Model
 from .optimizers import SGD, Adafactor, Adagrad, Adam, AdamW, Lion, Muon, Optimizer, RMSprop
 from .reports import Report, bench, command, doctor, plan, schedule, status
 from .trainer import Trainer
+from .training_arguments import from_training_arguments
 
 __version__: str = getattr(_core, "__version__")
 _core._set_own_program(_program.path)

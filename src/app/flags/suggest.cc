@@ -77,6 +77,8 @@ constexpr Foreign kForeign[] = {
     {"activation-checkpointing", "recompute"},
     {"recompute-activations", "recompute"},
     {"recompute-granularity", "recompute"},
+    {"deepspeed-config", "deepspeed"},
+    {"ds-config", "deepspeed"},
     {"offload", "place-optimizer"},
     {"cpu-offload", "place-optimizer"},
     {"offload-optimizer", "place-optimizer"},
@@ -160,9 +162,6 @@ struct Advice {
 constexpr const char* kNodes =
     "whoever starts the ranks says how many nodes there are: srun, torchrun or mpirun with the same flags on all of them; spillway slurm "
     "--nodes N prints such a job, --ranks N starts N ranks on one node";
-constexpr const char* kDeepSpeed =
-    "no JSON of DeepSpeed is read; --zero-stage, --place-optimizer, --place-parameters, --nvme, --micro-batch-size, "
-    "--gradient-accumulation-steps and --gradient-clipping say what it says";
 constexpr const char* kVerbose =
     "train --log-every 1 has a line a step, --profile a table at the end, --trace FILE everything; a run's log.txt keeps it all";
 constexpr const char* kReports =
@@ -170,18 +169,9 @@ constexpr const char* kReports =
     "pandas.read_json(path, lines=True) reads";
 constexpr const char* kAttention =
     "--attention says whose it is: own, which never holds a square of the length on any device, or cudnn, NVIDIA's on a GPU";
-constexpr Advice kAdvice[] = {{"nnodes", kNodes},
-                              {"num-nodes", kNodes},
-                              {"node-rank", kNodes},
-                              {"deepspeed", kDeepSpeed},
-                              {"deepspeed-config", kDeepSpeed},
-                              {"ds-config", kDeepSpeed},
-                              {"verbose", kVerbose},
-                              {"debug", kVerbose},
-                              {"report-to", kReports},
-                              {"wandb", kReports},
-                              {"flash-attn", kAttention},
-                              {"attn-implementation", kAttention}};
+constexpr Advice kAdvice[] = {{"nnodes", kNodes},    {"num-nodes", kNodes},      {"node-rank", kNodes},
+                              {"verbose", kVerbose}, {"debug", kVerbose},        {"report-to", kReports},
+                              {"wandb", kReports},   {"flash-attn", kAttention}, {"attn-implementation", kAttention}};
 
 std::string dashed(std::string_view name) {
   std::string text(name);

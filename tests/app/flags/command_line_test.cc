@@ -83,11 +83,11 @@ TEST(CommandLine, ForeignSpellingsNameOurs) {
                                                                       {"num-train-epochs", "epochs"},
                                                                       {"per-device-train-batch-size", "micro-batch-size"},
                                                                       {"gradient-checkpointing", "recompute"},
+                                                                      {"deepspeed_config", "deepspeed"},
                                                                       {"max_grad_norm", "gradient-clipping"}};
   for (const auto& [theirs, ours] : spellings)
     expect_refused({{train({"--" + theirs, "1"}), {"[--" + theirs + "]", "here it is --" + ours}}});
   expect_refused({{train({"--nnodes", "2"}), {"[--nnodes]", "srun, torchrun or mpirun", "spillway slurm --nodes N"}},
-                  {train({"--deepspeed", "ds.json"}), {"no JSON of DeepSpeed is read", "--zero-stage"}},
                   {train({"--verbose"}), {"--log-every 1", "log.txt"}}});
 }
 
