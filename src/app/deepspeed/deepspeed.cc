@@ -26,8 +26,11 @@ class Keys {
  public:
   Keys(DeepspeedReader& file) : file_(file) {}
 
+  // A key that begins with an underscore is a comment, as public files have them.
   void over(const Json& object, const std::string& prefix) {
-    for (const auto& [key, value] : object.items()) one(prefix + key, value);
+    for (const auto& [key, value] : object.items()) {
+      if (!key.starts_with("_")) one(prefix + key, value);
+    }
   }
 
   void say() {
@@ -74,7 +77,19 @@ class Keys {
     }
   }
 
+  // How many "enabled" lie in it, and how many of them are not false.
+  static void count_switches(const Json& object, int& all, int& on) {
+    for (const auto& [key, value] : object.items()) {
+      if (key == "enabled") ++all, on += value != false;
+      if (value.is_object()) count_switches(value, all, on);
+    }
+  }
+
+  // An object whose switches are all off does.
   static bool asks_for_nothing(const DeepspeedKey& key, const Json& value) {
+    int switches = 0, on = 0;
+    if (value.is_object()) count_switches(value, switches, on);
+    if (switches > 0 && on == 0) return true;
     if (key.nothing.empty()) return false;
     return ("|" + std::string(key.nothing) + "|").find("|" + shown(value) + "|") != std::string::npos;
   }

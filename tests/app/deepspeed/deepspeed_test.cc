@@ -190,6 +190,9 @@ TEST(Deepspeed, WhatAsksForNothingIsTaken) {
   EXPECT_EQ(refusal(R"({"fp16": {"enabled": true, "loss_scale": 0, "fp16_master_weights_and_grads": false},
     "amp": {"enabled": false, "opt_level": "O1"}, "autotuning": {"enabled": false, "fast": true}, "curriculum_learning": {},
     "zero_optimization": {"zero_hpz_partition_size": 1, "zero_quantized_weights": false, "zenflow": null},
+    "compression_training": {"layer_reduction": {"enabled": false, "keep_number_layer": 5},
+      "weight_quantization": {"shared_parameters": {"enabled": false}, "different_groups": {}}},
+    "_comment": "as public files have it",
     "gradient_allreduce_op": "mean", "wandb": {"enabled": true, "project": "x"}, "tensorboard": {"enabled": true}})"),
             "taken");
 }
