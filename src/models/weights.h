@@ -28,7 +28,7 @@ class ScratchWeights final : public WeightSource {
   u64 seed_;
 };
 
-/// The folder's safetensors, or pytorch_model.bin; of a model with adapters (lora.h) all but those. Names are those save_pretrained writes; the base model's,
+/// The folder's safetensors, pytorch_model.bin, or what DeepSpeed saved; of a model with adapters (lora.h) all but those. Names are those save_pretrained writes; the base model's,
 /// which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask buffers, Llama's rotary buffers, batch
 /// norm's num_batches_tracked, and lm_head.weight of a tied head.
 class FolderWeights final : public WeightSource {
@@ -37,6 +37,8 @@ class FolderWeights final : public WeightSource {
   /// over.
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  /// What the folder calls it.
+  const std::string& stored_name(const nn::Parameter& parameter) const { return names_.at(parameter.name); }
   /// Element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
 

@@ -61,6 +61,18 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   EXPECT_FALSE(mentions(again.err, ".left")) << again.err;
 }
 
+// Before there is a checkpoint of its own the run goes on from the one that it names, and not from new weights.
+TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
+  ASSERT_EQ(at.spillway(to_step(8)).status, 0);
+  const Args from_fourth = with(to_step(7, {"--resume", kFourth}, "other"), "--checkpoint-every", "100");
+  const Args to_many = with(from_fourth, "--steps", "2000");
+  const Finished killed = at.spillway_until(
+      to_many, [&] { return at.metrics("other").size() > 2; }, SIGKILL);
+  expect_says(killed, 128 + SIGKILL, {"continues at step 4 of 2000"});
+  ASSERT_FALSE(fs::exists(at / "other/checkpoints/step-00000100"));
+  expect_says(at.spillway(from_fourth), 0, {"continues at step 4 of 7 from", kFourth, "done: step 7"});
+}
+
 TEST_F(GoingBack, WithoutItsConfigARunIsNotGuessedAt) {
   ASSERT_EQ(at.spillway(to_step(4)).status, 0);
   fs::rename(at / "run/config.json", at / "kept.json");

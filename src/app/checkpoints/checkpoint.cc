@@ -10,6 +10,7 @@
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/deepspeed_state.h"
 #include "base/error.h"
 #include "data/safetensors.h"
 
@@ -169,6 +170,7 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
 }
 
 Progress read_progress(const fs::path& checkpoint) {
+  if (is_deepspeed_checkpoint(checkpoint)) return deepspeed_progress(checkpoint);
   const nlohmann::json manifest = read_manifest(checkpoint);
   const auto number = [&](const char* key) { return whole_number(manifest, key, checkpoint); };
   const i64 schedule_steps = manifest.contains("schedule_steps") ? number("schedule_steps") : 0;
@@ -184,6 +186,7 @@ Progress read_progress(const fs::path& checkpoint) {
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
 
 std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
+  if (is_deepspeed_checkpoint(checkpoint)) return {};  // it has no checksums
   read_manifest(checkpoint);
   return data::damage_of(checkpoint);
 } catch (const data::Damaged& e) {
@@ -194,6 +197,7 @@ std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
 }
 
 void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
+  if (is_deepspeed_checkpoint(checkpoint)) return load_deepspeed(checkpoint, model, rank);
   const nlohmann::json manifest = read_manifest(checkpoint);
   const optim::StateFormat& format = rank.plan().scheduling.format;
   const DType dtype = format.weight;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/adapters.h"
+#include "app/checkpoints/deepspeed_state.h"
 #include "app/commands/commands.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/weighted_path.h"
@@ -67,7 +68,7 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
 
 // A folder without weights has nothing to load: new weights must be asked for.
 void check_weights(const TrainConfig& config, const ModelSource& source) {
-  if (!source.folder || source.has_weights || config.from_scratch) return;
+  if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
   throw Error(
       ErrorCode::usage,
       fmt::format("[model] {} has a config.json but neither model.safetensors nor pytorch_model.bin: give --from-scratch to start from new weights", config.model));
@@ -191,7 +192,7 @@ class Training {
     start_ = find_start(config_);
     if (!start_.checkpoint) return;
     progress_ = start_.progress;
-    check_same_numbers(config_, start_.checkpoint->parent_path().parent_path());
+    check_same_numbers(config_, run_of(*start_.checkpoint));
   }
 
   Facts facts() const {
@@ -316,14 +317,29 @@ class Training {
       for (const std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) console_.log("data: " + note);
     }
     tell_of_start();
-    if (start_.checkpoint && !recovery_.record && !has_checksums(*start_.checkpoint))
+    if (is_from_deepspeed()) {
+      tell_of_deepspeed();
+    } else if (start_.checkpoint && !recovery_.record && !has_checksums(*start_.checkpoint)) {
       console_.log("the checkpoint has no checksums, as an older program made it: what is read of it cannot be checked");
-    if (config_.resume.kind == Resume::Kind::path && !fs::exists(start_.checkpoint->parent_path().parent_path() / "config.json"))
+    }
+    if (config_.resume.kind == Resume::Kind::path && !is_from_deepspeed() && !fs::exists(run_of(*start_.checkpoint) / "config.json"))
       console_.log("the checkpoint's run has no config.json: that this one has the same values cannot be checked");
     tell_of_schedule();
     tell_of_run(*session_, config_, console_);
     if (!attention_.empty()) console_.log("attention: " + attention_);
     tell_of_nvme(*session_, config_, console_, recovery_);
+  }
+
+  bool is_of_elsewhere() const { return start_.checkpoint && !config_.resume.path.empty() && *start_.checkpoint == config_.resume.path; }
+  bool is_from_deepspeed() const { return start_.checkpoint && !recovery_.record && is_deepspeed_checkpoint(*start_.checkpoint); }
+  void tell_of_deepspeed() {
+    if (!peers_.first()) return;
+    console_.log(fmt::format("saved by {}; its rows from {} on come in this program's own order, at this run's learning rates",
+                             deepspeed_text(*start_.checkpoint), progress_.cursor));
+    const double rows = static_cast<double>(progress_.cursor) / static_cast<double>(progress_.step);
+    if (rows != static_cast<double>(config_.global_batch()))
+      console_.warn(fmt::format("DeepSpeed's steps were of {:.6g} rows, this run's are of {}: --global-batch-size says how many", rows,
+                                config_.global_batch()));
   }
 
   // There is nothing to do.
@@ -337,7 +353,7 @@ class Training {
   void tell_of_start() const {
     std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is whole";
     if (recovery_.record) from = "from the state on nvme";
-    if (!recovery_.record && config_.resume.kind == Resume::Kind::path) from = "from " + start_.checkpoint->string();
+    if (!recovery_.record && is_of_elsewhere()) from = "from " + start_.checkpoint->string();
     console_.log(progress_.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
                                     : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
   }

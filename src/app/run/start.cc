@@ -4,15 +4,21 @@
 #include <fmt/ranges.h>
 
 #include "app/checkpoints/adapters.h"
+#include "app/checkpoints/deepspeed_state.h"
 #include "app/flags/given.h"
 #include "base/error.h"
 #include "data/checked_file.h"
 #include "models/lora.h"
 
 namespace spillway::app {
-namespace {
 
 namespace fs = std::filesystem;
+
+fs::path run_of(const fs::path& checkpoint) {
+  return is_deepspeed_checkpoint(checkpoint) ? fs::path() : checkpoint.parent_path().parent_path();
+}
+
+namespace {
 
 std::string text_of(const fs::path& path) { return read_whole(path).value_or(""); }
 
@@ -39,11 +45,11 @@ void need_config(const TrainConfig& config) {
 }
 
 // Of --resume PATH the run whose checkpoint it is.
-fs::path run_of(const TrainConfig& config) {
-  return config.resume.kind == Resume::Kind::path ? named_checkpoint(config).parent_path().parent_path() : fs::path(config.out);
+fs::path run_before(const TrainConfig& config) {
+  return config.resume.kind == Resume::Kind::path ? run_of(named_checkpoint(config)) : fs::path(config.out);
 }
 
-// The newest before `start`'s, or of all, whose manifest can be read.
+// The newest before `last`, or of all, whose manifest can be read; else the one of --resume PATH.
 void take_newest_before(const TrainConfig& config, const std::optional<fs::path>& last, Start& start) {
   std::vector<fs::path> all = checkpoints(config.out);
   while (last && !all.empty() && all.back() >= *last) all.pop_back();
@@ -59,6 +65,9 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
       start.left.emplace_back(all.back(), fmt::format("{} cannot be read: {}", all.back().string(), e.what()));
     }
   }
+  if (config.resume.path.empty()) return;
+  start.checkpoint = named_checkpoint(config);  // from which the run went on, and that died before its first save
+  start.progress = read_progress(*start.checkpoint);
 }
 
 std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
@@ -72,8 +81,8 @@ std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
 }  // namespace
 
 i64 keep_global_batch(TrainConfig& config) {
-  const fs::path file = run_of(config) / "config.json";
-  if (run_of(config).empty() || config.resume.kind == Resume::Kind::never || !fs::exists(file)) return config.ranks;
+  const fs::path file = run_before(config) / "config.json";
+  if (run_before(config).empty() || config.resume.kind == Resume::Kind::never || !fs::exists(file)) return config.ranks;
   const TrainConfig before = run_config(text_of(file));
   if (before.data_ranks() == config.data_ranks() || config.global_batch_size) return before.ranks;
   const i64 batch = before.global_batch();
@@ -128,7 +137,8 @@ Start find_whole(const TrainConfig& config, Start start) {
   while (start.checkpoint) {
     const std::vector<std::string> damage = damage_of_checkpoint(*start.checkpoint);
     if (damage.empty()) break;
-    if (config.resume.kind != Resume::Kind::automatic) throw data::Damaged(*start.checkpoint, damage.front());
+    const bool named = !config.resume.path.empty() && *start.checkpoint == named_checkpoint(config);
+    if (named || config.resume.kind != Resume::Kind::automatic) throw data::Damaged(*start.checkpoint, damage.front());
     const std::string more = damage.size() > 1 ? fmt::format(" (and {} more places)", damage.size() - 1) : "";
     start.left.emplace_back(*start.checkpoint, damage.front() + more);
     take_newest_before(config, std::optional(*start.checkpoint), start);
@@ -145,7 +155,7 @@ void nothing_whole(const TrainConfig& config, const Start& start) {
 
 void check_same_numbers(const TrainConfig& config, const fs::path& run) {
   const fs::path file = run / "config.json";
-  if (!fs::exists(file)) return;
+  if (run.empty() || !fs::exists(file)) return;
   const std::vector<std::string> changes = number_changes(text_of(file), config);
   if (changes.empty()) return;
   throw Error(

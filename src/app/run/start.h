@@ -27,6 +27,8 @@ struct Start {
 /// Of --resume PATH the checkpoint's whole path; and where the run in --out went on from it already, by the same command, --resume is auto:
 /// so the same command goes on, whatever ended the run.
 void settle_resume(TrainConfig& config);
+/// The run that a checkpoint belongs to; empty where it is none of ours.
+std::filesystem::path run_of(const std::filesystem::path& checkpoint);
 /// By the manifests. With --resume auto a checkpoint whose manifest is damaged is left for the one before; else Error(data).
 Start find_start(const TrainConfig& config);
 /// Reads all of `start`'s checkpoint; the same with what its files hold.
@@ -35,7 +37,7 @@ Start find_whole(const TrainConfig& config, Start start);
 [[noreturn]] void nothing_whole(const TrainConfig& config, const Start& start);
 /// Error(data): --resume is must, and there is nothing.
 [[noreturn]] void nothing_to_go_on_from(const TrainConfig& config);
-/// Error(usage) when `run` was started with other values that change numbers.
+/// Error(usage) when `run`, where there is one, was started with other values that change numbers.
 void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run);
 
 /// What a dead process left on nvme.

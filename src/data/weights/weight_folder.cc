@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "data/file.h"
 #include "data/safetensors_header.h"
+#include "data/weights/zero_files.h"
 
 namespace spillway::data {
 namespace {
@@ -73,11 +74,15 @@ bool has_weights(const std::filesystem::path& folder) {
   for (const std::string whole : {kSafetensors, kTorch}) {
     if (std::filesystem::exists(folder / whole) || std::filesystem::exists(folder / (whole + kIndexEnd))) return true;
   }
-  return false;
+  return is_zero_checkpoint(folder);
 }
 
 WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   const FolderChecksums checksums = FolderChecksums::of(folder);
+  const auto take_all = [&] {
+    const auto& all = std::visit([](const auto& file) -> const std::vector<TensorInfo>& { return file.tensors(); }, files_[0]);
+    for (const TensorInfo& t : all) places_.emplace(t.name, Place{0, &t});
+  };
   const auto open = [&](const std::string& file) {
     if (file.ends_with(".bin"))
       files_.emplace_back(std::in_place_type<TorchFile>, folder / file);
@@ -88,8 +93,7 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
     const auto index = folder / (whole + kIndexEnd);
     if (std::filesystem::exists(folder / whole)) {
       open(whole);
-      const auto& all = std::visit([](const auto& file) -> const std::vector<TensorInfo>& { return file.tensors(); }, files_[0]);
-      for (const TensorInfo& t : all) places_.emplace(t.name, Place{0, &t});
+      take_all();
       return;
     }
     if (!std::filesystem::exists(index)) continue;
@@ -102,6 +106,11 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
         reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
       places_.emplace(name, Place{entry->second, info});
     }
+    return;
+  }
+  if (is_zero_checkpoint(folder)) {
+    files_.emplace_back(std::in_place_type<ZeroCheckpoint>, folder);
+    take_all();
     return;
   }
   reject_safetensors(folder, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder", kSafetensors, kIndexEnd, kTorch));

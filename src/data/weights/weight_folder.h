@@ -1,9 +1,10 @@
 // A model folder's weights: model.safetensors, or the shards that model.safetensors.index.json names; where there are neither,
-// pytorch_model.bin, or the shards of its index. Thread-safe once made.
+// pytorch_model.bin, or the shards of its index; else a training run that DeepSpeed saved there. Thread-safe once made.
 #pragma once
 #include <variant>
 
 #include "data/weights/torch_file.h"
+#include "data/weights/zero_checkpoint.h"
 
 namespace spillway::data {
 
@@ -19,7 +20,7 @@ class WeightFolder {
   void read(const std::string& name, i64 begin, std::span<double> out) const;
 
  private:
-  using TensorFile = std::variant<SafetensorsReader, TorchFile>;
+  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint>;
   struct Place {
     size_t file;
     const TensorInfo* info;  // in the file's own list, which never moves
@@ -28,7 +29,7 @@ class WeightFolder {
   std::map<std::string, Place> places_;
 };
 
-/// Whether there is one of those files.
+/// Whether there is one of those.
 bool has_weights(const std::filesystem::path& folder);
 
 }  // namespace spillway::data

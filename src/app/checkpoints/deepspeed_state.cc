@@ -1,0 +1,98 @@
+#include "app/checkpoints/deepspeed_state.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "base/error.h"
+#include "data/weights/zero_files.h"
+#include "models/lora.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+using data::TensorInfo;
+using data::ZeroCheckpoint;
+using optim::StatePart;
+
+// DeepSpeed doubles its scale after the step that makes window + 1 finite ones in a row, and then every window; ours after every window.
+std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint::Scale>& scale) {
+  if (!scale) return {};
+  const optim::LossScale ours{scale->scale, std::max<i64>(scale->steps_since_overflow - 1, 0) % optim::kLossScaleInterval};
+  return ours.is_valid() ? std::optional(ours) : std::nullopt;
+}
+
+// What optimizer state each parameter needs, every one looked at before the first is read.
+class State {
+ public:
+  State(const fs::path& folder, const nn::Sequential& model, const optim::StateFormat& format)
+      : checkpoint_(folder), weights_(model, checkpoint_.folder()) {
+    for (const auto& p : model.parameters) {
+      const TensorInfo& weight = *checkpoint_.find(weights_.stored_name(*p));
+      by_id_.emplace(p->id, &weight);
+      for (const StateTensor& t : state_tensors(*p, format)) {
+        if (t.part == StatePart::master || t.part == StatePart::average) continue;
+        const std::string array = t.suffix.substr(1);
+        if (!(t.shape == p->shape) || !checkpoint_.has_array(weight, array)) refuse(*p, array);
+        arrays_.emplace(std::pair(p->id, t.part), array);
+      }
+    }
+  }
+
+  void read_weight(const nn::Parameter& p, i64 begin, std::span<double> out) const { weights_.read(p, begin, out); }
+  void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
+    if (const auto array = arrays_.find({p.id, part}); array != arrays_.end())
+      return checkpoint_.read_array(*by_id_.at(p.id), array->second, begin, out);
+    if (!p.frozen) read_weight(p, begin, out);  // the master, and the average that begins
+  }
+
+ private:
+  [[noreturn]] void refuse(const nn::Parameter& p, const std::string& array) const {
+    const std::vector<std::string> arrays = checkpoint_.arrays();
+    throw Error(ErrorCode::usage,
+                fmt::format("[resume] {}: this run's optimizer keeps {} of {}, and DeepSpeed's kept {}: give the --optimizer that it "
+                            "had{}",
+                            checkpoint_.folder().string(), array, p.name, arrays.empty() ? "nothing" : fmt::format("{}", fmt::join(arrays, ", ")),
+                            arrays.empty() ? ", or take its weights alone with --model" : ""));
+  }
+
+  const ZeroCheckpoint checkpoint_;
+  const models::FolderWeights weights_;
+  std::map<u32, const TensorInfo*> by_id_;
+  std::map<std::pair<u32, StatePart>, std::string> arrays_;
+};
+
+}  // namespace
+
+bool is_deepspeed_checkpoint(const fs::path& folder) { return data::is_zero_checkpoint(folder); }
+
+Progress deepspeed_progress(const fs::path& checkpoint) {
+  const ZeroCheckpoint::Standing standing = ZeroCheckpoint(checkpoint).standing();
+  if (standing.steps == 0) throw Error(ErrorCode::data, fmt::format("[resume] {}: DeepSpeed had not taken a step", checkpoint.string()));
+  return {.step = standing.steps,
+          .updates = std::min(standing.updates, standing.steps),
+          .cursor = standing.samples,
+          .loss_scale = loss_scale_of(standing.loss_scale)};
+}
+
+void load_deepspeed(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
+  if (models::has_adapters(model))
+    throw Error(ErrorCode::usage, fmt::format("[resume] {}: expected a model without adapters to go on from DeepSpeed's checkpoint: take its "
+                                              "weights with --model", checkpoint.string()));
+  const State state(checkpoint, model, rank.plan().scheduling.format);
+  rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { state.read_weight(p, begin, out); },
+            [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) { state.read(p, part, begin, out); });
+}
+
+std::string deepspeed_text(const fs::path& checkpoint) {
+  const ZeroCheckpoint::Standing standing = ZeroCheckpoint(checkpoint).standing();
+  const std::string how = standing.stage == 0 ? "a universal checkpoint"
+                                              : fmt::format("ZeRO-{} on {} rank{}", standing.stage, standing.ranks, standing.ranks == 1 ? "" : "s");
+  return fmt::format("DeepSpeed{}, {}, {} rows in {} steps", standing.version.empty() ? "" : " " + standing.version, how, standing.samples,
+                     standing.steps);
+}
+
+}  // namespace spillway::app

@@ -1,0 +1,174 @@
+#include "data/weights/torch_tree.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "data/wide.h"
+
+namespace spillway::data {
+namespace {
+
+using Kind = PickleNode::Kind;
+
+constexpr size_t kMostAxes = 64;  // PyTorch's own
+
+struct StorageType {
+  std::string_view name, foreign;
+  DType dtype;
+};
+constexpr StorageType kStorages[] = {
+    {"torch.FloatStorage", "", DType::f32},     {"torch.DoubleStorage", "", DType::f64},   {"torch.HalfStorage", "", DType::f16},
+    {"torch.BFloat16Storage", "", DType::bf16}, {"torch.IntStorage", "", DType::int32},    {"torch.LongStorage", "", DType::int64},
+    {"torch.ByteStorage", "", DType::uint8},    {"torch.BoolStorage", "", DType::boolean}, {"torch.CharStorage", "I8", DType::uint8},
+    {"torch.ShortStorage", "I16", DType::f16},
+};
+
+constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParameter = "torch._utils._rebuild_parameter",
+                           kOfType = "torch._tensor._rebuild_from_type_v2", kOrdered = "collections.OrderedDict", kSize = "torch.Size";
+
+}  // namespace
+
+bool belongs_to_tensors(std::string_view global) {
+  for (const std::string_view known : {kRebuild, kParameter, kOrdered, kSize}) {
+    if (global == known) return true;
+  }
+  return std::ranges::find(kStorages, global, &StorageType::name) != std::end(kStorages);
+}
+
+TensorInfo TorchTensor::info(const std::string& name) const {
+  TensorInfo info{.name = name, .dtype = dtype, .end = elems * size_of(dtype)};
+  if (sizes.size() <= static_cast<size_t>(Shape::kMaxRank) && foreign.empty()) {
+    info.shape = Shape(std::span<const i64>(sizes));
+  } else {
+    info.foreign = fmt::format("{} [{}]", foreign.empty() ? to_string(dtype) : foreign, fmt::join(sizes, ", "));
+    info.dtype = DType::uint8;
+    info.shape = {info.end};
+  }
+  return info;
+}
+
+// Runs of elements that lie behind each other: as many as the last axes have that do, within one piece.
+void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
+  size_t inner = tensor.sizes.size();  // axes from here on are contiguous
+  i64 run = 1;
+  while (inner > 0 && (tensor.strides[inner - 1] == run || tensor.sizes[inner - 1] == 1)) run *= tensor.sizes[--inner];
+  std::array<std::byte, 32768> raw;  // on the stack: a training run may read weights while its memory is all planned
+  const i64 width = size_of(tensor.dtype), most = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());
+  for (i64 at = 0; at < count;) {
+    const i64 in_run = (begin + at) % run, elems = std::min({most, count - at, run - in_run});
+    i64 place = tensor.offset + in_run, rest = (begin + at) / run;
+    for (size_t axis = inner; axis-- > 0; rest /= tensor.sizes[axis]) place += rest % tensor.sizes[axis] * tensor.strides[axis];
+    const auto piece = std::span(raw).first(static_cast<size_t>(elems * width));
+    archive.read(tensor.storage, place * width, piece);
+    for (i64 i = 0; i < elems; ++i) out[static_cast<size_t>(at + i)] = widened(raw.data() + i * width, tensor.dtype);
+    at += elems;
+  }
+}
+
+TorchTree::TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure)
+    : archive_(archive), pickle_(archive.pickle(), archive.path().string() + ", data.pkl") {
+  for (const PickleNode& node : pickle_.nodes()) {
+    if (node.kind == Kind::global && !known(node.text))
+      reject_torch(archive.path(), fmt::format("it asks for {}, which is no part of a tensor (nothing of it was run): {}", node.text, cure));
+  }
+}
+
+void TorchTree::wrong(const std::string& tensor, const std::string& why) const {
+  reject_torch(archive_.path(), fmt::format("tensor {}: {}", tensor, why));
+}
+
+bool TorchTree::calls(const PickleNode& node, std::string_view global) const {
+  return node.kind == Kind::object && at(node.items[0]).kind == Kind::global && at(node.items[0]).text == global;
+}
+
+bool TorchTree::is_dictionary(const PickleNode& node) const { return node.kind == Kind::dict || calls(node, kOrdered); }
+
+std::span<const PickleRef> TorchTree::entries(const PickleNode& node) const {
+  if (node.kind == Kind::dict) return node.items;
+  return is_dictionary(node) ? std::span<const PickleRef>(node.entries) : std::span<const PickleRef>();
+}
+
+const PickleNode* TorchTree::find(const PickleNode* node, std::string_view key) const {
+  if (node == nullptr) return nullptr;
+  const auto all = entries(*node);
+  for (size_t i = 0; i + 1 < all.size(); i += 2) {
+    if (at(all[i]).kind == Kind::text && at(all[i]).text == key) return &at(all[i + 1]);
+  }
+  return nullptr;
+}
+
+const PickleNode& TorchTree::argument(const PickleNode& arguments, size_t index, const std::string& tensor) const {
+  if (arguments.kind != Kind::tuple || arguments.items.size() <= index) wrong(tensor, "it is made of too few values");
+  return at(arguments.items[index]);
+}
+
+i64 TorchTree::size(const PickleNode& node, const std::string& tensor) const {
+  if (node.kind != Kind::integer || node.integer < 0 || !node.text.empty())
+    wrong(tensor, "expected sizes, strides and an offset of 0 or more");
+  return node.integer;
+}
+
+std::vector<i64> TorchTree::sizes(const PickleNode& node, const std::string& tensor) const {
+  if (calls(node, kSize)) {
+    const PickleNode& of = argument(at(node.items[1]), 0, tensor);
+    if (calls(of, kSize)) wrong(tensor, "expected a tuple of sizes");
+    return sizes(of, tensor);
+  }
+  if ((node.kind != Kind::tuple && node.kind != Kind::list) || node.items.size() > kMostAxes) wrong(tensor, "expected a tuple of sizes");
+  std::vector<i64> all;
+  for (const PickleRef ref : node.items) all.push_back(size(at(ref), tensor));
+  return all;
+}
+
+std::optional<TorchTensor> TorchTree::tensor(const PickleNode& node, const std::string& name) const {
+  if (calls(node, kRebuild)) return rebuilt(at(node.items[1]), name);
+  if (calls(node, kParameter)) {
+    const PickleNode& data = argument(at(node.items[1]), 0, name);
+    return calls(data, kRebuild) ? std::optional(rebuilt(at(data.items[1]), name)) : std::nullopt;
+  }
+  if (!calls(node, kOfType)) return {};
+  const PickleNode& how = argument(at(node.items[1]), 0, name);
+  if (how.kind != Kind::global || how.text != kRebuild) return {};
+  return rebuilt(argument(at(node.items[1]), 2, name), name);
+}
+
+TorchTensor TorchTree::rebuilt(const PickleNode& arguments, const std::string& name) const {
+  const PickleNode& persistent = argument(arguments, 0, name);
+  if (persistent.kind != Kind::persistent) wrong(name, "expected a storage");
+  const PickleNode& storage = at(persistent.items[0]);
+  if (storage.kind != Kind::tuple || storage.items.size() < 5 || at(storage.items[0]).text != "storage" ||
+      at(storage.items[2]).kind != Kind::text)
+    wrong(name, "expected a storage's type, key and size");
+  const auto type = std::ranges::find(kStorages, at(storage.items[1]).text, &StorageType::name);
+  if (type == std::end(kStorages)) wrong(name, "expected the type of its storage");
+  TorchTensor tensor{.storage = archive_.storage(at(storage.items[2]).text),
+                     .dtype = type->dtype,
+                     .foreign = type->foreign,
+                     .offset = size(argument(arguments, 1, name), name),
+                     .sizes = sizes(argument(arguments, 2, name), name),
+                     .strides = sizes(argument(arguments, 3, name), name)};
+  if (tensor.sizes.size() != tensor.strides.size()) wrong(name, "expected a stride for each size");
+  check_within(tensor, name);
+  return tensor;
+}
+
+// How many elements it has; its last one lies within the storage.
+void TorchTree::check_within(TorchTensor& tensor, const std::string& name) const {
+  const i64 storage_elems = tensor.storage.bytes / size_of(tensor.dtype);
+  i64 elems = 1, last = tensor.offset;
+  bool fits = true;
+  for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
+    i64 reach = 0;
+    fits = fits && !__builtin_mul_overflow(elems, tensor.sizes[axis], &elems);
+    fits = fits && !__builtin_mul_overflow(std::max<i64>(tensor.sizes[axis] - 1, 0), tensor.strides[axis], &reach);
+    fits = fits && !__builtin_add_overflow(last, reach, &last);
+  }
+  if (!fits || (elems > 0 && last >= storage_elems) || elems > std::numeric_limits<i64>::max() / 16)
+    wrong(name, fmt::format("its elements leave its storage of {} elements", storage_elems));
+  tensor.elems = elems;
+}
+
+}  // namespace spillway::data

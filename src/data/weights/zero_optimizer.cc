@@ -1,0 +1,154 @@
+#include "data/weights/zero_optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "data/weights/zero_files.h"
+
+namespace spillway::data {
+namespace {
+
+using Kind = PickleNode::Kind;
+
+// "state" of torch.optim's state_dict by its numbers from 0, or a list (elastic_checkpoint).
+std::vector<const PickleNode*> states_of(const TorchTree& tree, const PickleNode* optimizer) {
+  std::vector<const PickleNode*> states;
+  if (optimizer != nullptr && optimizer->kind == Kind::list) {
+    for (const PickleRef ref : optimizer->items) states.push_back(&tree.at(ref));
+    return states;
+  }
+  std::map<i64, const PickleNode*> numbered;
+  const PickleNode* all = tree.find(optimizer, "state");
+  const auto entries = all == nullptr ? std::span<const PickleRef>() : tree.entries(*all);
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    if (tree.at(entries[i]).kind == Kind::integer) numbered.emplace(tree.at(entries[i]).integer, &tree.at(entries[i + 1]));
+  }
+  for (const auto& [number, state] : numbered) states.push_back(state);
+  return states;
+}
+
+std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* list, const std::string& name) {
+  std::vector<TorchTensor> tensors;
+  if (list == nullptr || (list->kind != Kind::list && list->kind != Kind::tuple)) return tensors;
+  for (const PickleRef ref : list->items) {
+    auto tensor = tree.tensor(tree.at(ref), name);
+    if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype))
+      reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
+    tensors.push_back(std::move(*tensor));
+  }
+  return tensors;
+}
+
+// A tensor as large as the group's weights, or as large but for what fills up the last partition.
+void take_arrays(const TorchTree& tree, const PickleNode& state, std::map<std::string, std::vector<TorchTensor>>& arrays) {
+  const auto entries = tree.entries(state);
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    const PickleNode& key = tree.at(entries[i]);
+    if (key.kind != Kind::text || key.text == "step") continue;
+    auto tensor = tree.tensor(tree.at(entries[i + 1]), key.text);
+    if (tensor && tensor->foreign.empty() && is_floating(tensor->dtype)) arrays[key.text].push_back(std::move(*tensor));
+  }
+}
+
+std::optional<i64> updates_of(const TorchTree& tree, const PickleNode* dictionary, const PickleNode* optimizer,
+                              const std::vector<const PickleNode*>& states) {
+  if (const PickleNode* step = tree.find(dictionary, "base_optimizer_state_step")) return whole_number(tree, *step);
+  for (const PickleNode* state : states) {
+    if (const PickleNode* step = tree.find(state, "step")) return whole_number(tree, *step);
+  }
+  const PickleNode* groups = tree.find(optimizer, "param_groups");
+  if (groups == nullptr || groups->kind != Kind::list || groups->items.empty()) return {};
+  const PickleNode* step = tree.find(&tree.at(groups->items[0]), "step");
+  return step == nullptr ? std::nullopt : whole_number(tree, *step);
+}
+
+// Of the object's attributes.
+std::optional<ZeroCheckpoint::Scale> scale_of(const TorchTree& tree, const PickleNode* scaler) {
+  if (scaler == nullptr || scaler->kind != Kind::object || scaler->state.empty()) return {};
+  const PickleNode* attributes = &tree.at(scaler->state[0]);
+  const PickleNode *scale = tree.find(attributes, "cur_scale"), *iteration = tree.find(attributes, "cur_iter"),
+                   *overflow = tree.find(attributes, "last_overflow_iter");
+  if (scale == nullptr || iteration == nullptr || overflow == nullptr || iteration->kind != Kind::integer || overflow->kind != Kind::integer)
+    return {};
+  const double value = scale->kind == Kind::integer ? static_cast<double>(scale->integer) : scale->real;
+  if (!(value >= 1) || value > 0x1p64 || iteration->integer < 0 || overflow->integer < -1 || overflow->integer >= iteration->integer) return {};
+  return ZeroCheckpoint::Scale{value, iteration->integer - overflow->integer - 1};
+}
+
+std::vector<i64> whole_numbers(const TorchTree& tree, const PickleNode& list) {
+  std::vector<i64> numbers;
+  if (list.kind != Kind::list && list.kind != Kind::tuple) return numbers;
+  for (const PickleRef ref : list.items) numbers.push_back(std::min(whole_number(tree, tree.at(ref)).value_or(0), i64{1} << 40));
+  return numbers;
+}
+
+std::vector<std::vector<i64>> paddings_of(const TorchTree& tree, const PickleNode* groups) {
+  std::vector<std::vector<i64>> paddings;
+  if (groups == nullptr || groups->kind != Kind::list) return paddings;
+  for (const PickleRef ref : groups->items) paddings.push_back(whole_numbers(tree, tree.at(ref)));
+  return paddings;
+}
+
+// 3, or ZeroStageEnum(3).
+int stage_of(const TorchTree& tree, const PickleNode* node) {
+  if (node != nullptr && node->kind == Kind::object) {
+    const PickleNode& arguments = tree.at(node->items[1]);
+    node = arguments.kind == Kind::tuple && arguments.items.size() == 1 ? &tree.at(arguments.items[0]) : nullptr;
+  }
+  return node != nullptr && node->kind == Kind::integer ? static_cast<int>(std::clamp<i64>(node->integer, 0, 4)) : 0;
+}
+
+}  // namespace
+
+bool belongs_to_deepspeed(std::string_view global) {
+  constexpr std::string_view kPackages[] = {"deepspeed.", "torch.", "numpy.", "collections.", "datetime.", "enum."};
+  constexpr std::string_view kPlain[] = {"argparse.Namespace", "_codecs.encode",     "pathlib.PosixPath", "pathlib.Path",
+                                         "types.SimpleNamespace", "copyreg._reconstructor"};
+  constexpr std::string_view kTypes[] = {"object", "set", "frozenset", "list", "dict", "tuple", "int", "float", "bool",
+                                         "str",    "bytes", "bytearray", "complex", "slice", "range"};
+  if (std::ranges::find(kPlain, global) != std::end(kPlain)) return true;
+  for (const std::string_view package : kPackages) {
+    if (global.starts_with(package)) return true;
+  }
+  for (const std::string_view module : {"builtins.", "__builtin__."}) {
+    if (global.starts_with(module)) return std::ranges::find(kTypes, global.substr(module.size())) != std::end(kTypes);
+  }
+  return false;
+}
+
+std::optional<i64> whole_number(const TorchTree& tree, const PickleNode& node) {
+  if (node.kind == Kind::integer && node.text.empty()) return std::max<i64>(node.integer, 0);
+  const auto tensor = tree.tensor(node, "step");
+  if (!tensor || tensor->elems != 1 || !tensor->foreign.empty() || !is_floating(tensor->dtype)) return {};
+  double value = 0;
+  read_wide(tree.archive(), *tensor, 0, std::span(&value, 1));
+  return value >= 0 && value < 0x1p53 ? std::optional(static_cast<i64>(value)) : std::nullopt;
+}
+
+ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchive& archive) {
+  const TorchTree tree(archive, belongs_to_deepspeed, kDeepSpeedCure);
+  const PickleNode* dictionary = tree.find(&tree.root(), "optimizer_state_dict");
+  ZeroOptimizer read;
+  read.stage = stage_of(tree, tree.find(dictionary, "zero_stage"));
+  if (read.stage < 1 || read.stage > 3) reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3");
+  const PickleNode* count = tree.find(dictionary, "partition_count");
+  if (count != nullptr) {
+    std::vector<i64> counts = whole_numbers(tree, *count);  // of each group
+    counts.push_back(whole_number(tree, *count).value_or(0));
+    read.ranks = std::ranges::max(counts);
+  }
+  const bool whole = read.stage < 3;
+  read.weights = tensors_of(tree, tree.find(dictionary, whole ? "single_partition_of_fp32_groups" : "fp32_flat_groups"), "the fp32 weights");
+  if (read.weights.empty()) reject_zero(path, "it has no fp32 weights");
+  const PickleNode* optimizer = tree.find(dictionary, whole ? "base_optimizer_state" : "optimizer_state_dict");
+  const std::vector<const PickleNode*> states = states_of(tree, optimizer);
+  for (const PickleNode* state : states) take_arrays(tree, *state, read.arrays);
+  std::erase_if(read.arrays, [&](const auto& array) { return array.second.size() != read.weights.size(); });
+  read.updates = updates_of(tree, dictionary, optimizer, states);
+  read.loss_scale = scale_of(tree, tree.find(dictionary, "loss_scaler"));
+  read.paddings = paddings_of(tree, tree.find(dictionary, "param_alignment_paddings"));
+  return read;
+}
+
+}  // namespace spillway::data
