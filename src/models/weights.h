@@ -28,9 +28,9 @@ class ScratchWeights final : public WeightSource {
   u64 seed_;
 };
 
-/// The folder's safetensors, pytorch_model.bin, or what DeepSpeed saved; of a model with adapters (lora.h) all but those. Names are those save_pretrained writes; the base model's,
-/// which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask buffers, Llama's rotary buffers, batch
-/// norm's num_batches_tracked, and lm_head.weight of a tied head.
+/// The folder's safetensors, pytorch_model.bin, or what DeepSpeed saved; of a model with adapters (lora.h) all but those. Names are those
+/// save_pretrained writes; the base model's, which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask
+/// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, and lm_head.weight of a tied head.
 class FolderWeights final : public WeightSource {
  public:
   /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, or when a tensor is left

@@ -1,13 +1,15 @@
-// A training run that DeepSpeed saved at two ranks goes on here, from each of the ways in which it saves (tests/peers/deepspeed_checkpoints.py
-// made them, trained on and wrote down the losses): the same losses to the bounds of fp32, whatever the tiers and ranks here. And its
-// weights are a model for every command.
+// A training run that DeepSpeed saved at two ranks goes on here, from each of the ways in which it saves
+// (tests/peers/deepspeed_checkpoints.py made them, trained on and wrote down the losses): the same losses to the bounds of fp32, whatever
+// the tiers and ranks here. And its weights are a model for every command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
-#include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "data/safetensors.h"
 #include "tests/e2e/support_program.h"
 #include "tests/support/fixtures.h"
 
@@ -15,6 +17,7 @@ namespace spillway::test::deepspeed_checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 // Sums of 3,000 terms in fp32, in another order at each of three steps of AdamW: a few units in the last place of a loss of 4.
 constexpr double kBound = 2e-6;
@@ -29,13 +32,12 @@ struct DeepSpeedCheckpoint : testing::Test {
     at.write("tokens.bin", tokens);
   }
 
-  Args going_on(const std::string& how, const std::string& out, const Args& more = {}) const {
-    Args args = {"train", "--model", "saved/" + how, "--resume", "saved/" + how, "--data", "tokens.bin", "--out", out,
-                 "--steps", "6", "--sequence-length", "16", "--global-batch-size", "4", "--micro-batch-size", "2", "--device", "cpu",
-                 "--learning-rate", "0.01", "--lr-schedule", "constant", "--warmup-steps", "0", "--adam-betas", "0.9,0.95",
-                 "--weight-decay", "0.1", "--optimizer-group", ".*:weight_decay=0.1", "--max-grad-norm", "1", "--validation-fraction", "0"};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
+  Args going_on(const std::string& how, const std::string& out, const std::string& more = "") const {
+    std::istringstream words("train --model saved --resume saved/" + how + " --data tokens.bin --out " + out +
+                             " --steps 6 --sequence-length 16 --global-batch-size 4 --micro-batch-size 2 --device cpu --learning-rate 0.01"
+                             " --lr-schedule constant --warmup-steps 0 --betas 0.9,0.95 --weight-decay 0.1 --decay-all " +
+                             more);
+    return {std::istream_iterator<std::string>(words), {}};
   }
 
   // Of steps 4 to 6 here and there.
@@ -52,14 +54,91 @@ struct DeepSpeedCheckpoint : testing::Test {
 };
 
 TEST_F(DeepSpeedCheckpoint, GoesOnWithTheLossesThatDeepSpeedWouldHaveHad) {
-  for (const std::string how : {"stage1", "stage2", "stage3", "universal"}) {
-    const Args groups = how == "stage2" ? Args{"--optimizer-group", "bias|ln_:weight_decay=0"} : Args{};
-    const Finished f = at.spillway(going_on(how, how, groups));
+  for (const std::string how : {"stage1", "stage2", "stage3", "robin", "universal"}) {
+    const Finished f =
+        at.spillway(going_on(how, how, how == "stage2" || how == "robin" ? "--optimizer-group bias|ln_:weight_decay=0" : ""));
     ASSERT_EQ(f.status, 0) << how << f.out << f.err;
-    EXPECT_THAT(f.err, testing::HasSubstr("continues at step 3 of 6 from")) << how;
-    EXPECT_THAT(f.err, testing::HasSubstr("12 rows in 3 steps")) << how;
+    EXPECT_THAT(f.err, HasSubstr("continues at step 3 of 6 from")) << how;
+    EXPECT_THAT(f.err, HasSubstr("12 rows in 3 steps")) << how;
     expect_deepspeeds_losses(how, how);
   }
+}
+
+TEST_F(DeepSpeedCheckpoint, WhereverItsBytesLieHere) {
+  for (const auto& [out, more] : {std::pair("device", ""),
+                                  {"host", "--place-optimizer host --place-gradients host --place-parameters host"},
+                                  {"ranks", "--ranks 2 --zero-stage 3"},
+                                  {"stages", "--ranks 2 --pipeline-stages 2"}}) {
+    const Finished f = at.spillway(going_on("stage3", out, more));
+    ASSERT_EQ(f.status, 0) << out << f.out << f.err;
+    expect_deepspeeds_losses("stage3", out);
+  }
+  EXPECT_EQ(numbers_of(at.metrics("host")), numbers_of(at.metrics("device")));
+  EXPECT_EQ(numbers_of(at.metrics("stages")), numbers_of(at.metrics("device")));
+}
+
+// In bf16 the weights are those that were rounded, their masters DeepSpeed's.
+TEST_F(DeepSpeedCheckpoint, TakesTheFp32WeightsAsMasters) {
+  const Finished f = at.spillway(with(going_on("stage1", "bf16", "--precision bf16"), "--steps", "3"));
+  ASSERT_EQ(f.status, 0) << f.out << f.err;
+  EXPECT_THAT(f.out, HasSubstr("finished: bf16 is at step 3 of 3"));
+  const Finished g = at.spillway(going_on("stage1", "bf16", "--precision bf16"));
+  ASSERT_EQ(g.status, 0) << g.out << g.err;
+  const auto theirs = nlohmann::json::parse(at.read("saved/stage1/losses.json"));
+  const auto line = nlohmann::json::parse(at.metrics("bf16").front());
+  EXPECT_NEAR(line["loss"].get<double>(), theirs[3].get<double>(), 4e-3);  // products of bf16: 8 bits of 4
+}
+
+// Its own checkpoint is further on; until there is one, that which it named.
+TEST_F(DeepSpeedCheckpoint, TheSameCommandGoesOnWhateverEndedIt) {
+  const Args args = going_on("stage2", "run", "--optimizer-group bias|ln_:weight_decay=0");
+  const Finished killed = at.spillway_until(
+      with(args, "--steps", "100000"), [&] { return !at.metrics("run").empty(); }, SIGKILL);
+  ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.out << killed.err;
+  ASSERT_FALSE(fs::exists(at / "run/checkpoints"));
+  const Finished again = at.spillway(args);
+  ASSERT_EQ(again.status, 0) << again.out << again.err;
+  EXPECT_THAT(again.err, HasSubstr("continues at step 3 of 6 from"));
+  expect_deepspeeds_losses("stage2", "run");
+  const Finished further = at.spillway(with(args, "--steps", "7"));
+  EXPECT_THAT(further.err, HasSubstr("continues at step 6 of 7 from the last checkpoint"));
+}
+
+TEST_F(DeepSpeedCheckpoint, ItsWeightsAreAModelForEveryCommand) {
+  fs::copy_file(at / "saved/config.json", at / "saved/stage3/config.json");
+  const Finished f = at.spillway({"export", "saved/stage3", "--out", "exported"});
+  ASSERT_EQ(f.status, 0) << f.out << f.err;
+  const spillway::data::SafetensorsReader ours(at / "exported/model.safetensors"), theirs(at / "saved/stage3/expected.safetensors");
+  for (const auto& tensor : ours.tensors()) {
+    const auto* expected = theirs.find(tensor.name);
+    ASSERT_TRUE(expected) << tensor.name;
+    std::vector<double> got(static_cast<size_t>(tensor.shape.elems())), want(got);
+    ours.read_wide(tensor, 0, got);
+    theirs.read_wide(*expected, 0, want);
+    EXPECT_EQ(got, want) << tensor.name;
+  }
+  EXPECT_EQ(ours.tensors().size() * 3, theirs.tensors().size());
+}
+
+TEST_F(DeepSpeedCheckpoint, WhatDoesNotFitIsRefusedAndNothingIsLeft) {
+  const auto refused = [&](const Args& args, int status, const std::string& why) {
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, status) << f.out << f.err;
+    EXPECT_THAT(f.err, HasSubstr(why));
+    EXPECT_FALSE(fs::exists(at / "run/checkpoints")) << why;
+  };
+  refused(going_on("stage1", "run", "--optimizer lion"), 2, "DeepSpeed's kept exp_avg, exp_avg_sq: give the --optimizer that it had");
+  refused(going_on("stage1", "run", "--optimizer amsgrad"), 2, "this run's optimizer keeps max_exp_avg_sq of transformer.");
+  refused(with(going_on("stage1", "run"), "--model", "gpt2-tiny"), 4, "are missing");
+  refused(with(going_on("stage1", "run"), "--resume", "saved/none"), 4, "expected a checkpoint");
+  refused(with(going_on("stage1", "run"), "--resume", "saved"), 4, "expected a checkpoint");
+  fs::copy_file(at / "saved/config.json", at / "saved/stage1/config.json");
+  refused(with(going_on("stage1", "run", "--lora 4"), "--model", "saved/stage1"), 2, "expected a model without adapters");
+  fs::remove(at / "saved/stage3/global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt");
+  refused(going_on("stage3", "run"), 4, "it was saved by 2 data-parallel ranks, of which there are 1 files");
+  const Finished f = at.spillway(with(going_on("stage1", "rows"), "--global-batch-size", "2"));
+  EXPECT_EQ(f.status, 0) << f.out << f.err;
+  EXPECT_THAT(f.err, HasSubstr("DeepSpeed's steps were of 4 rows, this run's are of 2"));
 }
 
 }  // namespace

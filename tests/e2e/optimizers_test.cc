@@ -1,6 +1,8 @@
 // Runs under update rules of no, one and three arrays of state, of matrices and of factors: killed and gone on from the state on nvme and
 // from a checkpoint with the bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 #include <signal.h>
 
 #include "tests/e2e/support_nvme_run.h"

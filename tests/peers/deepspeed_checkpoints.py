@@ -15,8 +15,9 @@ import sys
 STEPS, ROWS, LENGTH, VOCABULARY = 3, 4, 16, 61
 CASES = {
     "stage1": {"zero_optimization": {"stage": 1}},
-    "stage2": {"zero_optimization": {"stage": 2, "round_robin_gradients": True}, "decay_norms": False},
+    "stage2": {"zero_optimization": {"stage": 2}, "decay_norms": False},
     "stage3": {"zero_optimization": {"stage": 3, "sub_group_size": 400, "stage3_param_persistence_threshold": 0}},
+    "robin": {"zero_optimization": {"stage": 2, "round_robin_gradients": True}, "decay_norms": False},
     # Not among the tests' data, for trying:
     "elastic": {"zero_optimization": {"stage": 1, "elastic_checkpoint": True}},
     "bf16": {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}},
@@ -96,7 +97,8 @@ def expect(folder):
         if not os.path.exists(os.path.join(zero, name, "exp_avg.pt")):
             continue  # lm_head.weight, which is the embedding
         for array in ("fp32", "exp_avg", "exp_avg_sq"):
-            held = torch.load(os.path.join(zero, name, array + ".pt"), weights_only=False)["param"]
+            held = torch.load(os.path.join(zero, name, array + ".pt"), weights_only=False)
+            held = held["param"] if isinstance(held, dict) else held  # of stage 3 flat
             expected[name if array == "fp32" else f"{name}.{array}"] = held.clone().contiguous()
     save_file(expected, os.path.join(folder, "expected.safetensors"))
 
@@ -117,7 +119,7 @@ def main(folder, cases):
         for script in ("zero_to_fp32.py", "zero_to_torch.py"):
             if os.path.exists(os.path.join(out, script)):
                 os.remove(os.path.join(out, script))
-        if case not in ("elastic", "stage0"):
+        if case not in ("elastic", "stage0", "robin"):  # of round_robin_gradients it takes one parameter for another (DeepSpeed 0.19.8)
             expect(out)
 
 
@@ -125,4 +127,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--work":
         work(sys.argv[2], sys.argv[3])
     else:
-        main(sys.argv[1], sys.argv[2:] or [c for c in CASES if c.startswith("stage") and c != "stage0"])
+        main(sys.argv[1], sys.argv[2:] or ["stage1", "stage2", "stage3", "robin"])

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "base/error.h"
@@ -30,16 +31,20 @@ class State {
  public:
   State(const fs::path& folder, const nn::Sequential& model, const optim::StateFormat& format)
       : checkpoint_(folder), weights_(model, checkpoint_.folder()) {
+    std::set<std::string> kept;
     for (const auto& p : model.parameters) {
       const TensorInfo& weight = *checkpoint_.find(weights_.stored_name(*p));
       by_id_.emplace(p->id, &weight);
       for (const StateTensor& t : state_tensors(*p, format)) {
         if (t.part == StatePart::master || t.part == StatePart::average) continue;
         const std::string array = t.suffix.substr(1);
-        if (!(t.shape == p->shape) || !checkpoint_.has_array(weight, array)) refuse(*p, array);
+        kept.insert(array);
+        if (!(t.shape == p->shape) || !checkpoint_.has_array(weight, array)) refuse(fmt::format("{} of {}", array, p->name));
         arrays_.emplace(std::pair(p->id, t.part), array);
       }
     }
+    const std::vector<std::string> theirs = checkpoint_.arrays();
+    if (!std::ranges::includes(kept, theirs)) refuse(kept.empty() ? "nothing" : fmt::format("{}", fmt::join(kept, ", ")));
   }
 
   void read_weight(const nn::Parameter& p, i64 begin, std::span<double> out) const { weights_.read(p, begin, out); }
@@ -50,13 +55,12 @@ class State {
   }
 
  private:
-  [[noreturn]] void refuse(const nn::Parameter& p, const std::string& array) const {
+  [[noreturn]] void refuse(const std::string& kept) const {
     const std::vector<std::string> arrays = checkpoint_.arrays();
     throw Error(ErrorCode::usage,
-                fmt::format("[resume] {}: this run's optimizer keeps {} of {}, and DeepSpeed's kept {}: give the --optimizer that it "
-                            "had{}",
-                            checkpoint_.folder().string(), array, p.name, arrays.empty() ? "nothing" : fmt::format("{}", fmt::join(arrays, ", ")),
-                            arrays.empty() ? ", or take its weights alone with --model" : ""));
+                fmt::format("[resume] {}: this run's optimizer keeps {}, and DeepSpeed's kept {}: give the --optimizer that it had, or "
+                            "take its weights alone with --model",
+                            checkpoint_.folder().string(), kept, arrays.empty() ? "nothing" : fmt::format("{}", fmt::join(arrays, ", "))));
   }
 
   const ZeroCheckpoint checkpoint_;
@@ -80,8 +84,10 @@ Progress deepspeed_progress(const fs::path& checkpoint) {
 
 void load_deepspeed(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
   if (models::has_adapters(model))
-    throw Error(ErrorCode::usage, fmt::format("[resume] {}: expected a model without adapters to go on from DeepSpeed's checkpoint: take its "
-                                              "weights with --model", checkpoint.string()));
+    throw Error(ErrorCode::usage,
+                fmt::format("[resume] {}: expected a model without adapters to go on from DeepSpeed's checkpoint: take its "
+                            "weights with --model",
+                            checkpoint.string()));
   const State state(checkpoint, model, rank.plan().scheduling.format);
   rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { state.read_weight(p, begin, out); },
             [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) { state.read(p, part, begin, out); });
@@ -89,8 +95,9 @@ void load_deepspeed(const fs::path& checkpoint, const nn::Sequential& model, par
 
 std::string deepspeed_text(const fs::path& checkpoint) {
   const ZeroCheckpoint::Standing standing = ZeroCheckpoint(checkpoint).standing();
-  const std::string how = standing.stage == 0 ? "a universal checkpoint"
-                                              : fmt::format("ZeRO-{} on {} rank{}", standing.stage, standing.ranks, standing.ranks == 1 ? "" : "s");
+  const std::string how = standing.stage == 0
+                              ? "a universal checkpoint"
+                              : fmt::format("ZeRO-{} on {} rank{}", standing.stage, standing.ranks, standing.ranks == 1 ? "" : "s");
   return fmt::format("DeepSpeed{}, {}, {} rows in {} steps", standing.version.empty() ? "" : " " + standing.version, how, standing.samples,
                      standing.steps);
 }

@@ -71,7 +71,9 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
   throw Error(
       ErrorCode::usage,
-      fmt::format("[model] {} has a config.json but neither model.safetensors nor pytorch_model.bin: give --from-scratch to start from new weights", config.model));
+      fmt::format(
+          "[model] {} has a config.json but neither model.safetensors nor pytorch_model.bin: give --from-scratch to start from new weights",
+          config.model));
 }
 
 // What opening the store did, and what becomes of a state that this run does not go on from.

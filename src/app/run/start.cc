@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include "app/checkpoints/adapters.h"
+#include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/flags/given.h"
 #include "base/error.h"
 #include "data/checked_file.h"
+#include "data/folder_checksums.h"
 #include "models/lora.h"
 
 namespace spillway::app {
@@ -70,6 +72,22 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
   start.progress = read_progress(*start.checkpoint);
 }
 
+// Before anything is read beside it.
+void check_named(const TrainConfig& config) {
+  if (config.resume.kind != Resume::Kind::path) return;
+  const fs::path path = named_checkpoint(config);
+  if (is_deepspeed_checkpoint(path) || fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return;
+  const std::vector<fs::path> all = checkpoints(path);
+  const std::string got = !fs::exists(path)         ? "which does not exist"
+                          : !fs::is_directory(path) ? "which is a file"
+                          : all.empty()             ? "a folder without manifest.json"
+                                                    : fmt::format("a run's folder: its newest is {}", all.back().string());
+  throw Error(ErrorCode::data,
+              fmt::format("[--resume] expected a checkpoint (a run's checkpoints/step-00000100, or a folder in which DeepSpeed "
+                          "saved), or auto, must or never, got {}, {}",
+                          config.resume.path, got));
+}
+
 std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
   std::vector<i64> legal;
   for (i64 ranks = 1; ranks * micro_batch_size <= global_batch; ++ranks) {
@@ -81,6 +99,7 @@ std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
 }  // namespace
 
 i64 keep_global_batch(TrainConfig& config) {
+  check_named(config);
   const fs::path file = run_before(config) / "config.json";
   if (run_before(config).empty() || config.resume.kind == Resume::Kind::never || !fs::exists(file)) return config.ranks;
   const TrainConfig before = run_config(text_of(file));

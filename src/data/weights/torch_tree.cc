@@ -72,7 +72,8 @@ TorchTree::TorchTree(const TorchArchive& archive, bool (*known)(std::string_view
     : archive_(archive), pickle_(archive.pickle(), archive.path().string() + ", data.pkl") {
   for (const PickleNode& node : pickle_.nodes()) {
     if (node.kind == Kind::global && !known(node.text))
-      reject_torch(archive.path(), fmt::format("it asks for {}, which is no part of a tensor (nothing of it was run): {}", node.text, cure));
+      reject_torch(archive.path(),
+                   fmt::format("it asks for {}, which is no part of a tensor (nothing of it was run): {}", node.text, cure));
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 
 #include "data/weights/zero_parts.h"
 
@@ -18,18 +18,6 @@ struct ZeroCheckpoint::State {
   }
 
   const ZeroWeight& weight(const TensorInfo& tensor) const { return parts.weights[by_name.at(tensor.name)]; }
-
-  // Of pieces that lie behind each other in the weight.
-  void read(std::span<const ZeroPiece> pieces, i64 begin, std::span<double> out) const {
-    auto piece = std::ranges::upper_bound(pieces, begin, {}, &ZeroPiece::at) - 1;
-    for (size_t done = 0; done < out.size(); ++piece) {
-      const i64 within = begin + static_cast<i64>(done) - piece->at;
-      const auto some = out.subspan(done, static_cast<size_t>(std::min<i64>(piece->elems - within, std::ssize(out) - static_cast<i64>(done))));
-      const auto& [file, tensor] = parts.tensors[piece->tensor];
-      data::read_wide(*parts.archives->open(file), tensor, piece->begin + within, some);
-      done += some.size();
-    }
-  }
 
   ZeroParts parts;
   std::vector<TensorInfo> infos;
@@ -53,7 +41,7 @@ const TensorInfo* ZeroCheckpoint::find(const std::string& name) const {
 void ZeroCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
     reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers", tensor.name));
-  state_->read(state_->weight(tensor).values, begin, out);
+  state_->parts.read(state_->weight(tensor).values, begin, out);
 }
 
 std::vector<std::string> ZeroCheckpoint::arrays() const { return {state_->arrays.begin(), state_->arrays.end()}; }
@@ -63,7 +51,7 @@ bool ZeroCheckpoint::has_array(const TensorInfo& tensor, const std::string& arra
 }
 
 void ZeroCheckpoint::read_array(const TensorInfo& tensor, const std::string& array, i64 begin, std::span<double> out) const {
-  state_->read(state_->weight(tensor).arrays.at(array), begin, out);
+  state_->parts.read(state_->weight(tensor).arrays.at(array), begin, out);
 }
 
 }  // namespace spillway::data

@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kLatest = "latest", *kLatestUniversal = "latest_universal", *kParameters = "zero";
-constexpr const char* kUniversalCure = "join it with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give that folder";
+constexpr const char* kUniversalCure =
+    "join it with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give that folder";
 
 // "zero_pp_rank_3_mp_rank_00_optim_states.pt" by `before` "zero_pp_rank_", `between` "_mp_rank_" and what is behind.
 struct TwoRanks {
@@ -40,7 +41,7 @@ std::optional<TwoRanks> two_ranks(std::string_view name, std::string_view end) {
   return data && model ? std::optional(TwoRanks{*data, *model}) : std::nullopt;
 }
 
-bool is_model_states(const std::string& name) { return name.ends_with("_model_states.pt"); }
+bool is_model_states(const std::string& name) { return name.ends_with("model_states.pt"); }
 
 bool has_model_states(const fs::path& folder) {
   std::error_code ignored;
@@ -72,7 +73,8 @@ fs::path step_folder(const fs::path& folder) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos)
     reject_zero(named_by, fmt::format("expected the plain name of a folder beside it, got {}", in_quotes(name)));
   if (!has_model_states(folder / name))
-    reject_zero(named_by, fmt::format("it names {}, in which there are no *_model_states.pt: is the copy whole?", (folder / name).string()));
+    reject_zero(named_by,
+                fmt::format("it names {}, in which there are no *_model_states.pt: is the copy whole?", (folder / name).string()));
   return folder / name;
 }
 
@@ -113,7 +115,8 @@ ZeroFiles zero_files(const fs::path& folder) {
     if (name.find("expert_") != name.npos || name.starts_with("expp_rank_"))
       reject_zero(path, "it was saved by DeepSpeed's own mixture of experts, which no model here is");
     const auto model = two_ranks(name, "_model_states.pt"), optimizer = two_ranks(name, "_optim_states.pt");
-    if ((model && model->model != 0) || (optimizer && optimizer->model != 0) || (name.starts_with("mp_rank_") && is_model_states(name) && name != "mp_rank_00_model_states.pt"))
+    if ((model && model->model != 0) || (optimizer && optimizer->model != 0) ||
+        (name.starts_with("mp_rank_") && is_model_states(name) && name != "mp_rank_00_model_states.pt"))
       reject_zero(path, std::string("its tensors are split over tensor-parallel ranks: ") + kUniversalCure);
     if (model) models.emplace(model->data, path);
     if (optimizer) optimizers.emplace(optimizer->data, path);
@@ -124,10 +127,12 @@ ZeroFiles zero_files(const fs::path& folder) {
   files.model_states = whole_model.empty() ? all_of(files.folder, models, "zero_pp_rank_<n>_mp_rank_00_model_states.pt")
                                            : std::vector<fs::path>{whole_model};
   files.optimizer_states = all_of(files.folder, optimizers, "zero_pp_rank_<n>_mp_rank_00_optim_states.pt");
-  if (files.model_states.empty()) reject_zero(files.folder, "expected mp_rank_00_model_states.pt or zero_pp_rank_0_mp_rank_00_model_states.pt");
+  if (files.model_states.empty())
+    reject_zero(files.folder, "expected mp_rank_00_model_states.pt or zero_pp_rank_0_mp_rank_00_model_states.pt");
   if (files.optimizer_states.empty() && files.parameters.empty()) {
-    reject_zero(files.folder, "it has no zero_pp_rank_*_optim_states.pt: it was saved without ZeRO (stage 0), or the copy is not whole; train with "
-                              "zero_optimization.stage 1 and save again, or go on from its weights alone (save_pretrained)");
+    reject_zero(files.folder,
+                "it has no zero_pp_rank_*_optim_states.pt: it was saved without ZeRO (stage 0), or the copy is not whole; train with "
+                "zero_optimization.stage 1 and save again, or go on from its weights alone (save_pretrained)");
   }
   return files;
 }

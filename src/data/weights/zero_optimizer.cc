@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "data/weights/zero_files.h"
+#include "data/weights/zero_model.h"
 
 namespace spillway::data {
 namespace {
@@ -69,10 +70,12 @@ std::optional<ZeroCheckpoint::Scale> scale_of(const TorchTree& tree, const Pickl
   const PickleNode* attributes = &tree.at(scaler->state[0]);
   const PickleNode *scale = tree.find(attributes, "cur_scale"), *iteration = tree.find(attributes, "cur_iter"),
                    *overflow = tree.find(attributes, "last_overflow_iter");
-  if (scale == nullptr || iteration == nullptr || overflow == nullptr || iteration->kind != Kind::integer || overflow->kind != Kind::integer)
+  if (scale == nullptr || iteration == nullptr || overflow == nullptr || iteration->kind != Kind::integer ||
+      overflow->kind != Kind::integer)
     return {};
   const double value = scale->kind == Kind::integer ? static_cast<double>(scale->integer) : scale->real;
-  if (!(value >= 1) || value > 0x1p64 || iteration->integer < 0 || overflow->integer < -1 || overflow->integer >= iteration->integer) return {};
+  if (!(value >= 1) || value > 0x1p64 || iteration->integer < 0 || overflow->integer < -1 || overflow->integer >= iteration->integer)
+    return {};
   return ZeroCheckpoint::Scale{value, iteration->integer - overflow->integer - 1};
 }
 
@@ -101,22 +104,6 @@ int stage_of(const TorchTree& tree, const PickleNode* node) {
 
 }  // namespace
 
-bool belongs_to_deepspeed(std::string_view global) {
-  constexpr std::string_view kPackages[] = {"deepspeed.", "torch.", "numpy.", "collections.", "datetime.", "enum."};
-  constexpr std::string_view kPlain[] = {"argparse.Namespace", "_codecs.encode",     "pathlib.PosixPath", "pathlib.Path",
-                                         "types.SimpleNamespace", "copyreg._reconstructor"};
-  constexpr std::string_view kTypes[] = {"object", "set", "frozenset", "list", "dict", "tuple", "int", "float", "bool",
-                                         "str",    "bytes", "bytearray", "complex", "slice", "range"};
-  if (std::ranges::find(kPlain, global) != std::end(kPlain)) return true;
-  for (const std::string_view package : kPackages) {
-    if (global.starts_with(package)) return true;
-  }
-  for (const std::string_view module : {"builtins.", "__builtin__."}) {
-    if (global.starts_with(module)) return std::ranges::find(kTypes, global.substr(module.size())) != std::end(kTypes);
-  }
-  return false;
-}
-
 std::optional<i64> whole_number(const TorchTree& tree, const PickleNode& node) {
   if (node.kind == Kind::integer && node.text.empty()) return std::max<i64>(node.integer, 0);
   const auto tensor = tree.tensor(node, "step");
@@ -139,7 +126,8 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
     read.ranks = std::ranges::max(counts);
   }
   const bool whole = read.stage < 3;
-  read.weights = tensors_of(tree, tree.find(dictionary, whole ? "single_partition_of_fp32_groups" : "fp32_flat_groups"), "the fp32 weights");
+  read.weights =
+      tensors_of(tree, tree.find(dictionary, whole ? "single_partition_of_fp32_groups" : "fp32_flat_groups"), "the fp32 weights");
   if (read.weights.empty()) reject_zero(path, "it has no fp32 weights");
   const PickleNode* optimizer = tree.find(dictionary, whole ? "base_optimizer_state" : "optimizer_state_dict");
   const std::vector<const PickleNode*> states = states_of(tree, optimizer);

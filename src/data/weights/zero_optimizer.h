@@ -11,18 +11,13 @@ struct ZeroOptimizer {
   int stage = 0;
   i64 ranks = 0;
   std::optional<i64> updates;
-  std::vector<TorchTensor> weights;  // this rank's part of each group, fp32
+  std::vector<TorchTensor> weights;                        // this rank's part of each group, fp32
   std::map<std::string, std::vector<TorchTensor>> arrays;  // of each group; those alone that all groups have
-  std::vector<std::vector<i64>> paddings;  // behind each parameter of each group, elements; empty: none
+  std::vector<std::vector<i64>> paddings;                  // behind each parameter of each group, elements; empty: none
   std::optional<ZeroCheckpoint::Scale> loss_scale;
 };
 
 ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchive& archive);
-
-/// What a pickle of DeepSpeed's asks for beside tensors: its own classes, and the plain ones of what a program may have had saved with it.
-/// They are passed over.
-bool belongs_to_deepspeed(std::string_view global);
-constexpr std::string_view kDeepSpeedCure = "save again without that client_state";
 
 /// Of a number or a tensor of one: whole, from 0.
 std::optional<i64> whole_number(const TorchTree& tree, const PickleNode& node);

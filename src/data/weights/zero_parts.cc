@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <set>
 
+#include "base/error.h"
+#include "data/file.h"
+#include "data/weights/zero_model.h"
 #include "data/weights/zero_optimizer.h"
 
 namespace spillway::data {
@@ -13,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Kind = PickleNode::Kind;
-
-constexpr i64 kMostElems = std::numeric_limits<i64>::max() / 64;  // of a group: sums of a few stay within 64 bits
 
 i64 rounded_up(i64 value, i64 to) { return (value + to - 1) / to * to; }
 
@@ -24,7 +25,7 @@ class Flat {
   void append(size_t tensor, i64 elems) {
     begins_.push_back(elems_);
     tensors_.push_back(tensor);
-    elems_ = std::min(elems_ + std::min(elems, kMostElems), kMostElems);
+    elems_ = std::min(elems_ + std::min(elems, kMostZeroElems), kMostZeroElems);
   }
   i64 elems() const { return elems_; }
   // [begin, begin + elems) of it, which are from `at` on of a weight.
@@ -42,24 +43,20 @@ class Flat {
   i64 elems_ = 0;
 };
 
-struct NamedShape {
-  std::string name;
-  std::vector<i64> sizes;
-  i64 elems = 0;
-};
-
 class Reader {
  public:
   explicit Reader(const fs::path& folder) : files_(zero_files(folder)) { parts_.folder = files_.folder; }
 
   ZeroParts read() {
-    for (const fs::path& path : files_.model_states) read_model(path);
+    read_models();
     if (files_.parameters.empty()) {
       read_optimizers();
     } else {
       read_universal();
     }
-    for (const auto& [other, name] : shared_) {
+    add_frozen();
+    check_against_module();
+    for (const auto& [other, name] : model_.shared) {
       const auto one = std::ranges::find(parts_.weights, name, [](const ZeroWeight& weight) { return weight.info.name; });
       if (one == parts_.weights.end() || !names_.insert(other).second) continue;
       ZeroWeight same = *one;
@@ -81,116 +78,73 @@ class Reader {
     parts_.weights.push_back(std::move(weight));
   }
 
-  // "mp_rank_00_model_states.pt", or that of a rank.
-  void read_model(const fs::path& path) {
-    const size_t file = parts_.archives->add(path);
-    const auto archive = parts_.archives->open(file);
-    const TorchTree tree(*archive, belongs_to_deepspeed, kDeepSpeedCure);
-    const PickleNode* root = &tree.root();
-    if (!tree.is_dictionary(*root)) reject_zero(path, "expected a dictionary, as DeepSpeed writes it");
-    const auto count = [&](const char* key) {
-      const PickleNode* node = tree.find(root, key);
-      return node != nullptr && node->kind == Kind::integer && node->text.empty() ? std::max<i64>(node->integer, 0) : 0;
-    };
-    const bool first = path == files_.model_states.front();
-    const i64 steps = count("global_steps");
-    if (!first && steps != parts_.standing.steps)
-      reject_zero(path, fmt::format("it is of step {}, and {} of step {}: expected the files of one save", steps,
-                                    files_.model_states.front().filename().string(), parts_.standing.steps));
-    read_frozen(tree, file, first);
-    if (!first) return;
-    parts_.standing.steps = steps;
-    parts_.standing.samples = count("global_samples");
-    parts_.standing.updates = steps - std::min(steps, count("skipped_steps"));
-    if (const PickleNode* version = tree.find(root, "ds_version"); version != nullptr && version->kind == Kind::text)
-      parts_.standing.version = version->text;
-    read_shapes(tree, path);
-    read_buffers(tree, file);
-    const PickleNode* shared = tree.find(root, "shared_params");
-    const auto pairs = shared == nullptr ? std::span<const PickleRef>() : tree.entries(*shared);
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (tree.at(pairs[i]).kind == Kind::text && tree.at(pairs[i + 1]).kind == Kind::text)
-        shared_.emplace_back(tree.at(pairs[i]).text, tree.at(pairs[i + 1]).text);
+  // "mp_rank_00_model_states.pt", or that of each rank.
+  void read_models() {
+    for (const fs::path& path : files_.model_states) {
+      const size_t file = parts_.archives->add(path);
+      ZeroModel model = zero_model(*parts_.archives->open(file));
+      const bool first = path == files_.model_states.front();
+      if (!first && model.steps != model_.steps)
+        reject_zero(path, fmt::format("it is of step {}, and {} of step {}: expected the files of one save", model.steps,
+                                      files_.model_states.front().filename().string(), model_.steps));
+      if (!first && model.frozen_values.size() != model_.frozen.size())
+        reject_zero(path, "its frozen parameters are others than the first rank's");
+      if (first) model_ = std::move(model);
+      std::vector<TorchTensor>& frozen = first ? model_.frozen_values : model.frozen_values;
+      frozen_.resize(model_.frozen.size());
+      for (size_t i = 0; i < frozen.size(); ++i) frozen_[i].append(add(file, frozen[i]), frozen[i].elems);
     }
-  }
-
-  std::vector<NamedShape> shapes_in(const TorchTree& tree, const PickleNode& dictionary) const {
-    std::vector<NamedShape> shapes;
-    const auto entries = tree.entries(dictionary);
-    for (size_t i = 0; i + 1 < entries.size(); i += 2) {
-      const PickleNode& key = tree.at(entries[i]);
-      if (key.kind != Kind::text) reject("expected the names of parameters in its param_shapes");
-      NamedShape shape{key.text, tree.sizes(tree.at(entries[i + 1]), key.text), 1};
-      for (const i64 size : shape.sizes) {
-        if (__builtin_mul_overflow(shape.elems, size, &shape.elems) || shape.elems > kMostElems)
-          reject(fmt::format("the shape of {} has too many elements", in_quotes(key.text)));
-      }
-      shapes.push_back(std::move(shape));
+    if (model_.groups.empty() && files_.parameters.empty())
+      reject_zero(files_.model_states.front(), "expected `param_shapes`, which DeepSpeed writes with ZeRO: was it saved without?");
+    parts_.standing.steps = model_.steps;
+    parts_.standing.samples = model_.samples;
+    parts_.standing.updates = model_.steps - std::min(model_.steps, model_.skipped);
+    parts_.standing.version = model_.version;
+    for (const NamedTensor& buffer : model_.buffers) {
+      ZeroWeight weight{.info = buffer.tensor.info(buffer.name)};
+      weight.values.push_back({add(kFirstModel, buffer.tensor), 0, buffer.tensor.elems, 0});
+      add_weight(std::move(weight));
     }
-    return shapes;
-  }
-
-  void read_shapes(const TorchTree& tree, const fs::path& path) {
-    const PickleNode* shapes = tree.find(&tree.root(), "param_shapes");
-    if (shapes != nullptr && shapes->kind == Kind::list) {
-      for (const PickleRef group : shapes->items) groups_.push_back(shapes_in(tree, tree.at(group)));
-    } else if (shapes != nullptr && tree.is_dictionary(*shapes)) {
-      groups_.push_back(shapes_in(tree, *shapes));
-    } else if (files_.parameters.empty()) {
-      reject_zero(path, "expected `param_shapes`, which DeepSpeed writes with ZeRO: was it saved without?");
-    }
-  }
-
-  // Batch norm's running statistics and their like, which lie whole in the first rank's file.
-  void read_buffers(const TorchTree& tree, size_t file) {
-    const PickleNode *names = tree.find(&tree.root(), "buffer_names"), *module = tree.find(&tree.root(), "module");
-    if (names == nullptr || names->kind != Kind::list) return;
-    for (const PickleRef ref : names->items) {
-      const std::string& name = tree.at(ref).text;
-      const PickleNode* node = tree.find(module, name);
-      auto tensor = node == nullptr ? std::nullopt : tree.tensor(*node, name);
-      if (tensor) add_whole(name, file, std::move(*tensor));
-    }
-  }
-  void add_whole(const std::string& name, size_t file, TorchTensor tensor) {
-    ZeroWeight weight{.info = tensor.info(name)};
-    const i64 elems = tensor.elems;
-    weight.values.push_back({add(file, std::move(tensor)), 0, elems, 0});
-    add_weight(std::move(weight));
   }
 
   // Whole in the file of stages 1 and 2, a part of each in those of stage 3.
-  void read_frozen(const TorchTree& tree, size_t file, bool first) {
-    const PickleNode *shapes = tree.find(&tree.root(), "frozen_param_shapes"), *parts = tree.find(&tree.root(), "frozen_param_fragments");
-    if (shapes == nullptr || parts == nullptr) return;
-    if (first) frozen_shapes_ = shapes_in(tree, *shapes);
-    frozen_.resize(frozen_shapes_.size());
-    for (size_t i = 0; i < frozen_shapes_.size(); ++i) {
-      const PickleNode* node = tree.find(parts, frozen_shapes_[i].name);
-      auto tensor = node == nullptr ? std::nullopt : tree.tensor(*node, frozen_shapes_[i].name);
-      if (!tensor) reject(fmt::format("it has no values of the frozen parameter {}", in_quotes(frozen_shapes_[i].name)));
-      frozen_dtype_ = tensor->dtype;
-      const i64 elems = tensor->elems;
-      frozen_[i].append(add(file, std::move(*tensor)), elems);
-    }
-  }
   void add_frozen() {
-    for (size_t i = 0; i < frozen_shapes_.size(); ++i) {
-      const NamedShape& shape = frozen_shapes_[i];
+    for (size_t i = 0; i < model_.frozen.size(); ++i) {
+      const NamedShape& shape = model_.frozen[i];
       if (frozen_[i].elems() < shape.elems)
-        reject(fmt::format("the frozen parameter {} has {} elements, of which there are {}", in_quotes(shape.name), shape.elems, frozen_[i].elems()));
-      ZeroWeight weight{.info = info_of(shape, frozen_dtype_)};
+        reject(fmt::format("the frozen parameter {} has {} elements, of which there are {}", in_quotes(shape.name), shape.elems,
+                           frozen_[i].elems()));
+      ZeroWeight weight{.info = shape.info(model_.frozen_values[i].dtype)};
       frozen_[i].cut(0, shape.elems, 0, weight.values);
       add_weight(std::move(weight));
     }
   }
 
-  static TensorInfo info_of(const NamedShape& shape, DType dtype) {
-    TorchTensor tensor;
-    tensor.dtype = dtype;
-    tensor.sizes = shape.sizes;
-    tensor.elems = shape.elems;
-    return tensor.info(shape.name);
+  // Where the model's own weights lie whole beside the fp32 ones, as in all but stage 3, these are those, rounded: so a layout that is not
+  // known here does not pass for one that is. Looked at in three places of each.
+  void check_against_module() {
+    for (const ZeroWeight& weight : parts_.weights) {
+      const auto own = model_.module.find(weight.info.name);
+      const i64 elems = weight.info.shape.elems();
+      if (own == model_.module.end() || own->second.elems != elems || elems == 0 || !weight.info.foreign.empty() ||
+          !own->second.foreign.empty() || !is_floating(own->second.dtype) || !is_floating(weight.info.dtype))
+        continue;
+      for (const i64 at : {i64{0}, elems / 2, elems - 1}) {
+        double full = 0, rounded = 0;
+        parts_.read(weight.values, at, std::span(&full, 1));
+        read_wide(*parts_.archives->open(kFirstModel), own->second, at, std::span(&rounded, 1));
+        if (std::isfinite(full) && std::isfinite(rounded) && std::abs(full - rounded) > bound(own->second.dtype, full))
+          reject(fmt::format(
+              "element {} of {} is {:.9g} in the optimizer's fp32 weights and {:.9g} in the model's: they are not of one save, or laid "
+              "out in a way that is not known here",
+              at, weight.info.name, full, rounded));
+      }
+    }
+  }
+  // Two units in the last place, or of the smallest number.
+  static double bound(DType dtype, double value) {
+    const double relative = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0x1p-22;
+    return relative * std::abs(value) + (dtype == DType::f16 ? 0x1p-23 : 0x1p-125);
   }
 
   void read_optimizers() {
@@ -215,7 +169,6 @@ class Reader {
     parts_.standing.loss_scale = first.loss_scale;
     if (first.updates) parts_.standing.updates = *first.updates;
     first.stage == 3 ? lay_by_parameter(ranks) : lay_by_group(ranks);
-    add_frozen();
   }
   std::vector<size_t> numbered(size_t file, std::vector<TorchTensor>& tensors) {
     std::vector<size_t> numbers;
@@ -226,14 +179,14 @@ class Reader {
 
   // Stages 1 and 2: a group's parameters behind each other, in a partition a rank; the last ones of the partitions may be padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
-    if (ranks.front().weights.size() != groups_.size())
-      reject(fmt::format("expected {} groups of parameters in its optimizer, got {}", groups_.size(), ranks.front().weights.size()));
-    for (size_t group = 0; group < groups_.size(); ++group) {
+    if (ranks.front().weights.size() != model_.groups.size())
+      reject(fmt::format("expected {} groups of parameters in its optimizer, got {}", model_.groups.size(), ranks.front().weights.size()));
+    for (size_t group = 0; group < model_.groups.size(); ++group) {
       const auto joined = [&](const auto& tensors_of) {
         Flat flat;
         for (size_t rank = 0; rank < ranks.size(); ++rank) {
           const std::vector<size_t>& tensors = tensors_of(rank);
-          if (tensors.size() == groups_.size()) flat.append(tensors[group], elems(tensors[group]));
+          if (tensors.size() == model_.groups.size()) flat.append(tensors[group], elems(tensors[group]));
         }
         return flat;
       };
@@ -242,12 +195,12 @@ class Reader {
       for (const auto& [array, unused] : rank_arrays_.front()) {
         static const std::vector<size_t> kNone;
         arrays.emplace(array, joined([&](size_t rank) -> const auto& {
-          const auto found = rank_arrays_[rank].find(array);
-          return found == rank_arrays_[rank].end() ? kNone : found->second;
-        }));
+                         const auto found = rank_arrays_[rank].find(array);
+                         return found == rank_arrays_[rank].end() ? kNone : found->second;
+                       }));
       }
       const std::vector<i64>& paddings = group < ranks.front().paddings.size() ? ranks.front().paddings[group] : std::vector<i64>();
-      lay_group(groups_[group], paddings, values, arrays, 2 * std::ssize(ranks));
+      lay_group(model_.groups[group], paddings, values, arrays, 2 * std::ssize(ranks));
     }
   }
   void lay_group(const std::vector<NamedShape>& shapes, const std::vector<i64>& paddings, const Flat& values,
@@ -255,17 +208,19 @@ class Reader {
     i64 needed = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
       needed += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0);
-      if (needed > kMostElems) reject("its parameters have too many elements");
+      if (needed > kMostZeroElems) reject("its parameters have too many elements");
     }
-    const i64 last = paddings.empty() || shapes.empty() ? needed : needed - (shapes.size() <= paddings.size() ? paddings[shapes.size() - 1] : 0);
+    const i64 last =
+        paddings.empty() || shapes.empty() ? needed : needed - (shapes.size() <= paddings.size() ? paddings[shapes.size() - 1] : 0);
     const auto fits = [&](const Flat& flat) {
       return flat.elems() >= last && rounded_up(flat.elems(), alignment) <= rounded_up(needed, alignment);
     };
     if (!fits(values))
-      reject(fmt::format("its parameters have {} elements, its optimizer's fp32 weights {}: expected the files of one save", needed, values.elems()));
+      reject(fmt::format("its parameters have {} elements, its optimizer's fp32 weights {}: expected the files of one save", needed,
+                         values.elems()));
     i64 offset = 0;
     for (size_t i = 0; i < shapes.size(); offset += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0), ++i) {
-      ZeroWeight weight{.info = info_of(shapes[i], DType::f32)};
+      ZeroWeight weight{.info = shapes[i].info(DType::f32)};
       values.cut(offset, shapes[i].elems, 0, weight.values);
       for (const auto& [array, flat] : arrays) {
         if (fits(flat)) flat.cut(offset, shapes[i].elems, 0, weight.arrays[array]);
@@ -277,12 +232,12 @@ class Reader {
   // Stage 3: of each parameter a part a rank, all of one size, behind those of the parameters before.
   void lay_by_parameter(const std::vector<ZeroOptimizer>& ranks) {
     std::vector<NamedShape> shapes;
-    for (std::vector<NamedShape>& group : groups_) std::ranges::move(group, std::back_inserter(shapes));
+    for (std::vector<NamedShape>& group : model_.groups) std::ranges::move(group, std::back_inserter(shapes));
     const i64 count = std::ssize(ranks);
     i64 needed = 0;
     for (const NamedShape& shape : shapes) {
       needed += (shape.elems + count - 1) / count;
-      if (needed > kMostElems) reject("its parameters have too many elements");
+      if (needed > kMostZeroElems) reject("its parameters have too many elements");
     }
     std::vector<Flat> values;
     std::vector<std::map<std::string, Flat>> arrays(ranks.size());
@@ -290,12 +245,14 @@ class Reader {
       values.push_back(joined(numbers_[rank]));
       for (const auto& [array, tensors] : rank_arrays_[rank]) arrays[rank].emplace(array, joined(tensors));
       if (values.back().elems() != needed)
-        reject_zero(files_.optimizer_states[rank], fmt::format("a rank's part of the parameters has {} elements, it holds {}: expected the files "
-                                                               "of one save", needed, values.back().elems()));
+        reject_zero(files_.optimizer_states[rank],
+                    fmt::format("a rank's part of the parameters has {} elements, it holds {}: expected the files "
+                                "of one save",
+                                needed, values.back().elems()));
     }
     i64 offset = 0;
     for (const NamedShape& shape : shapes) {
-      ZeroWeight weight{.info = info_of(shape, DType::f32)};
+      ZeroWeight weight{.info = shape.info(DType::f32)};
       const i64 part = (shape.elems + count - 1) / count;
       const auto whole = [&](const auto& flat_of, ZeroPieces& pieces) {
         for (i64 rank = 0; rank * part < shape.elems; ++rank)
@@ -303,7 +260,8 @@ class Reader {
       };
       whole([&](size_t rank) -> const Flat& { return values[rank]; }, weight.values);
       for (const auto& [array, unused] : arrays.front()) {
-        const bool everywhere = std::ranges::all_of(arrays, [&](const auto& of) { return of.contains(array) && of.at(array).elems() == needed; });
+        const bool everywhere =
+            std::ranges::all_of(arrays, [&](const auto& of) { return of.contains(array) && of.at(array).elems() == needed; });
         if (everywhere) whole([&](size_t rank) -> const Flat& { return arrays[rank].at(array); }, weight.arrays[array]);
       }
       offset += part;
@@ -328,38 +286,38 @@ class Reader {
     for (const fs::path& folder : folders) {
       const auto values = universal_tensor(folder / "fp32.pt");
       if (!values) reject_zero(folder / "fp32.pt", "expected a tensor in it");
-      ZeroWeight weight{.info = universal_info(folder.filename().string(), values->second)};
-      const i64 elems = values->second.elems;
+      const NamedShape shape = universal_shape(folder.filename().string(), values->second);
+      const i64 elems = shape.elems, stored = values->second.elems;
+      ZeroWeight weight{.info = shape.info(values->second.dtype)};
       weight.values.push_back({add(values->first, values->second), 0, elems, 0});
       for (const auto& entry : fs::directory_iterator(folder)) {
         const std::string name = entry.path().filename().string();
         if (!name.ends_with(".pt") || name == "fp32.pt") continue;
         const std::string array = name.substr(0, name.size() - 3);
-        const size_t before = parts_.tensors.size();
         if (array == "step") {
           const std::optional<i64> step = universal_step(entry.path());
-          if (updates && step && *updates != *step) reject_zero(entry.path(), fmt::format("it is of step {}, others of step {}", *step, *updates));
+          if (updates && step && *updates != *step)
+            reject_zero(entry.path(), fmt::format("it is of step {}, others of step {}", *step, *updates));
           if (step) updates = step;
           continue;
         }
         auto tensor = universal_tensor(entry.path());
-        if (!tensor || tensor->second.elems != elems || before > kMostTensors) continue;
+        if (!tensor || tensor->second.elems != stored || parts_.tensors.size() > kMostTensors) continue;
         weight.arrays[array].push_back({add(tensor->first, std::move(tensor->second)), 0, elems, 0});
       }
       add_weight(std::move(weight));
     }
     if (updates) parts_.standing.updates = *updates;
-    add_frozen();
   }
   static constexpr size_t kMostTensors = size_t{1} << 22;
 
-  // A flat one takes the shape that the parameter has.
-  TensorInfo universal_info(const std::string& name, const TorchTensor& tensor) const {
-    for (const std::vector<NamedShape>& group : groups_) {
+  // A flat one, which may end in padding, takes the shape that the parameter has.
+  NamedShape universal_shape(const std::string& name, const TorchTensor& tensor) const {
+    for (const std::vector<NamedShape>& group : model_.groups) {
       const auto shape = std::ranges::find(group, name, &NamedShape::name);
-      if (shape != group.end() && shape->elems == tensor.elems) return info_of(*shape, tensor.dtype);
+      if (shape != group.end() && tensor.sizes.size() == 1 && shape->elems <= tensor.elems) return *shape;
     }
-    return tensor.info(name);
+    return {name, tensor.sizes, tensor.elems};
   }
   std::optional<std::pair<size_t, TorchTensor>> universal_tensor(const fs::path& path) {
     const size_t file = parts_.archives->add(path);
@@ -380,16 +338,28 @@ class Reader {
   const ZeroFiles files_;
   ZeroParts parts_;
   std::set<std::string> names_;
-  std::vector<std::vector<NamedShape>> groups_;
-  std::vector<std::pair<std::string, std::string>> shared_;
-  std::vector<NamedShape> frozen_shapes_;
+  ZeroModel model_;  // of the first rank
   std::vector<Flat> frozen_;
-  DType frozen_dtype_ = DType::f32;
-  std::vector<std::vector<size_t>> numbers_;                               // by rank: its tensors of weights
+  static constexpr size_t kFirstModel = 0;                               // the first file that is added
+  std::vector<std::vector<size_t>> numbers_;                             // by rank: its tensors of weights
   std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank
 };
 
 }  // namespace
+
+void ZeroParts::read(std::span<const ZeroPiece> pieces, i64 begin, std::span<double> out) const {
+  if (out.empty()) return;
+  auto piece = std::ranges::upper_bound(pieces, begin, {}, &ZeroPiece::at) - 1;
+  for (size_t done = 0; done < out.size(); ++piece) {
+    require(piece >= pieces.begin() && piece < pieces.end(), "[deepspeed] the range leaves the weight");
+    const i64 within = begin + static_cast<i64>(done) - piece->at;
+    const auto some =
+        out.subspan(done, static_cast<size_t>(std::min<i64>(piece->elems - within, std::ssize(out) - static_cast<i64>(done))));
+    const auto& [file, tensor] = tensors[piece->tensor];
+    read_wide(*archives->open(file), tensor, piece->begin + within, some);
+    done += some.size();
+  }
+}
 
 ZeroParts zero_parts(const fs::path& folder) { return Reader(folder).read(); }
 

@@ -2,7 +2,6 @@
 // errors as zero_checkpoint.h's.
 #pragma once
 #include <map>
-#include <set>
 
 #include "data/weights/torch_archives.h"
 #include "data/weights/torch_tree.h"
@@ -30,6 +29,9 @@ struct ZeroParts {
   std::vector<std::pair<size_t, TorchTensor>> tensors;  // the file each lies in
   std::vector<ZeroWeight> weights;
   ZeroCheckpoint::Standing standing;
+
+  /// Elements [begin, begin + out.size()) of the weight or array that the pieces make up, widened to fp64. Thread-safe.
+  void read(std::span<const ZeroPiece> pieces, i64 begin, std::span<double> out) const;
 };
 
 ZeroParts zero_parts(const std::filesystem::path& folder);
