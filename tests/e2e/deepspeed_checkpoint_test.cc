@@ -120,6 +120,13 @@ TEST_F(DeepSpeedCheckpoint, ItsWeightsAreAModelForEveryCommand) {
   EXPECT_EQ(ours.tensors().size() * 3, theirs.tensors().size());
 }
 
+TEST_F(DeepSpeedCheckpoint, InspectShowsWhatIsInIt) {
+  const Finished f = at.spillway({"inspect", "saved/stage2"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("ZeRO-2 on 2 ranks, 12 rows in 3 steps"));
+  EXPECT_THAT(f.out, testing::ContainsRegex("transformer.h.0.ln_1.weight +f32 +\\[12\\] +48 B +exp_avg exp_avg_sq"));
+}
+
 TEST_F(DeepSpeedCheckpoint, WhatDoesNotFitIsRefusedAndNothingIsLeft) {
   const auto refused = [&](const Args& args, int status, const std::string& why) {
     const Finished f = at.spillway(args);

@@ -7,6 +7,7 @@
 
 #include "app/checkpoints/checkpoint.h"
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/deepspeed_state.h"
 #include "app/commands/commands.h"
 #include "app/commands/inspect_rows.h"
 #include "base/error.h"
@@ -132,6 +133,22 @@ Json describe_model(const fs::path& folder) {
   return about;
 }
 
+// The optimizer's arrays in the last column.
+Json describe_deepspeed(const fs::path& folder) {
+  const data::ZeroCheckpoint checkpoint(folder);
+  Json about = describe_tensors("DeepSpeed's checkpoint", folder, checkpoint.tensors(), {});
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    std::string kept;
+    for (const std::string& array : checkpoint.arrays()) {
+      if (checkpoint.has_array(checkpoint.tensors()[i], array)) kept += (kept.empty() ? "" : " ") + array;
+    }
+    about["table"][i]["optimizer"] = kept;
+  }
+  Json first = {{"kind", about["kind"]}, {"path", about["path"]}, {"saved_by", deepspeed_text(folder)}};
+  first.update(about);
+  return first;
+}
+
 // The last whole line: a run under way may be writing the next one.
 std::string last_line(const fs::path& path) {
   std::istringstream lines(fs::exists(path) ? read_text(path) : "");
@@ -183,6 +200,7 @@ Json describe(const fs::path& path) {
   }
   if (fs::exists(path / "manifest.json")) return describe_checkpoint(path);
   if (fs::exists(path / "checkpoints") || fs::exists(path / "metrics.jsonl")) return describe_run(path);
+  if (is_deepspeed_checkpoint(path)) return describe_deepspeed(path);
   if (fs::exists(path / "config.json")) return describe_model(path);
   throw Error(ErrorCode::usage, "[inspect] expected a model, a run or a checkpoint in " + path.string() +
                                     ", got a folder without config.json, metrics.jsonl or manifest.json");
