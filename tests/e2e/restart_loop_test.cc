@@ -137,7 +137,8 @@ class RestartLoop : public testing::Test {
 
   void end_well() {
     const Finished f = at.spillway(right_command("run"));
-    ASSERT_EQ(f.status, 0) << said_ << f.err;
+    said_ += "at last: " + f.err + "\n";
+    ASSERT_EQ(f.status, 0) << said_;
     expect_numbers();
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       const std::string last = "/checkpoints/step-00000" + std::to_string(kSteps) + "/" + file;

@@ -72,7 +72,8 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
   throw Error(
       ErrorCode::usage,
       fmt::format(
-          "[model] {} has a config.json but neither model.safetensors nor pytorch_model.bin: give --from-scratch to start from new weights",
+          "[model] {} has a config.json but neither model.safetensors, pytorch_model.bin nor a checkpoint of DeepSpeed's or FSDP's: give "
+          "--from-scratch to start from new weights",
           config.model));
 }
 

@@ -28,18 +28,26 @@ void reject_torch(const std::filesystem::path& path, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[torch] {}: {}", path.string(), why));
 }
 
-TorchArchive::TorchArchive(std::filesystem::path path) : path_(std::move(path)) {
-  static_cast<void>(File::open(path_));  // says why it cannot
-  int code = 0;
-  zip_ = zip_open(path_.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
-  if (zip_ == nullptr) {
-    if (is_of_old(path_)) reject_torch(path_, "it was written by a PyTorch before 1.6: load it there and torch.save it again");
-    zip_error_t error;
-    zip_error_init_with_code(&error, code);
-    const std::string why = zip_error_strerror(&error);
-    zip_error_fini(&error);
-    reject_torch(path_, "expected a file of torch.save's, a zip archive: " + why);
-  }
+// The file, or the part of it.
+void TorchArchive::open(std::optional<Range> range) {
+  const i64 bytes = File::open(path_).size_bytes();  // says why it cannot
+  const Range all = range.value_or(Range{0, bytes});
+  if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))  // to libzip 0 is up to the end
+    reject_torch(path_, fmt::format("expected {} bytes at {}, it has {}", all.bytes, all.begin, bytes));
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* source = zip_source_file_create(path_.c_str(), static_cast<zip_uint64_t>(all.begin), all.bytes, &error);
+  if (source != nullptr) zip_ = zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error);
+  const std::string why = zip_ == nullptr ? zip_error_strerror(&error) : "";
+  if (zip_ == nullptr && source != nullptr) zip_source_free(source);
+  zip_error_fini(&error);
+  if (zip_ != nullptr) return;
+  if (is_of_old(path_)) reject_torch(path_, "it was written by a PyTorch before 1.6: load it there and torch.save it again");
+  reject_torch(path_, "expected a file of torch.save's, a zip archive: " + why);
+}
+
+TorchArchive::TorchArchive(std::filesystem::path path, std::optional<Range> range) : path_(std::move(path)) {
+  open(range);
   const zip_int64_t count = zip_get_num_entries(zip_, 0);
   for (zip_int64_t i = 0; i < count; ++i) {
     const char* raw = zip_get_name(zip_, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);

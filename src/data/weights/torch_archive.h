@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +18,11 @@ namespace spillway::data {
 
 class TorchArchive {
  public:
-  explicit TorchArchive(std::filesystem::path path);
+  /// Where it lies in the file; none: it is the file.
+  struct Range {
+    i64 begin = 0, bytes = 0;
+  };
+  explicit TorchArchive(std::filesystem::path path, std::optional<Range> range = {});
   ~TorchArchive();
   TorchArchive(const TorchArchive&) = delete;
   TorchArchive& operator=(const TorchArchive&) = delete;
@@ -35,6 +40,7 @@ class TorchArchive {
   void read(const Member& member, i64 offset, std::span<std::byte> into) const;
 
  private:
+  void open(std::optional<Range> range);
   Member member(const std::string& name) const;
   const std::filesystem::path path_;
   zip* zip_ = nullptr;

@@ -4,9 +4,9 @@
 
 namespace spillway::data {
 
-size_t TorchArchives::add(std::filesystem::path path) {
-  paths_.push_back(std::move(path));
-  return paths_.size() - 1;
+size_t TorchArchives::add(std::filesystem::path path, std::optional<TorchArchive::Range> range) {
+  places_.emplace_back(std::move(path), range);
+  return places_.size() - 1;
 }
 
 std::shared_ptr<const TorchArchive> TorchArchives::open(size_t file) const {
@@ -15,7 +15,8 @@ std::shared_ptr<const TorchArchive> TorchArchives::open(size_t file) const {
   if (found != open_.end()) {
     open_.splice(open_.begin(), open_, found);
   } else {
-    open_.emplace_front(file, std::make_shared<const TorchArchive>(paths_.at(file)));
+    const auto& [path, range] = places_.at(file);
+    open_.emplace_front(file, std::make_shared<const TorchArchive>(path, range));
     if (open_.size() > kMostOpen) open_.pop_back();
   }
   return open_.front().second;

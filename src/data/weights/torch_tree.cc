@@ -13,8 +13,6 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-constexpr size_t kMostAxes = 64;  // PyTorch's own
-
 struct StorageType {
   std::string_view name, foreign;
   DType dtype;
@@ -27,12 +25,12 @@ constexpr StorageType kStorages[] = {
 };
 
 constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParameter = "torch._utils._rebuild_parameter",
-                           kOfType = "torch._tensor._rebuild_from_type_v2", kOrdered = "collections.OrderedDict", kSize = "torch.Size";
+                           kOfType = "torch._tensor._rebuild_from_type_v2";
 
 }  // namespace
 
 bool belongs_to_tensors(std::string_view global) {
-  for (const std::string_view known : {kRebuild, kParameter, kOrdered, kSize}) {
+  for (const std::string_view known : {kRebuild, kParameter, kOrderedDict, kTorchSize}) {
     if (global == known) return true;
   }
   return std::ranges::find(kStorages, global, &StorageType::name) != std::end(kStorages);
@@ -69,60 +67,7 @@ void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin
 }
 
 TorchTree::TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure)
-    : archive_(archive), pickle_(archive.pickle(), archive.path().string() + ", data.pkl") {
-  for (const PickleNode& node : pickle_.nodes()) {
-    if (node.kind == Kind::global && !known(node.text))
-      reject_torch(archive.path(),
-                   fmt::format("it asks for {}, which is no part of a tensor (nothing of it was run): {}", node.text, cure));
-  }
-}
-
-void TorchTree::wrong(const std::string& tensor, const std::string& why) const {
-  reject_torch(archive_.path(), fmt::format("tensor {}: {}", tensor, why));
-}
-
-bool TorchTree::calls(const PickleNode& node, std::string_view global) const {
-  return node.kind == Kind::object && at(node.items[0]).kind == Kind::global && at(node.items[0]).text == global;
-}
-
-bool TorchTree::is_dictionary(const PickleNode& node) const { return node.kind == Kind::dict || calls(node, kOrdered); }
-
-std::span<const PickleRef> TorchTree::entries(const PickleNode& node) const {
-  if (node.kind == Kind::dict) return node.items;
-  return is_dictionary(node) ? std::span<const PickleRef>(node.entries) : std::span<const PickleRef>();
-}
-
-const PickleNode* TorchTree::find(const PickleNode* node, std::string_view key) const {
-  if (node == nullptr) return nullptr;
-  const auto all = entries(*node);
-  for (size_t i = 0; i + 1 < all.size(); i += 2) {
-    if (at(all[i]).kind == Kind::text && at(all[i]).text == key) return &at(all[i + 1]);
-  }
-  return nullptr;
-}
-
-const PickleNode& TorchTree::argument(const PickleNode& arguments, size_t index, const std::string& tensor) const {
-  if (arguments.kind != Kind::tuple || arguments.items.size() <= index) wrong(tensor, "it is made of too few values");
-  return at(arguments.items[index]);
-}
-
-i64 TorchTree::size(const PickleNode& node, const std::string& tensor) const {
-  if (node.kind != Kind::integer || node.integer < 0 || !node.text.empty())
-    wrong(tensor, "expected sizes, strides and an offset of 0 or more");
-  return node.integer;
-}
-
-std::vector<i64> TorchTree::sizes(const PickleNode& node, const std::string& tensor) const {
-  if (calls(node, kSize)) {
-    const PickleNode& of = argument(at(node.items[1]), 0, tensor);
-    if (calls(of, kSize)) wrong(tensor, "expected a tuple of sizes");
-    return sizes(of, tensor);
-  }
-  if ((node.kind != Kind::tuple && node.kind != Kind::list) || node.items.size() > kMostAxes) wrong(tensor, "expected a tuple of sizes");
-  std::vector<i64> all;
-  for (const PickleRef ref : node.items) all.push_back(size(at(ref), tensor));
-  return all;
-}
+    : PickleTree(archive.pickle(), archive.path(), ", data.pkl", known, cure), archive_(archive) {}
 
 std::optional<TorchTensor> TorchTree::tensor(const PickleNode& node, const std::string& name) const {
   if (calls(node, kRebuild)) return rebuilt(at(node.items[1]), name);

@@ -74,7 +74,7 @@ bool has_weights(const std::filesystem::path& folder) {
   for (const std::string whole : {kSafetensors, kTorch}) {
     if (std::filesystem::exists(folder / whole) || std::filesystem::exists(folder / (whole + kIndexEnd))) return true;
   }
-  return is_zero_checkpoint(folder);
+  return is_zero_checkpoint(folder) || !distributed_checkpoint_in(folder).empty();
 }
 
 WeightFolder::WeightFolder(const std::filesystem::path& folder) {
@@ -110,6 +110,11 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   }
   if (is_zero_checkpoint(folder)) {
     files_.emplace_back(std::in_place_type<ZeroCheckpoint>, folder);
+    take_all();
+    return;
+  }
+  if (const auto distributed = distributed_checkpoint_in(folder); !distributed.empty()) {
+    files_.emplace_back(std::in_place_type<DistributedCheckpoint>, distributed);
     take_all();
     return;
   }

@@ -1,8 +1,10 @@
 // A model folder's weights: model.safetensors, or the shards that model.safetensors.index.json names; where there are neither,
-// pytorch_model.bin, or the shards of its index; else a training run that DeepSpeed saved there. Thread-safe once made.
+// pytorch_model.bin, or the shards of its index; else a training run that DeepSpeed or FSDP saved
+// there. Thread-safe once made.
 #pragma once
 #include <variant>
 
+#include "data/weights/distributed_checkpoint.h"
 #include "data/weights/torch_file.h"
 #include "data/weights/zero_checkpoint.h"
 
@@ -20,7 +22,7 @@ class WeightFolder {
   void read(const std::string& name, i64 begin, std::span<double> out) const;
 
  private:
-  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint>;
+  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint, DistributedCheckpoint>;
   struct Place {
     size_t file;
     const TensorInfo* info;  // in the file's own list, which never moves

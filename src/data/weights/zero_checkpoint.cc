@@ -41,7 +41,7 @@ const TensorInfo* ZeroCheckpoint::find(const std::string& name) const {
 void ZeroCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
     reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers", tensor.name));
-  state_->parts.read(state_->weight(tensor).values, begin, out);
+  state_->parts.tensors.read(state_->weight(tensor).values, begin, out);
 }
 
 std::vector<std::string> ZeroCheckpoint::arrays() const { return {state_->arrays.begin(), state_->arrays.end()}; }
@@ -51,7 +51,7 @@ bool ZeroCheckpoint::has_array(const TensorInfo& tensor, const std::string& arra
 }
 
 void ZeroCheckpoint::read_array(const TensorInfo& tensor, const std::string& array, i64 begin, std::span<double> out) const {
-  state_->parts.read(state_->weight(tensor).arrays.at(array), begin, out);
+  state_->parts.tensors.read(state_->weight(tensor).arrays.at(array), begin, out);
 }
 
 }  // namespace spillway::data

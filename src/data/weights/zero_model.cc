@@ -12,9 +12,9 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-class Reader {
+class ModelReader {
  public:
-  explicit Reader(const TorchArchive& archive) : tree_(archive, belongs_to_deepspeed, kDeepSpeedCure) {}
+  explicit ModelReader(const TorchArchive& archive) : tree_(archive, belongs_to_deepspeed, kDeepSpeedCure) {}
 
   ZeroModel read() {
     if (!tree_.is_dictionary(tree_.root())) reject("expected a dictionary, as DeepSpeed writes it");
@@ -101,7 +101,7 @@ TensorInfo NamedShape::info(DType dtype) const {
   return tensor.info(name);
 }
 
-ZeroModel zero_model(const TorchArchive& archive) { return Reader(archive).read(); }
+ZeroModel zero_model(const TorchArchive& archive) { return ModelReader(archive).read(); }
 
 bool belongs_to_deepspeed(std::string_view global) {
   constexpr std::string_view kPackages[] = {"deepspeed.", "torch.", "numpy.", "collections.", "datetime.", "enum."};

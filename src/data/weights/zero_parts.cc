@@ -29,7 +29,7 @@ class Flat {
   }
   i64 elems() const { return elems_; }
   // [begin, begin + elems) of it, which are from `at` on of a weight.
-  void cut(i64 begin, i64 elems, i64 at, ZeroPieces& into) const {
+  void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const i64 end = i + 1 < begins_.size() ? begins_[i + 1] : elems_;
       const i64 first = std::max(begin, begins_[i]), last = std::min(begin + elems, end);
@@ -43,9 +43,9 @@ class Flat {
   i64 elems_ = 0;
 };
 
-class Reader {
+class PartsReader {
  public:
-  explicit Reader(const fs::path& folder) : files_(zero_files(folder)) { parts_.folder = files_.folder; }
+  explicit PartsReader(const fs::path& folder) : files_(zero_files(folder)) { parts_.folder = files_.folder; }
 
   ZeroParts read() {
     read_models();
@@ -69,10 +69,7 @@ class Reader {
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_zero(files_.folder, why); }
 
-  size_t add(size_t file, TorchTensor tensor) {
-    parts_.tensors.emplace_back(file, std::move(tensor));
-    return parts_.tensors.size() - 1;
-  }
+  size_t add(size_t file, TorchTensor tensor) { return parts_.tensors.add(file, std::move(tensor)); }
   void add_weight(ZeroWeight weight) {
     if (!names_.insert(weight.info.name).second) reject(fmt::format("it has two tensors {}", in_quotes(weight.info.name)));
     parts_.weights.push_back(std::move(weight));
@@ -81,8 +78,8 @@ class Reader {
   // "mp_rank_00_model_states.pt", or that of each rank.
   void read_models() {
     for (const fs::path& path : files_.model_states) {
-      const size_t file = parts_.archives->add(path);
-      ZeroModel model = zero_model(*parts_.archives->open(file));
+      const size_t file = parts_.tensors.archives->add(path);
+      ZeroModel model = zero_model(*parts_.tensors.archives->open(file));
       const bool first = path == files_.model_states.front();
       if (!first && model.steps != model_.steps)
         reject_zero(path, fmt::format("it is of step {}, and {} of step {}: expected the files of one save", model.steps,
@@ -131,8 +128,8 @@ class Reader {
         continue;
       for (const i64 at : {i64{0}, elems / 2, elems - 1}) {
         double full = 0, rounded = 0;
-        parts_.read(weight.values, at, std::span(&full, 1));
-        read_wide(*parts_.archives->open(kFirstModel), own->second, at, std::span(&rounded, 1));
+        parts_.tensors.read(weight.values, at, std::span(&full, 1));
+        read_wide(*parts_.tensors.archives->open(kFirstModel), own->second, at, std::span(&rounded, 1));
         if (std::isfinite(full) && std::isfinite(rounded) && std::abs(full - rounded) > bound(own->second.dtype, full))
           reject(fmt::format(
               "element {} of {} is {:.9g} in the optimizer's fp32 weights and {:.9g} in the model's: they are not of one save, or laid "
@@ -150,8 +147,8 @@ class Reader {
   void read_optimizers() {
     std::vector<ZeroOptimizer> ranks;
     for (const fs::path& path : files_.optimizer_states) {
-      const size_t file = parts_.archives->add(path);
-      ranks.push_back(zero_optimizer(path, *parts_.archives->open(file)));
+      const size_t file = parts_.tensors.archives->add(path);
+      ranks.push_back(zero_optimizer(path, *parts_.tensors.archives->open(file)));
       ZeroOptimizer& rank = ranks.back();
       const ZeroOptimizer& first = ranks.front();
       if (rank.ranks != std::ssize(files_.optimizer_states))
@@ -175,7 +172,7 @@ class Reader {
     for (TorchTensor& tensor : tensors) numbers.push_back(add(file, std::move(tensor)));
     return numbers;
   }
-  i64 elems(size_t tensor) const { return parts_.tensors[tensor].second.elems; }
+  i64 elems(size_t tensor) const { return parts_.tensors.tensors[tensor].second.elems; }
 
   // Stages 1 and 2: a group's parameters behind each other, in a partition a rank; the last ones of the partitions may be padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
@@ -254,7 +251,7 @@ class Reader {
     for (const NamedShape& shape : shapes) {
       ZeroWeight weight{.info = shape.info(DType::f32)};
       const i64 part = (shape.elems + count - 1) / count;
-      const auto whole = [&](const auto& flat_of, ZeroPieces& pieces) {
+      const auto whole = [&](const auto& flat_of, Pieces& pieces) {
         for (i64 rank = 0; rank * part < shape.elems; ++rank)
           flat_of(static_cast<size_t>(rank)).cut(offset, std::min(part, shape.elems - rank * part), rank * part, pieces);
       };
@@ -302,7 +299,7 @@ class Reader {
           continue;
         }
         auto tensor = universal_tensor(entry.path());
-        if (!tensor || tensor->second.elems != stored || parts_.tensors.size() > kMostTensors) continue;
+        if (!tensor || tensor->second.elems != stored || parts_.tensors.tensors.size() > kMostTensors) continue;
         weight.arrays[array].push_back({add(tensor->first, std::move(tensor->second)), 0, elems, 0});
       }
       add_weight(std::move(weight));
@@ -320,8 +317,8 @@ class Reader {
     return {name, tensor.sizes, tensor.elems};
   }
   std::optional<std::pair<size_t, TorchTensor>> universal_tensor(const fs::path& path) {
-    const size_t file = parts_.archives->add(path);
-    const auto archive = parts_.archives->open(file);
+    const size_t file = parts_.tensors.archives->add(path);
+    const auto archive = parts_.tensors.archives->open(file);
     const TorchTree tree(*archive, belongs_to_deepspeed, kDeepSpeedCure);
     const PickleNode* parameter = tree.find(&tree.root(), "param");
     auto tensor = tree.tensor(parameter == nullptr ? tree.root() : *parameter, path.filename().string());
@@ -329,8 +326,8 @@ class Reader {
     return std::pair(file, std::move(*tensor));
   }
   std::optional<i64> universal_step(const fs::path& path) {
-    const size_t file = parts_.archives->add(path);
-    const auto archive = parts_.archives->open(file);
+    const size_t file = parts_.tensors.archives->add(path);
+    const auto archive = parts_.tensors.archives->open(file);
     const TorchTree tree(*archive, belongs_to_deepspeed, kDeepSpeedCure);
     return whole_number(tree, tree.root());
   }
@@ -347,20 +344,6 @@ class Reader {
 
 }  // namespace
 
-void ZeroParts::read(std::span<const ZeroPiece> pieces, i64 begin, std::span<double> out) const {
-  if (out.empty()) return;
-  auto piece = std::ranges::upper_bound(pieces, begin, {}, &ZeroPiece::at) - 1;
-  for (size_t done = 0; done < out.size(); ++piece) {
-    require(piece >= pieces.begin() && piece < pieces.end(), "[deepspeed] the range leaves the weight");
-    const i64 within = begin + static_cast<i64>(done) - piece->at;
-    const auto some =
-        out.subspan(done, static_cast<size_t>(std::min<i64>(piece->elems - within, std::ssize(out) - static_cast<i64>(done))));
-    const auto& [file, tensor] = tensors[piece->tensor];
-    read_wide(*archives->open(file), tensor, piece->begin + within, some);
-    done += some.size();
-  }
-}
-
-ZeroParts zero_parts(const fs::path& folder) { return Reader(folder).read(); }
+ZeroParts zero_parts(const fs::path& folder) { return PartsReader(folder).read(); }
 
 }  // namespace spillway::data
