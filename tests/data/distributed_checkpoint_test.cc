@@ -92,31 +92,20 @@ TEST(DistributedCheckpoint, WhatDoesNotFitTogetherIsRefusedByName) {
     copy.write("__1_0.distcp", bytes_of(test::data(kFolder / "__0_0.distcp")) + std::string(9000, ' '));
     EXPECT_THAT(copy.refusal(), testing::AnyOf(HasSubstr("expected the block of"), HasSubstr("expected a file of torch.save's")));
   }
-  {
+  const auto with = [](const std::string& from, const std::string& to) {
     const Copied copy;
-    copy.replace("__0_0.distcp", "../_0.distcp");
-    EXPECT_THAT(copy.refusal(), HasSubstr("expected the plain name of a file beside it, got \"../_0.distcp\""));
-  }
-  {
-    const Copied copy;
-    copy.write(".metadata", "");
-    EXPECT_THAT(copy.refusal(), HasSubstr(".metadata"));
-  }
-  {
-    const Copied copy;
-    copy.replace("torch.distributed.checkpoint.metadata", "other.distributed.checkpoint.metadata");
-    EXPECT_THAT(copy.refusal(), HasSubstr(".metadata"));
-  }
-  {
-    const Copied copy;
-    copy.replace("torch.distributed.checkpoint.metadata", "hacks.distributed.checkpoint.metadata");
-    EXPECT_THAT(copy.refusal(), HasSubstr("it asks for hacks.distributed.checkpoint.metadata.Metadata"));
-  }
-  {
-    const Copied copy;  // columns.weight [4, 6]: two blocks of three columns
-    copy.replace(std::string("K\x04K\x06\x86", 5), std::string("K\x04K\x07\x86", 5));
-    EXPECT_THAT(copy.refusal(), testing::AnyOf(HasSubstr("leave something out"), HasSubstr("its blocks have")));
-  }
+    copy.replace(from, to);
+    return copy.refusal();
+  };
+  EXPECT_THAT(with("__0_0.distcp", "../_0.distcp"), HasSubstr("expected the plain name of a file beside it, got \"../_0.distcp\""));
+  EXPECT_THAT(with("torch.distributed.checkpoint.metadata", "hacks.distributed.checkpoint.metadata"),
+              HasSubstr("it asks for hacks.distributed.checkpoint.metadata.Metadata"));
+  // columns.weight [4, 6]: two blocks of three columns
+  EXPECT_THAT(with(std::string("K\x04K\x06\x86", 5), std::string("K\x04K\x07\x86", 5)),
+              testing::AnyOf(HasSubstr("leave something out"), HasSubstr("its blocks have")));
+  const Copied copy;
+  copy.write(".metadata", "");
+  EXPECT_THAT(copy.refusal(), HasSubstr(".metadata"));
 }
 
 void survive_mutations(u64 seed, int count) {

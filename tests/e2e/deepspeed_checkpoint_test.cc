@@ -64,6 +64,22 @@ TEST_F(DeepSpeedCheckpoint, GoesOnWithTheLossesThatDeepSpeedWouldHaveHad) {
   }
 }
 
+// PEFT's adapters, saved without the base that they are beside.
+TEST_F(DeepSpeedCheckpoint, AdaptersGoOnBesideTheirBase) {
+  const Args args = with(going_on("lora", "lora", "--lora 4 --lora-alpha 8 --lora-targets c_attn"), "--model", "saved/lora/base");
+  const Finished f = at.spillway(args);
+  ASSERT_EQ(f.status, 0) << f.out << f.err;
+  expect_deepspeeds_losses("lora", "lora");
+  const Finished other = at.spillway(with(with(args, "--lora", "2"), "--out", "other"));
+  EXPECT_EQ(other.status, 4) << other.err;
+  EXPECT_THAT(
+      other.err,
+      HasSubstr("expected the adapter's base_model.model.transformer.h.0.attn.c_attn.lora_A.default.weight of shape [2, 12], got [4, 12]"));
+  const Finished more = at.spillway(with(with(args, "--lora-targets", "c_attn,c_proj"), "--out", "other"));
+  EXPECT_EQ(more.status, 4) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("c_proj.lora_A.default.weight of shape [4, 12], got none"));
+}
+
 TEST_F(DeepSpeedCheckpoint, WhereverItsBytesLieHere) {
   for (const auto& [out, more] : {std::pair("device", ""),
                                   {"host", "--place-optimizer host --place-gradients host --place-parameters host"},
@@ -139,8 +155,7 @@ TEST_F(DeepSpeedCheckpoint, WhatDoesNotFitIsRefusedAndNothingIsLeft) {
   refused(with(going_on("stage1", "run"), "--model", "gpt2-tiny"), 4, "are missing");
   refused(with(going_on("stage1", "run"), "--resume", "saved/none"), 4, "expected a checkpoint");
   refused(with(going_on("stage1", "run"), "--resume", "saved"), 4, "expected a checkpoint");
-  fs::copy_file(at / "saved/config.json", at / "saved/stage1/config.json");
-  refused(with(going_on("stage1", "run", "--lora 4"), "--model", "saved/stage1"), 2, "expected a model without adapters");
+  refused(with(going_on("stage1", "run", "--lora 4"), "--model", "saved/lora/base"), 4, "expected the adapter's");
   fs::remove(at / "saved/stage3/global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt");
   refused(going_on("stage3", "run"), 4, "it was saved by 2 data-parallel ranks, of which there are 1 files");
   const Finished f = at.spillway(with(going_on("stage1", "rows"), "--global-batch-size", "2"));

@@ -18,7 +18,10 @@ CASES = {
     "stage2": {"zero_optimization": {"stage": 2}, "decay_norms": False},
     "stage3": {"zero_optimization": {"stage": 3, "sub_group_size": 400, "stage3_param_persistence_threshold": 0}},
     "robin": {"zero_optimization": {"stage": 2, "round_robin_gradients": True}, "decay_norms": False},
+    "lora": {"zero_optimization": {"stage": 2}, "lora": True},
     # Not among the tests' data, for trying:
+    "lora3": {"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}, "lora": True},
+    "lora_whole": {"zero_optimization": {"stage": 1}, "lora": True, "with_base": True},
     "elastic": {"zero_optimization": {"stage": 1, "elastic_checkpoint": True}},
     "bf16": {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}},
     "fp16": {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True, "initial_scale_power": 8, "loss_scale_window": 4}},
@@ -40,11 +43,18 @@ def work(case, folder):
     config = dict(CASES[case])
     decay_norms, frozen, ranks = config.pop("decay_norms", True), config.pop("frozen", None), config.pop("ranks", 2)
     torch_adam = config.pop("torch_adam", True)
+    lora, with_base = config.pop("lora", False), config.pop("with_base", False)
     torch.manual_seed(0)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
         n_layer=1, n_embd=12, n_head=2, vocab_size=VOCABULARY, n_positions=LENGTH, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
         bos_token_id=None, eos_token_id=None))
-    for name, parameter in model.named_parameters():
+    if lora:
+        import peft
+
+        if os.environ["RANK"] == "0":
+            model.save_pretrained(os.path.join(folder, "base"))
+        model = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True, lora_dropout=0.0))
+    for name, parameter in model.named_parameters() if not lora else []:
         parameter.requires_grad = not (frozen and frozen in name)
     groups = [{"params": [p for p in model.parameters() if p.requires_grad]}]
     if not decay_norms:
@@ -73,7 +83,8 @@ def work(case, folder):
         deepspeed.comm.all_reduce(mean)
         losses.append(mean.item() / world)
         if step == STEPS - 1:
-            engine.save_checkpoint(folder, client_state={"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}})
+            engine.save_checkpoint(folder, client_state={"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}},
+                                   exclude_frozen_parameters=lora and not with_base)
     if rank == 0:
         with open(os.path.join(folder, "losses.json"), "w") as file:
             json.dump(losses, file)
@@ -119,7 +130,7 @@ def main(folder, cases):
         for script in ("zero_to_fp32.py", "zero_to_torch.py"):
             if os.path.exists(os.path.join(out, script)):
                 os.remove(os.path.join(out, script))
-        if case not in ("elastic", "stage0", "robin"):  # of round_robin_gradients it takes one parameter for another (DeepSpeed 0.19.8)
+        if case not in ("elastic", "stage0", "robin", "lora", "lora3", "lora_whole"):  # of round_robin_gradients it takes one parameter for another (DeepSpeed 0.19.8)
             expect(out)
 
 
@@ -127,4 +138,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--work":
         work(sys.argv[2], sys.argv[3])
     else:
-        main(sys.argv[1], sys.argv[2:] or ["stage1", "stage2", "stage3", "robin"])
+        main(sys.argv[1], sys.argv[2:] or ["stage1", "stage2", "stage3", "robin", "lora"])

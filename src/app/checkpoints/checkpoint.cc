@@ -197,7 +197,7 @@ std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
 }
 
 void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
-  if (is_deepspeed_checkpoint(checkpoint)) return load_deepspeed(checkpoint, model, rank);
+  if (is_deepspeed_checkpoint(checkpoint)) return load_deepspeed(checkpoint, source, model, rank);
   const nlohmann::json manifest = read_manifest(checkpoint);
   const optim::StateFormat& format = rank.plan().scheduling.format;
   const DType dtype = format.weight;

@@ -26,28 +26,51 @@ std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint
   return ours.is_valid() ? std::optional(ours) : std::nullopt;
 }
 
-// What optimizer state each parameter needs, every one looked at before the first is read.
+// "lora_A.default.weight" of PEFT's names in a model, of which save_pretrained leaves out "default": the name of the adapter.
+constexpr std::string_view kAdapterPart = ".lora_A.", kWeight = ".weight";
+std::string adapter_of(const ZeroCheckpoint& checkpoint) {
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    const size_t at = tensor.name.find(kAdapterPart);
+    if (at == tensor.name.npos || !tensor.name.ends_with(kWeight)) continue;
+    const size_t begin = at + kAdapterPart.size(), end = tensor.name.size() - kWeight.size();
+    return begin < end ? tensor.name.substr(begin, end - begin) : "";
+  }
+  return "";
+}
+
+// What each parameter takes from the checkpoint, looked at before the first is read. Of a model with adapters those alone: its base comes
+// from its own folder.
 class State {
  public:
-  State(const fs::path& folder, const nn::Sequential& model, const optim::StateFormat& format)
-      : checkpoint_(folder), weights_(model, checkpoint_.folder()) {
+  State(const fs::path& folder, const ModelSource& source, const nn::Sequential& model, const optim::StateFormat& format)
+      : checkpoint_(folder),
+        weights_(model, models::has_adapters(model) ? *source.folder : checkpoint_.folder()),
+        adapter_(models::has_adapters(model) ? adapter_of(checkpoint_) : "") {
     std::set<std::string> kept;
+    std::set<const TensorInfo*> taken;
     for (const auto& p : model.parameters) {
-      const TensorInfo& weight = *checkpoint_.find(weights_.stored_name(*p));
-      by_id_.emplace(p->id, &weight);
+      const TensorInfo* weight = models::is_adapter(*p)        ? adapter_tensor(*p)
+                                 : models::has_adapters(model) ? nullptr
+                                                               : checkpoint_.find(weights_.stored_name(*p));
+      if (weight == nullptr) continue;
+      taken.insert(weight);
+      by_id_.emplace(p->id, weight);
       for (const StateTensor& t : state_tensors(*p, format)) {
         if (t.part == StatePart::master || t.part == StatePart::average) continue;
         const std::string array = t.suffix.substr(1);
         kept.insert(array);
-        if (!(t.shape == p->shape) || !checkpoint_.has_array(weight, array)) refuse(fmt::format("{} of {}", array, p->name));
+        if (!(t.shape == p->shape) || !checkpoint_.has_array(*weight, array)) refuse(fmt::format("{} of {}", array, p->name));
         arrays_.emplace(std::pair(p->id, t.part), array);
       }
     }
     const std::vector<std::string> theirs = checkpoint_.arrays();
     if (!std::ranges::includes(kept, theirs)) refuse(kept.empty() ? "nothing" : fmt::format("{}", fmt::join(kept, ", ")));
+    if (models::has_adapters(model)) refuse_left_over(taken);
   }
 
-  void read_weight(const nn::Parameter& p, i64 begin, std::span<double> out) const { weights_.read(p, begin, out); }
+  void read_weight(const nn::Parameter& p, i64 begin, std::span<double> out) const {
+    models::is_adapter(p) ? checkpoint_.read_wide(*by_id_.at(p.id), begin, out) : weights_.read(p, begin, out);
+  }
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     if (const auto array = arrays_.find({p.id, part}); array != arrays_.end())
       return checkpoint_.read_array(*by_id_.at(p.id), array->second, begin, out);
@@ -55,6 +78,32 @@ class State {
   }
 
  private:
+  const TensorInfo* adapter_tensor(const nn::Parameter& p) const {
+    std::string name = models::peft_name(p);
+    if (!adapter_.empty()) name.insert(name.size() - kWeight.size(), "." + adapter_);
+    const TensorInfo* tensor = checkpoint_.find(name);
+    if (tensor == nullptr || !(tensor->shape == p.shape)) {
+      throw Error(
+          ErrorCode::data,
+          fmt::format("[resume] {}: expected the adapter's {} of shape {}, got {}: give the --lora, --lora-targets and "
+                      "--model that DeepSpeed trained with",
+                      checkpoint_.folder().string(), name, to_string(p.shape), tensor == nullptr ? "none" : to_string(tensor->shape)));
+    }
+    return tensor;
+  }
+  // What was trained beside these adapters.
+  void refuse_left_over(const std::set<const TensorInfo*>& taken) const {
+    for (const TensorInfo& tensor : checkpoint_.tensors()) {
+      const bool trained =
+          std::ranges::any_of(checkpoint_.arrays(), [&](const auto& array) { return checkpoint_.has_array(tensor, array); });
+      if (trained && !taken.contains(&tensor))
+        throw Error(ErrorCode::data,
+                    fmt::format("[resume] {}: {} was trained too, and is no adapter of this model: give the --lora-targets that "
+                                "DeepSpeed trained with",
+                                checkpoint_.folder().string(), tensor.name));
+    }
+  }
+
   [[noreturn]] void refuse(const std::string& kept) const {
     const std::vector<std::string> arrays = checkpoint_.arrays();
     throw Error(ErrorCode::usage,
@@ -65,6 +114,7 @@ class State {
 
   const ZeroCheckpoint checkpoint_;
   const models::FolderWeights weights_;
+  const std::string adapter_;
   std::map<u32, const TensorInfo*> by_id_;
   std::map<std::pair<u32, StatePart>, std::string> arrays_;
 };
@@ -82,13 +132,8 @@ Progress deepspeed_progress(const fs::path& checkpoint) {
           .loss_scale = loss_scale_of(standing.loss_scale)};
 }
 
-void load_deepspeed(const fs::path& checkpoint, const nn::Sequential& model, parallel::Rank& rank) {
-  if (models::has_adapters(model))
-    throw Error(ErrorCode::usage,
-                fmt::format("[resume] {}: expected a model without adapters to go on from DeepSpeed's checkpoint: take its "
-                            "weights with --model",
-                            checkpoint.string()));
-  const State state(checkpoint, model, rank.plan().scheduling.format);
+void load_deepspeed(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
+  const State state(checkpoint, source, model, rank.plan().scheduling.format);
   rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { state.read_weight(p, begin, out); },
             [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) { state.read(p, part, begin, out); });
 }
