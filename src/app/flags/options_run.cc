@@ -32,7 +32,7 @@ std::vector<Option> run_folder() {
        .default_text = "runs/<model>-<8 hex digits>"},
       {.name = "resume",
        .group = kRun,
-       .help = "auto: go on from the newest complete checkpoint, else start; never; must; or a checkpoint's path",
+       .help = "auto: go on from the newest complete checkpoint, else start; never; must; or a checkpoint's path, DeepSpeed's too",
        .field = composite(&TrainConfig::resume, parse_resume, print_resume),
        .commands = kTrain,
        .metavar = "auto|never|must|PATH"},
