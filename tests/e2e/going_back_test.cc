@@ -71,6 +71,9 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
   expect_says(killed, 128 + SIGKILL, {"continues at step 4 of 2000"});
   ASSERT_FALSE(fs::exists(at / "other/checkpoints/step-00000100"));
   expect_says(at.spillway(from_fourth), 0, {"continues at step 4 of 7 from", kFourth, "done: step 7"});
+  // From then on the named one is not needed any more: its run may have removed it.
+  fs::remove_all(at / kFourth);
+  expect_says(at.spillway(with(from_fourth, "--steps", "9")), 0, {"continues at step 7 of 9 from the last checkpoint"});
 }
 
 TEST_F(GoingBack, WithoutItsConfigARunIsNotGuessedAt) {

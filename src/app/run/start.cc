@@ -72,11 +72,14 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
   start.progress = read_progress(*start.checkpoint);
 }
 
-// Before anything is read beside it.
+bool is_checkpoint(const fs::path& path) {
+  return is_deepspeed_checkpoint(path) || fs::exists(path / data::kManifestName) || fs::exists(path / kStateName);
+}
+
+// Of --resume PATH, where the run does not go on from its own by now: then it may be gone.
 void check_named(const TrainConfig& config) {
-  if (config.resume.kind != Resume::Kind::path) return;
   const fs::path path = named_checkpoint(config);
-  if (is_deepspeed_checkpoint(path) || fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return;
+  if (is_checkpoint(path)) return;
   const std::vector<fs::path> all = checkpoints(path);
   const std::string got = !fs::exists(path)         ? "which does not exist"
                           : !fs::is_directory(path) ? "which is a file"
@@ -99,7 +102,7 @@ std::string legal_ranks(i64 global_batch, i64 micro_batch_size) {
 }  // namespace
 
 i64 keep_global_batch(TrainConfig& config) {
-  check_named(config);
+  if (config.resume.kind == Resume::Kind::path && !is_checkpoint(named_checkpoint(config))) return config.ranks;
   const fs::path file = run_before(config) / "config.json";
   if (run_before(config).empty() || config.resume.kind == Resume::Kind::never || !fs::exists(file)) return config.ranks;
   const TrainConfig before = run_config(text_of(file));
@@ -141,6 +144,7 @@ Start find_start(const TrainConfig& config) {
       if (const std::vector<fs::path> all = checkpoints(config.out); !all.empty()) start.checkpoint = all.back();
       break;
     case Resume::Kind::path:
+      check_named(config);
       start.checkpoint = named_checkpoint(config);
       break;
     case Resume::Kind::automatic:

@@ -14,7 +14,7 @@
 namespace spillway::app {
 
 /// Of a run that was on another number of ranks its global batch; the accumulation follows from it. Returns the number of ranks it was on,
-/// this one's for a new run. Error(data): what --resume names is no checkpoint. Error(usage) naming the legal numbers where the batch does not divide.
+/// this one's for a new run. Error(usage) naming the legal numbers where the batch does not divide.
 i64 keep_global_batch(TrainConfig& config);
 
 /// The checkpoint a command goes on from. Of several ranks all find the same.
