@@ -11,7 +11,7 @@
 #include "app/commands/commands.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
-#include "models/export.h"
+#include "models/export/folder.h"
 #include "models/onnx/export.h"
 
 namespace spillway::app {
