@@ -140,7 +140,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"spdlog/", {"src/app/"}},
     {"CLI/", {"src/app/flags/command_line.cc"}},
     {"nlohmann/",
-     {"src/data/", "src/models/config_json.h", "src/models/config_write.cc", "src/models/export.cc", "src/models/lora_config.cc",
+     {"src/data/", "src/models/config_json.h", "src/models/config_write.cc", "src/models/export/", "src/models/lora_config.cc",
       "src/app/", "tests/"}},
     {"nanobind/", {"python/module/"}},
     {"gtest/", {"tests/"}},
