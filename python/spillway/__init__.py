@@ -12,7 +12,7 @@ from ._core import (
     mean, min, minimum, mish, mse_loss, nll_loss, no_grad, ones, pad, randn, relu, rms_norm, rsqrt, scaled_dot_product_attention,
     set_threads, sigmoid, silu, softmax, softplus, sqrt, stack, sum, tanh, tensor, topk, tril, triu, uniform, var, where, zeros,
 )
-from .data import write_tokens
+from .data import write_rows, write_tokens
 from .errors import (
     DataError,
     DeviceError,

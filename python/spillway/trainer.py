@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from . import _core
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
+from .data import write_rows
 from .flags import words
 
 TYPE_CHECKING = False  # without the time that importing typing takes
@@ -20,9 +22,19 @@ class Trainer:
 
     device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is where the run is written; the same
     Trainer, or the command with the same flags, goes on with it. Flags that cannot be raise UsageError here.
+
+    `data` and `validation_data` may be rows instead of paths, anything that can be gone over once and gives what write_rows() takes. They
+    are written beside `out`, OUT.data.jsonl, so that the run has them at any step; to go on, give the same rows, or that file.
     """
 
     def __init__(self, **flags: Any) -> None:
+        for name in ("data", "validation_data"):
+            if _are_rows(flags.get(name)):
+                if flags.get("out") is None:
+                    raise ValueError(f"{name}: expected `out` beside rows, which are written to a file beside it, or a path")
+                file = os.path.abspath(os.fsdecode(flags["out"])) + f".{name}.jsonl"
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+                flags[name] = write_rows(file, flags[name])
         self._words = words(flags)
         self._training = _core.Training(self._words)
 
@@ -61,6 +73,12 @@ class Trainer:
         finally:
             if bar is not None:
                 bar.close()
+
+
+def _are_rows(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(not isinstance(one, (str, bytes, os.PathLike)) for one in data)
+    return data is not None and not isinstance(data, (str, bytes, os.PathLike)) and hasattr(data, "__iter__")
 
 
 def _to_stderr(line: str) -> None:

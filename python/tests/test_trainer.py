@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import spillway
@@ -116,3 +117,54 @@ def test_own_data(tmp_path, flags):
     with pytest.raises(ValueError, match="row 1"):
         spillway.write_tokens(tmp_path / "bad.bin", [[1], [-1]])
     assert sorted(p.name for p in tmp_path.iterdir() if "bad" in p.name) == []
+
+
+def test_rows_of_a_dataset(tmp_path, flags):
+    """Rows of token ids with labels are the run that their prompts and completions are; resumed, other rows are refused."""
+    pairs = [(f"{i} and {i % 3}: ", f"{i * 7 % 100}.") for i in range(40)]
+
+    def rows():
+        for prompt, completion in pairs:
+            ids = list((prompt + completion).encode())
+            labels = [-100] * len(prompt) + ids[len(prompt) :]
+            yield {"input_ids": np.array(ids + [0, 0]), "labels": labels + [-100, -100], "attention_mask": [1] * len(ids) + [0, 0], "text": "left out"}
+
+    def losses(data, out, **more):
+        steps = []
+        spillway.Trainer(**{**flags, "data": data, "out": tmp_path / out, "tokenizer": "bytes", **more}).train(steps.append, log=quiet)
+        return [step.loss for step in steps]
+
+    texts = spillway.write_rows(tmp_path / "texts.jsonl", ({"prompt": p, "completion": c} for p, c in pairs))
+    want = losses(texts, "texts")
+    assert len(want) == 6 and losses(rows(), "deep/rows") == want
+    assert losses(texts, "all", loss_on="all") != want
+    assert losses([row["input_ids"][:-2] for row in rows()], "arrays") == losses(texts, "all again", loss_on="all")
+    first = (tmp_path / "deep/rows.data.jsonl").read_text().splitlines()[0]
+    assert "left out" not in first and '"labels": [-100, ' in first
+
+    assert losses(rows(), "deep/rows", steps=8)[:1] != want[:1]  # goes on at step 7
+    pairs.reverse()
+    with pytest.raises(spillway.UsageError, match="data"):
+        losses(rows(), "deep/rows", steps=9)
+
+
+@pytest.mark.parametrize("rows, words", [
+    ([], "expected rows, got none"),
+    ([{"input_ids": [1]}, {"ids": [1]}], "row 1, got ids"),
+    ([{"text": object()}], "row 0"),
+    ([7], "row 0, got int"),
+    ([{"input_ids": [float("nan")]}], "row 0"),
+])
+def test_rows_that_are_none(tmp_path, rows, words):
+    with pytest.raises(ValueError, match=words):
+        spillway.write_rows(tmp_path / "bad.jsonl", rows)
+    assert not list(tmp_path.glob("bad*"))
+
+
+def test_rows_need_names(tmp_path, flags):
+    with pytest.raises(ValueError, match="ends in .jsonl"):
+        spillway.write_rows(tmp_path / "rows.json", [[1]])
+    with pytest.raises(ValueError, match="expected `out` beside rows"):
+        spillway.Trainer(model="gpt2-tiny", data=iter([[1, 2]]))
+    with pytest.raises(spillway.DataError, match=r"line 2, column 31: expected -100 or the token 5 as label"):
+        spillway.Trainer(**{**flags, "data": [[1, 2, 3], {"input_ids": [4, 5], "labels": [4, 6]}]}).train(log=quiet)

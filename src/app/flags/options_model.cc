@@ -220,13 +220,15 @@ std::vector<Option> data() {
        .metavar = "PATH[:WEIGHT]"},
       {.name = "data-format",
        .group = kData,
-       .help = "of .jsonl: {\"text\"}, {\"prompt\", \"completion\"}, {\"messages\"}, Alpaca's or ShareGPT's keys; auto: by each row's own",
-       .field = word(&TextConfig::data_format, {"auto", "text", "completion", "messages", "alpaca", "sharegpt"}),
+       .help = "of .jsonl: {\"text\"}, {\"prompt\", \"completion\"}, {\"messages\"}, Alpaca's or ShareGPT's keys, {\"input_ids\", "
+               "\"labels\"}; auto: by each row's own",
+       .field = word(&TextConfig::data_format, {"auto", "text", "completion", "messages", "alpaca", "sharegpt", "tokens"}),
        .commands = kTextData,
        .changes_numbers = true},
       {.name = "loss-on",
        .group = kData,
-       .help = "tokens that are targets: auto: of texts all, of prompts with completions the completions, of conversations the assistant's",
+       .help = "tokens that are targets: auto: of texts all, of prompts with completions the completions, of conversations the "
+               "assistant's, of tokens those with labels",
        .field = choice(&TextConfig::loss_on, {{"auto", data::LossOn::by_layout},
                                               {"all", data::LossOn::all},
                                               {"completion", data::LossOn::completion},

@@ -42,6 +42,12 @@ Document DocumentMaker::of_completion(const Row& row) const {
   return document;
 }
 
+Document DocumentMaker::of_tokens(const Row& row) const {
+  Document document{row.ids, row.counted};
+  if (options_.loss_on == LossOn::all) document.counted.assign(document.ids.size(), 1);
+  return document;
+}
+
 std::vector<ByteRange> DocumentMaker::answers(const Json& messages, const std::string& text, const std::string& where) const {
   std::vector<ByteRange> found;
   Json before = Json::array();
@@ -88,12 +94,13 @@ Document DocumentMaker::of_messages(const Row& row, const std::string& where) co
 Document DocumentMaker::make(std::string_view line, const std::string& file, i64 line_number) const {
   const Row row = parse_row(line, options_.layout, file, line_number);
   const std::string where = fmt::format("{}, line {}", file, line_number);
-  const bool conversation = row.messages != nullptr, text = row.layout == RowLayout::text;
-  if (options_.loss_on == LossOn::completion && (conversation || text))
+  const bool conversation = row.messages != nullptr, text = row.layout == RowLayout::text, tokens = row.layout == RowLayout::tokens;
+  if (options_.loss_on == LossOn::completion && (conversation || text || tokens))
     refuse(where, "expected a prompt with a completion for --loss-on completion, got another layout");
   if (options_.loss_on == LossOn::assistant && !conversation)
     refuse(where, "expected a conversation for --loss-on assistant, got another layout");
   if (conversation) return of_messages(row, where);
+  if (tokens) return of_tokens(row);
   return text ? of_text(row.text) : of_completion(row);
 }
 

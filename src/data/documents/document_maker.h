@@ -12,7 +12,8 @@
 
 namespace spillway::data {
 
-/// Which tokens are targets. by_layout: of texts all, of prompts with completions the completions, of conversations the assistant's.
+/// Which tokens are targets. by_layout: of texts all, of prompts with completions the completions, of conversations the assistant's, of
+/// tokens those with a label.
 enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {
@@ -35,7 +36,7 @@ class DocumentMaker {
 
   /// A text's tokens and its end. A prompt and its completion are encoded apart. Of a conversation what the template's generation blocks
   /// give counts; where it has none, what each of the assistant's messages adds to the conversation before it with the prompt for an
-  /// answer. Error(data) with file and line: no such row, a template that raises, or one whose conversations do not grow by what is added.
+  /// answer. Tokens are taken as they are, without an end. Error(data) with file and line: no such row, a template that raises, or one whose conversations do not grow by what is added.
   Document make(std::string_view line, const std::string& file, i64 line_number) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -44,6 +45,7 @@ class DocumentMaker {
  private:
   Document of_text(const std::string& text) const;
   Document of_completion(const Row& row) const;
+  Document of_tokens(const Row& row) const;
   Document of_messages(const Row& row, const std::string& where) const;
   std::vector<ByteRange> answers(const nlohmann::ordered_json& messages, const std::string& text, const std::string& where) const;
 

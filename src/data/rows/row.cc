@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -16,9 +17,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDeepest = 200;
-constexpr std::array<const char*, 5> kNames = {"text", "completion", "messages", "alpaca", "sharegpt"};  // in the order of RowLayout
+// In the order of RowLayout.
+constexpr std::array<const char*, 6> kNames = {"text", "completion", "messages", "alpaca", "sharegpt", "tokens"};
 // By these keys a layout is recognized.
-constexpr std::array<const char*, 5> kKeys = {"text", "prompt", "messages", "instruction", "conversations"};
+constexpr std::array<const char*, 6> kKeys = {"text", "prompt", "messages", "instruction", "conversations", "input_ids"};
+constexpr i64 kNotCounted = -100;  // PyTorch's ignore_index
+constexpr i64 kMaxId = std::numeric_limits<i32>::max();
 
 constexpr std::pair<const char*, const char*> kSpeakers[] = {{"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
                                                              {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
@@ -55,6 +59,9 @@ class Line {
         break;
       case RowLayout::sharegpt:
         row.messages = conversations();
+        break;
+      case RowLayout::tokens:
+        tokens(row);
         break;
     }
     return row;
@@ -99,7 +106,7 @@ class Line {
                                                           kKeys[static_cast<size_t>(*layout)], kKeys[i]));
       layout = static_cast<RowLayout>(i);
     }
-    if (!layout) reject(0, "expected a key of a known layout (text, prompt, messages, instruction, conversations), got none");
+    if (!layout) reject(0, "expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got none");
     return *layout;
   }
 
@@ -163,6 +170,53 @@ class Line {
         has_input ? ", paired with an input that provides further context" : "", text("instruction"),
         has_input ? "### Input:\n" + text("input") + "\n\n" : "");
     row.completion = text("output");
+  }
+
+  // Whole numbers from `least` to 2^31 - 1.
+  std::vector<i64> numbers(const char* key, i64 least) const {
+    const Json* items = find(json_, key);
+    if (!items || !items->is_array()) reject({key}, fmt::format("a list of tokens as `{}`", key), items);
+    std::vector<i64> values;
+    for (const Json& item : *items) {
+      const bool whole = item.is_number_integer() && (!item.is_number_unsigned() || item.get<u64>() <= static_cast<u64>(kMaxId));
+      const i64 value = whole ? item.get<i64>() : least - 1;
+      if (value < least || value > kMaxId)
+        reject(json_place(line_, {key, values.size()}),
+               fmt::format("expected whole numbers from {} to {} in `{}`, got {}", least, kMaxId, key, item.dump().substr(0, 40)));
+      values.push_back(value);
+    }
+    return values;
+  }
+
+  // Of one number for each token; none where the key is not there.
+  std::vector<i64> beside_tokens(const char* key, size_t tokens, i64 least) const {
+    const Json* items = find(json_, key);
+    if (!items || items->is_null()) return {};
+    std::vector<i64> values = numbers(key, least);
+    if (values.size() != tokens)
+      reject(json_place(line_, {key}),
+             fmt::format("expected one number in `{}` for each of {} tokens, got {}", key, tokens, values.size()));
+    return values;
+  }
+
+  void tokens(Row& row) const {
+    const std::vector<i64> ids = numbers("input_ids", 0);
+    const std::vector<i64> labels = beside_tokens("labels", ids.size(), kNotCounted);
+    const std::vector<i64> mask = beside_tokens("attention_mask", ids.size(), 0);
+    bool ended = false;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (!mask.empty() && mask[i] == 0) {
+        ended = !row.ids.empty();
+        continue;
+      }
+      if (ended) reject(json_place(line_, {"attention_mask", i}), "expected padding before or behind the tokens, got some between them");
+      if (!labels.empty() && labels[i] != kNotCounted && labels[i] != ids[i])
+        reject(json_place(line_, {"labels", i}),
+               fmt::format("expected {} or the token {} as label, got {}", kNotCounted, ids[i], labels[i]));
+      row.ids.push_back(static_cast<i32>(ids[i]));
+      row.counted.push_back(labels.empty() || labels[i] != kNotCounted);
+    }
+    if (row.ids.empty()) reject(json_place(line_, {"input_ids"}), "expected at least one token in `input_ids`, got none");
   }
 
   std::string_view line_;

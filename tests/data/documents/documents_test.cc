@@ -72,6 +72,31 @@ TEST(Documents, HaveTheReferencesIdsAndMasks) {
   EXPECT_GE(compared, 15);
 }
 
+// As Hugging Face's collators write them: -100 where nothing counts.
+TEST(Documents, OfTokensAreThoseOfTheirTexts) {
+  const DocumentMaker maker = reference_maker(), all = reference_maker(LossOn::all);
+  int compared = 0;
+  for (const char* name : {"text", "prompt_completion", "messages"}) {
+    for (const std::string& line : lines_of(test::data(fmt::format("rows/fixtures/{}.jsonl", name)))) {
+      const Document document = maker.make(line, "a", 1);
+      Json labels = document.ids;
+      for (size_t i = 0; i < document.ids.size(); ++i) {
+        if (!document.counted[i]) labels[i] = -100;
+      }
+      const std::string tokens = Json({{"input_ids", document.ids}, {"labels", labels}}).dump();
+      const Document again = maker.make(tokens, "b", 1);
+      EXPECT_EQ(again.ids, document.ids);
+      EXPECT_EQ(mask_text(again.counted), mask_text(document.counted));
+      EXPECT_EQ(mask_text(all.make(tokens, "b", 1).counted), std::string(document.ids.size(), '1'));
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 8);
+  const DocumentMaker completions = reference_maker(LossOn::completion);
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { completions.make(R"({"input_ids": [1]})", "b", 3); }),
+              HasSubstr("expected a prompt with a completion"));
+}
+
 // A template without generation blocks, whose conversations grow: the same tokens count.
 TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   ChatTemplate plain(bytes_of(test::data("chat/templates/chatml-plain.jinja")), "plain");

@@ -77,7 +77,8 @@ TEST(Row, EveryBadLineIsRefused) {
 TEST(Row, ComplaintsNamePlaceAndWords) {
   const std::pair<const char*, const char*> kWords[] = {
       {R"(["text"])", "column 1: expected an object, got a list"},
-      {R"({"txt": "x"})", "column 1: expected a key of a known layout (text, prompt, messages, instruction, conversations), got none"},
+      {R"({"txt": "x"})",
+       "column 1: expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got none"},
       {R"({"a": [1, {"text": 3}], "text": 5})", "column 33: expected a text as `text`, got a number"},
       {R"({"prompt": "x"})", "column 1: expected a text as `completion`, got none"},
       {R"({"messages": []})", "column 14: expected at least one item in `messages`, got none"},
@@ -99,6 +100,37 @@ TEST(Row, ComplaintsNamePlaceAndWords) {
   EXPECT_EQ(row_layout("parquet"), std::nullopt);
 }
 
+TEST(Row, TokensAreTakenAsTheyAre) {
+  const auto of = [](const char* line) { return parse_row(line, {}, "a", 1); };
+  const Row plain = of(R"({"input_ids": [5, 0, 2147483647]})");
+  EXPECT_EQ(plain.layout, RowLayout::tokens);
+  EXPECT_EQ(plain.ids, (std::vector<i32>{5, 0, 2147483647}));
+  EXPECT_EQ(plain.counted, (std::vector<u8>{1, 1, 1}));
+  const Row labelled = of(R"({"labels": [-100, -100, 7, 8], "input_ids": [5, 6, 7, 8], "attention_mask": null, "id": "x"})");
+  EXPECT_EQ(labelled.counted, (std::vector<u8>{0, 0, 1, 1}));
+  const Row padded =
+      of(R"({"input_ids": [0, 0, 5, 6, 7, 0], "labels": [-100, -100, -100, 6, 7, -100], "attention_mask": [0, 0, 1, 1, 1, 0]})");
+  EXPECT_EQ(padded.ids, (std::vector<i32>{5, 6, 7}));
+  EXPECT_EQ(padded.counted, (std::vector<u8>{0, 1, 1}));
+
+  const std::pair<const char*, const char*> kWords[] = {
+      {R"({"input_ids": 5})", "column 15: expected a list of tokens as `input_ids`, got a number"},
+      {R"({"input_ids": []})", "column 15: expected at least one token in `input_ids`, got none"},
+      {R"({"input_ids": [5], "attention_mask": [0]})", "expected at least one token"},
+      {R"({"input_ids": [1, 2147483648]})", "column 19: expected whole numbers from 0 to 2147483647 in `input_ids`, got 2147483648"},
+      {R"({"input_ids": [18446744073709551615]})", "got 18446744073709551615"},
+      {R"({"input_ids": [-1]})", "column 16: expected whole numbers from 0 to 2147483647 in `input_ids`, got -1"},
+      {R"({"input_ids": [1.0]})", "got 1.0"},
+      {R"({"input_ids": [[1, 2]]})", "got [1,2]"},
+      {R"({"input_ids": [1, 2], "labels": [1]})", "column 33: expected one number in `labels` for each of 2 tokens, got 1"},
+      {R"({"input_ids": [1, 2], "labels": [-100, 3]})", "column 40: expected -100 or the token 2 as label, got 3"},
+      {R"({"input_ids": [1, 2], "labels": [-101, 2]})", "got -101"},
+      {R"({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]})", "expected padding before or behind the tokens"},
+      {R"({"input_ids": [1], "text": "a"})", "got `text` and `input_ids`: name the layout"}};
+  for (const auto& [line, words] : kWords) EXPECT_THAT(error_of(line), HasSubstr(words)) << line;
+  EXPECT_EQ(parse_row(R"({"input_ids": [1], "text": "a"})", RowLayout::tokens, "a", 1).ids.size(), 1U);
+}
+
 TEST(Row, MessagesMayCallTools) {
   const Row row = parse_row(
       R"({"messages": [{"role": "assistant", "content": null, "tool_calls": []}, {"role": "user", "content": [{"type": "text"}]}]})", {},
@@ -112,6 +144,7 @@ TEST(Row, RubbishIsRefusedOrRead) {
   for (const char* name : {"text", "prompt_completion", "messages", "alpaca", "sharegpt", "bad"}) {
     for (std::string& line : lines_of(std::string(name) + ".jsonl")) seeds.push_back(std::move(line));
   }
+  seeds.push_back(R"({"input_ids": [0, 5, 6, 7], "labels": [-100, -100, 6, 7], "attention_mask": [0, 1, 1, 1]})");
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string line = seeds[random() % seeds.size()];
