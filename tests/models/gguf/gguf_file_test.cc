@@ -1,0 +1,113 @@
+// GGUF files to the last byte beside those that ggml's own Python package writes (tests/peers/gguf_files.py made tests/data/gguf): a model
+// with interleaved heads and blocks of Q8_0, the metadata of each kind of tokenizer, and blocks of numbers near every edge. Seconds: 0.1.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "models/gguf/export_gguf.h"
+#include "models/gguf/gguf_metadata.h"
+#include "models/gguf/q8_0.h"
+#include "tests/data/support_files.h"
+#include "tests/support/fixtures.h"
+#include "tests/support/temporary_folder.h"
+
+namespace spillway::models::gguf_file_test {
+namespace {
+
+using namespace spillway::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// Where they differ first, or nothing.
+std::string difference(const std::string& got, const std::string& want) {
+  const auto [a, b] = std::mismatch(got.begin(), got.end(), want.begin(), want.end());
+  if (a == got.end() && b == want.end()) return "";
+  return "at byte " + std::to_string(a - got.begin()) + " of " + std::to_string(got.size()) + " and " + std::to_string(want.size());
+}
+
+TEST(Gguf, AModelIsTheBytesThatGgmlWrites) {
+  const TemporaryFolder folder;
+  const fs::path llama = test::data("llama-tiny");
+  const PlainModel model(read_config(llama), llama);
+  const GgufExport done = export_gguf(model, "a name", {}, folder.path() / "x.gguf", "q8_0");
+  EXPECT_EQ(done.tensors, 21);
+  EXPECT_THAT(done.notes, ElementsAre(HasSubstr("2 of 21 tensors are fp16, since their rows are no whole blocks of 32 elements, "
+                                                "blk.0.ffn_down.weight among them"),
+                                      HasSubstr("without a tokenizer")));
+  EXPECT_EQ(difference(bytes_of(folder.path() / "x.gguf"), bytes_of(test::data("gguf/llama-tiny.gguf"))), "");
+}
+
+TEST(Gguf, ATokenizerIsTheMetadataThatGgmlWrites) {
+  struct Case {
+    const char* style;
+    i64 vocabulary;
+    std::optional<i64> begin;
+    i64 end;
+  };
+  for (const Case& c :
+       {Case{"gpt2-style", 520, {}, 0}, {"llama3-style", 648, 640, 641}, {"llama2-style", 600, 1, 2}, {"gemma-style", 603, 1, 2}}) {
+    const TemporaryFolder folder;
+    ModelConfig config;
+    config.vocabulary = c.vocabulary;
+    config.begin_token = c.begin;
+    config.end_tokens = {c.end};
+    GgufMetadata metadata;
+    metadata.add("general.architecture", "llama");
+    std::vector<std::string> notes;
+    add_gguf_tokenizer(config, test::data(fs::path("tokenizer") / c.style), metadata, notes);
+    EXPECT_THAT(notes, testing::IsEmpty()) << c.style;
+    const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
+    GgufWriter writer(folder.path() / "x.gguf", metadata, {{"x.weight", GgufType::f32, {8}}});
+    writer.write(std::as_bytes(std::span(values)));
+    writer.finish();
+    const std::string want = bytes_of(test::data(fs::path("gguf") / (std::string(c.style) + ".gguf")));
+    EXPECT_EQ(difference(bytes_of(folder.path() / "x.gguf"), want), "") << c.style;
+  }
+}
+
+TEST(Gguf, ATokenizerOfAnotherKindIsLeftOutAndSaid) {
+  ModelConfig config;
+  config.vocabulary = 100'000;
+  for (const char* style : {"t5-style", "bert-style", "xlmr-style"}) {
+    GgufMetadata metadata;
+    std::vector<std::string> notes;
+    add_gguf_tokenizer(config, test::data(fs::path("tokenizer") / style), metadata, notes);
+    EXPECT_EQ(metadata.count(), 1) << style;
+    EXPECT_THAT(notes, ElementsAre(HasSubstr("without its tokenizer, which is no kind that llama.cpp has"))) << style;
+  }
+  config.vocabulary = 511;
+  GgufMetadata metadata;
+  std::vector<std::string> notes;
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, test::data("tokenizer/gpt2-style"), metadata, notes); }),
+              HasSubstr("expected at most 511 tokens, as config.json says, got 512"));
+}
+
+TEST(Gguf, BlocksAreThoseOfGgml) {
+  const std::string in = bytes_of(test::data("gguf/q8_0.f32")), want = bytes_of(test::data("gguf/q8_0.bytes"));
+  std::vector<float> values(in.size() / sizeof(float));
+  std::memcpy(values.data(), in.data(), in.size());
+  ASSERT_EQ(values.size(), 32u * 32);
+  std::string got(values.size() / 32 * 34, '\0');
+  ASSERT_TRUE(encode_q8_0(values, std::as_writable_bytes(std::span(got))));
+  EXPECT_EQ(difference(got, want), "");
+}
+
+TEST(Gguf, BlocksOfNumbersThatHaveNoneAreRefused) {
+  std::array<std::byte, 34> bytes{};
+  for (const float x : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), 8'321'040.0f}) {
+    std::array<float, 32> values{};
+    values[31] = x;
+    EXPECT_FALSE(encode_q8_0(values, bytes)) << x;
+  }
+  // What is so small that f16 has no scale for it is zero, with nothing undefined on the way.
+  std::array<float, 32> values{};
+  values[5] = 1e-40f, values[6] = -1e-45f;
+  ASSERT_TRUE(encode_q8_0(values, bytes));
+  EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+}  // namespace
+}  // namespace spillway::models::gguf_file_test
