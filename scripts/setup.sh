@@ -25,6 +25,7 @@ packages=(
   "libsodium-dev      module  libsodium"
   "libpng-dev         module  libpng"
   "libzip-dev         module  libzip"
+  "libprotozero-dev   header  protozero/pbf_writer.hpp"
   "libturbojpeg0-dev  module  libturbojpeg"
   "libpcre2-dev       module  libpcre2-8"
   "libutf8proc-dev    module  libutf8proc"

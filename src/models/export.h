@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/config.h"
+#include "models/plain_model.h"
 
 namespace spillway::models {
 
@@ -14,15 +14,11 @@ struct ExportResult {
 };
 
 /// `dtype`: "fp32", "fp64", "bf16", "fp16" (rounded to nearest even), empty: as stored. One file, or shards of at most `max_shard_bytes`
-/// with an index. `adapter`: a PEFT folder whose adapters, which the config has, are added to the weights. `averages`: a safetensors file
-/// whose tensors NAME.ema stand in the place of those parameters (weights.h). Errors: Error(usage) on another dtype; Error(data) when a
-/// folder does not hold the model's; Error(io).
-ExportResult export_folder(const ModelConfig& config, const std::filesystem::path& from, const std::filesystem::path& to,
-                           const std::optional<std::string>& dtype, i64 max_shard_bytes,
-                           const std::optional<std::filesystem::path>& adapter = {},
-                           const std::optional<std::filesystem::path>& averages = {});
+/// with an index. Errors: Error(usage) on another dtype; Error(data) when the model's folder does not hold it; Error(io).
+ExportResult export_folder(const PlainModel& model, const std::filesystem::path& to, const std::optional<std::string>& dtype,
+                           i64 max_shard_bytes);
 
-/// The adapters alone, as a PEFT folder that names `base`.
+/// The adapters alone, as a PEFT folder that names `base`; `averages` as PlainModel has them.
 ExportResult export_adapter(const ModelConfig& config, const std::filesystem::path& adapter, const std::string& base,
                             const std::filesystem::path& to, const std::optional<std::string>& dtype,
                             const std::optional<std::filesystem::path>& averages = {});

@@ -9,35 +9,7 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-struct Features {
-  ConvShape conv;
-  bool pooled = false;
-};
-
-// What the two differ in. Numbers of modules are those of torchvision's Sequentials, with their activations, poolings and dropouts.
-struct Form {
-  std::vector<Features> features;
-  i64 pool_kernel, extent;            // of the maxima, of stride 2; of what the classifier reads
-  bool drops_first;                   // dropout before each hidden linear layer, else behind it
-  std::array<int, 3> linear_numbers;  // "classifier.N"
-};
-
 constexpr i64 kHidden = 4096;
-
-Form form_of(Family family) {
-  if (family == Family::alexnet) {
-    return {{{{64, 11, 4, 2}, true}, {{192, 5, 1, 2}, true}, {{384, 3, 1, 1}}, {{256, 3, 1, 1}}, {{256, 3, 1, 1}, true}},
-            3,
-            6,
-            true,
-            {1, 4, 6}};
-  }
-  std::vector<Features> all;
-  for (const auto& [outputs, pooled] :
-       {std::pair(64, true), {128, true}, {256, false}, {256, true}, {512, false}, {512, true}, {512, false}, {512, true}})
-    all.push_back({{outputs, 3, 1, 1}, pooled});
-  return {all, 2, 7, false, {0, 3, 6}};
-}
 
 class ConvBlock final : public nn::Module {
  public:
@@ -91,18 +63,33 @@ class Classifier final : public nn::Module {
 
 }  // namespace
 
+FeatureForm feature_form(Family family) {
+  if (family == Family::alexnet) {
+    return {{{{64, 11, 4, 2}, true}, {{192, 5, 1, 2}, true}, {{384, 3, 1, 1}}, {{256, 3, 1, 1}}, {{256, 3, 1, 1}, true}},
+            3,
+            6,
+            true,
+            {1, 4, 6}};
+  }
+  std::vector<FeatureForm::Convolution> all;
+  for (const auto& [outputs, pooled] :
+       {std::pair(64, true), {128, true}, {256, false}, {256, true}, {512, false}, {512, true}, {512, false}, {512, true}})
+    all.push_back({{outputs, 3, 1, 1}, pooled});
+  return {all, 2, 7, false, {0, 3, 6}};
+}
+
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype) {
-  const Form form = form_of(config.family);
+  const FeatureForm form = feature_form(config.family);
   const bool alexnet = config.family == Family::alexnet;  // starts as PyTorch draws layers; VGG as torchvision does
   nn::Sequential model;
   Extent image{config.image_CHW[1], config.image_CHW[2]};
   i64 channels = config.image_CHW[0];
   int number = 0;
-  for (size_t i = 0; i < form.features.size(); ++i) {
-    const auto& [conv, pooled] = form.features[i];
+  for (size_t i = 0; i < form.convolutions.size(); ++i) {
+    const auto& [conv, pooled] = form.convolutions[i];
     nn::Conv2d layer =
         convolution("features." + std::to_string(number), conv, channels, image, dtype, {.std = alexnet ? 0 : std_by_outputs(conv)});
-    const bool last = i + 1 == form.features.size();
+    const bool last = i + 1 == form.convolutions.size();
     model.push(std::make_unique<ConvBlock>(std::move(layer), i == 0, pooled ? form.pool_kernel : 0, last ? form.extent : 0));
     if (pooled) image = image.behind(form.pool_kernel, 2, 0);
     channels = conv.outputs;

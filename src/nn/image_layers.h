@@ -32,7 +32,8 @@ class Conv2d {
 /// are frozen, by the running ones.
 class BatchNorm2d {
  public:
-  BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps = 1e-5);
+  static constexpr double kEps = 1e-5;
+  BatchNorm2d(const std::string& name, i64 channels, DType dtype, double eps = kEps);
   Variable operator()(const Variable& x, const Context& context) const;
   void list(ParameterList& parameters) const;
 

@@ -130,6 +130,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"cublas", {"*_cuda."}},
     {"cudnn", {"tests/kernels/attention/cudnn"}},
     {"zip.h", {"src/data/weights/torch_archive.cc"}},
+    {"protozero/", {"src/models/onnx/graph.cc"}},
     {"png.h", {"src/data/images/picture.cc"}},
     {"turbojpeg.h", {"src/data/images/picture.cc"}},
     {"zlib.h", {"src/data/", "tests/data/"}},

@@ -150,7 +150,7 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
 TEST_P(HalfModel, ReadsWhatItExports) {
   const test::TemporaryFolder temporary;
   const auto& folder = temporary.path();
-  models::export_folder(narrow_one.config, test::data(name), folder, fp16 ? "fp16" : "bf16", kGiB);
+  models::export_folder({narrow_one.config, test::data(name)}, folder, fp16 ? "fp16" : "bf16", kGiB);
   const nn::Sequential again = models::build(narrow_one.config, narrow_type);
   const nn::EagerParameters weights(again);
   const models::FolderWeights source(again, folder);

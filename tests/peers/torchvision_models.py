@@ -181,4 +181,5 @@ def main():
     sys.exit(not holds)
 
 
-main()
+if __name__ == "__main__":
+    main()

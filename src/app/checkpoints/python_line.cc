@@ -6,12 +6,21 @@
 
 namespace spillway::app {
 
-std::string python_line(const models::ModelConfig& config, bool adapter, const std::filesystem::path& folder) {
+namespace {
+
+std::string in_python(const std::filesystem::path& path) {
+  const nlohmann::json text = std::filesystem::absolute(path).string();  // JSON's strings are Python's
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string python_line(const models::ModelConfig& config, bool adapter, const std::string& format, const std::filesystem::path& folder) {
+  if (format == "onnx")
+    return fmt::format("import onnxruntime; session = onnxruntime.InferenceSession({})", in_python(folder / "model.onnx"));
   if (config.reads_images()) return "";
-  const nlohmann::json path = std::filesystem::absolute(folder).string();  // JSON's strings are Python's
   return fmt::format("import {0}; model = {0}.{1}.from_pretrained({2})", adapter ? "peft" : "transformers",
-                     adapter ? "AutoPeftModelForCausalLM" : "AutoModelForCausalLM",
-                     path.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+                     adapter ? "AutoPeftModelForCausalLM" : "AutoModelForCausalLM", in_python(folder));
 }
 
 }  // namespace spillway::app

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export.h"
+#include "models/onnx/export.h"
 
 namespace spillway::app {
 
@@ -32,12 +33,19 @@ int run_export(const ExportConfig& config, Console& console) {
                   fmt::format("[--ema] expected a run or a checkpoint of train --ema, got {}: leave it out", config.model));
     }
   }
-  data::AtomicFolder folder(config.out);
   const bool adapter = source.adapter && !config.merge;
-  const models::ExportResult written =
-      adapter ? models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages)
-              : models::export_folder(source.config, *source.folder, folder.path(), config.dtype, config.max_shard_size_bytes,
-                                      source.adapter, averages);
+  if (adapter && config.format != "hf") {
+    throw Error(ErrorCode::usage, fmt::format("[--format] expected hf for adapters alone, got {}: --merge adds them to the weights, or "
+                                              "leave --format out",
+                                              config.format));
+  }
+  data::AtomicFolder folder(config.out);
+  const models::ExportResult written = [&] {
+    if (adapter) return models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages);
+    const models::PlainModel model(source.config, *source.folder, source.adapter, averages);
+    if (config.format == "onnx") return models::export_onnx(model, folder.path(), config.dtype);
+    return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes);
+  }();
   for (const auto& place : {source.adapter, source.folder}) {
     if (!place || !std::filesystem::exists(*place / "tokenizer.json")) continue;
     for (const auto& [name, text] : tokenizer_files(*place)) folder.write_text(name, text);
@@ -51,7 +59,8 @@ int run_export(const ExportConfig& config, Console& console) {
   }
   console.result(
       fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
-  if (const std::string line = python_line(source.config, adapter, config.out); !line.empty()) console.result("in Python: " + line);
+  if (const std::string line = python_line(source.config, adapter, config.format, config.out); !line.empty())
+    console.result("in Python: " + line);
   return 0;
 }
 

@@ -251,7 +251,7 @@ struct ClassifyConfig : RanksConfig {
 };
 
 struct ExportConfig : CommonConfig {
-  std::string model, checkpoint = "last", out;
+  std::string model, checkpoint = "last", out, format = "hf";
   std::optional<std::string> dtype;  // empty: as stored
   i64 max_shard_size_bytes = 5'000'000'000;
   bool merge = false, ema = false;

@@ -49,7 +49,7 @@ Trained Trainer::trained() const {
   if (saves_.saved_step() == progress_.step) {
     const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), progress_.step);
     made.checkpoint = checkpoint.string();
-    made.python = python_line(session_.source().config, session_.source().config.lora.has_value(), checkpoint);
+    made.python = python_line(session_.source().config, session_.source().config.lora.has_value(), "hf", checkpoint);
   }
   return made;
 }
