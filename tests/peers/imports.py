@@ -71,7 +71,6 @@ def make():
     state = torchvision.models.resnet18(num_classes=7).state_dict()
     numbers = {name: torch.full((), i + 1, dtype=t.dtype).expand(t.shape) for i, (name, t) in enumerate(state.items())}
     torch.save(numbers, DATA / "resnet18.pth")
-    torch.save({"a": torch.ones(1)}, DATA / "old.pth", _use_new_zipfile_serialization=False)
 
 
 def run(program, *words):

@@ -30,7 +30,9 @@ std::optional<std::filesystem::path> tokenizer_folder(const ModelSource& source)
 
 models::ExportResult write_gguf(const ModelSource& source, const models::PlainModel& model, const std::filesystem::path& folder,
                                 const std::optional<std::string>& dtype, Console& console) {
-  const models::GgufExport written = models::export_gguf(model, source.name, tokenizer_folder(source), folder / "model.gguf", dtype);
+  models::GgufTokenizer tokenizer{tokenizer_folder(source)};
+  tokenizer.bytes = !tokenizer.folder && source.made_here && model.config().vocabulary == 256;
+  const models::GgufExport written = models::export_gguf(model, source.name, tokenizer, folder / "model.gguf", dtype);
   for (const std::string& note : written.notes) console.log("gguf: " + note);
   return {written.tensors, 1};
 }

@@ -26,8 +26,8 @@ GgufType stored_type(const PlainModel& model, const nn::Parameter& p) {
 
 }  // namespace
 
-GgufExport export_gguf(const PlainModel& model, const std::string& name, const std::optional<std::filesystem::path>& tokenizer,
-                       const std::filesystem::path& file, const std::optional<std::string>& dtype) {
+GgufExport export_gguf(const PlainModel& model, const std::string& name, const GgufTokenizer& tokenizer, const std::filesystem::path& file,
+                       const std::optional<std::string>& dtype) {
   const ModelConfig& config = model.config();
   gguf_architecture(config);
   GgufExport done;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/gguf/gguf_metadata.h"
 #include "models/plain_model.h"
 
 namespace spillway::models {
@@ -16,9 +17,9 @@ struct GgufExport {
 };
 
 /// `dtype`: "fp32", "fp16", "bf16", "q8_0"; empty: bf16 of what is stored so, else fp16. Tensors of one dimension, gains and routers are
-/// fp32. `tokenizer`: the folder with its files; none: the file has none either. Errors: Error(usage) on another dtype, or a model that
+/// fp32. Errors: Error(usage) on another dtype, or a model that
 /// llama.cpp has not or not with these numbers; Error(data) on numbers that the type does not hold, or from the folders; Error(io).
-GgufExport export_gguf(const PlainModel& model, const std::string& name, const std::optional<std::filesystem::path>& tokenizer,
-                       const std::filesystem::path& file, const std::optional<std::string>& dtype);
+GgufExport export_gguf(const PlainModel& model, const std::string& name, const GgufTokenizer& tokenizer, const std::filesystem::path& file,
+                       const std::optional<std::string>& dtype);
 
 }  // namespace spillway::models

@@ -14,9 +14,12 @@ namespace spillway::models {
 void add_gguf_config(const ModelConfig& config, const std::string& name, GgufType weights, GgufMetadata& metadata,
                      std::vector<std::string>& notes);
 
-/// The tokenizer of a folder, or that there is none. `notes` gets what llama.cpp will do otherwise. Error(data): files that cannot be read,
-/// or more tokens than the model has.
-void add_gguf_tokenizer(const ModelConfig& config, const std::optional<std::filesystem::path>& folder, GgufMetadata& metadata,
-                        std::vector<std::string>& notes);
+/// The folder with a model's tokenizer, or that its 256 tokens are bytes; or neither.
+struct GgufTokenizer {
+  std::optional<std::filesystem::path> folder;
+  bool bytes = false;
+};
+/// `notes` gets what llama.cpp will do otherwise. Error(data): files that cannot be read, or more tokens than the model has.
+void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata, std::vector<std::string>& notes);
 
 }  // namespace spillway::models

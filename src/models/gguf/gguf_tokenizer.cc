@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/chat/find_chat_template.h"
+#include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/json_fields.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
@@ -179,6 +180,7 @@ class TokenizerKeys {
     };
     put("bos", begin);
     put("eos", end);
+    if (!end) notes_.push_back("neither tokenizer nor config.json names a token that ends a text: llama.cpp takes one of its own for it");
     for (const i64 id : config_.end_tokens) {
       if (id == end || !known(id)) continue;
       put("eot", id);  // a second one; llama.cpp finds more by their names
@@ -234,11 +236,25 @@ class TokenizerKeys {
   std::vector<i32> types_;  // by token
 };
 
+// Bytes are a byte-level BPE that merges nothing.
+void add_bytes(GgufMetadata& metadata) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(data::byte_character(static_cast<char>(byte)));
+  metadata.add("tokenizer.ggml.model", "gpt2");
+  metadata.add("tokenizer.ggml.pre", "gpt-2");
+  metadata.add("tokenizer.ggml.tokens", tokens);
+  metadata.add("tokenizer.ggml.token_type", std::vector<i32>(tokens.size(), kNormal));
+  metadata.add("tokenizer.ggml.merges", std::vector<std::string>());
+  metadata.add("tokenizer.ggml.add_bos_token", false);
+  metadata.add("tokenizer.ggml.add_eos_token", false);
+}
+
 }  // namespace
 
-void add_gguf_tokenizer(const ModelConfig& config, const std::optional<std::filesystem::path>& folder, GgufMetadata& metadata,
+void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata,
                         std::vector<std::string>& notes) {
-  if (folder) return TokenizerKeys(config, *folder, metadata, notes).add();
+  if (tokenizer.folder) return TokenizerKeys(config, *tokenizer.folder, metadata, notes).add();
+  if (tokenizer.bytes) return add_bytes(metadata);
   notes.push_back("without a tokenizer, which the model has not: llama.cpp takes and gives tokens");
   metadata.add("tokenizer.ggml.model", "none");
 }

@@ -57,7 +57,7 @@ TEST(Gguf, ATokenizerIsTheMetadataThatGgmlWrites) {
     GgufMetadata metadata;
     metadata.add("general.architecture", "llama");
     std::vector<std::string> notes;
-    add_gguf_tokenizer(config, test::data(fs::path("tokenizer") / c.style), metadata, notes);
+    add_gguf_tokenizer(config, {test::data(fs::path("tokenizer") / c.style)}, metadata, notes);
     EXPECT_THAT(notes, testing::IsEmpty()) << c.style;
     const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
     GgufWriter writer(folder.path() / "x.gguf", metadata, {{"x.weight", GgufType::f32, {8}}});
@@ -74,14 +74,19 @@ TEST(Gguf, ATokenizerOfAnotherKindIsLeftOutAndSaid) {
   for (const char* style : {"t5-style", "bert-style", "xlmr-style"}) {
     GgufMetadata metadata;
     std::vector<std::string> notes;
-    add_gguf_tokenizer(config, test::data(fs::path("tokenizer") / style), metadata, notes);
+    add_gguf_tokenizer(config, {test::data(fs::path("tokenizer") / style)}, metadata, notes);
     EXPECT_EQ(metadata.count(), 1) << style;
     EXPECT_THAT(notes, ElementsAre(HasSubstr("without its tokenizer, which is no kind that llama.cpp has"))) << style;
   }
+  GgufMetadata unnamed;
+  std::vector<std::string> notes_of_it;
+  config.vocabulary = 512;
+  add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, unnamed, notes_of_it);
+  EXPECT_THAT(notes_of_it, ElementsAre(HasSubstr("names a token that ends a text")));
   config.vocabulary = 511;
   GgufMetadata metadata;
   std::vector<std::string> notes;
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, test::data("tokenizer/gpt2-style"), metadata, notes); }),
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, metadata, notes); }),
               HasSubstr("expected at most 511 tokens, as config.json says, got 512"));
 }
 
