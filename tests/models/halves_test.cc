@@ -8,7 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "models/export.h"
+#include "models/export/folder.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/models/support_reference.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "models/plain_model.h"
+#include "models/export/plain_model.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 

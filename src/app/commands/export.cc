@@ -13,7 +13,7 @@
 #include "app/flags/text.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
-#include "models/export.h"
+#include "models/export/folder.h"
 #include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"
 

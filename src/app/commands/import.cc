@@ -8,7 +8,7 @@
 #include "app/commands/commands.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
-#include "models/export.h"
+#include "models/export/folder.h"
 #include "models/import.h"
 
 namespace spillway::app {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "models/export/plain_model.h"
 #include "models/gguf/gguf_metadata.h"
-#include "models/plain_model.h"
 
 namespace spillway::models {
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "data/file.h"
+#include "models/export/weight_bytes.h"
 #include "models/onnx/models.h"
-#include "models/weight_bytes.h"
 
 namespace spillway::models {
 namespace {

@@ -1,6 +1,6 @@
 // Writes a model as an ONNX graph, model.onnx and model.onnx.data, for onnxruntime and what is built on it. Equal weights give equal bytes.
 #pragma once
-#include "models/export.h"
+#include "models/export/folder.h"
 
 namespace spillway::models {
 

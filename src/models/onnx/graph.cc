@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/file.h"
-#include "models/weight_bytes.h"
+#include "models/export/weight_bytes.h"
 
 namespace spillway::models::onnx {
 namespace {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/plain_model.h"
+#include "models/export/plain_model.h"
 
 namespace spillway::models::onnx {
 

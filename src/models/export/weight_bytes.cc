@@ -1,4 +1,4 @@
-#include "models/weight_bytes.h"
+#include "models/export/weight_bytes.h"
 
 #include <fmt/format.h>
 

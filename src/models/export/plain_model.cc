@@ -1,4 +1,4 @@
-#include "models/plain_model.h"
+#include "models/export/plain_model.h"
 
 #include "models/lora.h"
 #include "models/model.h"

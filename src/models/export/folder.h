@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/plain_model.h"
+#include "models/export/plain_model.h"
 
 namespace spillway::models {
 

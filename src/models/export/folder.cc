@@ -1,13 +1,13 @@
-#include "models/export.h"
+#include "models/export/folder.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "data/file.h"
+#include "models/export/weight_bytes.h"
 #include "models/lora.h"
 #include "models/model.h"
-#include "models/weight_bytes.h"
 
 namespace spillway::models {
 namespace {
