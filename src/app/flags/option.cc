@@ -15,7 +15,7 @@ constexpr CommandInfo kCommands[] = {
     {"chat", "RUN|FOLDER", "talks with a model in the terminal, through its chat template", Command::chat},
     {"evaluate", "--model RUN|FOLDER --data PATH", "loss, and perplexity or accuracy, of a model or a run on data", Command::evaluate},
     {"classify", "--model RUN|FOLDER IMAGE...", "says what is on PNG and JPEG images, with probabilities", Command::classify},
-    {"export", "RUN --out DIR", "writes a run's weights as a Hugging Face folder, for ONNX Runtime or for llama.cpp",
+    {"export", "RUN --out DIR", "writes weights for Hugging Face, ONNX Runtime or llama.cpp",
      Command::export_model},
     {"import", "FILE --out DIR [--as NAME]", "makes a Hugging Face folder of llm.c's or torchvision's weights", Command::import_model},
     {"tokenize", "--data FILE --out X.bin | --decode X.bin", "text to token files and back", Command::tokenize},

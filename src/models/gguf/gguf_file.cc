@@ -10,6 +10,7 @@ namespace {
 
 constexpr i64 kAlignment = 32;  // what a file without general.alignment has
 constexpr size_t kMostWaiting = size_t{1} << 20;
+constexpr i64 kMostBehind = 64 * kMiB;
 constexpr u32 kVersion = 3;
 
 // Types of metadata.
@@ -155,16 +156,17 @@ void GgufWriter::pad() {
   put(std::span(kZeros).first(static_cast<size_t>((kAlignment - end_ % kAlignment) % kAlignment)));
 }
 
-// What is written goes to the disk at once, and what went before it leaves the page cache, where a model's pages would push out others'.
+// What is written goes to the disk at once and, some way behind, leaves the page cache, where a model's pages would push out others'.
 void GgufWriter::flush() {
   const auto bytes = static_cast<i64>(waiting_.size());
   if (bytes == 0) return;
   file_.write(at_, waiting_);
   file_.send(at_, bytes);
-  if (at_ > sent_) file_.send_and_drop(sent_, at_ - sent_);
-  sent_ = at_;
   at_ += bytes;
   waiting_.clear();
+  if (at_ - sent_ < kMostBehind) return;
+  file_.send_and_drop(sent_, kMostBehind / 2);
+  sent_ += kMostBehind / 2;
 }
 
 }  // namespace spillway::models

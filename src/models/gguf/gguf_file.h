@@ -63,7 +63,7 @@ class GgufWriter {
   std::vector<i64> left_;  // bytes of each tensor that are to come
   size_t tensor_ = 0;
   std::vector<std::byte> waiting_;
-  i64 sent_ = 0, at_ = 0, end_ = 0;  // of the file: out of the page cache; written; with what waits
+  i64 sent_ = 0, at_ = 0, end_ = 0;  // of the file: up to here out of the page cache; written; with what waits
 };
 
 }  // namespace spillway::models

@@ -8,6 +8,7 @@
 
 #include "models/gguf/export_gguf.h"
 #include "models/gguf/gguf_metadata.h"
+#include "models/gguf/gguf_stream.h"
 #include "models/gguf/q8_0.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
@@ -88,6 +89,84 @@ TEST(Gguf, ATokenizerOfAnotherKindIsLeftOutAndSaid) {
   std::vector<std::string> notes;
   EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, metadata, notes); }),
               HasSubstr("expected at most 511 tokens, as config.json says, got 512"));
+}
+
+TEST(Gguf, ATemplateAndNamedTokensComeWithTheTokenizer) {
+  const TemporaryFolder folder;
+  fs::copy(test::data("tokenizer/llama3-style/tokenizer.json"), folder.path());
+  folder.write("tokenizer_config.json", R"({"bos_token": "<|begin_of_text|>", "eos_token": {"content": "<|end_of_text|>"}})");
+  folder.write("chat_template.jinja", "{{ messages[0].content }}");
+  ModelConfig config;
+  config.vocabulary = 700;
+  config.end_tokens = {641, 8};
+  GgufMetadata metadata;
+  std::vector<std::string> notes;
+  add_gguf_tokenizer(config, {folder.path()}, metadata, notes);
+  GgufMetadata want;
+  for (const auto& [key, id] : {std::pair("bos", 640), {"eos", 641}, {"eot", 8}})
+    want.add(std::string("tokenizer.ggml.") + key + "_token_id", static_cast<u32>(id));
+  want.add("tokenizer.ggml.add_bos_token", true);
+  want.add("tokenizer.ggml.add_eos_token", false);
+  want.add("tokenizer.chat_template", "{{ messages[0].content }}");
+  EXPECT_TRUE(metadata.bytes().ends_with(want.bytes()));
+  EXPECT_THAT(notes, testing::IsEmpty());
+}
+
+// A parameter of these numbers.
+class Numbers final : public WeightSource {
+ public:
+  explicit Numbers(std::vector<double> values) : values_(std::move(values)) {}
+  void read(const nn::Parameter&, i64 begin, std::span<double> out) const override {
+    for (double& x : out) x = values_.at(static_cast<size_t>(begin++));
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+// The tensor's bytes, as floats of fp32.
+std::vector<float> written(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source) {
+  const TemporaryFolder folder;
+  GgufWriter writer(folder.path() / "x.gguf", {}, {{part.name, type, part.extents()}});
+  write_gguf_tensor(part, type, head_dim, source, writer);
+  writer.finish();
+  const std::string bytes = bytes_of(folder.path() / "x.gguf");
+  std::vector<float> values(static_cast<size_t>(part.parts.front()->elems()));
+  EXPECT_EQ(writer.file_bytes(), static_cast<i64>(bytes.size()));
+  std::memcpy(values.data(), bytes.data() + bytes.size() - static_cast<size_t>(round_up(part.parts.front()->elems() * 4, 32)),
+              values.size() * sizeof(float));
+  return values;
+}
+
+TEST(Gguf, RowsLieInTheOrderAskedFor) {
+  std::vector<double> counted(24);
+  for (size_t i = 0; i < counted.size(); ++i) counted[i] = static_cast<double>(i);
+  const Numbers source(counted);
+  const auto matrix = nn::make_parameter("m", {8, 3}, DType::f32, {}), bias = nn::make_parameter("b", {8}, DType::f32, {});
+  const auto as = [&](const nn::Parameter& p, GgufPart::Order order) { return GgufPart{.name = "x", .parts = {&p}, .order = order}; };
+  using Order = GgufPart::Order;
+  // Heads of 4: rows 0 1 2 3 become 0 2 1 3.
+  EXPECT_THAT(written(as(*bias, Order::interleaved), GgufType::f32, 4, source), ElementsAre(0, 2, 1, 3, 4, 6, 5, 7));
+  EXPECT_THAT(written(as(*matrix, Order::interleaved), GgufType::f32, 4, source),
+              ElementsAre(0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11, 12, 13, 14, 18, 19, 20, 15, 16, 17, 21, 22, 23));
+  EXPECT_THAT(written(as(*matrix, Order::transposed), GgufType::f32, 4, source),
+              ElementsAre(0, 3, 6, 9, 12, 15, 18, 21, 1, 4, 7, 10, 13, 16, 19, 22, 2, 5, 8, 11, 14, 17, 20, 23));
+  GgufPart gain{.name = "x", .parts = {bias.get()}};
+  gain.added = 1, gain.factor = 0.5;
+  EXPECT_THAT(written(gain, GgufType::f32, 4, source), ElementsAre(0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4));
+}
+
+TEST(Gguf, NumbersThatATypeDoesNotHoldAreRefused) {
+  const auto p = nn::make_parameter("model.layers.3.mlp.up_proj.weight", {1, 32}, DType::f32, {});
+  const auto refused = [&](double x, GgufType type) {
+    std::vector<double> values(32, 1);
+    values[9] = x;
+    return error_of(ErrorCode::data, [&] { written({.name = "x", .parts = {p.get()}}, type, 4, Numbers(values)); });
+  };
+  EXPECT_THAT(refused(65520, GgufType::f16), HasSubstr("model.layers.3.mlp.up_proj.weight: expected numbers that F16 holds"));
+  EXPECT_THAT(refused(1e8, GgufType::q8_0), HasSubstr("expected numbers that Q8_0 holds"));
+  EXPECT_THAT(refused(std::nan(""), GgufType::q8_0), HasSubstr("or none: give --dtype bf16 or fp32"));
+  EXPECT_EQ(written({.name = "x", .parts = {p.get()}}, GgufType::f32, 4, Numbers(std::vector<double>(32, 65520)))[9], 65520);
 }
 
 TEST(Gguf, BlocksAreThoseOfGgml) {
