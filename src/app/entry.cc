@@ -128,6 +128,7 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }
+  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);  // its long name
   const std::pair<std::string_view, std::string (*)()> pages[] = {
       {"markdown", markdown_page}, {"man", man_page}, {"completion", bash_completion}};
   for (const auto& [name, page] : pages) {

@@ -46,6 +46,8 @@ TEST(CommandLine, HelpAndVersionAreResults) {
 TEST(CommandLine, UnknownCommands) {
   expect_refused({{{"trian"}, {"spillway trian: [trian] unknown command", "did you mean train?"}},
                   {{"frobnicate"}, {"unknown command", "spillway --help"}},
+                  {{"data", "inspekt"}, {"[data] unknown command"}},
+                  {{"data", "inspect", "--frobnicate"}, {"[--frobnicate] unknown flag of inspect"}},
                   {{"help", "nothing"}, {"unknown command"}}});
 }
 
