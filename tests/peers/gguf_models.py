@@ -2,7 +2,7 @@
 """`export --format gguf` of every family that it takes, from random configurations with each kind of tokenizer: the tensors as ggml's Python
 package reads them, in each element type, beside those of transformers; and, where cyllama (llama.cpp in a wheel) can be imported, what
 llama.cpp makes of the file: its logits beside transformers', tokens of texts beside those of Hugging Face's tokenizers, and greedy text
-beside `spillway generate`.
+beside `spillway generate`; then the rules by which published tokenizers cut words, under llama.cpp's names.
 
     python tests/peers/gguf_models.py build/release/spillway [FAMILY ...]
 
@@ -216,11 +216,59 @@ def check(program, name):
     return not bad
 
 
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+
+def cased(behind):
+    return rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{behind}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{behind}"
+
+
+# How published tokenizers cut words, and what llama.cpp calls it: the step before the byte-level one, and ignore_merges.
+RULES = {
+    "llama-bpe": (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + REST, True),
+    "dbrx": (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + REST, False),
+    "qwen2": (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + REST, False),
+    "tekken": (cased("") + r"|\p{N}" + REST.replace(r"[\r\n]*", r"[\r\n/]*"), False),
+    "gpt-4o": (cased(CONTRACTIONS + "?") + r"|\p{N}{1,3}" + REST.replace(r"[\r\n]*", r"[\r\n/]*"), False),
+    "smollm": ({"type": "Digits", "individual_digits": True}, False),
+    "gpt-2": (None, False),
+}
+
+
+def check_rules(program):
+    """Each rule by its name, and where llama.cpp is here the tokens that it gives."""
+    bad = []
+    for name, (pattern, ignore_merges) in RULES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            where = pathlib.Path(folder)
+            transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON, **LLAMA3)).save_pretrained(where / "hf")
+            read = json.loads((TOKENIZERS / "llama3-style" / "tokenizer.json").read_text())
+            own = pattern is None or isinstance(pattern, dict)
+            split = pattern if own else {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+            bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": own}
+            read["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, bytes_]} if split else bytes_
+            read["model"]["ignore_merges"] = ignore_merges
+            (where / "hf" / "tokenizer.json").write_text(json.dumps(read))
+            subprocess.run([program, "export", where / "hf", "--out", where / "out", "--format", "gguf"], check=True, capture_output=True)
+            field = gguf.GGUFReader(where / "out" / "model.gguf").get_field("tokenizer.ggml.pre")
+            if field.contents() != name:
+                bad.append(f"{field.contents()} for {name}")
+            if cpp:
+                there, tokenizer = Cpp(where / "out" / "model.gguf"), Tokenizer.from_file(str(where / "hf" / "tokenizer.json"))
+                bad += [f"{name}: tokens of {text!r}" for text in TEXTS if there.tokens(text) != tokenizer.encode(text).ids]
+    print(f"{len(RULES)} rules that cut words" + (f"  FAILED: {'; '.join(bad)}" if bad else ""), flush=True)
+    return not bad
+
+
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     names = sys.argv[2:] or list(CASES)
     print("llama.cpp: " + (f"of cyllama, ggml {cpp.ggml_version()}" if cpp else "not here (pip install cyllama)"))
     held = [check(program, name) for name in names]
+    if not sys.argv[2:]:
+        held.append(check_rules(program))
     print(f"{sum(held)} of {len(held)} hold")
     sys.exit(0 if all(held) else 1)
 

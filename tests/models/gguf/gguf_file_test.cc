@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "models/gguf/export_gguf.h"
 #include "models/gguf/gguf_metadata.h"
@@ -89,6 +90,46 @@ TEST(Gguf, ATokenizerOfAnotherKindIsLeftOutAndSaid) {
   std::vector<std::string> notes;
   EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, metadata, notes); }),
               HasSubstr("expected at most 511 tokens, as config.json says, got 512"));
+}
+
+TEST(Gguf, RulesThatCutWordsHaveLlamaCppsNames) {
+  using nlohmann::json;
+  const std::string head = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|",
+                    rest = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+  const auto split = [](const std::string& pattern) {
+    return json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  };
+  struct Case {
+    json step;
+    bool ignore_merges;
+    const char* name;
+  };
+  const std::vector<Case> cases{{nullptr, false, "gpt-2"},
+                                {{{"type", "Digits"}, {"individual_digits", true}}, false, "smollm"},
+                                {split(head + "\\p{N}{1,3}" + rest), true, "llama-bpe"},
+                                {split(head + "\\p{N}{1,3}" + rest), false, "dbrx"},
+                                {split(head + "\\p{N}" + rest), false, "qwen2"},
+                                {split("\\p{L}+"), false, "default"},
+                                {{{"type", "Punctuation"}, {"behavior", "Isolated"}}, false, "default"}};
+  for (const Case& c : cases) {
+    const TemporaryFolder folder;
+    json file = json::parse(bytes_of(test::data("tokenizer/llama3-style/tokenizer.json")));
+    const bool own = c.step.is_null() || c.step["type"] != "Split";
+    const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own}};
+    file["pre_tokenizer"] = c.step.is_null() ? bytes : json{{"type", "Sequence"}, {"pretokenizers", {c.step, bytes}}};
+    file["model"]["ignore_merges"] = c.ignore_merges;
+    folder.write("tokenizer.json", file.dump());
+    ModelConfig config;
+    config.vocabulary = 700;
+    config.end_tokens = {641};
+    GgufMetadata metadata, want;
+    std::vector<std::string> notes;
+    add_gguf_tokenizer(config, {folder.path()}, metadata, notes);
+    want.add("tokenizer.ggml.model", "gpt2");
+    want.add("tokenizer.ggml.pre", c.name);
+    EXPECT_TRUE(metadata.bytes().starts_with(want.bytes())) << c.name;
+    EXPECT_EQ(notes.size(), c.name == std::string("default") ? 1u : 0u) << c.name;
+  }
 }
 
 TEST(Gguf, ATemplateAndNamedTokensComeWithTheTokenizer) {
