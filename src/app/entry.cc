@@ -54,6 +54,7 @@ struct Dispatch {
   int operator()(const GenerateConfig& config) const { return on_ranks(config, run_generate); }
   int operator()(const ChatConfig& config) const { return on_ranks(config, run_chat); }
   int operator()(const ExportConfig& config) const { return run_export(config, console); }
+  int operator()(const ImportConfig& config) const { return run_import(config, console); }
   int operator()(const TokenizeConfig& config) const { return run_tokenize(config, console); }
   int operator()(const InspectConfig& config) const { return run_inspect(config, console); }
   int operator()(const StatusConfig& config) const { return run_status(config, console); }

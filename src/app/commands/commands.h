@@ -22,6 +22,7 @@ int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
 int run_evaluate(const EvaluateConfig& config, Console& console, const Peers& peers);
 int run_classify(const ClassifyConfig& config, Console& console, const Peers& peers);
 int run_export(const ExportConfig& config, Console& console);
+int run_import(const ImportConfig& config, Console& console);
 int run_plan(const PlanConfig& config, Console& console);
 
 int run_tokenize(const TokenizeConfig& config, Console& console);

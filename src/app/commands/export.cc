@@ -1,4 +1,5 @@
-// spillway export: a run's or a checkpoint's weights as a Hugging Face folder. Streamed; the same weights give the same bytes.
+// spillway export: weights of a run or a checkpoint as a Hugging Face folder, an ONNX graph or a GGUF file. Streamed; the same weights give
+// the same bytes.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,12 +10,41 @@
 #include "app/checkpoints/python_line.h"
 #include "app/checkpoints/tokenizer_files.h"
 #include "app/commands/commands.h"
+#include "app/flags/text.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export/folder.h"
+#include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"
 
 namespace spillway::app {
+namespace {
+
+// The folder whose tokenizer the model has: the adapter's, if it has one.
+std::optional<std::filesystem::path> tokenizer_folder(const ModelSource& source) {
+  for (const auto& place : {source.adapter, source.folder}) {
+    if (place && std::filesystem::exists(*place / "tokenizer.json")) return place;
+  }
+  return {};
+}
+
+models::ExportResult write_gguf(const ModelSource& source, const models::PlainModel& model, const std::filesystem::path& folder,
+                                const std::optional<std::string>& dtype, Console& console) {
+  models::GgufTokenizer tokenizer{tokenizer_folder(source)};
+  tokenizer.bytes = !tokenizer.folder && source.made_here && model.config().vocabulary == 256;
+  const models::GgufExport written = models::export_gguf(model, source.name, tokenizer, folder / "model.gguf", dtype);
+  for (const std::string& note : written.notes) console.log("gguf: " + note);
+  return {written.tensors, 1};
+}
+
+// The line that loads it.
+std::string loading_line(const models::ModelConfig& config, bool adapter, const ExportConfig& asked) {
+  if (asked.format == "gguf") return "in llama.cpp: llama-cli -m " + shell_word((std::filesystem::path(asked.out) / "model.gguf").string());
+  const std::string line = python_line(config, adapter, asked.format, asked.out);
+  return line.empty() ? "" : "in Python: " + line;
+}
+
+}  // namespace
 
 int run_export(const ExportConfig& config, Console& console) {
   const ModelSource source = find_trained_model(config.model, config.checkpoint);
@@ -43,13 +73,13 @@ int run_export(const ExportConfig& config, Console& console) {
   const models::ExportResult written = [&] {
     if (adapter) return models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages);
     const models::PlainModel model(source.config, *source.folder, source.adapter, averages);
+    if (config.format == "gguf") return write_gguf(source, model, folder.path(), config.dtype, console);
     if (config.format == "onnx") return models::export_onnx(model, folder.path(), config.dtype);
     return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes);
   }();
-  for (const auto& place : {source.adapter, source.folder}) {
-    if (!place || !std::filesystem::exists(*place / "tokenizer.json")) continue;
-    for (const auto& [name, text] : tokenizer_files(*place)) folder.write_text(name, text);
-    break;
+  const auto tokenizer = config.format == "gguf" ? std::nullopt : tokenizer_folder(source);  // which a GGUF file has in it
+  if (tokenizer) {
+    for (const auto& [name, text] : tokenizer_files(*tokenizer)) folder.write_text(name, text);
   }
   folder.commit();
   if (console.json()) {
@@ -59,8 +89,7 @@ int run_export(const ExportConfig& config, Console& console) {
   }
   console.result(
       fmt::format("exported {} tensors in {} file{} to {}", written.tensors, written.files, written.files == 1 ? "" : "s", config.out));
-  if (const std::string line = python_line(source.config, adapter, config.format, config.out); !line.empty())
-    console.result("in Python: " + line);
+  if (const std::string line = loading_line(source.config, adapter, config); !line.empty()) console.result(line);
   return 0;
 }
 

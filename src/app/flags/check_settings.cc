@@ -182,6 +182,8 @@ void check(ExportConfig& config, const Host& host) {
   check_checkpoint(config.checkpoint);
 }
 
+void check(ImportConfig&, const Host& host) { check_one_process("import", "it reads one file; start it alone", host); }
+
 void check(TokenizeConfig& config, const Host&) {
   check_tokenizer(config.tokenizer);
   const bool encode = !config.data.empty() || !config.out.empty();

@@ -257,6 +257,12 @@ struct ExportConfig : CommonConfig {
   bool merge = false, ema = false;
 };
 
+struct ImportConfig : CommonConfig {
+  std::string file, out;
+  std::optional<std::string> as;  // which of torchvision's models
+  i64 max_shard_size_bytes = 5'000'000'000;
+};
+
 struct TokenizeConfig : CommonConfig {
   std::string tokenizer = "bytes", out, decode;
   std::vector<std::string> data;

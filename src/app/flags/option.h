@@ -33,7 +33,8 @@ enum class Command {
   chat,
   classify,
   report,
-  top
+  top,
+  import_model
 };
 
 struct CommandInfo {
@@ -49,7 +50,7 @@ const CommandInfo& info(Command command);
 /// One command's configuration.
 using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
                               DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig,
-                              ClassifyConfig, ReportConfig, TopConfig>;
+                              ClassifyConfig, ReportConfig, TopConfig, ImportConfig>;
 Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };

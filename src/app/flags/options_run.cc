@@ -7,7 +7,7 @@ namespace {
 constexpr const char *kRun = "Run folder", *kShown = "What is shown";
 const unsigned kAll = on(Command::train, Command::plan, Command::generate, Command::chat, Command::export_model, Command::tokenize,
                          Command::inspect, Command::status, Command::doctor, Command::bench, Command::schedule, Command::slurm,
-                         Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top);
+                         Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top, Command::import_model);
 
 Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
   return {.name = name,

@@ -212,15 +212,16 @@ std::vector<Option> export_options() {
        .required = true},
       {.name = "format",
        .group = kGroup,
-       .help = "hf: a Hugging Face folder; onnx: a graph and its weights, for onnxruntime and what is built on it",
-       .field = word(&ExportConfig::format, {"hf", "onnx"}),
+       .help = "hf: a Hugging Face folder; onnx: a graph and its weights, for onnxruntime and what is built on it; gguf: one file for "
+               "llama.cpp and what is built on it",
+       .field = word(&ExportConfig::format, {"hf", "onnx", "gguf"}),
        .commands = here},
       {.name = "dtype",
        .group = kGroup,
-       .help = "of the written weights",
-       .field = word(&ExportConfig::dtype, {"fp32", "bf16", "fp16"}),
+       .help = "of the written weights; q8_0 is of gguf alone: blocks of 32 in 8 bits each and a scale",
+       .field = word(&ExportConfig::dtype, {"fp32", "bf16", "fp16", "q8_0"}),
        .commands = here,
-       .default_text = "as stored"},
+       .default_text = "as stored (gguf: fp16 of what is stored in fp32)"},
       {.name = "merge",
        .group = kGroup,
        .help = "of a run with adapters: the whole model, with what they add in its weights; else the PEFT folder",
@@ -235,6 +236,41 @@ std::vector<Option> export_options() {
        .group = kGroup,
        .help = "of one safetensors file",
        .field = size(&ExportConfig::max_shard_size_bytes),
+       .commands = here,
+       .range = above(0)},
+  };
+}
+
+std::vector<Option> import_options() {
+  constexpr const char* kGroup = "Import";
+  const unsigned here = on(Command::import_model);
+  return {
+      {.name = "file",
+       .group = kGroup,
+       .help = "a model file of llm.c (gpt2_124M.bin, gpt2_124M_bf16.bin), or a state dict of torchvision's that torch.save wrote (.pth)",
+       .field = text(&ImportConfig::file),
+       .commands = here,
+       .metavar = "FILE",
+       .required = true,
+       .positional = true},
+      {.name = "out",
+       .group = kGroup,
+       .help = "folder to write",
+       .field = text(&ImportConfig::out),
+       .commands = here,
+       .metavar = "DIR",
+       .required = true},
+      {.name = "as",
+       .group = kGroup,
+       .help = "which of torchvision's models the weights are of: resnet18, resnet34, resnet50, alexnet or vgg11",
+       .field = text(&ImportConfig::as),
+       .commands = here,
+       .metavar = "NAME",
+       .default_text = "what llm.c's file says"},
+      {.name = "max-shard-size",
+       .group = kGroup,
+       .help = "of one safetensors file",
+       .field = size(&ImportConfig::max_shard_size_bytes),
        .commands = here,
        .range = above(0)},
   };
@@ -394,7 +430,8 @@ std::vector<Option> node_options() {
 
 std::vector<Option> tool_options() {
   std::vector<Option> all = plan_options();
-  for (auto table : {generate_options(), evaluate_options(), classify_options(), export_options(), tokenize_options(), node_options()}) {
+  for (auto table : {generate_options(), evaluate_options(), classify_options(), export_options(), import_options(), tokenize_options(),
+                     node_options()}) {
     all.insert(all.end(), table.begin(), table.end());
   }
   return all;

@@ -78,11 +78,21 @@ bool has_weights(const std::filesystem::path& folder) {
 }
 
 WeightFolder::WeightFolder(const std::filesystem::path& folder) {
-  const FolderChecksums checksums = FolderChecksums::of(folder);
   const auto take_all = [&] {
     const auto& all = std::visit([](const auto& file) -> const std::vector<TensorInfo>& { return file.tensors(); }, files_[0]);
     for (const TensorInfo& t : all) places_.emplace(t.name, Place{0, &t});
   };
+  if (std::filesystem::is_regular_file(folder)) {
+    if (is_llm_c_file(folder))
+      files_.emplace_back(std::in_place_type<LlmCFile>, folder);
+    else if (is_torch_file(folder))
+      files_.emplace_back(std::in_place_type<TorchFile>, folder);
+    else
+      files_.emplace_back(std::in_place_type<SafetensorsReader>, folder);
+    take_all();
+    return;
+  }
+  const FolderChecksums checksums = FolderChecksums::of(folder);
   const auto open = [&](const std::string& file) {
     if (file.ends_with(".bin"))
       files_.emplace_back(std::in_place_type<TorchFile>, folder / file);

@@ -1,10 +1,11 @@
 // A model folder's weights: model.safetensors, or the shards that model.safetensors.index.json names; where there are neither,
 // pytorch_model.bin, or the shards of its index; else a training run that DeepSpeed or FSDP saved
-// there. Thread-safe once made.
+// there. Or those of one file. Thread-safe once made.
 #pragma once
 #include <variant>
 
 #include "data/weights/distributed_checkpoint.h"
+#include "data/weights/llm_c_file.h"
 #include "data/weights/torch_file.h"
 #include "data/weights/zero_checkpoint.h"
 
@@ -13,8 +14,9 @@ namespace spillway::data {
 class WeightFolder {
  public:
   /// Every entry of an index is checked when it is opened; tensors of a shard that the index does not name are not there. What the folder's
-  /// manifest has checksums of is read through them. Throws Error(data) as safetensors.h and torch_file.h, and where there is no such file.
-  explicit WeightFolder(const std::filesystem::path& folder);
+  /// manifest has checksums of is read through them. A file is one of torch.save's, llm.c's or safetensors. Throws Error(data) as
+  /// safetensors.h, torch_file.h and llm_c_file.h, and where there is no such file.
+  explicit WeightFolder(const std::filesystem::path& folder_or_file);
   /// All tensor names over all files, sorted.
   std::vector<std::string> names() const;
   const TensorInfo* find(const std::string& name) const;
@@ -22,7 +24,7 @@ class WeightFolder {
   void read(const std::string& name, i64 begin, std::span<double> out) const;
 
  private:
-  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint, DistributedCheckpoint>;
+  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint, DistributedCheckpoint, LlmCFile>;
   struct Place {
     size_t file;
     const TensorInfo* info;  // in the file's own list, which never moves

@@ -12,10 +12,10 @@
 namespace spillway::app::option_table_test {
 namespace {
 
-constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate, Command::export_model, Command::tokenize,
-                                 Command::inspect, Command::status,   Command::doctor,   Command::bench,        Command::schedule,
-                                 Command::slurm,   Command::selftest, Command::evaluate, Command::chat,         Command::classify,
-                                 Command::report,  Command::top};
+constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::generate,    Command::export_model, Command::tokenize,
+                                 Command::inspect, Command::status,   Command::doctor,      Command::bench,        Command::schedule,
+                                 Command::slurm,   Command::selftest, Command::evaluate,    Command::chat,         Command::classify,
+                                 Command::report,  Command::top,      Command::import_model};
 
 // Every flag of train's table, and its default as --help shows it ("" where there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {

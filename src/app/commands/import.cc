@@ -1,0 +1,48 @@
+// spillway import: weights that others' programs wrote, as a Hugging Face folder. Streamed; appears whole or not at all.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/checkpoints/python_line.h"
+#include "app/commands/commands.h"
+#include "base/error.h"
+#include "data/atomic_folder.h"
+#include "models/export/folder.h"
+#include "models/import.h"
+
+namespace spillway::app {
+namespace {
+
+// What the folder does not say of how the model is to be used.
+std::string import_note(const models::ModelConfig& config) {
+  if (!config.reads_images()) return "it has no tokenizer: train and generate take --tokenizer, a tokenizer.json of GPT-2's";
+  return "pixels p become (p / 255 - 0.5) / 0.5 here, and in torchvision's training they had ImageNet's mean and deviation: train some "
+         "steps "
+         "before you trust what it says";
+}
+
+}  // namespace
+
+int run_import(const ImportConfig& config, Console& console) {
+  if (std::filesystem::exists(config.out))
+    throw Error(ErrorCode::usage, fmt::format("[import] {} exists already: give a new folder, nothing is overwritten", config.out));
+  const models::ImportedModel imported = models::imported_model(config.file, config.as);
+  const models::PlainModel model(imported.config, config.file);
+  data::AtomicFolder folder(config.out);
+  const models::ExportResult written = models::export_folder(model, folder.path(), {}, config.max_shard_size_bytes);
+  folder.commit();
+  console.log(import_note(imported.config));
+  if (console.json()) {
+    const nlohmann::ordered_json all = {
+        {"out", config.out}, {"model", imported.kind}, {"tensors", written.tensors}, {"files", written.files}};
+    console.result(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return 0;
+  }
+  console.result(fmt::format("imported {}, {} tensors in {} file{}, to {}", imported.kind, written.tensors, written.files,
+                             written.files == 1 ? "" : "s", config.out));
+  if (const std::string line = python_line(imported.config, false, "hf", config.out); !line.empty()) console.result("in Python: " + line);
+  return 0;
+}
+
+}  // namespace spillway::app

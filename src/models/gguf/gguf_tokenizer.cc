@@ -1,0 +1,262 @@
+// The tokenizer as llama.cpp knows it: "gpt2" is byte-level BPE with the name of a rule that cuts words, "llama" is SentencePiece's BPE,
+// which merges by the scores of what comes out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/chat/find_chat_template.h"
+#include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/json_fields.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/vocabulary.h"
+#include "models/gguf/gguf_metadata.h"
+
+namespace spillway::models {
+namespace {
+
+using nlohmann::json;
+
+// llama.cpp's kinds of tokens.
+constexpr i32 kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
+constexpr std::string_view kMetaspace = "\u2581";
+
+// Rules by which words are cut, under the names that llama.cpp has for them.
+struct Rule {
+  std::string_view name, pattern;
+};
+constexpr std::string_view kContractions = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|)";
+constexpr std::string_view kRest = R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kRestByDigits = R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// Null is as good as absent.
+bool flag(const json& object, const char* key, bool otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+std::string text(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// The steps of a pre-tokenizer, sequences made flat.
+void flatten(const json& step, std::vector<json>& into) {
+  if (!step.is_object()) return;
+  if (text(step, "type") != "Sequence") return into.push_back(step);
+  for (const json& inner : step["pretokenizers"]) flatten(inner, into);
+}
+
+std::string pattern_of(const json& step) {
+  const auto found = step.find("pattern");
+  return found != step.end() ? text(*found, "Regex") : "";
+}
+
+// Empty where llama.cpp has no name for it.
+std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
+  const json& last = steps.back();
+  if (flag(last, "use_regex", true)) {
+    if (steps.size() == 1) return "gpt-2";
+    return steps.size() == 2 && text(steps[0], "type") == "Digits" && flag(steps[0], "individual_digits", false) ? "smollm" : "";
+  }
+  if (steps.size() != 2 || text(steps[0], "type") != "Split" || text(steps[0], "behavior") != "Isolated") return "";
+  const std::string pattern = pattern_of(steps[0]), head(kContractions);
+  if (pattern == head + std::string(kRest)) return ignore_merges ? "llama-bpe" : "dbrx";
+  if (pattern == head + std::string(kRestByDigits)) return "qwen2";
+  if (pattern == kTekken) return "tekken";
+  return pattern == kGpt4o ? "gpt-4o" : "";
+}
+
+class TokenizerKeys {
+ public:
+  TokenizerKeys(const ModelConfig& config, const std::filesystem::path& folder, GgufMetadata& metadata, std::vector<std::string>& notes)
+      : config_(config),
+        folder_(folder),
+        metadata_(metadata),
+        notes_(notes),
+        tokenizer_(data::read_tokenizer(folder)),
+        file_(data::read_json(folder / "tokenizer.json")) {
+    if (const auto found = file_.find("pre_tokenizer"); found != file_.end()) flatten(*found, steps_);
+  }
+
+  void add() {
+    if (tokenizer_->vocabulary() > config_.vocabulary) {
+      throw Error(ErrorCode::data, fmt::format("[export] {}: expected at most {} tokens, as config.json says, got {}",
+                                               (folder_ / "tokenizer.json").string(), config_.vocabulary, tokenizer_->vocabulary()));
+    }
+    const bool bpe = file_["model"].contains("merges");
+    if (bpe && is_byte_level()) {
+      add_byte_level();
+    } else if (bpe && tokenizer_->id_of(kMetaspace)) {
+      add_sentencepiece();
+    } else {
+      notes_.push_back("without its tokenizer, which is no kind that llama.cpp has for this model: give it tokens");
+      metadata_.add("tokenizer.ggml.model", "none");
+      return;
+    }
+    add_special();
+    if (const auto chat = data::find_chat_template(folder_)) metadata_.add("tokenizer.chat_template", chat->source());
+  }
+
+ private:
+  void add_byte_level() {
+    std::string rule = rule_of(steps_, flag(file_["model"], "ignore_merges", false));
+    if (rule.empty()) {
+      notes_.push_back(
+          "the tokenizer cuts words by a rule that llama.cpp has no name for: it cuts them by its own, and text may become "
+          "other tokens there");
+      rule = "default";
+    }
+    metadata_.add("tokenizer.ggml.model", "gpt2");
+    metadata_.add("tokenizer.ggml.pre", rule);
+    add_tokens();
+    std::vector<std::string> merges;
+    for_each_merge([&](const std::string& left, const std::string& right) { merges.push_back(left + " " + right); });
+    metadata_.add("tokenizer.ggml.merges", merges);
+    if (flag(steps_.back(), "add_prefix_space", false)) metadata_.add("tokenizer.ggml.add_space_prefix", true);
+  }
+
+  void add_sentencepiece() {
+    metadata_.add("tokenizer.ggml.model", "llama");
+    metadata_.add("tokenizer.ggml.pre", "default");
+    add_tokens();
+    // The earlier a merge, the higher the score; of what no merge makes it plays no part.
+    std::vector<float> scores(static_cast<size_t>(config_.vocabulary), 0.0f);
+    std::vector<bool> scored(scores.size());
+    float next = 0;
+    for_each_merge([&](const std::string& left, const std::string& right) {
+      const auto id = tokenizer_->id_of(left + right);
+      next -= 1;
+      if (!id || scored[static_cast<size_t>(*id)]) return;
+      scored[static_cast<size_t>(*id)] = true;
+      scores[static_cast<size_t>(*id)] = next;
+    });
+    for (size_t id = 0; id < scores.size(); ++id) {
+      if (!scored[id] && types_[id] == kNormal) scores[id] = next - 1;
+    }
+    metadata_.add("tokenizer.ggml.scores", scores);
+    metadata_.add("tokenizer.ggml.add_space_prefix", begins_with_space());
+  }
+
+  void add_tokens() {
+    std::vector<std::string> tokens;
+    for (i32 id = 0; id < config_.vocabulary; ++id) {
+      std::string token = id < tokenizer_->vocabulary() ? tokenizer_->token(id) : "";
+      types_.push_back(token.empty() ? kUnused : kNormal);
+      tokens.push_back(token.empty() ? fmt::format("[PAD{}]", id) : std::move(token));
+    }
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto id = tokenizer_->id_of(data::byte_token(static_cast<unsigned char>(byte)));
+      if (id && flag(file_["model"], "byte_fallback", false)) types_[static_cast<size_t>(*id)] = kByte;
+    }
+    if (const auto added = file_.find("added_tokens"); added != file_.end() && added->is_array()) {
+      for (const json& token : *added) {
+        const auto id = token.at("id").get<size_t>();
+        types_[id] = flag(token, "special", false) ? kControl : kUserDefined;
+        if (types_[id] == kUserDefined) replace_all(tokens[id], kMetaspace, " ");
+      }
+    }
+    if (const auto unknown = unknown_token()) types_[static_cast<size_t>(*unknown)] = kUnknown;
+    metadata_.add("tokenizer.ggml.tokens", tokens);
+    metadata_.add("tokenizer.ggml.token_type", types_);
+  }
+
+  void add_special() {
+    const data::NamedTokens named = tokenizer_->named();
+    const auto known = [&](std::optional<i64> id) { return id && *id < config_.vocabulary ? id : std::nullopt; };
+    const auto begin = named.begin_of_text ? std::optional<i64>(*named.begin_of_text) : known(config_.begin_token);
+    std::optional<i64> end;
+    if (named.end_of_text) end = *named.end_of_text;
+    for (const i64 id : config_.end_tokens) {
+      if (!end) end = known(id);
+    }
+    const auto put = [&](const char* key, std::optional<i64> id) {
+      if (id) metadata_.add(fmt::format("tokenizer.ggml.{}_token_id", key), static_cast<u32>(*id));
+    };
+    put("bos", begin);
+    put("eos", end);
+    if (!end) notes_.push_back("neither tokenizer nor config.json names a token that ends a text: llama.cpp takes one of its own for it");
+    for (const i64 id : config_.end_tokens) {
+      if (id == end || !known(id)) continue;
+      put("eot", id);  // a second one; llama.cpp finds more by their names
+      break;
+    }
+    put("unknown", unknown_token());
+    put("padding", named.padding ? std::optional<i64>(*named.padding) : known(config_.pad_token));
+    const std::vector<i32> around = tokenizer_->encode("", true);
+    metadata_.add("tokenizer.ggml.add_bos_token", begin && !around.empty() && around.front() == *begin);
+    metadata_.add("tokenizer.ggml.add_eos_token",
+                  end && !around.empty() && around.back() == *end && around.size() > (begin == end ? 1 : 0));
+  }
+
+  bool is_byte_level() const { return !steps_.empty() && text(steps_.back(), "type") == "ByteLevel"; }
+
+  // Byte-level BPE has none, whatever is called so.
+  std::optional<i64> unknown_token() const {
+    const auto id = is_byte_level() ? std::nullopt : tokenizer_->id_of(text(file_["model"], "unk_token"));
+    return id ? std::optional<i64>(*id) : std::nullopt;
+  }
+
+  // Whether a text gets a space before it.
+  bool begins_with_space() const {
+    const std::vector<i32> ids = tokenizer_->encode("a");
+    return !ids.empty() && tokenizer_->token(ids.front()).starts_with(kMetaspace);
+  }
+
+  static void replace_all(std::string& text, std::string_view what, std::string_view with) {
+    for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) text.replace(at, what.size(), with);
+  }
+
+  template <class Visit>
+  void for_each_merge(const Visit& visit) const {
+    for (const json& merge : file_["model"]["merges"]) {
+      if (merge.is_array()) {
+        visit(merge[0].get<std::string>(), merge[1].get<std::string>());
+        continue;
+      }
+      const auto& both = merge.get_ref<const std::string&>();
+      if (both.starts_with("#version")) continue;
+      const size_t space = both.find(' ');
+      visit(both.substr(0, space), both.substr(space + 1));
+    }
+  }
+
+  const ModelConfig& config_;
+  const std::filesystem::path& folder_;
+  GgufMetadata& metadata_;
+  std::vector<std::string>& notes_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  json file_;
+  std::vector<json> steps_;
+  std::vector<i32> types_;  // by token
+};
+
+// Bytes are a byte-level BPE that merges nothing.
+void add_bytes(GgufMetadata& metadata) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(data::byte_character(static_cast<char>(byte)));
+  metadata.add("tokenizer.ggml.model", "gpt2");
+  metadata.add("tokenizer.ggml.pre", "gpt-2");
+  metadata.add("tokenizer.ggml.tokens", tokens);
+  metadata.add("tokenizer.ggml.token_type", std::vector<i32>(tokens.size(), kNormal));
+  metadata.add("tokenizer.ggml.merges", std::vector<std::string>());
+  metadata.add("tokenizer.ggml.add_bos_token", false);
+  metadata.add("tokenizer.ggml.add_eos_token", false);
+}
+
+}  // namespace
+
+void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata,
+                        std::vector<std::string>& notes) {
+  if (tokenizer.folder) return TokenizerKeys(config, *tokenizer.folder, metadata, notes).add();
+  if (tokenizer.bytes) return add_bytes(metadata);
+  notes.push_back("without a tokenizer, which the model has not: llama.cpp takes and gives tokens");
+  metadata.add("tokenizer.ggml.model", "none");
+}
+
+}  // namespace spillway::models

@@ -1,0 +1,87 @@
+// What files of others' weights are models of (tests/peers/imports.py made them). Seconds: 0.1.
+#include "models/import.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <map>
+
+#include "models/export/plain_model.h"
+#include "tests/data/support_files.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::models::import_test {
+namespace {
+
+using namespace spillway::test;
+using testing::HasSubstr;
+
+const std::filesystem::path kFolder = "imports";
+
+TEST(Import, LlmCsHeaderIsAConfig) {
+  for (const char* name : {"gpt2.bin", "gpt2_bf16.bin"}) {
+    const auto file = test::data(kFolder / name);
+    const ImportedModel imported = imported_model(file, {});
+    EXPECT_EQ(imported.kind, "llm.c's GPT-2");
+    const ModelConfig& c = imported.config;
+    EXPECT_EQ(c.family, Family::gpt2);
+    EXPECT_EQ(std::tuple(c.layers, c.width, c.heads, c.kv_heads, c.head_dim, c.mlp_width), std::tuple(2, 12, 3, 3, 4, 48));
+    EXPECT_EQ(std::tuple(c.positions, c.vocabulary), std::tuple(16, 61));
+    EXPECT_TRUE(c.tied_head && c.end_tokens.empty() && !c.begin_token);
+    EXPECT_EQ(PlainModel(c, file).model().parameters.size(), 28u);
+  }
+}
+
+TEST(Import, TorchvisionsLayersSayTheClasses) {
+  const ImportedModel imported = imported_model(test::data(kFolder / "resnet18.pth"), "resnet18");
+  EXPECT_EQ(imported.kind, "torchvision's resnet18");
+  EXPECT_EQ(imported.config.vocabulary, 7);
+  EXPECT_EQ(imported.config.image_CHW, (Shape{3, 224, 224}));
+}
+
+// Each tensor of the file is one number, that of its place in torchvision's state_dict.
+TEST(Import, ATorchvisionModelHasItsNames) {
+  const auto file = test::data(kFolder / "resnet18.pth");
+  const PlainModel model(imported_model(file, "resnet18").config, file);
+  std::map<std::string, double> numbers;
+  for (const auto& p : model.model().parameters) {
+    std::array<double, 1> last{};
+    model.weights().read(*p, p->elems() - 1, last);
+    numbers[p->name] = last[0];
+  }
+  EXPECT_EQ(numbers.size(), 102u);
+  EXPECT_EQ(numbers["conv1.weight"], 1);
+  EXPECT_EQ(numbers["bn1.running_var"], 5);  // the sixth is num_batches_tracked
+  EXPECT_EQ(numbers["layer1.0.conv1.weight"], 7);
+  EXPECT_EQ(numbers["fc.bias"], 122);
+}
+
+TEST(Import, WhatIsNoneOfThemSaysSo) {
+  const TemporaryFolder folder;
+  const auto resnet = test::data(kFolder / "resnet18.pth"), llm_c = test::data(kFolder / "gpt2.bin");
+  const auto usage = [](const std::filesystem::path& file, const std::optional<std::string>& as) {
+    return error_of(ErrorCode::usage, [&] { imported_model(file, as); });
+  };
+  const auto refused = [](const std::filesystem::path& file, const std::optional<std::string>& as) {
+    return error_of(ErrorCode::data, [&] { imported_model(file, as); });
+  };
+  EXPECT_THAT(usage(folder / "none.bin", {}), HasSubstr("none.bin, which is none"));
+  EXPECT_THAT(usage(folder.path(), {}), HasSubstr("expected a file"));
+  EXPECT_THAT(usage(resnet, {}),
+              HasSubstr("of which of torchvision's models it has the weights: resnet18, resnet34, resnet50, alexnet, vgg11"));
+  EXPECT_THAT(usage(resnet, "resnet"), HasSubstr("[--as] expected one of torchvision's resnet18"));
+  EXPECT_THAT(usage(llm_c, "resnet18"), HasSubstr("leave it out"));
+  EXPECT_THAT(refused(resnet, "vgg11"),
+              HasSubstr("expected a tensor features.0.weight of 4 dimensions, as torchvision's vgg11 has it, got none"));
+  EXPECT_THAT(refused(test::data("torch/old.bin"), "resnet18"), HasSubstr("torch.save(torch.load(FILE, weights_only=True), NEW)"));
+  EXPECT_THAT(refused(put(folder / "x.bin", "GGUF and more"), {}), HasSubstr("got neither"));
+  EXPECT_THAT(refused(put(folder / "x.bin", ""), {}), HasSubstr("got neither"));
+  const std::string whole = bytes_of(llm_c);
+  EXPECT_THAT(refused(put(folder / "x.bin", whole.substr(0, 20000)), {}), HasSubstr("expected 23104 bytes by its header"));
+  // A ResNet-34's config beside a ResNet-18's weights.
+  const auto wrong = imported_model(resnet, "resnet34");
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));
+}
+
+}  // namespace
+}  // namespace spillway::models::import_test
