@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 
 namespace spillway::data {
@@ -131,6 +132,23 @@ MicroBatch Loader::validation(i64 i) const {
     if (first + row >= validation_windows()) return std::nullopt;
     return numbered(held_out_, first + row);
   });
+}
+
+std::string Loader::fingerprint() const {
+  constexpr i64 kRead = 32;  // samples of a source
+  std::string all;
+  const std::vector<i64> counts = samples_->counts();
+  for (size_t source = 0; source < counts.size(); ++source) {
+    const i64 read = std::min(kRead, counts[source]);
+    MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
+    for (i64 i = 0; i < read; ++i) samples_->read(source, read > 1 ? i * (counts[source] - 1) / (read - 1) : 0, batch, i);
+    u32 sum = 0;
+    for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
+      if (t->defined() && read > 0) sum = sum * 31 + crc32c(std::as_bytes(std::span(t->data<i32>(), static_cast<size_t>(t->elems()))));
+    }
+    all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", counts[source], sum);
+  }
+  return all;
 }
 
 MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::optional<Window>(i64)>& window_of_row) const {

@@ -44,6 +44,9 @@ class Loader {
     i64 rows, windows;
   };
   std::vector<Part> parts(i64 rows) const;
+  /// Of each source how many samples it has, and a checksum of some of them, evenly spread: tokens, targets and positions, of images the
+  /// classes. Another text where other data lies at the same place. Not of a loader on the meta device, which reads nothing.
+  std::string fingerprint() const;
   /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
   StepBatch step(i64 cursor) const;
   /// Validation micro-batch `i` of validation_micro_batches() of this rank: row b is held-out window (i·R + r)·B + b; rows after the last

@@ -308,5 +308,23 @@ TEST(Loader, AMixtureRefusesWhatItCannotDealOut) {
   EXPECT_THAT(said({1, std::nan("")}), HasSubstr("weights above 0"));
 }
 
+TEST(Loader, FingerprintsTellDataApart) {
+  const auto of = [](const std::vector<i64>& lengths, i64 T, bool shuffled = true) {
+    const Sources sources = counting(lengths);
+    return Loader(sources, {.sequence_length = T, .shuffled = shuffled}).fingerprint();
+  };
+  EXPECT_EQ(of({1001, 500}, 10), of({1001, 500}, 10, false));  // of the data alone
+  EXPECT_EQ(of({1001, 500}, 10).substr(0, 4), "100:");
+  EXPECT_NE(of({1001, 500}, 10), of({1011, 500}, 10));
+  EXPECT_NE(of({1001, 500}, 10), of({1001, 510}, 10));
+  EXPECT_NE(of({1001, 500}, 10), of({1001, 500}, 11));
+  EXPECT_NE(of({11}, 10), of({21}, 10));
+  Sources moved;
+  moved.push_back(std::make_unique<Counting>(1, 1001));
+  const std::string other = Loader(moved, {.sequence_length = 10}).fingerprint();
+  EXPECT_EQ(other.substr(0, 4), "100:");
+  EXPECT_NE(other, of({1001}, 10));
+}
+
 }  // namespace
 }  // namespace spillway::data::loader_test

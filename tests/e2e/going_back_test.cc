@@ -46,6 +46,24 @@ TEST_F(GoingBack, ToAnEarlierCheckpointKeepsTheLaterOnesApart) {
   expect_says(at.spillway(with(changed, "--steps", "9")), 0, {"continues at step 7 of 9"});
 }
 
+// Of other data at the same path the cursor means nothing: nothing is trained on it unless it is asked for.
+TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
+  ASSERT_EQ(at.spillway(to_step(4)).status, 0);
+  const std::string text = at.read("text.txt"), config = at.read("run/config.json"), metrics = at.read("run/metrics.jsonl");
+  std::string changed = text;
+  std::reverse(changed.begin(), changed.end());
+  for (const std::string& other : {changed, text + text.substr(0, 1000), text.substr(0, text.size() / 2)}) {
+    at.write("text.txt", other);
+    expect_says(at.spillway(to_step(8)), 2, {"expected in --data what the run was trained on up to step 4", "--allow-change data"});
+  }
+  EXPECT_EQ(at.read("run/config.json"), config);
+  EXPECT_EQ(at.read("run/metrics.jsonl"), metrics);
+  expect_says(at.spillway(to_step(6, {"--allow-change", "data"})), 0, {"continues at step 4 of 6", "done: step 6"});
+  expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the data of its last steps
+  at.write("text.txt", text);
+  expect_says(at.spillway(to_step(10)), 2, {"up to step 8"});
+}
+
 // As a job that is requeued does.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);
@@ -129,6 +147,19 @@ TEST_F(GoingBackOnNvmeMore, FewerStepsThanTheStateHasAreRefused) {
   EXPECT_EQ(f.status, 2) << f.err;
   EXPECT_TRUE(mentions(f.err, "state on nvme is of step ") && mentions(f.err, "--steps is 5")) << f.err;
   const Finished right = at.spillway(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
+}
+
+TEST_F(GoingBackOnNvme, OtherDataAtItsPathIsNotTakenForTheStates) {
+  kill_after(to("run", kSteps), 5);
+  const std::string text = at.read("text.txt");
+  at.write("text.txt", text.substr(7));
+  const Finished f = at.spillway(to("run", kSteps));
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(mentions(f.err, "expected in --data what the run was trained on")) << f.err;
+  at.write("text.txt", text);
+  const Finished right = at.spillway(to("run", kSteps));
   EXPECT_EQ(right.status, 0) << right.err;
   EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
 }

@@ -105,6 +105,7 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"tokens", p.tokens},
                            {"schedule_steps", p.schedule_steps},
                            {"made_with", p.made_with},
+                           {"data", p.data},
                            {"numbers", numbers_hash},
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
@@ -126,6 +127,7 @@ std::optional<Record> parse_record(const std::string& text) {
   }
   record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
+  record.progress.data = text_of(json, "data");
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
@@ -180,7 +182,8 @@ Progress read_progress(const fs::path& checkpoint) {
           number("tokens"),
           schedule_steps,
           loss_scale_of(manifest),
-          text_of(manifest, "made_with")};
+          text_of(manifest, "made_with"),
+          text_of(manifest, "data")};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }

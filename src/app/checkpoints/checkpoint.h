@@ -26,6 +26,7 @@ struct Progress {
   i64 schedule_steps = 0;                      // that the learning rate's curve spans; 0: not known
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
+  std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.

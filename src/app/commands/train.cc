@@ -188,6 +188,7 @@ class Training {
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
     data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), loader_workers(config_, peers_.place()), source_,
                                             &preparation_);
+    data_now_ = data_->training->fingerprint();
     resolve_steps(config_, *data_->training);
     if (config_.out.empty()) config_.out = default_out(config_);
     asked_ = config_.resume;
@@ -196,6 +197,7 @@ class Training {
     if (!start_.checkpoint) return;
     progress_ = start_.progress;
     check_same_numbers(config_, run_of(*start_.checkpoint));
+    check_same_data(config_, progress_, data_now_);
   }
 
   Facts facts() const {
@@ -266,6 +268,7 @@ class Training {
       peers_.together([&] { nothing_to_go_on_from(config_); });
     if (recovery_.record) progress_ = recovery_.record->progress;
     peers_.together([&] {
+      if (recovery_.record) check_same_data(config_, progress_, data_now_);
       if (!recovery_.set_aside.empty() && session_->rank().state().recovered()) session_->set_state_aside();
     });
   }
@@ -424,6 +427,7 @@ class Training {
 
   // An error leaves what lies on nvme for a restart.
   int train() try {
+    progress_.data = data_now_;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
@@ -443,6 +447,7 @@ class Training {
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
+  std::string data_now_;  // Loader::fingerprint
   Start start_;
   size_t told_ = 0;  // of start_.left
   Progress progress_;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
@@ -186,6 +188,16 @@ void check_same_numbers(const TrainConfig& config, const fs::path& run) {
       fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
                   "or another --out",
                   file.parent_path().string(), fmt::join(changes, "; ")));
+}
+
+void check_same_data(const TrainConfig& config, const Progress& progress, const std::string& now) {
+  if (progress.data.empty() || progress.data == now || std::ranges::find(config.allow_change, "data") != config.allow_change.end()) return;
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[resume] expected in --data what the run was trained on up to step {} (samples of each source, and a checksum of "
+                  "some: {}), got other contents ({}), in which its place means nothing: put them back, or begin anew with another "
+                  "--out; --allow-change data takes them from here on",
+                  progress.step, progress.data, now));
 }
 
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {

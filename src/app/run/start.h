@@ -40,6 +40,9 @@ Start find_whole(const TrainConfig& config, Start start);
 /// Error(usage) when `run`, where there is one, was started with other values that change numbers.
 void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run);
 
+/// Error(usage) when the data at the paths of --data are not those that `progress` was trained on: `now` is their Loader::fingerprint.
+void check_same_data(const TrainConfig& config, const Progress& progress, const std::string& now);
+
 /// What a dead process left on nvme.
 struct Recovery {
   std::optional<Record> record;  // when it is wanted and further than the checkpoint; else why what is there is not, in words:
