@@ -75,6 +75,8 @@ can_install() {
 # Their services are for the tests alone to start.
 if [ "${1-}" = --tests ] && can_install; then
   packages+=(
+    "doxygen            command doxygen"
+    "dpkg-dev           command dpkg-shlibdeps"
     "iproute2           command ip"
     "munge              command munge"
     "slurm-wlm          command sbatch"
