@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 
 out=${1:-build/deb}
 built=${SPILLWAY_BUILD:-build/deb-build}
-for each in cpack dpkg-shlibdeps gzip; do
+for each in cpack dpkg-shlibdeps file gzip; do
   command -v $each >/dev/null || {
-    echo "deb: expected $each, got none: apt-get install cmake dpkg-dev gzip, on Debian or a relative" >&2
+    echo "deb: expected $each, got none: apt-get install cmake dpkg-dev file gzip, on Debian or a relative" >&2
     exit 3
   }
 done

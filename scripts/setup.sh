@@ -77,6 +77,7 @@ if [ "${1-}" = --tests ] && can_install; then
   packages+=(
     "doxygen            command doxygen"
     "dpkg-dev           command dpkg-shlibdeps"
+    "file               command file"
     "iproute2           command ip"
     "munge              command munge"
     "slurm-wlm          command sbatch"
