@@ -32,7 +32,7 @@ for each in "$doc/copyright" "$doc/changelog.gz" "$doc/changelog.Debian.gz" "$do
   [ -e "$each" ] || fail "expected $each, got none"
 done
 [ ! -e "$build/libspillway_mpi.so" ] || [ -e "$root/usr/lib/spillway/libspillway_mpi.so" ] || fail "expected the plug-in for MPI, got none"
-zcat "$root/usr/share/man/man1/spillway.1.gz" | grep -q '^.TH SPILLWAY 1' || fail "expected the manual page, got something else"
+grep -q '^.TH SPILLWAY 1' <<<"$(zcat "$root/usr/share/man/man1/spillway.1.gz")" || fail "expected the manual page, got something else"
 
 for i in $(seq 200); do echo "And it was so, $i."; done >"$work/text.txt"
 flags=(train --model gpt2-tiny --data "$work/text.txt" --sequence-length 32 --steps 2 --device cpu --device-memory 64MiB --host-memory 64MiB
