@@ -38,7 +38,10 @@ doxygen "$stage/Doxyfile"
 export PYTHONPATH=$built/python:$tools${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 JUPYTER_PATH=$tools/share/jupyter "$python" scripts/site/execute.py docs/notebooks "$stage/notebooks"
 SPILLWAY_SITE_NOTEBOOKS=$stage/notebooks SPILLWAY_SITE_DOXYGEN=$stage/doxygen SPILLWAY_SITE_PACKAGES=$built/python \
-  SPILLWAY_SITE_ROOMS=$built/rooms.txt "$python" -m mkdocs build -q -f scripts/site/mkdocs.yml -d "$stage/site"
+  SPILLWAY_SITE_ROOMS=$built/rooms.txt "$python" -m mkdocs build -f scripts/site/mkdocs.yml -d "$stage/site" >"$stage/said.txt" 2>&1 || {
+  grep -E '^(WARNING|ERROR|Aborted|Traceback|\w*Error)' "$stage/said.txt" >&2 || cat "$stage/said.txt" >&2
+  exit 1
+}
 rm -rf "$out"
 mv "$stage/site" "$out"
 chmod 755 "$out"
