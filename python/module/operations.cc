@@ -227,7 +227,7 @@ void bind_layers(const Home& home) {
   home.def(
       "matmul",
       [](const Array& a, const Array& b) { return apply([](const Variable& x, const Variable& y) { return ops::matmul(x, y); }, a, b); },
-      nb::arg("other"), "[..., M, K] [..., K, N] -> [..., M, N], as a @ b.");
+      nb::arg("other"), "[..., M, K] @ [..., K, N] -> [..., M, N].");
   m.def(
       "einsum",
       [](const std::string& equation, const Array& a, const Array& b) {

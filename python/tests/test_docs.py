@@ -1,22 +1,55 @@
-"""The Python of docs/python.md runs as it stands, in order, in a folder with a text."""
+"""The Python that docs/ shows runs as it stands: page by page, in order, in a folder with a text; and so do the notebooks."""
 
+import json
 import pathlib
 import re
 
+import pytest
 from conftest import TEXT
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+PAGES = [page for page in sorted(DOCS.glob("*.md")) if FENCE.search(page.read_text())]
+NOTEBOOKS = sorted(DOCS.glob("notebooks/*.ipynb"))
 
 
-def test_every_block_runs(tmp_path, monkeypatch, capsys):
+def run(blocks, name):
+    names: dict = {"__name__": "__main__"}
+    for block in blocks:
+        exec(compile(block, str(name), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kjv.txt").write_text(TEXT)
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    blocks = [block for language, block in fences if language == ""]
-    names: dict = {}
-    for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
-    assert len(blocks) == 5
-    said = capsys.readouterr().out
-    assert "\nTrue runs/mine/checkpoints/step-00000010\n" in said and "it fits" in said and "(2, 256)" in said
-    assert (tmp_path / "my-model/model.safetensors").exists()
+    blocks = FENCE.findall(page.read_text())
+    run(blocks, page)
+    if page.stem == "python":
+        assert len(blocks) == 5
+        said = capsys.readouterr().out
+        assert "\nTrue runs/mine/checkpoints/step-00000010\n" in said and "it fits" in said and "(2, 256)" in said
+        assert (tmp_path / "my-model/model.safetensors").exists()
+
+
+def cells(notebook):
+    return json.loads(notebook.read_text())["cells"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_every_notebook_runs(notebook, tmp_path, monkeypatch):
+    """Cell by cell, as Jupyter would but without it (scripts/site.sh runs them in Jupyter). Each ends by asserting what it showed."""
+    monkeypatch.chdir(tmp_path)
+    code = ["".join(cell["source"]) for cell in cells(notebook) if cell["cell_type"] == "code"]
+    assert "assert " in code[-1]
+    run(code, notebook)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_notebooks_are_kept_without_outputs(notebook):
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells(notebook) if cell["cell_type"] == "code")
+
+
+def test_there_are_three_notebooks():
+    assert [notebook.stem for notebook in NOTEBOOKS] == ["fits", "lora", "plan"]

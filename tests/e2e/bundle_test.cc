@@ -34,14 +34,14 @@ class BundleRelease : public testing::Test {
                                 arguments + "\n");
     return succeeds("unshare " + user_ + " --mount bash " + (place_ / "jail.sh").string());
   }
+  bool succeeds(const std::string& command) const {
+    return std::system(("( " + command + " ) >" + (place_ / "said").string() + " 2>&1").c_str()) == 0;
+  }
   std::string said() const { return place_.read("said"); }
 
   Workplace place_;
 
  private:
-  bool succeeds(const std::string& command) const {
-    return std::system(("( " + command + " ) >" + (place_ / "said").string() + " 2>&1").c_str()) == 0;
-  }
   const std::string user_ = ::geteuid() == 0 ? "" : "--user --map-root-user";
 };
 
@@ -52,6 +52,11 @@ const std::string kTraining =
 TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(mentions(place_.read("root/share/man/man1/spillway.1"), ".TH SPILLWAY 1"));
   EXPECT_TRUE(mentions(place_.read("root/share/bash-completion/completions/spillway"), "complete -o default -F _spillway spillway"));
+  // Apptainer's recipe tests itself, here with the unpacked folder in its place.
+  EXPECT_TRUE(succeeds("sed -n '/^%test/,/^%help/{/^%/d;p}' " + (place_ / "root/share/spillway.def").string() + " | sed 's|/opt/spillway|" +
+                       (place_ / "root").string() + "|g' | sh"))
+      << said();
+  EXPECT_TRUE(mentions(said(), "step 2")) << said();
   EXPECT_TRUE(inside("--version")) << said();
   EXPECT_TRUE(inside("doctor")) << said();
   EXPECT_TRUE(inside("plan --model gpt2-124m --device-memory 2GiB --host-memory 1GiB")) << said();
