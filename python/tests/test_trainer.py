@@ -166,5 +166,5 @@ def test_rows_need_names(tmp_path, flags):
         spillway.write_rows(tmp_path / "rows.json", [[1]])
     with pytest.raises(ValueError, match="expected `out` beside rows"):
         spillway.Trainer(model="gpt2-tiny", data=iter([[1, 2]]))
-    with pytest.raises(spillway.DataError, match=r"line 2, column 31: expected -100 or the token 5 as label"):
+    with pytest.raises(spillway.DataError, match=r"line 2, column 37: expected -100 or the token 5 as label"):
         spillway.Trainer(**{**flags, "data": [[1, 2, 3], {"input_ids": [4, 5], "labels": [4, 6]}]}).train(log=quiet)
