@@ -46,7 +46,10 @@ void read_initializer(protozero::pbf_reader tensor, ReadGraph& graph) {
     } else if (tensor.tag() == 13) {
       protozero::pbf_reader entry = tensor.get_message();
       std::string key, value;
-      while (entry.next()) (entry.tag() == 1 ? key : value) = entry.get_string();
+      while (entry.next()) {
+        std::string& text = entry.tag() == 1 ? key : value;  // the reader forgets the tag with what it reads
+        text = entry.get_string();
+      }
       if (key == "offset") read.offset = std::stoll(value);
       if (key == "length") read.length = std::stoll(value);
       EXPECT_TRUE(key != "location" || value == "model.onnx.data") << value;
