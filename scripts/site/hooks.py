@@ -113,7 +113,7 @@ def python_page(package):
                     names.setdefault(node.module, []).append(alias.name)
     compiled = names.pop("_core")
     groups = [
-        ("Training", ["Trainer", *[name for name in compiled if name.endswith(("Event", "Result"))], "from_training_arguments", "write_tokens"]),
+        ("Training", ["Trainer", *[name for name in compiled if name.endswith(("Event", "Result"))], "from_training_arguments", "write_rows", "write_tokens"]),
         ("Plans and other commands", names.pop("reports")),
         ("Models and tensors", ["Model", "Tensor", "no_grad", "set_threads", "get_threads"]),
         ("Optimizers", sorted(names.pop("optimizers"), key=lambda name: (name != "Optimizer", name))),
