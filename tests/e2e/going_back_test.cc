@@ -62,6 +62,10 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the data of its last steps
   at.write("text.txt", text);
   expect_says(at.spillway(to_step(10)), 2, {"up to step 8"});
+  // Rows that are cut otherwise are not other data.
+  at.write("text.txt", text.substr(0, text.size() / 2));
+  const Args longer = with(to_step(10, {"--allow-change", "sequence_length"}), "--sequence-length", "32");
+  expect_says(at.spillway(longer), 0, {"continues at step 8 of 10"});
 }
 
 // As a job that is requeued does.

@@ -191,7 +191,12 @@ void check_same_numbers(const TrainConfig& config, const fs::path& run) {
 }
 
 void check_same_data(const TrainConfig& config, const Progress& progress, const std::string& now) {
-  if (progress.data.empty() || progress.data == now || std::ranges::find(config.allow_change, "data") != config.allow_change.end()) return;
+  // Of rows that are cut or made otherwise nothing can be compared.
+  constexpr std::string_view kMakeRows[] = {"data",    "sequence_length", "tokenizer",      "data_format", "loss_on",
+                                            "packing", "chat_template",   "skip_bad_lines", "image_size"};
+  const bool other_rows = std::ranges::any_of(
+      config.allow_change, [&](const std::string& key) { return std::ranges::find(kMakeRows, key) != std::end(kMakeRows); });
+  if (progress.data.empty() || progress.data == now || other_rows) return;
   throw Error(
       ErrorCode::usage,
       fmt::format("[resume] expected in --data what the run was trained on up to step {} (samples of each source, and a checksum of "
