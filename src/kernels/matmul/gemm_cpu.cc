@@ -120,7 +120,7 @@ HWY_POP_ATTRIBUTES
 
 // Writes the sums (rows x panel columns, in the buffer) into C.
 template <class P, class Out>
-void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, Output<P, Out> c) {
+void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, const Output<P, Out>& c) {
   for (i64 r = 0; r < rows; ++r) {
     for (i64 j = 0; j < columns; ++j) {
       Wide<P> value = sums[r * panel + j];
@@ -131,17 +131,10 @@ void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, Output<P,
   }
 }
 
-// C is far away when k is short and the matrix large: ask for it before the sums are made.
-template <class P, class Out>
-HWY_INLINE void prefetch(const Output<P, Out>& c, i64 rows, i64 columns) {
-  for (i64 r = 0; r < rows; ++r) {
-    for (i64 j = 0; j < columns; j += 64 / static_cast<i64>(sizeof(Out))) __builtin_prefetch(c.data + r * c.row_stride + j, 1);
-  }
-}
-
+// C by reference: copied in one load what was just stored in parts, it would wait for all the stores before it, those of the last sums.
 template <int kUsed, class P, class Out>
 HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns,
-                                            Output<P, Out> c, bool own_dots, Lines& lines) {
+                                            const Output<P, Out>& c, bool own_dots, Lines& lines) {
   using T = Wide<P>;
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
@@ -151,7 +144,7 @@ HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, cons
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::Zero(d);
   }
-  prefetch(c, rows, columns);
+  lines.write_to(c, rows, columns, ceil_div(k, Lines::kEvery));
   HWY_ALIGN T edge[kRows * kUsed * lanes];
   if (own_dots) {
 #if HWY_TARGET == HWY_AVX3
@@ -255,7 +248,7 @@ HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFl
       const i64 rows = std::min(2 * tiles::kRows, m - i), columns = std::min(tiles::kColumns, n - j);
       const Output<BFloat16, Out> out = part(c, i, j);
       const BFloat16* rows_a = a.data + i * depth_a + a.first * tiles::kRows;
-      prefetch(out, rows, columns);
+      lines.write_to(out, rows, columns, ceil_div(k, tiles::kStep));
       tiles::sums(rows > tiles::kRows ? 2 : 1, k, rows_a, tiles::kRows * depth_a, columns_b, sums, lines);
       store_tiles(sums, rows, columns, out);
     }

@@ -1,5 +1,5 @@
-// Asks for Ahead's memory, some lines at a time: a burst of them would hold up the loads of the loop that makes the sums, whose panels come
-// from the second-level cache through the same buffers.
+// Asks for memory ahead of its use, some lines at a time: a burst of them would hold up the loads of the loop that makes the sums, whose
+// panels come from the second-level cache through the same buffers.
 #pragma once
 #include "kernels/matmul/gemm.h"
 
@@ -10,20 +10,39 @@ class Lines {
   static constexpr i64 kEvery = 8;  // k between two asks
 
   /// All are asked for in so many calls.
-  Lines(const Ahead& ahead, i64 asks) : ahead_(ahead), each_(ceil_div(ahead.rows * ceil_div(ahead.row_bytes, kBytes), asks)) {}
+  Lines(const Ahead& ahead, i64 asks) : next_(ahead, asks) {}
+
+  /// From here on also the part of C to which the sums being made will be written, all of it in so many calls.
+  template <class P, class Out>
+  void write_to(const Output<P, Out>& c, i64 rows, i64 columns, i64 asks) {
+    constexpr i64 kSize = sizeof(Out);
+    written_ = Walk({reinterpret_cast<const char*>(c.data), rows, columns * kSize, c.row_stride * kSize}, asks);
+  }
 
   void ask() {
-    for (i64 left = each_; left > 0 && row_ < ahead_.rows; --left) {
-      __builtin_prefetch(ahead_.data + row_ * ahead_.stride_bytes + at_, 0, 2);
-      if ((at_ += kBytes) >= ahead_.row_bytes) at_ = 0, ++row_;
-    }
+    next_.ask([](const char* line) { __builtin_prefetch(line, 0, 2); });
+    written_.ask([](const char* line) { __builtin_prefetch(line, 1); });
   }
 
  private:
-  static constexpr i64 kBytes = 64;
-  const Ahead ahead_;
-  const i64 each_;
-  i64 row_ = 0, at_ = 0;
+  class Walk {
+   public:
+    Walk() = default;
+    Walk(const Ahead& all, i64 asks) : all_(all), each_(ceil_div(all.rows * ceil_div(all.row_bytes, kBytes), asks)) {}
+    template <class F>
+    void ask(F fetch) {
+      for (i64 left = each_; left > 0 && row_ < all_.rows; --left) {
+        fetch(all_.data + row_ * all_.stride_bytes + at_);
+        if ((at_ += kBytes) >= all_.row_bytes) at_ = 0, ++row_;
+      }
+    }
+
+   private:
+    static constexpr i64 kBytes = 64;
+    Ahead all_;
+    i64 each_ = 0, row_ = 0, at_ = 0;
+  };
+  Walk next_, written_;
 };
 
 }  // namespace spillway::kernels::gemm
