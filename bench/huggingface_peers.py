@@ -21,9 +21,10 @@ from pathlib import Path
 PROMPT = "In the beginning"
 SHORT, LONG = 33, 161
 HOST, PROGRAM = 40, 100  # MiB of a process beside the device's budget: the host's, and what no plan counts
+# In the types in which they are published.
 SHAPES = {"gpt2-124m": "GPT2LMHeadModel(GPT2Config())",
           "qwen2.5-0.5b": "Qwen2ForCausalLM(Qwen2Config(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, "
-                          "num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True, max_position_embeddings=32768))"}
+                          "num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True, max_position_embeddings=32768)).bfloat16()"}
 
 MAKE = "import torch, sys; from transformers import *; torch.manual_seed(0); {shape}.save_pretrained(sys.argv[1])"
 

@@ -173,6 +173,29 @@ TEST_F(Adapters, BesideABaseInFewerBytesGoOnAndAreEvaluatedSo) {
   EXPECT_EQ(evaluated({"--model", "run", "--place-parameters", "nvme", "--nvme", "scratch"}).out, evaluated_so);
 }
 
+TEST_F(Adapters, ABaseOfBf16IsKeptSoForTheSameBits) {
+  expect_ends(at.spillway({"export", "made", "--dtype", "bf16", "--out", "halves"}));
+  const auto kept = [&](const std::string& run) {
+    const auto manifest = nlohmann::json::parse(at.read(run + "/checkpoints/step-00000006/manifest.json"));
+    return manifest.value("base_weights", "plain");
+  };
+  expect_ends(at.spillway(train("of_fp32")));
+  EXPECT_EQ(kept("of_fp32"), "plain") << "bf16 does not hold these";
+  const auto beside_halves = [&](Args all) {
+    all[2] = "halves";
+    expect_ends(at.spillway(all));
+  };
+  beside_halves(train("asked", {"--base-weights", "fp32"}));
+  beside_halves(train("default"));
+  EXPECT_EQ(kept("asked"), "plain");
+  EXPECT_EQ(kept("default"), "bf16");
+  EXPECT_TRUE(adapter("default") == adapter("asked"));
+  EXPECT_FALSE(adapter("default") == adapter("of_fp32")) << "planted: they differ";
+  const std::string evaluated_so = evaluated({"--model", "default"}).out;
+  EXPECT_EQ(evaluated_so, evaluated({"--model", "asked"}).out);
+  EXPECT_EQ(evaluated_so, evaluated({"--model", "default", "--base-weights", "fp32"}).out);
+}
+
 TEST_F(Adapters, OfAnotherBaseAreRefused) {
   expect_ends(at.spillway(train("run")));
   const std::string weights = at.read("base/model.safetensors");

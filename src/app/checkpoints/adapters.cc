@@ -54,6 +54,15 @@ std::string manifest_text(const fs::path& folder, const char* key) {
   return manifest.is_object() && manifest.contains(key) && manifest[key].is_string() ? manifest[key].get<std::string>() : "";
 }
 
+// Whether every weight of the folder is one of bf16, which then is a base in half of fp32's bytes that has the same numbers.
+bool is_all_bf16(const fs::path& folder) {
+  const data::WeightFolder tensors(folder);
+  return std::ranges::all_of(tensors.names(), [&](const std::string& name) {
+    const data::TensorInfo& info = *tensors.find(name);
+    return info.foreign.empty() && (info.dtype == DType::bf16 || !is_floating(info.dtype));
+  });
+}
+
 kernels::WeightFormat format_named(const std::string& name, const fs::path& folder) {
   using kernels::WeightFormat;
   if (name.empty()) return WeightFormat::plain;
@@ -99,6 +108,8 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
     throw Error(ErrorCode::usage,
                 "[--lora] expected a base with weights, a Hugging Face folder: adapters beside drawn weights learn nothing of use");
   check_targets(source);
+  if (!config.base_weights && weight_dtype(*config.precision) == DType::f32 && source.has_weights && is_all_bf16(*source.folder))
+    source.config.base_weights = kernels::WeightFormat::bf16;
 }
 
 void take_adapter(ModelSource& source, const fs::path& folder) {

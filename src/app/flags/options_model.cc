@@ -124,7 +124,7 @@ std::vector<Option> model() {
        .field = choice(&ResourceConfig::base_weights, kBaseWeights),
        .commands = kTrain,
        .changes_numbers = true,
-       .default_text = "the precision's"},
+       .default_text = "the precision's; bf16 where the folder's are and the precision is fp32: the same numbers"},
       {.name = "base-weights",
        .group = kModel,
        .help = "layers of products keep their weights so, and make them the precision's for each use: 8bit and nf4 in blocks of 64 with a "

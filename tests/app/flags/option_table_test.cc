@@ -72,7 +72,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"lora-targets", "all-linear"},
     {"lora-dropout", "0"},
     {"lora-rank-scaling", "plain"},
-    {"base-weights", "the precision's"},
+    {"base-weights", "the precision's; bf16 where the folder's are and the precision is fp32: the same numbers"},
     {"adapter", "none"},
     {"data-format", "auto"},
     {"loss-on", "auto"},
