@@ -26,9 +26,14 @@ inline Weight dense(Weight w) {
   return w;
 }
 
-/// The values, of the type of `stored`'s words: itself if plain, else made now.
+/// The values, of the type of `stored`'s words: itself if plain, else made now. But those of bf16 are as they are for products in f32 on a
+/// CPU, which widen as they read.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
   if (format == kernels::WeightFormat::plain) return stored;
+  if (format == kernels::WeightFormat::bf16 && stored.dtype() == DType::f32 && !Stream::current().device.works_as_cuda()) {
+    constexpr DType kNarrow = DType::bf16;
+    return stored.reinterpret(Shape{stored.bytes() / size_of(kNarrow)}, kNarrow).slice(0, 0, shape.elems()).reshape(shape);
+  }
   const Tensor values = empty(shape, stored.dtype(), "dequantized weight");
   kernels::dequantize(format, stored, values);
   return values;

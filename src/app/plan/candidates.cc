@@ -69,7 +69,7 @@ class Enumeration {
     const auto k = static_cast<double>(base.scheduling.micro_batches);
     for (u16 b = 0; b < layout_.blocks.size(); ++b) {
       if (!layout_.here(b)) continue;
-      const BlockSeconds block = rates.block(b, forward_flops(layout_, *base.model, b, tokens));
+      const BlockSeconds block = rates.block(b, block_flops(layout_, *base.model, b, tokens));
       forward_s_ += k * block.forward;
       if (b >= layout_.first_trained_block) backward_s_ += block.backward + (k - 1) * block.backward_more;
     }

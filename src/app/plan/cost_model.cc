@@ -15,9 +15,6 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::Tier;
 
-// Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
-constexpr double kBlockEfficiency = 0.6;
-
 double at(const std::array<i64, offload::kTiers>& bytes, Tier tier) { return static_cast<double>(bytes[static_cast<size_t>(tier)]); }
 
 double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.micro_batch_size * plan.sequence_length); }
@@ -28,7 +25,7 @@ class Costing {
   Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
       : plan_(plan), rates_(rates), beside_(beside) {
     for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
-      blocks_.push_back(rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan))));
+      blocks_.push_back(rates.block(b, block_flops(plan.layout, model, b, tokens_of(plan))));
   }
 
   parallel::Work operator()(const Instruction& i) const {
@@ -206,7 +203,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
 double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double seconds = 0;
   for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
-    const BlockSeconds block = rates.block(b, forward_flops(plan.layout, model, b, tokens_of(plan)));
+    const BlockSeconds block = rates.block(b, block_flops(plan.layout, model, b, tokens_of(plan)));
     seconds += block.forward + (b < plan.layout.first_trained_block ? 0 : block.backward);
   }
   return moving_s * tokens_of(plan) / seconds;
@@ -214,10 +211,10 @@ double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Seque
 
 }  // namespace
 
-BlockSeconds Rates::block(size_t index, double forward_flops) const {
+BlockSeconds Rates::block(size_t index, const BlockFlops& work) const {
   if (!blocks.empty()) return blocks[index];
-  const double forward_s = forward_flops / flops;
-  return {forward_s, 2 * forward_s, 2 * forward_s, forward_s};
+  const double forward_s = work.forward / flops, backward_s = forward_s + work.weight_gradients / flops;
+  return {forward_s, backward_s, backward_s, forward_s};
 }
 
 double Rates::disk_s(double read_bytes, double written_bytes) const {
@@ -251,22 +248,25 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
   return rates;
 }
 
-double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
-  double elems = 0;
+BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
+  BlockFlops all;
   for (const parallel::GroupUse& use : layout.blocks[block]) {
     if (block == 0 && !model.reads_images()) continue;  // looks its rows up
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
       const nn::Parameter& p = *model.parameters[s.parameter];
-      if (p.shape.rank() >= 2) elems += static_cast<double>(s.elems) * p.positions;
+      if (p.shape.rank() < 2) continue;
+      const double flops = 2 * static_cast<double>(s.elems) * p.positions * tokens;
+      all.forward += flops;
+      if (!layout.groups[use.group].frozen) all.weight_gradients += flops;
     }
   }
-  return 2 * elems * tokens;
+  return all;
 }
 
-double work_flops(const Instruction& i, double forward) {
+double work_flops(const Instruction& i, const BlockFlops& block) {
   if (!computes_block(i.op)) return 0;
-  const double again = i.op == Op::Forward || i.recompute ? forward : 0;
-  return again + (makes_input_gradient(i.op) ? forward : 0) + (makes_weight_gradients(i.op) ? forward : 0);
+  const double again = i.op == Op::Forward || i.recompute ? block.forward : 0;
+  return again + (makes_input_gradient(i.op) ? block.forward : 0) + (makes_weight_gradients(i.op) ? block.weight_gradients : 0);
 }
 
 double model_flops(const parallel::Plan& plan, const nn::Sequential& model) {
@@ -274,7 +274,7 @@ double model_flops(const parallel::Plan& plan, const nn::Sequential& model) {
   for (Instruction i : plan.train.head) {
     if (!computes_block(i.op)) continue;
     i.recompute = false;
-    flops += work_flops(i, forward_flops(plan.layout, model, i.block, tokens_of(plan)));
+    flops += work_flops(i, block_flops(plan.layout, model, i.block, tokens_of(plan)));
   }
   return flops;
 }

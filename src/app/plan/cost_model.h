@@ -21,6 +21,14 @@ constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPe
 /// And of such GPUs that talk to each other: a port of 200 Gb/s for each.
 constexpr double kGpuPortBytesPerS = 25e9;
 
+/// Floating-point operations of matrix products in a block's forward, and in what makes its weights' gradients, which frozen ones have none of.
+struct BlockFlops {
+  double forward = 0, weight_gradients = 0;
+};
+
+/// Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
+constexpr double kBlockEfficiency = 0.6;
+
 struct Rates {
   double flops = 100e9;              // of a block's matrix products, where it was not timed
   double wide_flops = 100e9;         // of fp32, as Muon's
@@ -33,7 +41,7 @@ struct Rates {
   double threads = 1;         // of the host, beside a GPU
   parallel::Machine machine;  // on a GPU as many cores as lanes: none waits for another's
 
-  BlockSeconds block(size_t index, double forward_flops) const;
+  BlockSeconds block(size_t index, const BlockFlops& work) const;
   /// At the least, for bytes that are read and written while one another.
   double disk_s(double read_bytes, double written_bytes) const;
 };
@@ -42,12 +50,12 @@ struct Rates {
 Rates make_rates(const Calibration& calibration, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
                  const std::vector<u32>& shares);
 
-/// Floating-point operations of a block's forward over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
-double forward_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);
+/// Of a block over `tokens` tokens: two a token and matrix element, embeddings looked up for free.
+BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens);
 
-/// Of an instruction that computes a block whose forward takes so many: a forward's, and as many for each of a backward's two parts. What
-/// is run again counts for the work done, not for the model's.
-double work_flops(const parallel::Instruction& i, double forward_flops);
+/// Of an instruction that computes a block: a forward's, as many for the gradient of what went in, and its weights' gradients'. What is run
+/// again counts for the work done, not for the model's.
+double work_flops(const parallel::Instruction& i, const BlockFlops& block);
 /// Those of a training step of this rank that the model itself asks for.
 double model_flops(const parallel::Plan& plan, const nn::Sequential& model);
 /// What bench measured of matrix products where the plan computes; empty if it did not.

@@ -21,6 +21,7 @@ void time_model(NodeRates& node, const parallel::PlanRequest& request, const Com
     node.doubts += "; no GPU was looked at: computing and copying are reckoned with constants";
     return;
   }
+  if (!on_gpu) node.rates.flops = kBlockEfficiency * time_products(request.scheduling.format.weight, threads);
   if (on_gpu) time_gpu_units(node.rates.unit, format, computer.device);
   i64 taken_bytes = 0;  // the process's peak tells
   node.rates.blocks = time_blocks(request, computer.device, computer.tf32, threads, computer.device_bytes, node.rates.flops, taken_bytes);

@@ -89,8 +89,8 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
   const auto last = static_cast<u16>(plan.layout.blocks.size() - 1);
   const auto again = std::ranges::count_if(
       plan.train.head, [&](const auto& i) { return i.block == last && computes_block(i.op) && i.op != parallel::Op::Forward; });
-  const double flops = forward_flops(plan.layout, model, last, static_cast<double>(plan.micro_batch_size * plan.sequence_length));
-  return static_cast<double>(again) * rates.block(last, flops).forward;
+  const BlockFlops work = block_flops(plan.layout, model, last, static_cast<double>(plan.micro_batch_size * plan.sequence_length));
+  return static_cast<double>(again) * rates.block(last, work).forward;
 }
 
 // Where the logits find no room beside what is fastest without them.

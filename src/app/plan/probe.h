@@ -30,6 +30,9 @@ struct UnitSeconds {
 std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, Device device, Tf32 tf32, ThreadPool& threads, i64 budget_bytes,
                                       double flops, i64& peak_bytes);
 
+/// Floating-point operations per second of a product of a few hundred rows, on all threads.
+double time_products(DType type, ThreadPool& threads);
+
 /// What the CPU takes.
 void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool& threads);
 /// What a GPU takes, and copies to and from host memory.

@@ -221,7 +221,10 @@ i64 slab_bytes(const PlanRequest& r, const Kinds& kinds, i64 rows) {
 
 double pass_flops(const PlanRequest& r, const Kinds& kinds, i64 rows) {
   double flops = 0;
-  for (u16 block : kinds.first) flops += 3 * forward_flops(r.layout, *r.model, block, static_cast<double>(rows * r.sequence_length));
+  for (u16 block : kinds.first) {
+    const BlockFlops work = block_flops(r.layout, *r.model, block, static_cast<double>(rows * r.sequence_length));
+    flops += 2 * work.forward + work.weight_gradients;
+  }
   return flops;
 }
 

@@ -11,6 +11,7 @@
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
+#include "kernels/matmul/matmul.h"
 #include "optim/norm.h"
 #include "optim/rules/tile.h"
 #include "optim/tile_values.h"
@@ -95,6 +96,16 @@ void time_tiles(UnitSeconds& unit, const optim::StateFormat& format, const Strea
 }
 
 }  // namespace
+
+double time_products(DType type, ThreadPool& threads) {
+  constexpr i64 kRows = 256, kWidth = 1024;
+  MemoryPool pool("probe", kUnlimited);
+  const Stream all{Device::cpu(), &threads, &pool};
+  const StreamScope scope(all);
+  const Tensor a = zeros({kRows, kWidth}, type), b = zeros({kWidth, kWidth}, type), out = empty({kRows, kWidth}, type);
+  const Tensor workspace = empty({kernels::matmul_workspace_bytes(kRows, kWidth, kWidth, type)}, DType::uint8);
+  return 2.0 * kRows * kWidth * kWidth / least_seconds([&] { kernels::matmul(a, b, {}, out, workspace); });
+}
 
 void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool& threads) {
   MemoryPool pool("probe", kUnlimited);

@@ -97,7 +97,7 @@ void Profile::add(const parallel::List& list, const std::vector<parallel::Timing
 
 void Profile::step(const parallel::Rank& rank, const nn::Sequential& model, double seconds) {
   const auto tokens = static_cast<double>(rank.plan().micro_batch_size * rank.plan().sequence_length);
-  const Flops flops = [&](u16 block) { return forward_flops(rank.plan().layout, model, block, tokens); };
+  const Flops flops = [&](u16 block) { return block_flops(rank.plan().layout, model, block, tokens); };
   add(*rank.last_head(), rank.head_timings(), rank.plan(), flops);
   if (rank.last_tail()) add(*rank.last_tail(), rank.tail_timings(), rank.plan(), flops);
   seconds_ += seconds;

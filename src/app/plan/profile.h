@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/node/calibration.h"
+#include "app/plan/cost_model.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
@@ -38,12 +39,12 @@ class Profile {
     bool copies = false;   // else it computes on them
     double flops = 0;      // of matrix products
   };
-  /// What its blocks multiply: forward_flops() of one.
-  using Flops = std::function<double(u16 block)>;
+  /// What its blocks multiply: block_flops() of one.
+  using Flops = std::function<BlockFlops(u16 block)>;
   /// The sums of one list, for tests too.
   void add(
       const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan,
-      const Flops& flops = [](u16) { return 0.0; });
+      const Flops& flops = [](u16) { return BlockFlops{}; });
 
  private:
   bool on_gpu_ = false, halves_ = false;

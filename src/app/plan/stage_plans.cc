@@ -128,7 +128,7 @@ void deal_blocks(PlanRequest& request, const PlanWishes& wishes, const Rates& ra
   const auto tokens = static_cast<double>(request.micro_batch_size * request.sequence_length);
   std::vector<parallel::BlockCost> costs;
   for (u16 b = 0; b < blocks; ++b) {
-    const BlockSeconds block = rates.block(b, forward_flops(request.layout, *request.model, b, tokens));
+    const BlockSeconds block = rates.block(b, block_flops(request.layout, *request.model, b, tokens));
     costs.push_back({block.forward + (b < request.layout.first_trained_block ? 0 : block.backward), 0});
   }
   pipeline.begins = parallel::split_blocks(costs, stages);

@@ -63,12 +63,14 @@ struct Workspace {
   }
 };
 
-// One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed").
-template <class T, class P, class Out>
+// One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed"). TB: B's type, T or
+// one that packing widens to P.
+template <class T, class TB, class P, class Out>
 struct Product {
   static constexpr i64 kDepth = kChunk<T, P>;
   i64 m, n, k;
-  Operand<T> a, b;
+  Operand<T> a;
+  Operand<TB> b;
   Output<P, Out> c;
   P* packed;
   Wide<T>* sums;  // [m, n], of all chunks but the last; C itself where it is as wide
@@ -80,8 +82,9 @@ struct Product {
 
   void pack_resident(i64 strip, i64 slab, i64 depth) const {
     const i64 begin = strip * kStrip, outer = std::min(kStrip, resident_outer() - begin);
-    gemm::pack(resident_is_a() ? Side::a : Side::b, (resident_is_a() ? a : b).from(begin, slab), outer, depth,
-               packed + begin * packed_depth<P>(depth));
+    P* to = packed + begin * packed_depth<P>(depth);
+    resident_is_a() ? gemm::pack(Side::a, a.from(begin, slab), outer, depth, to)
+                    : gemm::pack(Side::b, b.from(begin, slab), outer, depth, to);
   }
 
   // The streamed operand's memory that this thread packs after this chunk: the strip's next, or the first of the strip that it takes then
@@ -89,7 +92,9 @@ struct Product {
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
     const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth, depth - at);
-    return outer > 0 ? gemm::ahead_of((resident_is_a() ? b : a).from(begin, slab + at), outer, chunk) : gemm::Ahead{};
+    if (outer <= 0) return {};
+    return resident_is_a() ? gemm::ahead_of(b.from(begin, slab + at), outer, chunk)
+                           : gemm::ahead_of(a.from(begin, slab + at), outer, chunk);
   }
 
   // Chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
@@ -146,21 +151,24 @@ i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
 }
 
 // The product with its few rows' words in the workspace. False where it is none of those, or their words are more than what is there.
-template <class T, class P, class Out>
-bool ran_few_rows(const Product<T, P, Out>& product) {
-  if constexpr (gemm::kHasFewRows<T, P>) {
+template <class T, class TB, class P, class Out>
+bool ran_few_rows(const Product<T, TB, P, Out>& product) {
+  if constexpr (gemm::kHasFewRows<TB, P>) {
     const auto& [m, n, k, a, b, c, packed, sums, threads] = product;
     const i64 bytes = gemm::few_rows_words<P>(m, k) * static_cast<i64>(sizeof(u32));
     if (!gemm::takes_few_rows(m, n, b) || bytes > packed_bytes<T, P>(m, n, k)) return false;
     u32* words = reinterpret_cast<u32*>(packed);
     gemm::pack_words<T, P>(a, m, k, words);
-    const gemm::FewRows<P, T, Out> few{m, n, k, kChunk<T, P>, words, b, c};
-    Stream::current().for_ranges(n, few_rows_task<T>(n, b.k_stride != 1, threads),
+    const gemm::FewRows<P, TB, Out> few{m, n, k, kChunk<T, P>, words, b, c};
+    Stream::current().for_ranges(n, few_rows_task<TB>(n, b.k_stride != 1, threads),
                                  [&](i64 begin, i64 end) { gemm::multiply_few_rows(few, begin, end); });
     return true;
   }
   return false;
 }
+
+// Whether B is of a narrower type that products in A's take as it is.
+bool is_widened(const Tensor& a, const Tensor& b) { return a.dtype() == DType::f32 && b.dtype() == DType::bf16; }
 
 void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const bool ranks = a.rank() == 2 && b.rank() == 2 && out.rank() == 2;
@@ -168,7 +176,8 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
     throw Error(ErrorCode::bug, "[matmul] expected [M, K] times [K, N] into [M, N], got " + to_string(a.shape()) + ", " +
                                     to_string(b.shape()) + ", " + to_string(out.shape()));
   }
-  require(a.dtype() == b.dtype(), "[matmul] expected operands of one dtype");
+  require(a.dtype() == b.dtype() || (is_widened(a, b) && out.dtype() == DType::f32 && !Stream::current().device.works_as_cuda()),
+          "[matmul] expected operands of one dtype, or on a CPU f32 times bf16 into f32");
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
   require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
           "[matmul] adding to what is rounded would round twice: expected a result in f32");
@@ -178,7 +187,7 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
           "[matmul] the workspace is too small");
 }
 
-template <class T, class P, class Out>
+template <class T, class TB, class P, class Out>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const i64 m = out.size(0), n = out.size(1), k = a.size(1), stride = out.stride(0);
   const Workspace<T, P, Out> parts(m, n, k);
@@ -197,8 +206,10 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
     sums = c.data;
     if (store == Store::add) c.added = c.data;
   }
-  const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)}, right{b.data<T>(), b.stride(1), b.stride(0)};
-  const Product<T, P, Out> product{m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums, Stream::current().thread_count()};
+  const Operand<T> left{a.data<T>(), a.stride(0), a.stride(1)};
+  const Operand<TB> right{b.data<TB>(), b.stride(1), b.stride(0)};
+  const Product<T, TB, P, Out> product{
+      m, n, k, left, right, c, reinterpret_cast<P*>(workspace.raw()), sums, Stream::current().thread_count()};
   if (!ran_few_rows(product)) product.run();
 }
 
@@ -239,7 +250,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
   }
-  for_panels(a.dtype(), out.dtype(), [&]<class T, class P, class Out>(T, P, Out) { run<T, P, Out>(a, b, bias, out, workspace, store); });
+  if (is_widened(a, b)) return run<float, BFloat16, float, float>(a, b, bias, out, workspace, store);
+  for_panels(a.dtype(), out.dtype(), [&]<class T, class P, class Out>(T, P, Out) { run<T, T, P, Out>(a, b, bias, out, workspace, store); });
 }
 
 void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {

@@ -89,7 +89,7 @@ TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   list[1].recompute = true;
   Calibration calibration;
   calibration.matmul_flops_f32 = 4e12, calibration.gpu_matmul_flops_bf16 = 1e15;
-  const auto flops = [](u16 block) { return block == 3 ? 1e9 : 0; };
+  const auto flops = [](u16 block) { return block == 3 ? BlockFlops{1e9, 1e9} : BlockFlops{}; };
   Profile on_cpu;
   on_cpu.add(list, {{0, 1000}, {1000, 3000}, {3000, 4000}}, plan(), flops);
   const auto rows = on_cpu.rows(calibration, {}, {});

@@ -70,6 +70,14 @@ TEST_F(TrainReport, OperationsOfTheModel) {
   }
 }
 
+// What is frozen has no gradient: one of the backward's two products.
+TEST_F(TrainReport, OperationsOfFrozenWeights) {
+  ASSERT_EQ(run_app(train({"--freeze", "*.mlp.*"})).status, 0);
+  const Json last = last_metrics();
+  const double elems = 4 * 12 * 128 * 128 + 256 * 128, frozen = 4 * 8 * 128 * 128;
+  EXPECT_NEAR(last["flops_per_s"].get<double>() * last["step_ms"].get<double>() / 1e3, (6 * elems - 2 * frozen) * 32, 1);
+}
+
 // A learning rate that leaves no number finite: each step but the first is skipped.
 TEST_F(TrainReport, SkippedStepsMoveWhatIsPlannedOfThem) {
   for (const char* overlap : {"none", "backward", "forward"}) {
