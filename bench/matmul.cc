@@ -1,6 +1,6 @@
 // Our matrix product beside oneDNN's own two-thread one, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in turn and prints
-// GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 tokens, whose weights
-// come from memory: every run multiplies by another copy of them.
+// GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 and 512 tokens, whose
+// weights come from memory: every run multiplies by another copy of them.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr i64 kTokens = 256, kWidth = 768, kVocabulary = 50257;
-constexpr i64 kFewTokens = 128, kQwenWidth = 896, kQwenInner = 4864;
+constexpr i64 kFewTokens = 128, kManyTokens = 512, kQwenWidth = 896, kQwenInner = 4864;
 constexpr i64 kColdElems = i64{1} << 27;  // of all copies of B
 
 struct Shape3 {
@@ -45,7 +45,9 @@ constexpr Shape3 kShapes[] = {{"qkv/forward", kTokens, 3 * kWidth, kWidth, false
                               {"cold/up/forward", kFewTokens, kQwenInner, kQwenWidth, false, true, true},
                               {"cold/up/input_gradient", kFewTokens, kQwenWidth, kQwenInner, false, false, true},
                               {"cold/down/forward", kFewTokens, kQwenWidth, kQwenInner, false, true, true},
-                              {"cold/down/input_gradient", kFewTokens, kQwenInner, kQwenWidth, false, false, true}};
+                              {"cold/down/input_gradient", kFewTokens, kQwenInner, kQwenWidth, false, false, true},
+                              {"cold/up/512/forward", kManyTokens, kQwenInner, kQwenWidth, false, true, true},
+                              {"cold/up/512/input_gradient", kManyTokens, kQwenWidth, kQwenInner, false, false, true}};
 
 Tensor filled(i64 rows, i64 columns, bool transposed) {
   const Tensor t = transposed ? empty({columns, rows}, DType::f32) : empty({rows, columns}, DType::f32);
