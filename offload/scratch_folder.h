@@ -15,7 +15,7 @@ namespace spillway::offload {
 
 class ScratchFolder {
  public:
-  /// Creates (mode 0700) or, when its owner is dead, takes over `scratch`/spillway-<run_id>. One owner per folder: processes that share a
+  /// Creates (mode 0700) or, when its owner is dead, takes over `scratch/spillway-RUN_ID`. One owner per folder: processes that share a
   /// path add their rank to the id. Errors: Error(usage) for an id with other characters than letters, digits, `.`, `_`, `-`, for a
   /// folder whose owner is alive (named: run, host, pid, time), and for one that no run of this id and user made; Error(io) otherwise.
   ScratchFolder(const std::filesystem::path& scratch, const std::string& run_id);

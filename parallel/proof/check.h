@@ -26,10 +26,9 @@ namespace spillway::parallel {
 ///      deferred one as this Program's heads and tails leave it to the next head; the first head has none;
 ///   9. what another pipeline rank reads is in its slot when it is sent, what comes from one is there before it is read and its slot is not
 ///      filled again before that; uses of tied weights reach their owner, and new weights whoever shares them after their Steps;
-///  10. of several data-parallel ranks: a gradient is summed over them after its last backward, or each micro-batch's after its own and
-///      then added to those before; all that before it is reduced; split weights are
-///      gathered from parts that are there; what was stepped in parts and rests whole is gathered before anybody sees it; their meetings
-///      have one order.
+///   10. of several data-parallel ranks: a gradient is summed over them after its last backward, or each micro-batch's after its own and
+///       then added to those before; all that before it is reduced; split weights are gathered from parts that are there; what was stepped
+///       in parts and rests whole is gathered before anybody sees it; their meetings have one order.
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling = {});
 
 /// The Programs of all data-parallel ranks meet: their lists name the same Gathers and Exchanges in the same order. Throws Error(bug) at

@@ -64,7 +64,7 @@ std::filesystem::path parent_of(const std::filesystem::path& path);
 /// A file of this text, its contents on stable storage on return; an old one of that name is emptied first.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
-/// The same, whole or not at all: written beside as `<path>.<pid>.new` and renamed, the name durable on return. Death at any instant leaves
+/// The same, whole or not at all: written beside as PATH.PID.new and renamed, the name durable on return. Death at any instant leaves
 /// the old file or the new one; a failure before the rename, the old one and nothing beside. One thread of a process at a time.
 void replace_text(const std::filesystem::path& path, std::string_view text);
 

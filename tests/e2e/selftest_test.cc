@@ -25,7 +25,7 @@ TEST(SelftestRelease, FindsTheSameBits) {
 }
 
 // The program again, but one cell's weights lose a bit on their way into the checkpoint.
-TEST(SelftestRelease, SaysWhichBitsDiffer) {
+TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM
                            " \"$@\" || exit $?\n"

@@ -10,7 +10,7 @@
 namespace spillway::data {
 
 /// The template called `name` of a Hugging Face folder; where there is none, nothing. Looked for as transformers does: chat_template.jinja
-/// (it is the one called "default") and additional_chat_templates/<name>.jinja; if there is neither, chat_template.json; then
+/// (it is the one called "default") and additional_chat_templates/NAME.jinja; if there is neither, chat_template.json; then
 /// `chat_template` of tokenizer_config.json, a text or a list of {name, template}. Error(data) for files that are there and cannot be
 /// read, and for what is no template.
 std::optional<ChatTemplate> find_chat_template(const std::filesystem::path& folder, const std::string& name = "default");

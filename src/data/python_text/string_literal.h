@@ -9,7 +9,7 @@ namespace spillway::data::chat {
 /// "\r\n" and "\r" made "\n".
 std::string normalize_newlines(std::string_view text);
 
-/// Python's escapes resolved as Jinja does. Nothing, and `why`, for a broken one, a surrogate, and \N{name}.
+/// Python's escapes resolved as Jinja does. Nothing, and `why`, for a broken one, a surrogate, and `\N{name}`.
 std::optional<std::string> unescape(std::string_view text, std::string& why);
 
 }  // namespace spillway::data::chat
