@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -22,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kColumns = 80;
 
-// As much of a terminal as the program uses: carriage return, line feed, erase to the end of the line, colours; lines wrap. Keeps what
-// scrolls away.
+// As much of a terminal as the program uses: carriage return, line feed, lines up, erase to the end of the line or of all, colours; lines
+// wrap. Keeps what scrolls away.
 class Screen {
  public:
   void take(char c) {
@@ -33,14 +34,13 @@ class Screen {
     } else if (c == '\r') {
       column_ = 0;
     } else if (c == '\n') {
-      rows_.emplace_back();
-      column_ = 0;
+      next_row();
     } else if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) {  // more of a character
-      if (column_ > 0) rows_.back()[column_ - 1] += c;
+      if (column_ > 0) rows_[row_][column_ - 1] += c;
     } else {
-      if (column_ == kColumns) rows_.emplace_back(), column_ = 0, ++wraps_;
-      if (rows_.back().size() <= column_) rows_.back().resize(column_ + 1, " ");
-      rows_.back()[column_++] = c;
+      if (column_ == kColumns) next_row(), ++wraps_;
+      if (rows_[row_].size() <= column_) rows_[row_].resize(column_ + 1, " ");
+      rows_[row_][column_++] = c;
     }
   }
   std::vector<std::string> lines() const {
@@ -59,15 +59,23 @@ class Screen {
   int wraps() const { return wraps_; }
 
  private:
+  void next_row() {
+    if (++row_ == rows_.size()) rows_.emplace_back();
+    column_ = 0;
+  }
   void take_escape(char c) {
     if (escape_++ == 1 && c == '[') return;
-    if (std::isdigit(static_cast<unsigned char>(c)) || c == ';') return;
-    if (c == 'K') rows_.back().resize(std::min(rows_.back().size(), column_));
-    escape_ = 0;
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (digit) number_ = 10 * number_ + static_cast<size_t>(c - '0');
+    if (digit || c == ';') return;
+    if (c == 'K' || c == 'J') rows_[row_].resize(std::min(rows_[row_].size(), column_));
+    if (c == 'J') rows_.resize(row_ + 1);
+    if (c == 'A') row_ -= std::min(row_, number_);
+    escape_ = 0, number_ = 0;
   }
 
   std::vector<std::vector<std::string>> rows_ = std::vector<std::vector<std::string>>(1);  // a character each
-  size_t column_ = 0;
+  size_t row_ = 0, column_ = 0, number_ = 0;
   int escape_ = 0, wraps_ = 0;
 };
 
@@ -164,6 +172,29 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
   EXPECT_EQ(validations, 3) << screen.text();
   EXPECT_EQ(steps, 3) << "one line, refreshed, that stands where something is said below it\n" << screen.text();
   EXPECT_TRUE(shows("done: step 30, loss "));
+}
+
+// Drawn over itself, whole, until a key; the run goes on.
+TEST_F(OnTerminal, TopShowsARunAndEndsAtAKey) {
+  std::atomic<bool> seen = false;
+  std::jthread running([&] {
+    at.spillway_until(
+        small_run("run", 100'000, "64MiB", {}), [&] { return seen.load(); }, SIGINT);
+  });
+  for (int k = 0; k < 600 && at.metrics("run").empty(); ++k) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  start({"top", "run", "--every", "1s"});
+  const auto heads = [&] { return std::ranges::count_if(screen.lines(), [](const std::string& l) { return mentions(l, " of 100000"); }); };
+  EXPECT_TRUE(read_until([&] { return shows("running  step "); })) << screen.text();
+  const std::string first = screen.lines().front();
+  EXPECT_TRUE(read_until([&] { return screen.lines().front() != first && mentions(screen.lines().front(), " of 100000"); })) << first;
+  press('x');
+  press('q');
+  EXPECT_EQ(finish(), 0);
+  seen = true;
+  EXPECT_EQ(heads(), 1) << screen.text();
+  EXPECT_EQ(screen.wraps(), 0) << screen.text();
+  EXPECT_LE(screen.lines().size(), 24u) << screen.text();
+  EXPECT_TRUE(shows("loss") && !shows("xq") && !shows("\nx")) << screen.text();
 }
 
 TEST_F(OnTerminalMore, ADumbOneGetsPlainLines) {
