@@ -3,6 +3,7 @@
 #include <concepts>
 
 #include "autograd/tape.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/quantized/quantized.h"
 #include "ops/dense.h"
 
@@ -30,8 +31,8 @@ inline Weight dense(Weight w) {
 /// CPU, which widen as they read.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
   if (format == kernels::WeightFormat::plain) return stored;
-  if (format == kernels::WeightFormat::bf16 && stored.dtype() == DType::f32 && !Stream::current().device.works_as_cuda()) {
-    constexpr DType kNarrow = DType::bf16;
+  constexpr DType kNarrow = DType::bf16;
+  if (format == kernels::WeightFormat::bf16 && kernels::widens(stored.dtype(), kNarrow)) {
     return stored.reinterpret(Shape{stored.bytes() / size_of(kNarrow)}, kNarrow).slice(0, 0, shape.elems()).reshape(shape);
   }
   const Tensor values = empty(shape, stored.dtype(), "dequantized weight");

@@ -112,17 +112,21 @@ TEST_P(BaseWeights, HaveTheBitsOfWhatTheyStandFor) {
   EXPECT_NE(plain.loss(batch), want);
 }
 
+std::string name_of(const testing::TestParamInfo<Case>& entry) {
+  const auto& [folder, format, dtype] = entry.param;
+  const char* kept = format == WeightFormat::int8 ? "int8" : format == WeightFormat::nf4 ? "nf4" : "bf16";
+  std::string text = std::string(folder) + "_" + kept + "_" + std::string(to_string(dtype));
+  std::erase(text, '-');
+  return text;
+}
+const auto kFamilies = ::testing::Values("gpt2-tiny", "llama-tiny", "mixtral-tiny");
 INSTANTIATE_TEST_SUITE_P(Families, BaseWeights,
-                         ::testing::Combine(::testing::Values("gpt2-tiny", "llama-tiny", "mixtral-tiny"),
-                                            ::testing::Values(WeightFormat::int8, WeightFormat::nf4),
+                         ::testing::Combine(kFamilies, ::testing::Values(WeightFormat::int8, WeightFormat::nf4),
                                             ::testing::Values(DType::f32, DType::f64, DType::bf16)),
-                         [](const auto& entry) {
-                           std::string text = std::string(std::get<0>(entry.param)) +
-                                              (std::get<1>(entry.param) == WeightFormat::int8 ? "_int8_" : "_nf4_") +
-                                              std::string(to_string(std::get<2>(entry.param)));
-                           std::erase(text, '-');
-                           return text;
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Wider, BaseWeights,
+                         ::testing::Combine(kFamilies, ::testing::Values(WeightFormat::bf16), ::testing::Values(DType::f32, DType::f64)),
+                         name_of);
 
 // A tile of a parameter is made as the whole is.
 TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {

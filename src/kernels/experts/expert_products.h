@@ -10,7 +10,8 @@ namespace spillway::kernels {
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype);
 i64 expert_weight_workspace_bytes(i64 rows, i64 m, i64 n, DType operands, DType out);
 
-/// out[r] = a[r] b for the expert's rows r of a[M, K] and out[M, N], contiguous, of one type; b[K, N] of any strides. Other rows stay.
+/// out[r] = a[r] b for the expert's rows r of a[M, K] and out[M, N], contiguous, of one type; b[K, N] of any strides, of that type or one that
+/// widens(). Other rows stay.
 void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& workspace);
 
 /// out[O, I] = a^T b over the expert's rows of a[M, O] and b[M, I], contiguous; zero where it has none. Of the operands' type, or f32 of

@@ -14,7 +14,8 @@ namespace {
 void check(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out) {
   require(begins.rank() == 1 && begins.dtype() == DType::int32 && begins.is_contiguous() && expert >= 0 && expert + 1 < begins.elems(),
           "[expert_products] expected contiguous int32 begins [E + 1] and one of the experts");
-  require(a.rank() == 2 && b.rank() == 2 && out.rank() == 2 && a.is_contiguous() && out.is_contiguous() && a.dtype() == b.dtype(),
+  require(a.rank() == 2 && b.rank() == 2 && out.rank() == 2 && a.is_contiguous() && out.is_contiguous() &&
+              (a.dtype() == b.dtype() || widens(a.dtype(), b.dtype())),
           "[expert_products] expected matrices of one type");
 }
 

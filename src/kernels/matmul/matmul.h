@@ -14,8 +14,11 @@ enum class Store { replace, add };
 i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out);
 inline i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType dtype) { return matmul_workspace_bytes(m, n, k, dtype, dtype); }
 
+/// Whether matmul takes b of another type than a where the stream in force is: bf16 beside f32 on a CPU, into f32, as if it were widened.
+bool widens(DType a, DType b);
+
 /// a[M, K], b[K, N]: any strides; on a GPU one of them 1. out[M, N]: rows may be strided, elements of a row not; overlaps neither; of the
-/// operands' type, or f32 of bf16 and f16. On a CPU b may be bf16 where all else is f32: as if it were widened. bias[N] contiguous, of the operands' type, or undefined. workspace: uint8, at least
+/// operands' type, or f32 of bf16 and f16. b may be of a type that widens(). bias[N] contiguous, of the operands' type, or undefined. workspace: uint8, at least
 /// matmul_workspace_bytes. Store::add adds to what out holds (not to bf16 or f16). Error(usage) on a GPU where cuBLASLt is not installed.
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
 

@@ -167,16 +167,13 @@ bool ran_few_rows(const Product<T, TB, P, Out>& product) {
   return false;
 }
 
-// Whether B is of a narrower type that products in A's take as it is.
-bool is_widened(const Tensor& a, const Tensor& b) { return a.dtype() == DType::f32 && b.dtype() == DType::bf16; }
-
 void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   const bool ranks = a.rank() == 2 && b.rank() == 2 && out.rank() == 2;
   if (!ranks || a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1) || a.size(1) < 1) {
     throw Error(ErrorCode::bug, "[matmul] expected [M, K] times [K, N] into [M, N], got " + to_string(a.shape()) + ", " +
                                     to_string(b.shape()) + ", " + to_string(out.shape()));
   }
-  require(a.dtype() == b.dtype() || (is_widened(a, b) && out.dtype() == DType::f32 && !Stream::current().device.works_as_cuda()),
+  require(a.dtype() == b.dtype() || (widens(a.dtype(), b.dtype()) && out.dtype() == DType::f32),
           "[matmul] expected operands of one dtype, or on a CPU f32 times bf16 into f32");
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
   require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
@@ -243,6 +240,8 @@ i64 matmul_workspace_bytes(i64 m, i64 n, i64 k, DType operands, DType out) {
   return bytes;
 }
 
+bool widens(DType a, DType b) { return a == DType::f32 && b == DType::bf16 && !Stream::current().device.works_as_cuda(); }
+
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
   check(a, b, bias, out, workspace, store);
   count_flops(flops_of(a, b));
@@ -250,7 +249,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
   }
-  if (is_widened(a, b)) return run<float, BFloat16, float, float>(a, b, bias, out, workspace, store);
+  if (widens(a.dtype(), b.dtype())) return run<float, BFloat16, float, float>(a, b, bias, out, workspace, store);
   for_panels(a.dtype(), out.dtype(), [&]<class T, class P, class Out>(T, P, Out) { run<T, T, P, Out>(a, b, bias, out, workspace, store); });
 }
 
