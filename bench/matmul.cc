@@ -1,15 +1,18 @@
 // Our matrix product beside oneDNN's own two-thread one, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in turn and prints
 // GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 and 512 tokens, whose
-// weights come from memory: every run multiplies by another copy of them.
+// weights come from memory: every run multiplies by another copy of them. ONEDNN_MAX_CPU_ISA=AVX2 holds both to AVX2.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <dnnl.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "device/memory_pool.h"
+#include "kernels/matmul/instruction_sets.h"
 #include "kernels/matmul/matmul.h"
 
 namespace spillway {
@@ -124,6 +127,8 @@ void matmul(benchmark::State& state, const Shape3& shape) {
 }  // namespace spillway
 
 int main(int argc, char** argv) {
+  if (const char* isa = std::getenv("ONEDNN_MAX_CPU_ISA"); isa && std::string(isa) == "AVX2")
+    spillway::kernels::use_at_most(spillway::kernels::InstructionSet::avx2);
   for (const auto& shape : spillway::kShapes) {
     benchmark::RegisterBenchmark(shape.name, [&shape](benchmark::State& state) { spillway::matmul(state, shape); })
         ->UseManualTime()

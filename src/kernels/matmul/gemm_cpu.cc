@@ -33,8 +33,7 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRIC
                                                      Lines& lines) {
   const hn::ScalableTag<T> d;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
-  for (i64 p = 0; p < k; ++p) {
-    if (p % Lines::kEvery == 0) lines.ask();
+  const auto add = [&]() HWY_ATTR {
     hn::Vec<decltype(d)> column[kUsed];
 #pragma GCC unroll 3
     for (int v = 0; v < kUsed; ++v) column[v] = hn::LoadU(d, b + v * lanes);
@@ -46,7 +45,14 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRIC
     }
     a += kRows;
     b += kVectors * lanes;
+  };
+  i64 p = 0;
+  for (; p + Lines::kEvery <= k; p += Lines::kEvery) {
+    lines.ask();
+#pragma GCC unroll 8
+    for (i64 q = 0; q < Lines::kEvery; ++q) add();
   }
+  for (; p < k; ++p) add();
 }
 
 // Pairs widened to f32: all products of the even k, then those of the odd.
