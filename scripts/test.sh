@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs the tests: the quick ones in release; with --asan also under ASan + UBSan, as CI does; with --soak also the long ones
-# (release), and base, data, offload, parallel and what runs on an emulated GPU under TSan. Ends with ctest's summary over all of them. Logs are
+# (release), Python's on emulated GPUs, and base, data, offload, parallel and what runs on an emulated GPU under TSan. Ends with ctest's summary over all of them. Logs are
 # in build/logs.
 # As root on a machine with CUDA's compiler and no GPU, exactly the tests in tests/expected_skips.txt may be skipped.
 set -euo pipefail
@@ -10,7 +10,7 @@ export LC_ALL=C
 case "${1-}" in
   "") labels='^quick$' builds=(release) ;;
   --asan) labels='^quick$' builds=(release asan) ;;
-  --soak) labels='^(quick|soak)$' builds=(release asan tsan tsan_gpu) ;;
+  --soak) labels='^(quick|soak)$' builds=(release asan emulated tsan tsan_gpu) ;;
   *) echo "usage: scripts/test.sh [--asan | --soak]" >&2; exit 2 ;;
 esac
 
@@ -20,6 +20,7 @@ configuring=(-DSPILLWAY_CUDA=AUTO)  # the quickstart may have left it out
 build release
 configuring=()
 [[ " ${builds[*]} " != *" asan "* ]] || build asan
+[[ " ${builds[*]} " != *" emulated "* ]] || build emulated spillway_python
 [[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_data test_offload test_parallel
 [[ " ${builds[*]} " != *" tsan_gpu "* ]] || build tsan_gpu test_device test_kernels test_parallel
 

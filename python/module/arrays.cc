@@ -11,6 +11,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "device/memory_pool.h"
+#include "device/transfer.h"
+#include "kernels/accumulate.h"
+#include "kernels/layout.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 
@@ -38,7 +42,10 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
 
 // What Python holds while somebody has the memory: the storage.
 nb::object owner_of(const Tensor& t) {
-  return nb::capsule(new std::shared_ptr<Storage>(t.storage()), [](void* p) noexcept { delete static_cast<std::shared_ptr<Storage>*>(p); });
+  return nb::capsule(new std::shared_ptr<Storage>(t.storage()), [](void* p) noexcept {
+    const std::unique_ptr<std::shared_ptr<Storage>> owned(static_cast<std::shared_ptr<Storage>*>(p));
+    settle((*owned)->device());
+  });
 }
 
 template <class Kind>
@@ -50,11 +57,13 @@ nb::object exported(const Tensor& t) {
     strides[static_cast<size_t>(axis)] = t.stride(axis);
   }
   const nb::ndarray<Kind> array(t.raw(), static_cast<size_t>(t.rank()), extents.data(), owner_of(t), strides.data(), dlpack_type(t.dtype()),
-                                nb::device::cpu::value);
+                                t.device().is_cuda() ? nb::device::cuda::value : nb::device::cpu::value, t.device().index);
   return nb::cast(array, nb::rv_policy::reference);
 }
 
 nb::object to_numpy(const Array& self) {
+  if (self.value().device().is_cuda())
+    throw nb::type_error(("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first").c_str());
   if (self.value().dtype() == DType::bf16)
     throw nb::type_error("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
   return exported<nb::numpy>(self.value());
@@ -62,6 +71,7 @@ nb::object to_numpy(const Array& self) {
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const nb::object array = exported<nb::array_api>(self.value());
+  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // whatever queue it will be used on
   return array.attr("__dlpack__")(**how);
 }
 
@@ -109,10 +119,11 @@ void copy_into(const Array& self, const nb::object& from) {
   const Tensor& to = self.value();
   if (values.shape() != to.shape())
     throw nb::value_error(("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
-  const Running running(to.device());
-  const Tensor same = values.dtype() == to.dtype() ? values : converted(values, to.dtype());
   if (!to.is_contiguous()) throw nb::value_error("copy_: expected a contiguous tensor to write into");
-  if (to.elems() > 0) std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
+  const Running here;
+  const Tensor same = values.dtype() == to.dtype() ? values : converted(values, to.dtype());
+  const Running there(to.device());
+  if (to.elems() > 0) transfer(to.raw(), same.raw(), to.bytes());
 }
 
 Variable recorded_cast(const Variable& x, DType wanted) {
@@ -122,6 +133,47 @@ Variable recorded_cast(const Variable& x, DType wanted) {
   return recorder.output(y, [from = x.dtype()](autograd::Backward& b) {
     if (b.needs(0)) b.pass(0, converted(b.gradient(), from));
   });
+}
+
+// A copy, or itself.
+Tensor contiguous(const Tensor& t) {
+  if (t.is_contiguous()) return t;
+  const Tensor to = empty(t.shape(), t.dtype(), "copy");
+  kernels::copy_view(t, to);
+  return to;
+}
+
+// A GPU's, which computes what it has kernels for; the rest is done here.
+Tensor converted_there(const Tensor& from, DType dtype) {
+  const Tensor same = contiguous(from);
+  const Tensor to = empty(from.shape(), dtype, "copy");
+  if (from.elems() == 0) return to;
+  if (from.dtype() == dtype || (from.dtype() == DType::bf16 && dtype == DType::f32)) return kernels::copy(same, to), to;
+  if (from.dtype() == DType::f32 && (dtype == DType::bf16 || dtype == DType::f16)) return kernels::rounded_copy(same, to), to;
+  const Tensor here = to_host(same);
+  const Stream host{Device::cpu(), Stream::current().threads, &MemoryPool::heap()};
+  const auto rounded = [&] {
+    const StreamScope scope(host);
+    return converted(here, dtype);
+  }();
+  transfer(to.raw(), rounded.raw(), to.bytes());
+  return to;
+}
+
+Array to_device(const Array& self, Device device) {
+  if (self.value().device() == device) return self;
+  if (self.needs_gradient())
+    throw Error(ErrorCode::usage, "[to] expected a tensor that wants no gradient, which would not come back from " + to_string(device) +
+                                      ": detach() it first, and requires_grad_() it there (a model moves as a whole)");
+  return constant(moved(self.value(), device));
+}
+
+// A type, or a device.
+Array to(const Array& self, const nb::object& what) {
+  const std::string name = nb::cast<std::string>(nb::str(what));
+  if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
+  const DType wanted = dtype_of(name);
+  return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
 }
 
 template <class T>
@@ -165,7 +217,27 @@ Shape shape_of(const std::vector<i64>& extents) {
   return Shape(extents);
 }
 
+Tensor brought_here(const Tensor& t) { return Stream::current().device.is_cuda() && !t.device().is_cuda() ? to_current_device(t) : t; }
+
+Tensor moved(const Tensor& from, Device to) {
+  if (from.device() == to) return from;
+  Tensor host = from;
+  if (from.device().is_cuda()) {
+    const Running there(from.device());
+    const Unlocked unlocked(from.bytes() >= kLongBytes);
+    host = to_host(contiguous(from));
+  } else if (!from.is_contiguous()) {
+    const Running here;
+    host = converted(from, from.dtype());
+  }
+  if (!to.is_cuda()) return host;
+  const Running there(to);
+  const Unlocked unlocked(from.bytes() >= kLongBytes);
+  return to_current_device(host, "tensor");
+}
+
 Tensor converted(const Tensor& from, DType dtype) {
+  if (from.device().is_cuda()) return converted_there(from, dtype);
   const Tensor to = empty(from.shape(), dtype, "copy");
   if (from.elems() == 0) return to;
   if (from.dtype() == dtype && from.is_contiguous()) {
@@ -198,8 +270,8 @@ Tensor converted(const Tensor& from, DType dtype) {
 nb::class_<Array> bind_tensor(nb::module_& module) {
   nb::class_<Array> tensor(
       module, "Tensor",
-      "An array of numbers in host memory, of at most 6 axes. Tensor(array) is a view of an array that has DLPack's protocol (NumPy,\n"
-      "PyTorch, ...): the same memory, at the same address, which lives as long as either does. spillway.tensor(array) copies.");
+      "An array of numbers in host memory or on a GPU, of at most 6 axes. Tensor(array) is a view of an array that has DLPack's protocol\n"
+      "(NumPy, PyTorch, ...): the same memory, at the same address, which lives as long as either does. spillway.tensor(array) copies.");
   tensor
       .def(
           "__init__", [](Array* self, const nb::object& array) { new (self) Array(constant(borrow(array, "array"))); }, nb::arg("array"),
@@ -214,7 +286,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           "size", [](const Array& self) { return self.value().elems(); }, "Elements.")
       .def_prop_ro("nbytes", [](const Array& self) { return self.value().bytes(); })
       .def_prop_ro(
-          "device", [](const Array& self) { return to_string(self.value().device()); }, "\"cpu\".")
+          "device", [](const Array& self) { return to_string(self.value().device()); }, "\"cpu\", \"cuda:0\".")
       .def_prop_ro(
           "name", [](const Array& self) { return self.leaf ? self.leaf->name : std::string(); }, "A parameter's; else empty.")
       .def(
@@ -222,7 +294,11 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def("numpy", to_numpy, nb::sig("def numpy(self) -> \"numpy.ndarray\""), "The same memory as a NumPy array.")
       .def("__dlpack__", to_dlpack, nb::sig("def __dlpack__(self, **kwargs: object) -> object"), "The same memory as a DLPack capsule.")
       .def(
-          "__dlpack_device__", [](const Array&) { return nb::make_tuple(nb::device::cpu::value, 0); },
+          "__dlpack_device__",
+          [](const Array& self) {
+            const Device device = self.value().device();
+            return nb::make_tuple(device.is_cuda() ? nb::device::cuda::value : nb::device::cpu::value, device.index);
+          },
           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def(
           "__array__",
@@ -238,12 +314,9 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def(
           "tolist",
           [](const Array& self) {
-            return to_numpy(self.value().dtype() == DType::bf16 ? constant([&] {
-                     const Running running(self.value().device());
-                     return converted(self.value(), DType::f32);
-                   }())
-                                                                : self)
-                .attr("tolist")();
+            const Tensor here = moved(self.value(), Device::cpu());
+            const Running running;
+            return to_numpy(constant(here.dtype() == DType::bf16 ? converted(here, DType::f32) : here)).attr("tolist")();
           },
           nb::sig("def tolist(self) -> list"))
       .def("__float__", [](const Array& self) { return element(self.value()); })
@@ -259,6 +332,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
              const Running running(self.value().device());
              std::string text = to_string(self.value());
              return "Tensor(" + (self.leaf && !self.leaf->name.empty() ? self.leaf->name + ": " : "") + text +
+                    (self.value().device().is_cuda() ? ", " + to_string(self.value().device()) : "") +
                     (self.needs_gradient() ? ", requires_grad" : "") + ")";
            })
       .def_prop_rw(
@@ -293,12 +367,12 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           },
           "A copy, without a history.")
       .def(
-          "to",
-          [](const Array& self, const nb::object& dtype) {
-            const DType wanted = dtype_of(nb::cast<std::string>(nb::str(dtype)));
-            return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
-          },
-          nb::arg("dtype"), nb::sig("def to(self, dtype: str) -> Tensor"), "A copy of another type, each element rounded to the nearest.")
+          "to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
+          "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
+      .def(
+          "cuda", [](const Array& self, int index) { return to_device(self, Device::cuda(index)); }, nb::arg("index") = 0, "to(\"cuda:0\").")
+      .def(
+          "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").")
       .def(
           "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
           nb::rv_policy::reference, "Writes the values of an array of the same shape into this one's memory.");
@@ -308,63 +382,68 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
 }
 
 void bind_creation(nb::module_& module) {
-  const auto fresh = [](const auto& make) {
-    const Running running;
+  const auto fresh = [](const nb::object& device, const auto& make) {
+    const Running running(device_of(device));
     return constant(make());
   };
+  const auto where = nb::arg("device") = "cpu";
   module.def(
       "tensor",
-      [](const nb::object& values, const std::optional<nb::object>& dtype, bool requires_grad) {
-        Array made = constant(copy_of(values, "values"));
-        const Running running;
-        if (dtype) made = constant(converted(made.value(), dtype_of(nb::cast<std::string>(nb::str(*dtype)))));
-        if (requires_grad) made.set_wanted(true);
-        return made;
+      [](const nb::object& values, const std::optional<nb::object>& dtype, bool requires_grad, const std::optional<nb::object>& device) {
+        const Device there = device ? device_of(*device) : device_of_array(values);
+        Tensor made = copy_of(values, "values");
+        {
+          const Running running;
+          if (dtype) made = converted(made, dtype_of(nb::cast<std::string>(nb::str(*dtype))));
+        }
+        Array array = constant(moved(made, there));
+        if (requires_grad) array.set_wanted(true);
+        return array;
       },
-      nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
-      nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False) -> Tensor"),
-      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64.");
+      nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false, nb::arg("device") = nb::none(),
+      nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False, device: object = None) -> Tensor"),
+      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64. By default where the array is.");
   module.def(
       "from_dlpack", [](const nb::object& array) { return constant(borrow(array, "array")); }, nb::arg("array"),
       "A view of the array's memory, as Tensor(array).");
   module.def(
       "zeros",
-      [fresh](const std::vector<i64>& shape, const std::string& dtype) {
-        return fresh([&] { return zeros(shape_of(shape), dtype_of(dtype)); });
+      [fresh](const std::vector<i64>& shape, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return zeros(shape_of(shape), dtype_of(dtype)); });
       },
-      nb::arg("shape"), nb::arg("dtype") = "f32");
+      nb::arg("shape"), nb::arg("dtype") = "f32", where);
   module.def(
       "ones",
-      [fresh](const std::vector<i64>& shape, const std::string& dtype) {
-        return fresh([&] { return ones(shape_of(shape), dtype_of(dtype)); });
+      [fresh](const std::vector<i64>& shape, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return ones(shape_of(shape), dtype_of(dtype)); });
       },
-      nb::arg("shape"), nb::arg("dtype") = "f32");
+      nb::arg("shape"), nb::arg("dtype") = "f32", where);
   module.def(
       "full",
-      [fresh](const std::vector<i64>& shape, double value, const std::string& dtype) {
-        return fresh([&] { return full(shape_of(shape), value, dtype_of(dtype)); });
+      [fresh](const std::vector<i64>& shape, double value, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return full(shape_of(shape), value, dtype_of(dtype)); });
       },
-      nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32");
+      nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32", where);
   module.def(
       "arange",
-      [fresh](double begin, std::optional<double> end, double step, const std::string& dtype) {
-        return fresh([&] { return end ? arange(begin, *end, step, dtype_of(dtype)) : arange(0, begin, step, dtype_of(dtype)); });
+      [fresh](double begin, std::optional<double> end, double step, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return end ? arange(begin, *end, step, dtype_of(dtype)) : arange(0, begin, step, dtype_of(dtype)); });
       },
-      nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32",
+      nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32", where,
       "begin + i step below end, [N]; arange(n) is 0 to n - 1.");
   module.def(
       "randn",
-      [fresh](const std::vector<i64>& shape, u64 seed, const std::string& dtype) {
-        return fresh([&] { return randn(shape_of(shape), RandomKey{seed}, dtype_of(dtype)); });
+      [fresh](const std::vector<i64>& shape, u64 seed, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return randn(shape_of(shape), RandomKey{seed}, dtype_of(dtype)); });
       },
-      nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32",
+      nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
       "Standard normal numbers, a function of the seed and of an element's place alone: there is no global generator.");
   module.def(
       "uniform",
-      [fresh](const std::vector<i64>& shape, double lowest, double highest, u64 seed, const std::string& dtype) {
-        return fresh([&] { return uniform(shape_of(shape), RandomKey{seed}, lowest, highest, dtype_of(dtype)); });
+      [fresh](const std::vector<i64>& shape, double lowest, double highest, u64 seed, const std::string& dtype, const nb::object& device) {
+        return fresh(device, [&] { return uniform(shape_of(shape), RandomKey{seed}, lowest, highest, dtype_of(dtype)); });
       },
-      nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32",
+      nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
       "Uniform in [lowest, highest), a function of the seed and of an element's place alone.");
 }
 

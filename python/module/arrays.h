@@ -7,12 +7,18 @@
 namespace spillway::python {
 
 /// A view of an array that has DLPack's protocol or the buffer protocol (NumPy, PyTorch, ...): contiguous, writable unless `copy`, of a
-/// type that tensors have. Python's TypeError or ValueError in the name of `argument` on any other.
+/// type that tensors have, in host memory or on a GPU. Python's TypeError or ValueError in the name of `argument` on any other.
 Tensor borrow(const nb::object& array, const char* argument);
-/// A copy of such an array, of any strides, perhaps read-only; or of nested lists of numbers.
+/// A copy of such an array, of any strides (of a GPU's: contiguous), perhaps read-only; or of nested lists of numbers. In host memory.
 Tensor copy_of(const nb::object& array, const char* argument);
-/// Ids or classes as the library has them, int32: a copy of any whole numbers.
+/// Where such an array is; lists are in host memory.
+Device device_of_array(const nb::object& array);
+/// Ids or classes as the library has them, int32: a copy of any whole numbers. In host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
+/// Or a copy of it where the stream in force computes.
+Tensor brought_here(const Tensor& t);
+/// The elements on another device, or `from` itself where it is there.
+Tensor moved(const Tensor& from, Device to);
 /// "f32", and what NumPy and PyTorch call it. ValueError on others.
 DType dtype_of(const std::string& name);
 Shape shape_of(const std::vector<i64>& extents);

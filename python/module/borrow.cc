@@ -22,9 +22,10 @@ using Code = nb::dlpack::dtype_code;
 // Held by a storage, which may be let go of on any thread; without an interpreter there is nothing to give back.
 class Held {
  public:
-  explicit Held(Any array) : array_(new Any(std::move(array))) {}
+  Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
   ~Held() {
     if (!nb::is_alive()) return;
+    settle(device_);
     const nb::gil_scoped_acquire locked;
     delete array_;
   }
@@ -33,6 +34,7 @@ class Held {
 
  private:
   Any* array_;
+  const Device device_;
 };
 
 std::string type_name(const nb::object& array) { return nb::cast<std::string>(nb::str(nb::type_name(array.type()))); }
@@ -41,7 +43,7 @@ Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
   throw nb::type_error(
-      (std::string(argument) + ": expected an array with DLPack's protocol on the CPU (NumPy, PyTorch, ...), got " + type_name(array))
+      (std::string(argument) + ": expected an array with DLPack's protocol (NumPy, PyTorch, ...), got " + type_name(array))
           .c_str());
 }
 
@@ -79,10 +81,14 @@ bool is_contiguous(const Any& array) {
   return true;
 }
 
-void check_device(const Any& array, const char* argument) {
-  if (array.device_type() != nb::device::cpu::value)
-    throw nb::type_error(
-        (std::string(argument) + ": expected an array in host memory, got one on a device: bring it to the CPU first").c_str());
+// Memory that is page-locked for GPUs is host memory.
+Device device_in(const Any& array, const char* argument) {
+  const int type = array.device_type();
+  if (type == nb::device::cpu::value || type == nb::device::cuda_host::value) return Device::cpu();
+  if (type == nb::device::cuda::value) return Device::cuda(array.device_id());
+  throw nb::type_error((std::string(argument) + ": expected an array in host memory or on an NVIDIA GPU, got one on DLPack's device " +
+                        std::to_string(type) + ": bring it to the CPU first")
+                           .c_str());
 }
 
 const std::byte* data_of(const Any& array) { return static_cast<const std::byte*>(array.data_handle()) + array.byte_offset(); }
@@ -102,8 +108,25 @@ void gather(const Any& array, i64 width, std::byte* to) {
   }
 }
 
+// Of what is the array's.
+Tensor view_of(const Any& array, Device device, const char* argument) {
+  const DType dtype = dtype_in(array, argument);
+  const Shape shape = shape_in(array, argument);
+  const auto storage = Storage::vacant(device, shape.elems() * size_of(dtype));
+  storage->fill(const_cast<std::byte*>(data_of(array)));
+  return Tensor(storage, 0, shape, dtype);
+}
+
 Tensor gathered(const Any& array, const char* argument) {
-  check_device(array, argument);
+  if (const Device device = device_in(array, argument); device.is_cuda()) {
+    if (!is_contiguous(array))
+      throw nb::value_error((std::string(argument) + ": expected a contiguous array of a GPU, got one with other strides").c_str());
+    const Tensor there = view_of(array, device, argument);
+    const Running running(device);
+    const Unlocked unlocked(there.bytes() >= kLongBytes);
+    wait_for_gpu(device);
+    return to_host(there);
+  }
   const Running running;
   const Tensor copy = empty(shape_in(array, argument), dtype_in(array, argument), "copy of an array");
   if (copy.elems() == 0) return copy;
@@ -190,9 +213,8 @@ Tensor borrow(const nb::object& array, const char* argument) {
             .c_str());
   }
   Any found = import(array, argument);
-  check_device(found, argument);
+  const Device device = device_in(found, argument);
   const DType dtype = dtype_in(found, argument);
-  const Shape shape = shape_in(found, argument);
   if (nb::ndarray<> writable; !nb::try_cast(array, writable))
     throw nb::value_error(
         (std::string(argument) + ": expected an array that may be written to, got a read-only one: copy it (spillway.tensor does)")
@@ -202,22 +224,32 @@ Tensor borrow(const nb::object& array, const char* argument) {
         (std::string(argument) +
          ": expected a contiguous array, got one with other strides: make it contiguous, or copy it (spillway.tensor does)")
             .c_str());
-  auto* data = const_cast<std::byte*>(data_of(found));
-  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_of(dtype)) != 0)
+  if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
     throw nb::value_error(
         (std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)").c_str());
-  const auto storage = Storage::vacant(Device::cpu(), shape.elems() * size_of(dtype));
-  storage->fill(data);
+  if (device.is_cuda()) {
+    const Running running(device);  // there is such a GPU for us too
+    wait_for_gpu(device);           // whatever queue it was made on
+  }
+  const Tensor view = view_of(found, device, argument);
   // The storage with whose memory it is.
-  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(storage),
-                                                                           std::forward_as_tuple(std::move(found)));
-  return Tensor(std::shared_ptr<Storage>(owner, storage.get()), 0, shape, dtype);
+  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
+                                                                           std::forward_as_tuple(std::move(found), device));
+  return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), dtype);
+}
+
+Device device_of_array(const nb::object& array) {
+  if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value().device();
+  if (!nb::hasattr(array, "__dlpack_device__")) return Device::cpu();
+  const nb::object device = array.attr("__dlpack_device__")();
+  return nb::cast<int>(nb::int_(device[0])) == nb::device::cuda::value ? Device::cuda(nb::cast<int>(nb::int_(device[1]))) : Device::cpu();
 }
 
 Tensor copy_of(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) {
     const Tensor& from = nb::cast<const Array&>(array).value();
-    const Running running(from.device());
+    if (from.device().is_cuda()) return moved(from, Device::cpu());
+    const Running running;
     return converted(from, from.dtype());
   }
   if (nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array) || nb::isinstance<nb::float_>(array) ||
@@ -230,7 +262,7 @@ Tensor whole_numbers(const nb::object& array, const char* argument) {
   const bool ours = nb::isinstance<Array>(array) || nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array);
   if (ours) return narrowed(copy_of(array, argument), argument);
   const Any found = import(array, argument);
-  check_device(found, argument);
+  if (device_in(found, argument).is_cuda()) return narrowed(gathered(found, argument), argument);
   const Running running;
   const Tensor to = empty(shape_in(found, argument), DType::int32, "whole numbers");
   if (to.elems() == 0) return to;

@@ -21,21 +21,21 @@ nb::tuple run_command(const std::vector<nb::bytes>& words) {
   check_process();
   std::vector<std::string> args;
   for (const nb::bytes& word : words) args.emplace_back(word.c_str(), word.size());
-  std::ostringstream out, err;
+  std::ostringstream out, err, text;
   int status = 0;
   {
     const nb::gil_scoped_release unlocked;
-    status = app::run(args, out, err);
+    status = app::run(args, app::Streams{.out = out, .err = err, .text = &text});
   }
-  return nb::make_tuple(status, bytes_of(out), bytes_of(err));
+  return nb::make_tuple(status, bytes_of(out), bytes_of(err), bytes_of(text));
 }
 
 }  // namespace
 
 void bind_commands(nb::module_& module) {
   module.attr("__version__") = std::string(app::kVersion);
-  module.def("_run_command", run_command, nb::arg("words"), nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes]"),
-             "Exit status, stdout and stderr.");
+  module.def("_run_command", run_command, nb::arg("words"), nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
+             "Exit status, stdout and stderr; of an answer in JSON also its text.");
   module.def("_set_own_program", app::set_own_program, nb::arg("program"));
 }
 

@@ -177,13 +177,31 @@ void bind_no_grad(nb::module_& module) {
       .def("__exit__", [](NoGrad& self, const nb::args&) { self.leave(); });
 }
 
+namespace {
+
+// A parameter that was taken from a model which then went to another device.
+void check_in_place(const Array& array) {
+  if (!array.leaf || !array.leaf->weights) return;
+  const Device now = array.leaf->weights->eager->memory(array.leaf->id).device();
+  if (now != array.value().device())
+    throw Error(ErrorCode::usage, "[device] expected a parameter as the model has it, got " + array.leaf->name + " as it was on " +
+                                      to_string(array.value().device()) + ": the model is on " + to_string(now) + " now, take it again");
+}
+
+}  // namespace
+
 Lifted::Lifted(std::span<const Array* const> inputs) {
   const bool records = recording();
   bool wanted = false;
+  const Array* first = nullptr;
   for (const Array* input : inputs) {
     if (!input->v.value.defined()) continue;
     bytes += input->value().bytes();
-    device = input->value().device();
+    if (!first) first = input, device = input->value().device();
+    if (input->value().device() != device)
+      throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(device) + " and one on " +
+                                        to_string(input->value().device()) + ": bring them together with to()");
+    check_in_place(*input);
     wanted = wanted || input->leaf;
     if (!records || !input->graph || input->graph->over()) continue;
     if (graph && graph != input->graph)

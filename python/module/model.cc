@@ -11,9 +11,11 @@
 #include "app/checkpoints/model_source.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
+#include "device/transfer.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "python/module/arrays.h"
+#include "tensor/create.h"
 #include "tensor/print.h"
 
 namespace spillway::python {
@@ -37,6 +39,13 @@ void shift(const Tensor& tokens_BT, const Tensor& targets_BT) {
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<i64>(i) % positions + 1 < positions ? from[i + 1] : kIgnoredTarget;
 }
 
+// Where the stream in force computes.
+void bring_here(MicroBatch& batch) {
+  for (Tensor* t : batch.tensors()) {
+    if (t->defined()) *t = brought_here(*t);
+  }
+}
+
 template <class T>
 void copy_span(const Tensor& from, const Tensor& to) {
   std::ranges::copy(from.span<T>(), to.span<T>().begin());
@@ -44,18 +53,39 @@ void copy_span(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
-Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch)
+Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, Device device)
     : dtype_(dtype_of(dtype)), random_(RandomKey{seed}.derive("training")) {
   if (!is_floating(dtype_)) throw nb::value_error(("dtype: expected f32, f64, bf16 or f16, got " + dtype).c_str());
-  const Running running;
+  {
+    const Running running;
+    const Unlocked unlocked;
+    const app::ModelSource source = app::find_trained_model(name, "last");
+    name_ = source.name, config_ = source.config;
+    weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
+    models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));
+  }
+  move(device);
+}
+
+void Model::move(Device to) {
+  if (to == device_) return;
+  if (device_.is_cuda()) {
+    const Running running(device_);
+    const Unlocked unlocked;
+    const std::lock_guard locked(weights_->lock);
+    weights_->eager->to_host();
+    device_ = Device::cpu();
+  }
+  if (!to.is_cuda()) return;
+  const Running running(to);
   const Unlocked unlocked;
-  const app::ModelSource source = app::find_trained_model(name, "last");
-  name_ = source.name, config_ = source.config;
-  weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
-  models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));
+  const std::lock_guard locked(weights_->lock);
+  weights_->eager->to_current_device();
+  device_ = to;
 }
 
 MicroBatch Model::batch_of(const nb::object& input) const {
+  const Running running;
   const nn::Sequential& model = weights_->model;
   if (model.reads_images()) {
     const Tensor images = copy_of(input, "images");
@@ -93,11 +123,12 @@ void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
 }
 
 Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
-  const Running running;
   MicroBatch batch = batch_of(input);
   set_targets(batch, targets);
   batch.first_sample = training ? samples_ : 0;
   if (training) samples_ += batch.targets_BT.size(0);
+  const Running running(device_);
+  bring_here(batch);
   std::shared_ptr<Graph> graph;
   if (recording()) {
     graph = current_graph();
@@ -112,14 +143,12 @@ Array Model::loss(const nb::object& input, const nb::object& targets, bool train
   const Variable sum = as_arguments([&] { return nn::run(weights_->model, context); });
   // The factor is in the sum's gradient already.
   autograd::Recorder recorder({sum}, "loss");
-  const Tensor mean = zeros({}, DType::f64, "loss");
-  *mean.data<double>() = *sum.value.data<double>() * context.loss_factor;
+  const Tensor mean = full({}, sum.value.item() * context.loss_factor, DType::f64);
   const Variable y = recorder.output(mean, [](autograd::Backward& b) { b.pass(0, b.gradient()); });
   return {y, y.needs_gradient() ? graph : nullptr, nullptr};
 }
 
 Array Model::logits(const nb::object& input, std::optional<i64> position) {
-  const Running running;
   MicroBatch batch = batch_of(input);
   const i64 positions = weights_->model.reads_images() ? 1 : batch.tokens_BT.size(1), at = position.value_or(-1);
   if (at < -positions || at >= positions)
@@ -128,6 +157,8 @@ Array Model::logits(const nb::object& input, std::optional<i64> position) {
   context.mode = nn::Mode::generate;
   context.batch = &batch;
   context.logits_position = at < 0 ? at + positions : at;
+  const Running running(device_);
+  bring_here(batch);
   const Unlocked unlocked;
   return constant(as_arguments([&] { return nn::run(weights_->model, context); }).value);
 }
@@ -148,9 +179,10 @@ void Model::load(const std::string& name, const nb::object& array, bool share) {
   const Tensor values = copy_of(array, name.c_str()), to = weights_->eager->memory(parameter->id);
   if (values.shape() != to.shape())
     throw nb::value_error((name + ": expected " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
-  const Running running;
+  const Running here;
   const Tensor same = converted(values, to.dtype());
-  if (to.elems() > 0) std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
+  const Running there(device_);
+  if (to.elems() > 0) transfer(to.raw(), same.raw(), to.bytes());
 }
 
 void Model::freeze(const std::string& name, bool frozen) {
@@ -171,12 +203,29 @@ static void check_replaceable(const std::filesystem::path& folder) {
   }
 }
 
+std::unique_ptr<Weights> Model::copied_to_host() const {
+  std::unique_ptr<Weights> here;
+  {
+    const Running running;
+    const Unlocked unlocked;
+    here = std::make_unique<Weights>(models::build(config_, dtype_));
+  }
+  const Running there(device_);
+  const Unlocked unlocked;
+  for (u32 id = 0; id < here->model.parameters.size(); ++id) {
+    const Tensor &from = weights_->eager->memory(id), &to = here->eager->memory(id);
+    if (to.bytes() > 0) transfer(to.raw(), from.raw(), to.bytes());
+  }
+  return here;
+}
+
 void Model::save(const std::string& folder) const {
   check_replaceable(folder);
+  const std::unique_ptr<Weights> here = device_.is_cuda() ? copied_to_host() : nullptr;
   const Running running;
   const Unlocked unlocked;
   data::AtomicFolder made(folder);
-  models::save(weights_->model, made.path());
+  models::save(here ? here->model : weights_->model, made.path());
   made.write_text("config.json", config_json());
   made.commit();
 }
@@ -192,10 +241,21 @@ void bind_model(nb::module_& module) {
   nb::class_<Model>(
       module, "Model",
       "A model in memory, for a training loop of one's own: loss(...).backward() and an optimizer. (Trainer is for those that do not fit.)")
-      .def(nb::init<const std::string&, const std::string&, u64, bool>(), nb::arg("name"), nb::kw_only(), nb::arg("dtype") = "f32",
-           nb::arg("seed") = 0, nb::arg("from_scratch") = false,
-           "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. A preset and "
-           "from_scratch have new weights of the seed.")
+      .def(
+          "__init__",
+          [](Model* self, const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, const nb::object& device) {
+            new (self) Model(name, dtype, seed, from_scratch, device_of(device));
+          },
+          nb::arg("name"), nb::kw_only(), nb::arg("dtype") = "f32", nb::arg("seed") = 0, nb::arg("from_scratch") = false,
+          nb::arg("device") = "cpu",
+          "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. A preset and "
+          "from_scratch have new weights of the seed. device: \"cpu\", \"cuda\" or \"cuda:1\".")
+      .def_prop_ro(
+          "device", [](const Model& self) { return to_string(self.device()); }, "\"cpu\", \"cuda:0\".")
+      .def(
+          "to", [](Model& self, const nb::object& device) -> Model& { return self.move(device_of(device)), self; }, nb::arg("device"),
+          nb::rv_policy::reference, nb::sig("def to(self, device: object) -> Model"),
+          "Moves all of it. Gradients are let go of; make optimizers, and take parameters, afterwards.")
       .def("loss", &Model::loss, nb::arg("input"), nb::arg("targets") = nb::none(), nb::kw_only(), nb::arg("training") = true,
            nb::sig("def loss(self, input: object, targets: object = None, *, training: bool = True) -> Tensor"),
            "The mean loss in nats over the counted targets, one f64. tokens[B, T], targets[B, T] (by default the next token of each; "

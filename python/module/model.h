@@ -12,7 +12,11 @@ class Model {
  public:
   /// A preset, a Hugging Face folder, org/name of the local cache, or a run (its last checkpoint). `from_scratch`: new weights of `seed`,
   /// which a preset and a folder without weights have anyway.
-  Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch);
+  Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, Device device);
+
+  Device device() const { return device_; }
+  /// All of it. Gradients are let go of; tensors of parameters and optimizers that were made before are of no use any more, and say so.
+  void move(Device to);
 
   /// The mean over counted targets, f64, recorded. tokens[B, T]; targets[B, T], by default the next token of each; of images [N, C, H, W]
   /// and their classes [N].
@@ -33,12 +37,16 @@ class Model {
   std::string describe() const;
 
  private:
+  // In host memory.
   MicroBatch batch_of(const nb::object& input) const;
   void set_targets(MicroBatch& batch, const nb::object& targets) const;
+  // A model on a GPU, in host memory.
+  std::unique_ptr<Weights> copied_to_host() const;
 
   std::string name_;
   models::ModelConfig config_;
   DType dtype_;
+  Device device_;
   RandomKey random_;
   std::shared_ptr<Weights> weights_;
   i64 samples_ = 0;  // that training has seen: keys dropout

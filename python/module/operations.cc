@@ -125,13 +125,13 @@ void bind_elementwise(const Home& home) {
   home.def(
       "masked_fill",
       [](const Array& x, const Array& mask, double value) {
-        return apply([&](const Variable& v) { return ops::masked_fill(v, mask.value(), value); }, x);
+        return apply([&](const Variable& v, const Variable& m) { return ops::masked_fill(v, m.value, value); }, x, mask);
       },
       nb::arg("mask"), nb::arg("value"));
   home.module.def(
       "where",
       [](const Array& mask, const Array& a, const Array& b) {
-        return apply([&](const Variable& x, const Variable& y) { return ops::where(mask.value(), x, y); }, a, b);
+        return apply([](const Variable& m, const Variable& x, const Variable& y) { return ops::where(m.value, x, y); }, mask, a, b);
       },
       nb::arg("mask"), nb::arg("a"), nb::arg("b"), "a where the mask (uint8 or bool) is not 0, else b.");
   home.def(
@@ -246,7 +246,7 @@ void bind_layers(const Home& home) {
       "embedding",
       [](const Numbers& ids, const Array& weight) {
         const Tensor numbers = whole_numbers(ids, "ids");
-        return apply([&](const Variable& w) { return ops::embedding(numbers, w); }, weight);
+        return apply([&](const Variable& w) { return ops::embedding(brought_here(numbers), w); }, weight);
       },
       nb::arg("ids"), nb::arg("weight"), "ids[...], each in [0, V), weight[V, C] -> [..., C]");
   m.def(
@@ -303,7 +303,7 @@ void bind_losses(nb::module_& m) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction), options.ignored = ignore_index, options.label_smoothing = label_smoothing;
         const Tensor classes = whole_numbers(targets, "targets");
-        return apply([&](const Variable& x) { return ops::cross_entropy(x, classes, options); }, logits);
+        return apply([&](const Variable& x) { return ops::cross_entropy(x, brought_here(classes), options); }, logits);
       },
       nb::arg("logits"), nb::arg("targets"), nb::arg("reduction") = "mean", nb::arg("ignore_index") = -100,
       nb::arg("label_smoothing") = 0.0,
@@ -314,7 +314,7 @@ void bind_losses(nb::module_& m) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction);
         const Tensor classes = whole_numbers(targets, "targets");
-        return apply([&](const Variable& v) { return ops::nll_loss(v, classes, options); }, x);
+        return apply([&](const Variable& v) { return ops::nll_loss(v, brought_here(classes), options); }, x);
       },
       nb::arg("log_probabilities"), nb::arg("targets"), nb::arg("reduction") = "mean",
       "Of log-probabilities[..., V] against classes[...].");
@@ -340,7 +340,7 @@ void bind_losses(nb::module_& m) {
       "bce_with_logits_loss",
       [](const Array& x, const Array& target, const std::string& reduction) {
         const ops::Reduction how = reduction_of(reduction);
-        return apply([&](const Variable& a) { return ops::bce_with_logits_loss(a, target.value(), how); }, x);
+        return apply([&](const Variable& a, const Variable& b) { return ops::bce_with_logits_loss(a, b.value, how); }, x, target);
       },
       nb::arg("x"), nb::arg("target"), nb::arg("reduction") = "mean");
 }

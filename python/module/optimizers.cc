@@ -16,27 +16,31 @@ namespace {
 
 class Optimizer {
  public:
-  Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters) : weights_(weights_of(parameters)) {
+  Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters)
+      : weights_(weights_of(parameters)), device_(weights_->eager->memory(parameters.front().leaf->id).device()) {
+    for (const Array& each : parameters) chosen_.push_back(each.leaf->id);
     std::vector<std::shared_ptr<nn::Parameter>> chosen;
-    for (const Array& each : parameters) chosen.push_back(weights_->eager->parameters().at(each.leaf->id));
-    const Running running;
+    for (const u32 id : chosen_) chosen.push_back(weights_->eager->parameters().at(id));
+    const Running running(device_);
     const Unlocked unlocked;
     optimizer_.emplace(*weights_->eager, settings, std::move(chosen));
   }
 
   std::optional<double> step(double gradient_scale, std::optional<double> max_norm) {
-    const Running running;
+    const Running running(device_);
     const Unlocked unlocked;
     const std::lock_guard locked(weights_->lock);
+    check_in_place();
     if (!max_norm) return optimizer_->step(gradient_scale), std::nullopt;
     const double norm = optimizer_->gradient_norm() * gradient_scale;
     optimizer_->step(gradient_scale * optim::clip_factor(norm, *max_norm));
     return norm;
   }
   double gradient_norm() {
-    const Running running;
+    const Running running(device_);
     const Unlocked unlocked;
     const std::lock_guard locked(weights_->lock);
+    check_in_place();
     return optimizer_->gradient_norm();
   }
   void zero_grad() {
@@ -46,15 +50,29 @@ class Optimizer {
   double lr() const { return optimizer_->learning_rate(); }
   void set_lr(double rate) { optimizer_->set_learning_rate(rate); }
   void save(const std::string& file) const {
-    const Running running;
+    const Running running(device_);
+    check_in_place();
     optimizer_->save(file);
   }
   void load(const std::string& file) {
-    const Running running;
+    const Running running(device_);
+    check_in_place();
     optimizer_->load(file);
   }
 
  private:
+  // Weights, gradients and the state on one device.
+  void check_in_place() const {
+    for (const u32 id : chosen_) {
+      const Device now = weights_->eager->memory(id).device();
+      const Tensor gradient = weights_->eager->gradient(id, 0);
+      if (now == device_ && (!gradient.defined() || gradient.device() == device_)) continue;
+      throw Error(ErrorCode::usage, "[optimizer] expected " + weights_->eager->parameters()[id]->name + " and its gradient on " +
+                                        to_string(device_) + ", where it was when the optimizer was made, got " + to_string(now) +
+                                        ": make the optimizer, and compute the loss, after model.to()");
+    }
+  }
+
   static std::shared_ptr<Weights> weights_of(const std::vector<Array>& parameters) {
     if (parameters.empty()) throw nb::value_error("params: expected a model, or tensors that want a gradient, got none");
     for (const Array& each : parameters) {
@@ -75,17 +93,20 @@ class Optimizer {
     std::vector<Tensor> gradients;
     for (const Array& each : parameters) {
       if (!each.value().is_contiguous()) throw nb::value_error("params: expected contiguous tensors");
+      if (each.value().device() != parameters.front().value().device()) throw nb::value_error("params: expected tensors on one device");
       if (std::ranges::any_of(tensors, [&](const auto& one) { return one.second == each.leaf; }))
         throw nb::value_error("params: expected each tensor once");
       tensors.emplace_back(each.value(), each.leaf);
     }
-    const Running running;
+    const Running running(parameters.front().value().device());
     const auto weights = std::make_shared<Weights>(tensors);
     for (const auto& [tensor, leaf] : tensors) leaf->weights = weights;
     return weights;
   }
 
   const std::shared_ptr<Weights> weights_;
+  const Device device_;
+  std::vector<u32> chosen_;
   std::optional<eager::Optimizer> optimizer_;
 };
 

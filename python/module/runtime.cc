@@ -3,10 +3,13 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <charconv>
+#include <map>
 #include <memory>
 
 #include "app/node/grant.h"
 #include "base/error.h"
+#include "device/device_query.h"
 #include "device/memory_pool.h"
 
 namespace spillway::python {
@@ -40,11 +43,25 @@ ThreadPool* pool() {
   return all.pool.get();
 }
 
+// Under the GIL. Never destroyed, as the threads.
+MemoryPool* memory_of(Device gpu) {
+  static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
+  std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
+  if (memory) return memory.get();
+  const GpuReport report = query_gpus(gpu.index);
+  const auto count = std::ssize(report.gpus);
+  const std::string problem = count == 0           ? report.problem
+                              : gpu.index >= count ? "there are " + std::to_string(count)
+                                                   : report.gpus[static_cast<size_t>(gpu.index)].problem;
+  if (!problem.empty()) throw Error(ErrorCode::usage, "[device] expected a GPU that can be used, got " + to_string(gpu) + ": " + problem);
+  memory = std::make_unique<MemoryPool>(to_string(gpu), kUnlimited, "", pooled_gpu_memory(gpu.index));
+  return memory.get();
+}
+
 Stream stream_on(Device device) {
-  if (device != Device::cpu())
-    throw Error(ErrorCode::usage,
-                "[device] expected a tensor on the CPU, got one on " + to_string(device) + ": bring it to host memory first");
-  return {device, pool(), &MemoryPool::heap()};
+  if (!device.is_cuda()) return {device, pool(), &MemoryPool::heap()};
+  MemoryPool* const memory = memory_of(device);
+  return {device, pool(), memory, common_gpu_queue()};
 }
 
 }  // namespace
@@ -60,7 +77,29 @@ void check_process() {
   computed = true;
 }
 
-Running::Running(Device device) : stream_(stream_on(device)), scope_(stream_) { ++under_way; }
+void settle(Device device) noexcept {
+  if (!device.is_cuda()) return;
+  try {
+    wait_for_gpu(device);
+  } catch (const Error&) {  // whoever computes there hears of it
+  }
+}
+
+Device device_of(const nb::handle& given) {
+  const std::string name = nb::cast<std::string>(nb::str(given));
+  if (name == "cpu") return Device::cpu();
+  int index = 0;
+  bool known = name == "cuda";
+  if (name.starts_with("cuda:")) {
+    const char *begin = name.data() + 5, *end = name.data() + name.size();
+    const auto [at, error] = std::from_chars(begin, end, index);
+    known = error == std::errc() && at == end && index >= 0;
+  }
+  if (!known) throw nb::value_error(("device: expected cpu, cuda or cuda:1, got " + name).c_str());
+  return Device::cuda(index);
+}
+
+Running::Running(Device device) : stream_(stream_on(device)), current_(device), scope_(stream_) { ++under_way; }
 Running::~Running() { --under_way; }
 
 void set_threads(int count) {

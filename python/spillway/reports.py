@@ -10,12 +10,13 @@ from .flags import _text, words
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any
 
 
-def _run(line: list[bytes]) -> tuple[int, str, str]:
-    status, out, err = _core._run_command(line)
-    return status, out.decode(errors="replace"), err.decode(errors="replace")
+def _run(line: list[bytes]) -> tuple[int, str, str, str]:
+    status, *texts = _core._run_command(line)
+    out, err, text = (each.decode(errors="replace") for each in texts)
+    return status, out, err, text
 
 
 def _raise(status: int, out: str, err: str) -> None:
@@ -32,10 +33,9 @@ def _raise(status: int, out: str, err: str) -> None:
 class Report:
     """print(report) shows what the program prints; report.to_dict() and report["key"] what it gives with --json."""
 
-    def __init__(self, values: dict[str, Any], text: Callable[[], str]) -> None:
+    def __init__(self, values: dict[str, Any], text: str) -> None:
         self._values = values
-        self._make_text = text
-        self._text: Optional[str] = None
+        self._text = text
 
     def to_dict(self) -> dict[str, Any]:
         return self._values
@@ -44,8 +44,6 @@ class Report:
         return self._values[key]
 
     def __str__(self) -> str:
-        if self._text is None:
-            self._text = self._make_text()
         return self._text
 
     __repr__ = __str__
@@ -56,10 +54,10 @@ class Report:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _report(line: list[bytes], fine: tuple[int, ...] = (0,), text: Optional[Callable[[dict[str, Any]], str]] = None) -> Report:
+def _report(line: list[bytes], fine: tuple[int, ...] = (0,)) -> Report:
     import json
 
-    status, out, err = _run(line + [b"--json"])
+    status, out, err, text = _run(line + [b"--json"])
     if status not in fine:
         _raise(status, out, err)
     try:
@@ -68,7 +66,7 @@ def _report(line: list[bytes], fine: tuple[int, ...] = (0,), text: Optional[Call
         _raise(status, out, err)
     if "error" in values:
         _raise(status, out, err)
-    return Report(values, (lambda: text(values)) if text else (lambda: _run(line)[1].rstrip("\n")))
+    return Report(values, text.rstrip("\n"))
 
 
 def plan(**flags: Any) -> Report:
@@ -94,20 +92,14 @@ def status(run: str | os.PathLike) -> Report:
 
 def bench(*what: str, **flags: Any) -> Report:
     """Measures this machine ("memory", "matmul", "cpu-adam", "disk", "link"): what plan() computes with from then on."""
-    return _report([b"bench"] + [_text("what", one) for one in what] + words(flags), text=_bench_text)
+    return _report([b"bench"] + [_text("what", one) for one in what] + words(flags))
 
 
 def command(name: str, *arguments: str | os.PathLike, **flags: Any) -> str:
     """Any other command of the program, in this process: what it writes to stdout. command("export", "runs/mine", out="exported")"""
     if name == "train":
         raise _of_status(2, "[command] expected a command other than train, which is spillway.Trainer")
-    status, out, err = _run([_text("name", name)] + [_text("arguments", word) for word in arguments] + words(flags))
+    status, out, err, _ = _run([_text("name", name)] + [_text("arguments", word) for word in arguments] + words(flags))
     if status != 0:
         _raise(status, out, err)
     return out
-
-
-def _bench_text(values: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(values, indent=2)

@@ -8,7 +8,7 @@ import pytest
 from conftest import TEXT
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.M | re.S)  # but those that are marked as not run
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if FENCE.search(page.read_text())]
 NOTEBOOKS = sorted(DOCS.glob("notebooks/*.ipynb"))
 

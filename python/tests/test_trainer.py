@@ -58,6 +58,20 @@ def test_ctrl_c_saves(flags):
     assert [e.step for e in steps] == [4, 5, 6]
 
 
+def test_ctrl_c_before_the_first_step_trains_nothing(flags):
+    said, steps = [], []
+
+    def interrupt(line):
+        said.append(line)
+        if len(said) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        spillway.Trainer(**flags).train(steps.append, log=interrupt)
+    assert steps == [] and any("nothing was trained" in line for line in said)
+    assert spillway.Trainer(**flags).train(steps.append, log=quiet).finished and len(steps) == 6
+
+
 def test_ctrl_c_is_heard_by_ranks_that_are_threads(flags):
     flags.update(ranks=2, communicator="local", device_memory="128MiB", checkpoint_every=100, steps=200)
     with pytest.raises(KeyboardInterrupt):
@@ -93,6 +107,11 @@ def test_flags_are_the_programs():
 def test_plans_are_objects():
     plan = spillway.plan(model="gpt2-tiny", device="cpu", device_memory="64MiB", host_memory="64MiB", sequence_length=32)
     assert plan["predicted_step_s"] > 0 and "memory plan" not in plan.to_dict()
+    table, spillway.reports._core = str(plan), None  # nothing is planned again to be printed
+    try:
+        assert str(plan) == table
+    finally:
+        spillway.reports._core = spillway._core
     assert "it fits" in str(plan) and plan._repr_html_().startswith("<pre>it fits")
     with pytest.raises(spillway.RefusedError, match="does not fit"):
         spillway.plan(model="gpt2-1.5b", device="cpu", device_memory="64MiB", host_memory="64MiB")

@@ -96,6 +96,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
   Console console(streams.out, streams.err, streams.terminal, streams.colour, streams.out_terminal);
+  console.set_text(streams.text);
   std::visit(
       [&](const CommonConfig& common) {
         console.set_quiet(common.quiet);

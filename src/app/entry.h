@@ -9,11 +9,13 @@
 
 namespace spillway::app {
 
-/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours.
+/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours. `text` gets what an answer would be
+/// without --json where `out` gets it with that.
 struct Streams {
   std::ostream& out;
   std::ostream& err;
   bool terminal = false, colour = false, out_terminal = false;
+  std::ostream* text = nullptr;
 };
 
 /// `args` without the program's own name.

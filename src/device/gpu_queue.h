@@ -72,5 +72,22 @@ i64 gpu_waits();
 
 /// Makes the GPU the calling thread's; nothing for a CPU.
 void use_device(Device device);
+/// The same while one lives; then the one that was is current again, as the other libraries of a process expect (unless nobody uses it).
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(Device device);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = -1;  // none to go back to
+};
+
+/// Of the calling thread's GPU: the queue that libraries put work on unless they are told another (CUDA's legacy default stream; PyTorch's
+/// too), so that what they and we do to the same memory is done in order. Ranks have queues of their own. Null in a build without CUDA.
+CUstream_st* common_gpu_queue();
+/// Until all that is on any queue of the GPU is done, of whatever library of this process.
+void wait_for_gpu(Device gpu);
 
 }  // namespace spillway

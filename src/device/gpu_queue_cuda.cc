@@ -5,11 +5,45 @@
 
 #include "device/cuda_handle.h"
 #include "device/gpu_copy_cuda.h"
+#include "device/shared_library.h"
 
 namespace spillway {
 
 void use_device(Device device) {
   if (device.is_cuda()) cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+}
+
+namespace {
+
+// Whether somebody has: since CUDA 12 cudaSetDevice() opens a GPU, half a GiB of its memory ("CUDA Driver API 13.0,
+// cuDevicePrimaryCtxGetState").
+bool is_open(int gpu) {
+  using GetState = int (*)(int gpu, unsigned* flags, int* active);
+  static const auto* const driver = new SharedLibrary({"libcuda.so.1"});
+  static const auto get_state = *driver ? reinterpret_cast<GetState>(driver->find("cuDevicePrimaryCtxGetState")) : nullptr;
+  unsigned flags = 0;
+  int active = 1;
+  return !get_state || get_state(gpu, &flags, &active) != 0 || active != 0;
+}
+
+}  // namespace
+
+CurrentDevice::CurrentDevice(Device device) {
+  if (!device.is_cuda()) return;
+  int before = 0;
+  cuda_check(cudaGetDevice(&before), "cudaGetDevice");
+  if (before != device.index && is_open(before)) before_ = before;
+  use_device(device);
+}
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) static_cast<void>(cudaSetDevice(before_));
+}
+
+CUstream_st* common_gpu_queue() { return cudaStreamLegacy; }
+
+void wait_for_gpu(Device gpu) {
+  const CurrentDevice current(gpu);
+  cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 struct GpuQueue::Idle {

@@ -4,6 +4,10 @@
 namespace spillway {
 
 void use_device(Device) {}
+CurrentDevice::CurrentDevice(Device) {}
+CurrentDevice::~CurrentDevice() = default;
+CUstream_st* common_gpu_queue() { return nullptr; }
+void wait_for_gpu(Device) {}
 
 GpuQueue::GpuQueue(Device gpu, Urgency) : gpu_(gpu) {
   throw Error(ErrorCode::usage, "[" + to_string(gpu_) + "] expected a build with CUDA, got one without: configure where nvcc is found");

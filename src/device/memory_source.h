@@ -42,4 +42,10 @@ std::unique_ptr<MemorySource> pinned_memory(Pinning pinning = {});
 /// Not zero. Error(refused) when the GPU has less free; Error(usage) in a build without CUDA.
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes);
 
+/// A GPU's memory piece by piece as it is asked for, beside other libraries of the process, from the driver's own pool, which keeps what is
+/// given back for what comes next ("CUDA Runtime API 13.0, Stream Ordered Memory Allocator"). A piece is its taker's, and may be another's
+/// after it is given back, in the order of common_gpu_queue() (gpu_queue.h): for work that is put there alone. Not zero. take() throws
+/// Error(refused) when the GPU has less free; this throws Error(usage) in a build without CUDA.
+std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu);
+
 }  // namespace spillway

@@ -1,14 +1,27 @@
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
 #include <map>
 
 #include "base/units.h"
 #include "device/arena.h"
 #include "device/cuda_handle.h"
+#include "device/gpu_queue.h"
 #include "device/memory_source.h"
 
 namespace spillway {
 namespace {
+
+[[noreturn]] void refuse(int gpu, i64 bytes, const char* help) {
+  static_cast<void>(cudaGetLastError());
+  size_t free_bytes = 0, total_bytes = 0;
+  cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  throw Error(ErrorCode::refused,
+              fmt::format("[device memory] expected {} of cuda:{}, got {} free of {}: {}, or end what else runs there (nvidia-smi tells)",
+                          format_bytes(bytes), gpu, format_bytes(static_cast<i64>(free_bytes)),
+                          format_bytes(static_cast<i64>(total_bytes)), help));
+}
 
 class GpuMemory final : public MemorySource {
  public:
@@ -34,16 +47,7 @@ class GpuMemory final : public MemorySource {
   std::byte* reserve(int gpu, i64 bytes) {
     cuda_check(cudaSetDevice(gpu), "cudaSetDevice");
     const cudaError_t status = cudaMalloc(reinterpret_cast<void**>(&reserved_), static_cast<size_t>(bytes));
-    if (status == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());
-      size_t free_bytes = 0, total_bytes = 0;
-      cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-      throw Error(
-          ErrorCode::refused,
-          fmt::format("[device memory] expected {} of cuda:{}, got {} free of {}: lower --device-memory, or end "
-                      "what else runs there (nvidia-smi tells)",
-                      format_bytes(bytes), gpu, format_bytes(static_cast<i64>(free_bytes)), format_bytes(static_cast<i64>(total_bytes))));
-    }
+    if (status == cudaErrorMemoryAllocation) refuse(gpu, bytes, "lower --device-memory");
     cuda_check(status, "cudaMalloc");
     return reserved_;
   }
@@ -54,8 +58,37 @@ class GpuMemory final : public MemorySource {
   std::map<std::byte*, Allocation> pieces_;
 };
 
+class PooledGpuMemory final : public MemorySource {
+ public:
+  explicit PooledGpuMemory(int gpu) : gpu_(Device::cuda(gpu)) {
+    cudaMemPool_t pool = nullptr;
+    cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();  // of what is given back stays there
+    cuda_check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+  }
+  std::byte* take(i64 bytes) override {
+    const CurrentDevice current(gpu_);
+    void* at = nullptr;
+    const cudaError_t status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+    if (status == cudaErrorMemoryAllocation) refuse(gpu_.index, bytes, "let go of tensors");
+    cuda_check(status, "cudaMallocAsync");
+    return static_cast<std::byte*>(at);
+  }
+  void give_back(std::byte* at, i64) noexcept override {
+    try {
+      const CurrentDevice current(gpu_);
+      static_cast<void>(cudaFreeAsync(at, common_gpu_queue()));
+    } catch (const Error&) {  // of a GPU that is lost; whoever waits for it hears of that
+    }
+  }
+
+ private:
+  const Device gpu_;
+};
+
 }  // namespace
 
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes) { return std::make_unique<GpuMemory>(gpu, bytes); }
+std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu) { return std::make_unique<PooledGpuMemory>(gpu); }
 
 }  // namespace spillway

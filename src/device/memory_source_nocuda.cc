@@ -9,4 +9,6 @@ std::unique_ptr<MemorySource> gpu_memory(int, i64) {
   throw Error(ErrorCode::usage, "[device memory] expected a build with CUDA, got one without: configure where nvcc is found");
 }
 
+std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu) { return gpu_memory(gpu, 0); }
+
 }  // namespace spillway

@@ -46,14 +46,16 @@ void EagerParameters::adopt(u32 id, const Tensor& memory) {
   memory_[id] = memory;
 }
 
+// All or none: where the memory there ends, everything is where it was.
 void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
+  std::vector<Tensor> there;
+  for (const auto& parameter : parameters_) there.push_back(moved(parameter->value()));
   forget();
-  for (const auto& parameter : parameters_) {
-    const Tensor there = moved(parameter->value());
-    parameter->storage = Storage::vacant(there.device(), there.bytes());
-    parameter->storage->fill(there.raw());
-    memory_[parameter->id] = there;
+  for (size_t i = 0; i < there.size(); ++i) {
+    parameters_[i]->storage = Storage::vacant(there[i].device(), there[i].bytes());
+    parameters_[i]->storage->fill(there[i].raw());
   }
+  memory_ = std::move(there);
 }
 
 void EagerParameters::to_current_device() {

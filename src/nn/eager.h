@@ -48,7 +48,8 @@ class EagerParameters final : public autograd::GradientSink {
   /// Error(usage) if there is none of that name.
   const std::shared_ptr<Parameter>& parameter(const std::string& name) const;
 
-  /// All values to the device of the stream in force, a GPU, or from the GPU of that stream to the host. Gradients are let go of.
+  /// All values to the device of the stream in force, a GPU, or from the GPU of that stream to the host, or none where that throws for want
+  /// of memory. Gradients are let go of.
   void to_current_device();
   void to_host();
 

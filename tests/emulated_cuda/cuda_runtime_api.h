@@ -66,6 +66,10 @@ struct cudaFuncAttributes {
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
+typedef struct CUmemPoolHandle_st* cudaMemPool_t;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+// The current GPU's own stream, for which no other is told to wait: ours are all made with cudaStreamNonBlocking.
+#define cudaStreamLegacy ((cudaStream_t)0x1)
 
 const char* cudaGetErrorName(cudaError_t status);
 const char* cudaGetErrorString(cudaError_t status);
@@ -101,6 +105,10 @@ template <class T>
 cudaError_t cudaMalloc(T** memory, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
 }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);

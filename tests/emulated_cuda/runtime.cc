@@ -299,6 +299,30 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   m.held[*memory] = {whole, current_device};
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = nullptr;
+  return said(open_context(device));
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+// The stream has come to it at once. A pool that keeps nothing: what is used after it was freed is nobody's.
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
+  if (const cudaError_t status = planted("cudaMallocAsync"); status != cudaSuccess) return said(status);
+  return cudaMalloc(memory, bytes);
+}
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  return enqueue(stream, "cudaFreeAsync", [=] {
+    Machine& m = machine();
+    const std::lock_guard lock(m.mutex);
+    const auto found = m.held.find(memory);
+    if (found == m.held.end()) return;
+    ::munmap(memory, found->second.bytes);
+    m.held.erase(found);
+  });
+}
+cudaError_t cudaDeviceSynchronize() {
+  wait_for_streams(current_device);
+  return said(open_context());
+}
 // Waits for all that the GPU has to do.
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;

@@ -188,6 +188,21 @@ struct CUevent_st {
   std::shared_ptr<Happening> happening = std::make_shared<Happening>();
 };
 
+namespace {
+
+// What is meant: the current GPU's own one by cudaStreamLegacy, made when it is first used.
+cudaStream_t meant(cudaStream_t stream) {
+  if (stream != cudaStreamLegacy) return stream;
+  static std::mutex mutex;
+  static auto* const all = new std::map<int, cudaStream_t>();
+  const std::lock_guard lock(mutex);
+  cudaStream_t& own = (*all)[current_gpu()];
+  if (!own) static_cast<void>(cudaStreamCreateWithFlags(&own, 0));
+  return own;
+}
+
+}  // namespace
+
 namespace emulated_cuda {
 
 void wait_for_streams(int gpu) {
@@ -196,7 +211,8 @@ void wait_for_streams(int gpu) {
   for (CUstream_st* stream : of_gpu.all) static_cast<void>(stream->wait());
 }
 
-cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work, Cost cost) {
+cudaError_t enqueue(cudaStream_t given, const char* what, std::function<void()> work, Cost cost) {
+  const cudaStream_t stream = meant(given);
   note(what);
   const auto task = [what, work = std::move(work)] {
     const cudaError_t status = planted(what);
@@ -251,13 +267,18 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   if (!function) return said(cudaErrorInvalidValue);
   return enqueue(stream, "cudaLaunchHostFunc", [=] { function(data); });
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return stream ? said(stream->wait()) : cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
+cudaError_t cudaStreamSynchronize(cudaStream_t given) {
+  const cudaStream_t stream = meant(given);
+  return stream ? said(stream->wait()) : cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t given) {
+  const cudaStream_t stream = meant(given);
   if (const cudaError_t status = open_context(stream->gpu); status != cudaSuccess) return said(status);
   const std::lock_guard lock(stream->mutex);
   return stream->busy || !stream->queue.empty() ? cudaErrorNotReady : cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned) {
+  const cudaStream_t stream = meant(given);
   if (const cudaError_t status = open_context(stream->gpu); status != cudaSuccess) return said(status);
   const auto& happening = event->happening;
   std::uint64_t n;
@@ -283,7 +304,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 // Happens whatever became of the work before it: whoever waits must not hang, and finds the context's error.
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
+  const cudaStream_t stream = meant(given);
   const auto& happening = event->happening;
   std::uint64_t n;
   {

@@ -121,7 +121,7 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
     }
   }
   add(rows, measure_disks(config, size, disks, console));
-  console.result(console.json() ? bench_json(rows) : table(rows));
+  console.result([&] { return bench_json(rows); }, [&] { return table(rows); });
   for (const std::string& line : far_from_kept(rows, host)) console.warn(line);
   try {
     save_bench_rows(rows, host);

@@ -32,30 +32,31 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
 
 Colour colour_of(Level level) { return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red; }
 
-void print(const std::vector<Finding>& findings, Console& console) {
+std::string text_of(const std::vector<Finding>& findings, const Console& console) {
   size_t width = 0;
   for (const Finding& found : findings) width = std::max(width, found.name.size());
+  std::string all;
   for (const Finding& found : findings) {
     const std::string word = to_string(found.level), gap(7 - word.size(), ' ');
     const std::string cure = found.cure.empty() ? "" : ": " + found.cure;
-    console.result(
-        fmt::format("{}{}{:<{}}  {}{}", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure));
+    all += fmt::format("{}{}{:<{}}  {}{}\n", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure);
   }
+  return all;
 }
 
-void print_json(const std::vector<Finding>& findings, Console& console) {
+std::string json_of(const std::vector<Finding>& findings) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Finding& found : findings) {
     all.push_back({{"level", to_string(found.level)}, {"name", found.name}, {"text", found.text}, {"cure", found.cure}});
   }
-  console.result(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
 
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host) {
   const std::vector<Finding> findings = examine(config, host);
-  console.json() ? print_json(findings, console) : print(findings, console);
+  console.result([&] { return json_of(findings); }, [&] { return text_of(findings, console); });
   for (const Finding& found : findings) {
     if (found.level == Level::red) return 3;
   }

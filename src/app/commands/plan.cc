@@ -120,7 +120,7 @@ int run_plan(const PlanConfig& given, Console& console) {
     data::replace_text(*config.html, plan_page(reported(session, report), now_text()));
     console.log("wrote " + *config.html);
   }
-  console.result(console.json() ? plan_json(report) : plan_text(report));
+  console.result([&] { return plan_json(report); }, [&] { return plan_text(report); });
   return 0;
 }
 

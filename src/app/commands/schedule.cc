@@ -73,7 +73,7 @@ int run_schedule(const ScheduleConfig& config, Console& console) {
   const ScheduleReport report{schedule, config.costs, times};
   if (config.csv) write(*config.csv, csv_text(schedule, *config.csv), console);
   if (config.out) write(*config.out, schedule_svg(report), console);
-  console.result(console.json() ? schedule_json(report) : schedule_text(report));
+  console.result([&] { return schedule_json(report); }, [&] { return schedule_text(report); });
   return 0;
 }
 

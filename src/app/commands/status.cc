@@ -80,7 +80,7 @@ Json to_json(const RunStatus& s) {
 
 int run_status(const StatusConfig& config, Console& console) {
   const RunStatus status = read_run_status(config.run);
-  console.result(console.json() ? to_json(status).dump(2, ' ', false, Json::error_handler_t::replace) : to_text(status));
+  console.result([&] { return to_json(status).dump(2, ' ', false, Json::error_handler_t::replace); }, [&] { return to_text(status); });
   return 0;
 }
 

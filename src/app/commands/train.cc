@@ -133,6 +133,7 @@ class Training {
       const Working working(console_, [this] { return preparation_.text("reading model and data"); });
       peers_.together([&] { read_all(); });
     }
+    if (stops()) return stop();
     check_same_flags(peers_, to_json(config_), facts());
     if (start_.checkpoint && progress_.step >= *config_.steps) {
       tell_of_end();
@@ -169,7 +170,10 @@ class Training {
       set_stop_answers(fmt::format("{}stopping before the first step{}press Ctrl-C again to leave at once", begin, middle),
                        fmt::format("{}left before the first step", begin));
   }
-  bool stops() const { return peers_.most({stop_requested()})[0] != 0; }
+  bool stops() const {
+    const bool asked = peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop();
+    return peers_.most({stop_requested() || asked})[0] != 0;
+  }
   int stop() const {
     console_.end_progress();
     console_.log(fmt::format("stopped{} before the first step: nothing was trained; run the same command again",

@@ -1,5 +1,5 @@
-// What a program that trains hears of its run, and may ask of it. All calls come on the thread of the first rank, between steps, in order;
-// what they throw ends the run as an error of training does. Values.
+// What a program that trains hears of its run, and may ask of it. All calls come on the thread of the first rank, between steps or before
+// the first, in order; what they throw ends the run as an error of training does. Values.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -33,7 +33,8 @@ struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Asked after each step: true stops the run as Ctrl-C does, saved, to be gone on with.
+  /// Asked after each step: true stops the run as Ctrl-C does, saved, to be gone on with. And between the parts of what comes before the
+  /// first: then nothing was trained.
   std::function<bool()> wants_stop;
   /// Above 0: the run is over, as after its last step, once so many validations in a row were no better than the best. Counted anew by a
   /// run that goes on.

@@ -112,6 +112,11 @@ void Console::result(std::string_view text) {
   out_.flush();
 }
 
+void Console::result(const std::function<std::string()>& json, const std::function<std::string()>& text) {
+  result(json_ ? json() : text());
+  if (json_ && text_) *text_ << text();
+}
+
 void Console::stream(std::string_view text) {
   std::lock_guard lock(mutex_);
   clear_progress();

@@ -37,6 +37,9 @@ class Console {
 
   /// A line (or several) for stdout.
   void result(std::string_view text);
+  /// An answer: the text, or with --json that; then `set_text`'s stream, if there is one, gets the text beside it.
+  void result(const std::function<std::string()>& json, const std::function<std::string()>& text);
+  void set_text(std::ostream* text) { text_ = text; }
   /// Text for stdout as it is, flushed: streaming output.
   void stream(std::string_view text);
   /// A line for stderr.
@@ -63,6 +66,7 @@ class Console {
 
   std::ostream& out_;
   std::ostream& err_;
+  std::ostream* text_ = nullptr;
   const bool terminal_, colour_, out_terminal_;
   bool quiet_ = false, json_ = false, progress_shown_ = false;
   std::chrono::steady_clock::time_point next_passing_{};

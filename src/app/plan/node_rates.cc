@@ -22,6 +22,7 @@ void time_model(NodeRates& node, const parallel::PlanRequest& request, const Com
     return;
   }
   if (!on_gpu) node.rates.flops = kBlockEfficiency * time_products(request.scheduling.format.weight, threads);
+  if (!on_gpu && is_of_matrices(request.scheduling.format.rule)) node.rates.wide_flops = time_products(DType::f32, threads);
   if (on_gpu) time_gpu_units(node.rates.unit, format, computer.device);
   i64 taken_bytes = 0;  // the process's peak tells
   node.rates.blocks = time_blocks(request, computer.device, computer.tf32, threads, computer.device_bytes, node.rates.flops, taken_bytes);
