@@ -63,7 +63,8 @@ nb::object exported(const Tensor& t) {
 
 nb::object to_numpy(const Array& self) {
   if (self.value().device().is_cuda())
-    throw nb::type_error(("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first").c_str());
+    throw nb::type_error(
+        ("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first").c_str());
   if (self.value().dtype() == DType::bf16)
     throw nb::type_error("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
   return exported<nb::numpy>(self.value());
@@ -366,11 +367,11 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             return constant(converted(self.value(), self.value().dtype()));
           },
           "A copy, without a history.")
+      .def("to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
+           "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
       .def(
-          "to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
-          "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
-      .def(
-          "cuda", [](const Array& self, int index) { return to_device(self, Device::cuda(index)); }, nb::arg("index") = 0, "to(\"cuda:0\").")
+          "cuda", [](const Array& self, int index) { return to_device(self, Device::cuda(index)); }, nb::arg("index") = 0,
+          "to(\"cuda:0\").")
       .def(
           "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").")
       .def(

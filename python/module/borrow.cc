@@ -43,8 +43,7 @@ Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
   throw nb::type_error(
-      (std::string(argument) + ": expected an array with DLPack's protocol (NumPy, PyTorch, ...), got " + type_name(array))
-          .c_str());
+      (std::string(argument) + ": expected an array with DLPack's protocol (NumPy, PyTorch, ...), got " + type_name(array)).c_str());
 }
 
 DType dtype_in(const Any& array, const char* argument) {

@@ -34,7 +34,8 @@ nb::tuple run_command(const std::vector<nb::bytes>& words) {
 
 void bind_commands(nb::module_& module) {
   module.attr("__version__") = std::string(app::kVersion);
-  module.def("_run_command", run_command, nb::arg("words"), nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
+  module.def("_run_command", run_command, nb::arg("words"),
+             nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
              "Exit status, stdout and stderr; of an answer in JSON also its text.");
   module.def("_set_own_program", app::set_own_program, nb::arg("program"));
 }

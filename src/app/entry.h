@@ -9,8 +9,8 @@
 
 namespace spillway::app {
 
-/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours. `text` gets what an answer would be
-/// without --json where `out` gets it with that.
+/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours. `text` gets what an answer would
+/// be without --json where `out` gets it with that.
 struct Streams {
   std::ostream& out;
   std::ostream& err;

@@ -2,6 +2,8 @@
 // there.
 #include <gtest/gtest.h>
 
+#include "base/units.h"
+#include "device/gpu_queue.h"
 #include "eager/optimizer.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
@@ -83,6 +85,26 @@ TEST_F(OptimizerTwins, ParametersMoveThereAndBack) {
   gpu().run([&] { weights.to_host(); });
   EXPECT_EQ(w->value().device(), Device::cpu());
   EXPECT_TRUE(test::same_bits(w->value(), values));
+}
+
+// The second finds no room: then the first is where it was, too, and so are the gradients.
+TEST_F(OptimizerTwins, ParametersMoveTogetherOrStay) {
+  const auto a = nn::make_parameter("a", {kMiB / 4}, DType::f32, {}), b = nn::make_parameter("b", {kMiB / 4}, DType::f32, {});
+  nn::EagerParameters weights({a, b});
+  a->value().span<float>()[7] = 2;
+  const Tensor gradient = weights.target(a->id, 0, a->shape, DType::f32);
+  gradient.span<float>()[7] = 3;
+  weights.done(a->id, 0);
+  MemoryPool small("device", 3 * kMiB / 2, "", pooled_gpu_memory(0));
+  const Stream stream{Device::cuda(0), nullptr, &small, common_gpu_queue()};
+  {
+    const StreamScope scope(stream);
+    EXPECT_THROW(weights.to_current_device(), Error);
+  }
+  EXPECT_EQ(small.used_bytes(), 0);
+  EXPECT_EQ(a->value().device(), Device::cpu());
+  EXPECT_EQ(a->value().span<float>()[7], 2);
+  EXPECT_EQ(weights.gradient(a->id).span<float>()[7], 3);
 }
 
 TEST_F(OptimizerTwins, TensorsAreMadeThereAlike) {

@@ -1,0 +1,66 @@
+// What is shared with other libraries of a process: the driver's pool of a GPU's memory, its default queue, and the GPU that is current.
+#include <algorithm>
+#include <vector>
+
+#include "base/units.h"
+#include "device/gpu_queue.h"
+#include "device/transfer.h"
+#include "tests/support/gpu.h"
+
+namespace spillway::test::pooled_gpu_memory_cuda_test {
+namespace {
+
+class SharedGpus : public GpuTest {};
+
+TEST_F(SharedGpus, APieceThatComesBackMayBeTakenAgainInTheOrderOfTheQueue) {
+  MemoryPool pool("shared", kUnlimited, "", pooled_gpu_memory(0));
+  const Stream stream{Device::cuda(0), nullptr, &pool, common_gpu_queue()};
+  const StreamScope scope(stream);
+  std::vector<u8> seen(kMiB);
+  const Allocation kept = pool.allocate(kMiB, "test");
+  for (u8 round = 1; round < 50; ++round) {
+    Allocation more = pool.allocate(4 * kMiB, "test");  // its work is on the queue yet when it is given back
+    cuda_check(cudaMemsetAsync(more.data(), round, static_cast<size_t>(more.bytes()), stream.queue), "cudaMemsetAsync");
+    put_transfer(kept.data(), more.data(), kMiB);
+    more.reset();
+    const Allocation other = pool.allocate(4 * kMiB, "test");
+    fill_zeros(other.data(), other.bytes());
+    transfer(reinterpret_cast<std::byte*>(seen.data()), kept.data(), kMiB);
+    ASSERT_EQ(std::ranges::count(seen, round), kMiB);
+  }
+  EXPECT_EQ(pool.used_bytes(), kMiB);
+}
+
+TEST_F(SharedGpus, WhatTheGpuHasNotIsRefusedAndTheNextIsNot) {
+  const auto memory = pooled_gpu_memory(0);
+  try {
+    memory->take(i64{1} << 50);
+    FAIL() << "expected a refusal";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::refused);
+    EXPECT_NE(std::string(e.what()).find("cuda:0"), std::string::npos) << e.what();
+  }
+  std::byte* const at = memory->take(kMiB);
+  EXPECT_NE(at, nullptr);
+  memory->give_back(at, kMiB);
+  wait_for_gpu(Device::cuda(0));
+}
+
+TEST_F(SharedGpus, TheGpuThatWasCurrentIsSoAgain) {
+  int count = 0, current = -1;
+  cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  use_device(Device::cuda(0));
+  for (int gpu = 0; gpu < count; ++gpu) {
+    {
+      const CurrentDevice one(Device::cuda(gpu));
+      const CurrentDevice none(Device::cpu());
+      cuda_check(cudaGetDevice(&current), "cudaGetDevice");
+      EXPECT_EQ(current, gpu);
+    }
+    cuda_check(cudaGetDevice(&current), "cudaGetDevice");
+    EXPECT_EQ(current, 0);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::test::pooled_gpu_memory_cuda_test
