@@ -158,6 +158,7 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
     if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
     return raised.any() || (elsewhere && Interrupts::came());
   };
+  callbacks.gives_up = callbacks.wants_stop;
   return callbacks;
 }
 

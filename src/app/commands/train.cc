@@ -171,7 +171,7 @@ class Training {
                        fmt::format("{}left before the first step", begin));
   }
   bool stops() const {
-    const bool asked = peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop();
+    const bool asked = peers_.first() && callbacks_.gives_up && callbacks_.gives_up();
     return peers_.most({stop_requested() || asked})[0] != 0;
   }
   int stop() const {

@@ -33,9 +33,10 @@ struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Asked after each step: true stops the run as Ctrl-C does, saved, to be gone on with. And between the parts of what comes before the
-  /// first: then nothing was trained.
+  /// Asked after each step: true stops the run as Ctrl-C does, saved, to be gone on with.
   std::function<bool()> wants_stop;
+  /// Asked between the parts of what comes before the first step, which may take minutes: true stops there, with nothing trained.
+  std::function<bool()> gives_up;
   /// Above 0: the run is over, as after its last step, once so many validations in a row were no better than the best. Counted anew by a
   /// run that goes on.
   i64 patience = 0;

@@ -116,6 +116,26 @@ TEST_F(ProgramTraining, WithoutKeepBestNoneIsKnown) {
   EXPECT_NE(message_of([&] { find_checkpoint(run(), "best"); }).find("no checkpoint that is known to be the best"), std::string::npos);
 }
 
+// At each of the moments at which that is asked: after model and data, the plan, the tiers' memory, and the weights.
+TEST_F(ProgramTraining, GivesUpBeforeTheFirstStep) {
+  i64 moments = 0, steps = 0;
+  for (i64 at = 1; at <= 4; ++at) {
+    Training training(flags({}));
+    moments = 0;
+    training.callbacks.on_step = [&](const StepEvent&) { ++steps; };
+    training.callbacks.gives_up = [&] { return ++moments == at; };
+    const TrainingResult result = train(training);
+    EXPECT_EQ(moments, at);
+    EXPECT_FALSE(result.finished);
+    EXPECT_TRUE(result.checkpoint.empty());
+    EXPECT_EQ(steps, 0);
+  }
+  Training training(flags({}));
+  moments = 0;
+  training.callbacks.gives_up = [&] { return ++moments > 4; };
+  EXPECT_TRUE(train(training).finished);
+}
+
 // Stopped by the program, gone on with by the command, with the losses of a run that never stopped.
 TEST_F(ProgramTraining, StopsAndTheCommandGoesOn) {
   Training training(flags({}));
