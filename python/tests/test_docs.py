@@ -9,7 +9,7 @@ from conftest import TEXT
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.M | re.S)  # but those that are marked as not run
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if FENCE.search(page.read_text())]
+PAGES = [page for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))] if FENCE.search(page.read_text())]
 NOTEBOOKS = sorted(DOCS.glob("notebooks/*.ipynb"))
 
 
@@ -26,6 +26,8 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
     (tmp_path / "kjv.txt").write_text(TEXT)
     blocks = FENCE.findall(page.read_text())
     run(blocks, page)
+    if page.stem == "README":
+        assert (tmp_path / "runs/python/checkpoints/step-00000020").is_dir()
     if page.stem == "python":
         assert len(blocks) == 5
         said = capsys.readouterr().out

@@ -37,6 +37,16 @@ assert result.finished and len(steps) == 3
 PYTHON
 numbers() { grep -o '"\(step\|loss\|grad_norm\)":[^,]*' "$work/$1/metrics.jsonl"; }
 [ "$(numbers build | wc -l)" -eq 9 ] || { echo "expected 3 steps of 3 numbers, got $(numbers build)" >&2; exit 1; }
+# The README's example, and the same run by the program.
+cp "$work/text.txt" "$work/kjv.txt"
+sed -n '/^```python$/,/^```$/p' "$source/README.md" | grep -v '^```' >"$work/readme.py"
+grep -q '^import spillway' "$work/readme.py" || { echo "expected Python in README.md, got none" >&2; exit 1; }
+alone python readme.py >"$work/readme.txt" 2>"$work/readme.log" || { cat "$work/readme.log" >&2; exit 1; }
+alone spillway train --model gpt2-tiny --data kjv.txt --sequence-length 64 --steps 20 --device cpu --device-memory 8MiB --host-memory 256MiB \
+  --out runs/program >/dev/null 2>&1
+diff <(grep -o '"loss":[^,]*' "$work/runs/python/metrics.jsonl") <(grep -o '"loss":[^,]*' "$work/runs/program/metrics.jsonl")
+[ "$(grep -c '^[0-9]* [0-9.]*$' "$work/readme.txt")" -eq 20 ] || { cat "$work/readme.txt" >&2; exit 1; }
+
 for other in program module; do
   diff <(numbers build) <(numbers "$other") || { echo "the numbers of $other differ from the build's" >&2; exit 1; }
 done
