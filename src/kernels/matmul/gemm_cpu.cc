@@ -28,31 +28,33 @@ using kernels::HWY_NAMESPACE::store;
 template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
+// Of one k.
+template <int kUsed, class T>
+HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_product(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
+  const hn::ScalableTag<T> d;
+  constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
+  hn::Vec<decltype(d)> column[kUsed];
+#pragma GCC unroll 3
+  for (int v = 0; v < kUsed; ++v) column[v] = hn::LoadU(d, b + v * lanes);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const auto row = hn::Set(d, a[r]);
+#pragma GCC unroll 3
+    for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::MulAdd(row, column[v], sum[r][v]);
+  }
+}
+
 template <int kUsed, class T>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum,
                                                      Lines& lines) {
-  const hn::ScalableTag<T> d;
-  constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
-  const auto add = [&]() HWY_ATTR {
-    hn::Vec<decltype(d)> column[kUsed];
-#pragma GCC unroll 3
-    for (int v = 0; v < kUsed; ++v) column[v] = hn::LoadU(d, b + v * lanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const auto row = hn::Set(d, a[r]);
-#pragma GCC unroll 3
-      for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::MulAdd(row, column[v], sum[r][v]);
-    }
-    a += kRows;
-    b += kVectors * lanes;
-  };
+  constexpr i64 kPanel = kVectors * static_cast<i64>(HWY_LANES(T));
   i64 p = 0;
   for (; p + Lines::kEvery <= k; p += Lines::kEvery) {
     lines.ask();
 #pragma GCC unroll 8
-    for (i64 q = 0; q < Lines::kEvery; ++q) add();
+    for (i64 q = p; q < p + Lines::kEvery; ++q) add_product<kUsed>(a + q * kRows, b + q * kPanel, sum);
   }
-  for (; p < k; ++p) add();
+  for (; p < k; ++p) add_product<kUsed>(a + p * kRows, b + p * kPanel, sum);
 }
 
 // Pairs widened to f32: all products of the even k, then those of the odd.
