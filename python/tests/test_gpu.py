@@ -187,3 +187,18 @@ def test_two_gpus_are_two_devices():
     model = spillway.Model("gpt2-tiny", seed=1, device="cuda:1")
     model.loss(np.arange(16).reshape(1, 16)).backward()
     assert model["transformer.wte.weight"].grad.device == "cuda:1"
+
+
+def test_values_are_written_in_place_from_anywhere():
+    there = spillway.tensor(X, device="cuda")
+    address = there.data_ptr()
+    for source in (X + 1, spillway.tensor(X + 2), spillway.tensor(X + 3, device="cuda"), Foreign(spillway.tensor(X + 4, device="cuda")),
+                   spillway.tensor((X + 5).T.copy(), device="cuda").T, spillway.tensor(X + 6, device="cuda").to("bf16")):
+        there.copy_(source)
+        expected = source if isinstance(source, np.ndarray) else spillway.tensor(getattr(source, "tensor", source)).to("f32").cpu().numpy()
+        np.testing.assert_array_equal(there.cpu().numpy(), expected)
+    here = spillway.tensor(X)
+    here.copy_(there)
+    assert there.data_ptr() == address and here.tolist() == there.tolist()
+    there.copy_(there)
+    assert here.tolist() == there.tolist()
