@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/byte_range.h"
+#include "data/tokenizer/around.h"
 
 namespace spillway::data {
 
@@ -42,8 +43,8 @@ class Tokenizer {
   /// All ids are below it.
   virtual i64 vocabulary() const = 0;
 
-  /// Added tokens (special ones too) that are written in the text become themselves. `with_special` adds those that the post-processor puts
-  /// around a text.
+  /// Added tokens (special ones too) that are written in the text become themselves. `with_special` adds those of around(), whatever the
+  /// text has, as Hugging Face's `tokenizers` does; rows and prompts are encode_with_around()'s.
   virtual std::vector<i32> encode(std::string_view text, bool with_special = false) const = 0;
   /// The same ids. A token of a part of a character's bytes covers those bytes alone if nothing has rewritten the character; what a
   /// normalizer puts in front of a text covers the first character; special tokens around the text cover nothing.
@@ -58,6 +59,9 @@ class Tokenizer {
   /// Empty if the id is no token.
   virtual std::string token(i32 id) const = 0;
   virtual NamedTokens named() const = 0;
+  /// What the post-processor of tokenizer.json puts around a text. As in transformers 5, `add_bos_token` and `add_eos_token` of
+  /// tokenizer_config.json say nothing beside a tokenizer.json.
+  virtual const Around& around() const = 0;
 
   /// The last place at which `text` may be cut: encode() of both parts, joined, is encode() of the whole, whatever follows the text. 0 if
   /// none is known: where a space is put before each text, or tokens may reach over any character.
