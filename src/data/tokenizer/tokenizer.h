@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/byte_range.h"
-#include "data/tokenizer/around.h"
 
 namespace spillway::data {
 
@@ -35,6 +34,16 @@ class StreamDecoder {
 struct NamedTokens {
   std::optional<i32> end_of_text, begin_of_text, padding, unknown;
 };
+
+/// The special tokens that a tokenizer's post-processor puts before and behind a text.
+struct Around {
+  std::vector<i32> before, behind;
+};
+
+/// Those of `around.before` that a text of these ids does not begin with, and those of `around.behind` that it does not end with: a text
+/// that has its first or last special token written in it gets no second one. Pure.
+std::span<const i32> missing_before(const Around& around, std::span<const i32> ids);
+std::span<const i32> missing_behind(const Around& around, std::span<const i32> ids);
 
 class Tokenizer {
  public:
@@ -67,6 +76,9 @@ class Tokenizer {
   /// none is known: where a space is put before each text, or tokens may reach over any character.
   virtual i64 last_cut(std::string_view text) const = 0;
 };
+
+/// The ids that `tokenizer(text)` gives in transformers, but for special tokens that the text has already.
+std::vector<i32> encode_with_around(const Tokenizer& tokenizer, std::string_view text);
 
 /// A Hugging Face tokenizer.json, or the folder it lies in; tokenizer_config.json and special_tokens_map.json beside it name the end of
 /// text and others. Gives the ids and texts of Hugging Face's `tokenizers`; its truncation and padding settings are not used. Errors:
