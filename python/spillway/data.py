@@ -6,13 +6,16 @@ import array
 import json
 import os
 import sys
+import warnings
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
-# What the layouts of rows read (docs/fine-tuning.md); what else a row has stays behind.
-_KEYS = ("input_ids", "labels", "attention_mask", "text", "prompt", "completion", "messages", "instruction", "input", "output", "conversations")
+# What the layouts of rows read (docs/fine-tuning.md). A row with tokens keeps those keys alone: datasets leave the text beside them.
+_TOKEN_KEYS = ("input_ids", "labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids")
+_TEXT_KEYS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history")
+_KEYS = (*_TOKEN_KEYS, *_TEXT_KEYS, "tools", "documents", "chat_template_kwargs")
 _MAGIC, _VERSION = 20240801, 7  # llm.c's header for tokens of 32 bits: src/data/token_format.h
 
 
@@ -39,22 +42,27 @@ def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     """Writes rows, a line of JSON each, as a .jsonl file for Trainer(data=...), and returns its path, which must end in .jsonl.
 
-    A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: not a target) and "attention_mask" if need
-    be, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or an array of token ids. Unlike
-    write_tokens() it keeps rows apart: attention does not cross them. `rows` is gone over once and never held whole, and the file is there
-    whole or not at all.
+    A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: not a target), "attention_mask" and what
+    else TRL and transformers write beside them, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
+    an array of token ids. docs/fine-tuning.md has all keys; a warning names others once. Unlike write_tokens() it keeps rows apart:
+    attention does not cross them. `rows` is gone over once and never held whole, and the file is there whole or not at all.
     """
     if not os.fsdecode(file).endswith(".jsonl"):
         raise ValueError(f"write_rows: expected a name that ends in .jsonl, got {os.fsdecode(file)}")
 
+    unread: dict[str, None] = {}  # an ordered set
+
     def write(out: Any) -> None:
         number = -1
         for number, row in enumerate(rows):
-            out.write(_line(row, number))
+            out.write(_line(row, number, unread))
         if number < 0:
             raise ValueError("write_rows: expected rows, got none")
 
-    return _whole(file, write)
+    path = _whole(file, write)
+    if unread:
+        warnings.warn(f"write_rows: rows have keys that are not read: {', '.join(unread)}", stacklevel=2)
+    return path
 
 
 def _whole(file: str | os.PathLike, write: Any) -> str:
@@ -76,16 +84,17 @@ def _listed(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _line(row: Any, number: int) -> bytes:
+def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
     if not isinstance(row, dict):
         row = {"input_ids": row}
-    kept = {key: _listed(row[key]) for key in _KEYS if row.get(key) is not None}
+    given = {key: _listed(value) for key, value in row.items() if value is not None}
+    tokens = "input_ids" in given
+    kept = {key: value for key, value in given.items() if key in (_TOKEN_KEYS if tokens else _KEYS)}
     if not kept:
         raise ValueError(f"write_rows: expected a key of {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
-    if "input_ids" in kept:  # whose text datasets leave beside it
-        kept = {key: kept[key] for key in _KEYS[:3] if key in kept}
-        if not isinstance(kept["input_ids"], (list, tuple)):
-            raise ValueError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
+    unread.update((str(key), None) for key in given if key not in kept and not (tokens and key in _KEYS))
+    if tokens and not isinstance(kept["input_ids"], (list, tuple)):
+        raise ValueError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
     try:
         return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError) as error:
@@ -98,6 +107,8 @@ def _write_tokens(out: Any, row: Any, number: int) -> int:
             raise ValueError(f"write_tokens: expected rows without labels of their own, row {number} has some: write_rows() keeps them")
         if "input_ids" not in row:
             raise ValueError(f'write_tokens: expected "input_ids" in row {number}, got {", ".join(map(str, row))}')
+        if any(kept != 1 for kept in _listed(row.get("attention_mask")) or ()):
+            raise ValueError(f"write_tokens: expected rows without padding, row {number} has an attention_mask that is not 1: write_rows() reads it")
         row = row["input_ids"]
     try:
         values = array.array("I", _listed(row))

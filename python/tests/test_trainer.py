@@ -1,6 +1,8 @@
 """`spillway train` from Python: events, exceptions, Ctrl-C, the other commands as objects."""
 
+import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -165,6 +167,21 @@ def test_rows_of_a_dataset(tmp_path, flags):
     pairs.reverse()
     with pytest.raises(spillway.UsageError, match="data"):
         losses(rows(), "deep/rows", steps=9)
+
+
+def test_rows_keep_what_stands_beside_tokens_and_messages(tmp_path):
+    """TRL's and transformers' keys go into the file; others are named once."""
+    packed = {"input_ids": np.array([1, 2, 3]), "position_ids": np.array([0, 1, 0]), "seq_lengths": [2, 1], "completion_mask": [0, 1, 1], "text": "left out"}
+    with pytest.warns(UserWarning, match="keys that are not read: special_tokens_mask, length$"):
+        path = spillway.write_rows(tmp_path / "packed.jsonl", [packed, {**packed, "special_tokens_mask": [0, 0, 0], "length": 3}, {**packed, "length": 3}])
+    row = '{"input_ids": [1, 2, 3], "position_ids": [0, 1, 0], "seq_lengths": [2, 1], "completion_mask": [0, 1, 1]}'
+    assert pathlib.Path(path).read_text().splitlines() == [row] * 3
+    said = {"messages": [{"role": "user", "content": "x"}], "tools": [], "chat_template_kwargs": {"enable_thinking": False}}
+    assert json.loads(pathlib.Path(spillway.write_rows(tmp_path / "said.jsonl", [said])).read_text()) == said
+    with pytest.raises(ValueError, match="row 0 has an attention_mask that is not 1"):
+        spillway.write_tokens(tmp_path / "padded.bin", [{"input_ids": [1, 0], "attention_mask": [1, 0]}])
+    with pytest.raises(spillway.DataError, match=r"line 1, column 43: expected `position_ids` that count up by one"):
+        spillway.Trainer(model="gpt2-tiny", data=[{"input_ids": [1, 2], "position_ids": [0, 2]}], out=tmp_path / "run", steps=1).train(log=quiet)
 
 
 @pytest.mark.parametrize("rows, words", [

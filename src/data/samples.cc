@@ -74,7 +74,10 @@ class Texts final : public Samples {
 
   std::string too_few(const std::string& kind) const override {
     i64 tokens = 0;
-    for (const auto& source : sources_) tokens += source->tokens();
+    for (const auto& source : sources_) {
+      tokens += source->tokens();
+      if (const std::string why = source->why_none(); source->rows() == 0 && !why.empty()) return why;
+    }
     return fmt::format(
         "the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} in one source: give more --data or a "
         "shorter --sequence-length",

@@ -42,6 +42,8 @@ class TextRows {
   virtual i64 tokens() const = 0;
   /// Whether positions begin anew within rows.
   virtual bool packed() const = 0;
+  /// Where there are no rows for another reason than too few tokens: that reason, and the cure; else "".
+  virtual std::string why_none() const { return ""; }
   /// Fills T of each; returns how many targets count.
   virtual i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
 };

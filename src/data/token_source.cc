@@ -176,9 +176,26 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
   } catch (const fs::filesystem_error& e) {
     throw Error(ErrorCode::data, fmt::format("[data] cannot list the folder {}: {}", folder.string(), e.code().message()));
   }
-  if (paths.empty()) throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none", folder.string()));
+  if (paths.empty())
+    throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
+                                              "token files (.bin) by their own paths",
+                                              folder.string()));
   std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // bytes, whatever the locale
   return paths;
+}
+
+// Under which name, or in which form, a file of another kind would be taken.
+const char* cure_for(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const auto is = [&](const char* ending) { return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz"); };
+  if (is(".json"))
+    return "rows are read as JSON Lines, an object a line, from a file that ends in .jsonl; `jq -c '.[]' FILE.json > FILE.jsonl` makes one "
+           "of a JSON list";
+  if (is(".parquet") || is(".arrow") || is(".csv") || is(".tsv"))
+    return "write its rows as JSON Lines, an object a line, to a file that ends in .jsonl (`to_json` of a Hugging Face dataset does)";
+  if (name.ends_with(".idx")) return "give the .bin beside it";
+  if (name.ends_with(".gz")) return "unpack it first (gunzip)";
+  return "rename it if it is one of these, or make a token file with `spillway tokenize`";
 }
 
 std::unique_ptr<TokenSource> open_one(const fs::path& path, i64 vocabulary) {
@@ -191,10 +208,8 @@ std::unique_ptr<TokenSource> open_one(const fs::path& path, i64 vocabulary) {
   if (fs::is_directory(status)) return std::make_unique<TextSource>(path.string(), texts_in(path), vocabulary);
   if (path.extension() == ".txt") return std::make_unique<TextSource>(path.string(), std::vector{path}, vocabulary);
   if (path.extension() == ".bin") return std::make_unique<BinSource>(path, vocabulary);
-  const char* cure = path.extension() == ".gz"    ? "unpack it first (gunzip)"
-                     : path.extension() == ".idx" ? "give the .bin beside it"
-                                                  : "rename it if it is one of these, or make a token file with `spillway tokenize`";
-  throw Error(ErrorCode::usage, fmt::format("[data] expected .txt, a folder of .txt, or .bin, got {}: {}", path.string(), cure));
+  throw Error(ErrorCode::usage,
+              fmt::format("[data] expected .jsonl, .txt, a folder of .txt, or .bin, got {}: {}", path.string(), cure_for(path)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/support_program.h"
@@ -148,6 +149,46 @@ TEST_F(FineTuning, AdaptersOnBytesAreSpokenToInBytes) {
   const Finished own = at.spillway(generate), want = at.spillway(named);
   expect_ends(own);
   EXPECT_EQ(own.out, want.out);
+}
+
+// At every door a text is the tokens of transformers' tokenizer(text): those of tests/data/rows/fixtures.
+TEST_F(FineTuning, TextsBeginAndEndAsTheTokenizerHasThem) {
+  std::ifstream in(test::data("rows/fixtures/expected.json"));
+  const nlohmann::json text = nlohmann::json::parse(in)["cases"][0];
+  at.write("text.jsonl", R"({"text": "In the beginning God created the heaven and the earth.", "id": 1})");
+  at.write("text.txt", "In the beginning God created the heaven and the earth.");
+  at.write("tokens.jsonl", nlohmann::json{{"input_ids", text["ids"]}}.dump());
+  const Finished trained = at.spillway({"train", "--model", "base", "--data", "text.jsonl", "--steps", "1", "--out", "texts"});
+  expect_ends(trained);
+  EXPECT_NE(trained.err.find(R"(begins with "<|begin_of_text|>" and ends with "<|end_of_text|>")"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find(R"(data: text.jsonl: the key "id" of 1 row is not read)"), std::string::npos) << trained.err;
+  const auto lost = [&](const std::string& data, const std::string& length) {
+    const Finished said = at.spillway({"evaluate", "--model", "base", "--data", data, "--sequence-length", length, "--quiet", "--json"});
+    EXPECT_EQ(said.status, 0) << said.err;
+    return said.status == 0 ? nlohmann::json::parse(said.out) : nlohmann::json{{"loss", 0}, {"tokens", 0}};
+  };
+  const std::string row = std::to_string(text["ids"].size()), window = std::to_string(text["ids"].size() - 1);
+  const nlohmann::json want = lost("tokens.jsonl", row), stream = lost("text.txt", window);
+  EXPECT_EQ(lost("text.jsonl", row), want);
+  EXPECT_EQ(stream["tokens"], want["tokens"]) << "a window of all its tokens";
+  EXPECT_NEAR(stream["loss"].get<double>(), want["loss"].get<double>(), 1e-5);
+  expect_ends(at.spillway({"tokenize", "--tokenizer", "base", "--data", "text.txt", "--out", "text.bin"}));
+  EXPECT_EQ(lost("text.bin", window), stream);
+  const auto written = [&](const std::string& prompt) {
+    return at.spillway({"generate", "--model", "base", "--prompt", prompt, "--max-tokens", "8", "--temperature", "0", "--quiet"}).out;
+  };
+  EXPECT_EQ("<|begin_of_text|>" + written("And God"), written("<|begin_of_text|>And God"));
+}
+
+TEST_F(FineTuning, WhatGivesNoRowsSaysWhatWould) {
+  at.write("long.jsonl", R"({"prompt": "In the beginning God created the heaven and the earth.", "completion": "x"})");
+  const Finished cut = at.spillway({"train", "--model", "base", "--data", "long.jsonl", "--sequence-length", "8", "--out", "none"});
+  EXPECT_EQ(cut.status, 2);
+  EXPECT_NE(cut.err.find("so that every target is cut away: give a longer one, of at least 2"), std::string::npos) << cut.err;
+  at.write("rows.json", "[]");
+  const Finished other = at.spillway({"train", "--model", "base", "--data", "rows.json", "--out", "none"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.err.find("ends in .jsonl"), std::string::npos) << other.err;
 }
 
 TEST_F(FineTuning, HasTheSameBitsAnywhereAndAfterAKill) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/run/data_sources.h"
 #include "app/text/generation.h"
 #include "base/error.h"
 #include "data/documents/line_reader.h"
@@ -19,6 +21,7 @@ struct Texts {
   std::string prompt;
   std::vector<std::string> choices;
   size_t answer = 0;
+  std::vector<std::string> unread;
 };
 
 // What a row is, before it is tokens. Error(data) says what was expected, and got, behind `where`.
@@ -34,7 +37,10 @@ Texts texts_of(const std::string& line, const std::string& where) {
   for (const char* key : {"prompt", "choices", "answer"}) {
     if (!json.contains(key)) complain(fmt::format("the key `{}`, got none", key));
   }
-  Texts row{text(json["prompt"], "`prompt`"), {}, 0};
+  Texts row{text(json["prompt"], "`prompt`"), {}, 0, {}};
+  for (const auto& [key, value] : json.items()) {
+    if (key != "prompt" && key != "choices" && key != "answer" && !value.is_null()) row.unread.push_back(key);
+  }
   if (!json["choices"].is_array() || json["choices"].size() < 2) complain("`choices` to be a list of two texts or more");
   for (const Json& choice : json["choices"]) {
     row.choices.push_back(text(choice, "each of `choices`"));
@@ -59,6 +65,9 @@ ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data
   const std::string moved = prompt.substr(prompt.size() - spaces) + choice;
   prompt.resize(prompt.size() - spaces);
   ChoiceTokens all{tokenizer.encode(prompt + moved), std::ssize(tokenizer.encode(prompt)), std::ssize(choice)};
+  const auto before = data::missing_before(tokenizer.around(), all.tokens);
+  all.tokens.insert(all.tokens.begin(), before.begin(), before.end());
+  all.begin += std::ssize(before);
   if (all.begin == 0) {
     const auto named = tokenizer.named();
     const auto first = named.begin_of_text ? named.begin_of_text : named.end_of_text;
@@ -98,11 +107,13 @@ ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad
                             i64 positions) {
   ChoiceRows all;
   for (const std::string& path : paths) {
+    std::map<std::string, i64> unread;
     data::LineReader lines(path);
     for (std::string line; lines.next(line);) {
       const std::string where = fmt::format("[data] {}, line {}:", path, lines.number());
       try {
         const Texts texts = texts_of(line, where);
+        for (const std::string& key : texts.unread) ++unread[key];
         ChoiceRow row{{}, texts.answer, where};
         i64 cut = 0;
         for (const std::string& choice : texts.choices) {
@@ -117,6 +128,7 @@ ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad
         ++all.bad_lines;
       }
     }
+    std::ranges::move(unread_notes(path, unread), std::back_inserter(all.notes));
   }
   if (all.rows.empty()) throw Error(ErrorCode::data, fmt::format("[data] expected rows with choices in {}, got none", paths.front()));
   return all;

@@ -26,14 +26,16 @@ struct ChoiceRows {
   std::vector<ChoiceRow> rows;
   i64 cut_prompts = 0;  // choices whose prompt lost its beginning
   i64 bad_lines = 0;
+  std::vector<std::string> notes;  // a line for each key that is not read
 };
 
 /// Whether the first line that is a JSON object has choices. Error(data): the file cannot be read.
 bool has_choices(const std::string& path);
 
 /// Prompt and choice are made into tokens together, and the choice's are those that the prompt alone does not have; spaces at the prompt's
-/// end belong to the choice (as EleutherAI's lm-evaluation-harness has it). A prompt without tokens begins with the token that begins a
-/// text, or else ends it. Of more than `positions` + 1 tokens the first are dropped. Error(data) names file and line, and what was
+/// end belong to the choice (as EleutherAI's lm-evaluation-harness has it). What the tokenizer puts before a text stands before the prompt;
+/// what it puts behind one is left out, since a choice is scored by its own tokens. A prompt without tokens begins with the token that
+/// begins a text, or else ends it. Of more than `positions` + 1 tokens the first are dropped. Error(data) names file and line, and what was
 /// expected;
 /// --skip-bad-lines counts such lines.
 ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad_lines, const data::Tokenizer& tokenizer, i64 vocabulary,

@@ -82,6 +82,7 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
   report_phase(RankPhase::evaluating);
   if (rows.cut_prompts > 0)
     console.log(fmt::format("data: {} prompts lost their beginning to fit the positions in view", rows.cut_prompts));
+  for (const std::string& note : rows.notes) console.log("data: " + note);
   if (rows.bad_lines > 0) console.log(fmt::format("data: {} lines that are no rows were left out", rows.bad_lines));
   const auto show = [&](i64 done, i64 all) { console.passing(fmt::format("{} of {} choices", done, all)); };
   const ChoiceScores scores = score_choices(model->rank(), model->mesh(), peers, rows.rows, work.sequence_length, show);
@@ -94,6 +95,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   std::optional<Inference> model;
   std::optional<DataSources> sources;
   std::optional<data::Loader> loader;
+  std::string text_note;
   Workload work{.mode = nn::Mode::evaluate};
   peers.together([&] {
     model.emplace(Command::evaluate, config, peers);
@@ -104,6 +106,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
     const TextWay way = of.reads_images()
                             ? TextWay()
                             : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).cores, nullptr);
+    if (way.maker) text_note = around_note(*way.maker);
     const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).cores;
     sources.emplace(config.data, of, way, data::Split::held_out, data::ImageWish{.format = images_read_by(of)});
     loader.emplace(sources->samples(work.sequence_length, config.packing, weight_dtype(*config.precision)),
@@ -116,6 +119,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   });
   model->open(config, {{"windows of --data", std::to_string(loader->validation_windows())}}, work, console);
   report_phase(RankPhase::evaluating);
+  if (!text_note.empty()) console.log("data: " + text_note);
   for (const std::string& note : sources->notes()) console.log("data: " + note);
   if (const std::string notice = peers.first() ? text_notice(config.data) : ""; !notice.empty()) console.warn(notice);
   const i64 all = held_out_micro_batches(*loader, work.micro_batch_size);

@@ -27,11 +27,11 @@ std::string line_of(const Prompt& prompt, const Answer& answer, const std::strin
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<Prompt> prompts_of(const GenerateConfig& config, const Writer& writer) {
+PromptFile prompts_of(const GenerateConfig& config, const Writer& writer) {
   if (config.prompts) return read_prompts(*config.prompts, config, writer.source(), writer.shared_tokenizer());
-  std::vector<i32> tokens = writer.tokenizer().encode(*config.prompt);
+  std::vector<i32> tokens = data::encode_with_around(writer.tokenizer(), *config.prompt);
   check_prompt(tokens, writer.source().config.vocabulary);
-  return {{*config.prompt, std::move(tokens)}};
+  return {{{*config.prompt, std::move(tokens)}}, {}};
 }
 
 // Ranks of other nodes may have another file under this name.
@@ -68,16 +68,18 @@ void write_all(Writer& writer, const std::vector<Prompt>& prompts, i64 rows, con
 
 void generate(const GenerateConfig& config, const std::string& adapter, Console& console, const Peers& peers) {
   std::optional<Writer> writer;
-  std::vector<Prompt> prompts;
+  PromptFile file;
   peers.together([&] {
     writer.emplace(Command::generate, config, peers);
-    prompts = prompts_of(config, *writer);
+    file = prompts_of(config, *writer);
   });
+  const std::vector<Prompt>& prompts = file.prompts;
   const auto longest = std::ranges::max(prompts, {}, [](const Prompt& p) { return p.tokens.size(); }).tokens.size();
   const i64 rows = config.prompts ? std::min(config.batch_size, std::ssize(prompts)) : 1;
   const Facts facts{{"tokens of the prompts", fmt::format("{:08x}", checksum(prompts))}};
   writer->open(config, facts, rows, text_lengths(static_cast<i64>(longest), config.max_tokens, writer->source().config.positions), console);
   report_phase(RankPhase::generating);
+  for (const std::string& note : file.notes) console.log("prompts: " + note);
   if (config.prompts) {
     write_all(*writer, prompts, rows, adapter, console);
   } else {

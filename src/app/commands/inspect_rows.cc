@@ -61,7 +61,7 @@ Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, st
   return pieces;
 }
 
-// Documents begin at position 0; padding does too, and has no target, as no document that is kept has.
+// Documents begin at position 0; padding does too, at the end of the row, and has no target.
 Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& tokenizer) {
   std::vector<i32> tokens(static_cast<size_t>(T)), targets(tokens.size()), positions(tokens.size());
   const i64 counted = rows.read(row, tokens, targets, positions);
@@ -70,13 +70,19 @@ Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& t
   for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
     end = static_cast<size_t>(std::find(positions.begin() + static_cast<i64>(begin) + 1, positions.end(), 0) - positions.begin());
     const auto own = std::span<const i32>(targets).subspan(begin, end - begin);
-    if (std::ranges::all_of(own, [](i32 target) { return target == kIgnoredTarget; })) {
+    if (end == tokens.size() && std::ranges::all_of(own, [](i32 target) { return target == kIgnoredTarget; })) {
       padding = static_cast<i64>(end - begin);
     } else {
       documents.push_back(pieces_of(tokenizer, std::span<const i32>(tokens).subspan(begin, end - begin), own));
     }
   }
   return {{"tokens", T - padding}, {"counted", counted}, {"padding", padding}, {"documents", std::move(documents)}};
+}
+
+Json names_of(const data::Tokenizer& tokenizer, const std::vector<i32>& ids) {
+  Json names = Json::array();
+  for (const i32 id : ids) names.push_back(tokenizer.token(id));
+  return names;
 }
 
 Json lengths_of(const data::PreparedFile& file) {
@@ -147,6 +153,8 @@ Json describe_rows(const InspectConfig& config, Console& console) {
   Json about = {{"kind", "rows"},
                 {"path", config.path},
                 {"tokenizer", place ? place->string() : "bytes"},
+                {"texts_begin_with", names_of(way.maker->tokenizer(), way.maker->around_texts().before)},
+                {"texts_end_with", names_of(way.maker->tokenizer(), way.maker->around_texts().behind)},
                 {"documents", counts.documents},
                 {"tokens", counts.tokens},
                 {"counted_tokens", counts.targets},
@@ -158,7 +166,8 @@ Json describe_rows(const InspectConfig& config, Console& console) {
                 {"cut_documents", counts.cut_documents},
                 {"cut_tokens", counts.cut_tokens},
                 {"documents_without_counted", counts.without_targets + file->counts().without_targets},
-                {"bad_lines", file->counts().bad_lines}};
+                {"bad_lines", file->counts().bad_lines},
+                {"unread_keys", file->counts().unread}};
   about["first_rows"] = Json::array();
   for (i64 row = 0; row < std::min(kShownRows, counts.rows); ++row)
     about["first_rows"].push_back(row_of(*rows, row, T, way.maker->tokenizer()));

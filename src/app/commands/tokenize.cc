@@ -54,7 +54,16 @@ void check_out(const TokenizeConfig& config) {
   }
 }
 
+void refuse_rows(const std::string& path) {
+  throw Error(ErrorCode::usage, fmt::format("[--data] expected .txt, plain, .gz or .zst, or a folder of them, got {}: `train` takes .jsonl "
+                                            "itself",
+                                            path));
+}
+
 int encode_bytes(const TokenizeConfig& config, Console& console) {
+  for (const std::string& path : config.data) {
+    if (data::is_json_lines(path)) refuse_rows(path);
+  }
   const auto sources = data::open_token_sources(config.data, data::ByteTokenizer::kVocabulary);
   if (const std::string notice = text_notice(config.data); !notice.empty()) console.warn(notice);
   data::TokenFileWriter writer(config.out, data::ByteTokenizer::kVocabulary);
@@ -63,16 +72,13 @@ int encode_bytes(const TokenizeConfig& config, Console& console) {
   return tell_written(writer, config, console);
 }
 
-// Files of text, one after the other, each with the tokenizer's end of text behind it.
+// Files of text, one after the other, each with what the tokenizer puts around a text and its end of text behind it.
 int encode(const TokenizeConfig& config, Console& console) {
   check_out(config);
   if (config.tokenizer == "bytes") return encode_bytes(config, console);
   const auto tokenizer = data::read_tokenizer(config.tokenizer);
   for (const std::string& path : config.data) {
-    if (!data::is_plain_text(path))
-      throw Error(
-          ErrorCode::usage,
-          fmt::format("[--data] expected .txt, plain, .gz or .zst, or a folder of them, got {}: `train` takes .jsonl itself", path));
+    if (!data::is_plain_text(path)) refuse_rows(path);
   }
   if (const std::string notice = text_notice(config.data); !notice.empty()) console.warn(notice);
   data::TokenFileWriter writer(config.out, tokenizer->vocabulary());

@@ -318,6 +318,7 @@ class Training {
       if (const std::string notice = peers_.first() ? text_notice(data) : ""; !notice.empty()) console_.warn(notice);
     }
     if (const std::string notice = folder_->lock_notice(); !notice.empty()) console_.warn(notice);
+    if (!data_->text_note.empty() && peers_.first()) console_.log("data: " + data_->text_note);
     for (const auto* sources : {&data_->sources, &data_->validation_sources}) {
       if (*sources && peers_.first()) {
         for (const std::string& note : (*sources)->notes()) console_.log("data: " + note);

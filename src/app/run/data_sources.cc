@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// As JSON writes it: without control characters.
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
 std::string contents_of(const fs::path& path) {
   const data::File file = data::File::open(path);
   std::string text(static_cast<size_t>(file.size_bytes()), '\0');
@@ -36,8 +39,9 @@ std::string note_of(const data::PreparedFile& file, const data::RowCounts& rows)
                   rows.documents, rows.tokens, 100 * static_cast<double>(rows.targets) / static_cast<double>(std::max<i64>(1, rows.tokens)),
                   rows.rows, rows.sequence_length, 100 * rows.padding());
   if (rows.cut_documents > 0) note += fmt::format("; {} longer than a row lost their ends, {} tokens", rows.cut_documents, rows.cut_tokens);
-  if (const i64 without = all.without_targets + rows.without_targets; without > 0)
-    note += fmt::format("; {} without a target left out", without);
+  if (all.without_targets > 0) note += fmt::format("; {} without a target left out", all.without_targets);
+  if (rows.without_targets > 0)
+    note += fmt::format("; {} whose prompts fill a row left out: a longer --sequence-length keeps them", rows.without_targets);
   if (all.bad_lines > 0) note += fmt::format("; {} bad lines left out", all.bad_lines);
   return note;
 }
@@ -57,6 +61,36 @@ std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::stri
   const auto names = folder ? data::chat_template_names(*folder) : std::vector<std::string>();
   throw Error(ErrorCode::usage, fmt::format("[--chat-template] expected a file, or a template of the model{}, got {}",
                                             names.empty() ? ", which has none" : fmt::format(": {}", fmt::join(names, ", ")), name));
+}
+
+std::vector<std::string> unread_notes(const std::string& path, const std::map<std::string, i64>& unread) {
+  std::vector<std::string> notes;
+  for (const auto& [key, lines] : unread) {
+    if (lines > 0) notes.push_back(fmt::format("{}: the key {} of {} row{} is not read", path, quoted(key), lines, lines == 1 ? "" : "s"));
+  }
+  return notes;
+}
+
+namespace {
+
+std::string joined(const data::Tokenizer& tokenizer, const std::vector<i32>& ids) {
+  std::string text;
+  for (const i32 id : ids) text += (text.empty() ? "" : " ") + quoted(tokenizer.token(id));
+  return text;
+}
+
+}  // namespace
+
+std::string around_note(const data::DocumentMaker& maker) {
+  const data::Around around = maker.around_texts();
+  const std::string before = joined(maker.tokenizer(), around.before), behind = joined(maker.tokenizer(), around.behind);
+  if (before.empty() && behind.empty()) return "";
+  const std::string begins = before.empty() ? "has no token of the tokenizer's before it" : "begins with " + before;
+  const std::string ends = behind.empty() ? "none behind it" : "ends with " + behind;
+  return fmt::format(
+      "each text, and each prompt with its completion, {} and {}, as the tokenizer's files say; a conversation has what its "
+      "template writes",
+      begins, behind.empty() ? "has " + ends : ends);
 }
 
 std::string data_cache(const TextConfig& text, const fs::path& run) {
@@ -209,6 +243,7 @@ std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool pa
     data::RowCounts counts;
     rows.push_back(data::document_rows(*source.documents, sequence_length, packing, counts));
     notes_.push_back(note_of(*source.documents, counts));
+    std::ranges::move(unread_notes(source.documents->name(), source.documents->counts().unread), std::back_inserter(notes_));
   }
   return data::rows_of(std::move(rows), sequence_length);
 }
@@ -225,6 +260,7 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
     const int threads = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, 1, 1).cores;
     const std::string run = config.out.empty() ? default_out(config) : config.out;
     way = text_way(config, config, source, paths, data_cache(config, run), threads, progress);
+    if (way.maker) text_note = around_note(*way.maker);
   }
   const bool takes_any_images = model.reads_images() && !source.folder;
   data::ImageWish wish{.side = config.image_size};

@@ -1,5 +1,6 @@
 // The data of a run as its flags name it, of the kind that the model reads: images, files of tokens, or text that is made into tokens once.
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -52,6 +53,12 @@ struct TextWay {
 TextWay text_way(const ResourceConfig& config, const TextConfig& text, const ModelSource& source, const std::vector<std::string>& paths,
                  const std::string& cache, int threads, PreparationProgress* progress);
 
+/// A line on the special tokens that texts of rows begin and end with; empty where there are none.
+std::string around_note(const data::DocumentMaker& maker);
+
+/// A line for each key that rows have and nobody reads, with the number of rows that have it.
+std::vector<std::string> unread_notes(const std::string& path, const std::map<std::string, i64>& unread);
+
 /// What of `way.prepared` lies at `path`, as tokens. Errors are prepare's; Error(data): ids that the vocabulary has not.
 std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary);
 
@@ -69,7 +76,7 @@ class DataSources {
                                          const std::optional<data::Augmentation>& augment = {}) const;
   /// Of images, else null.
   const data::ImageFormat* images() const { return images_.empty() ? nullptr : &images_.front()->format(); }
-  /// A line a file of documents: what is in it and what was left out.
+  /// A line a file of documents: what is in it and what was left out; and one for each key of its lines that is not read.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -91,6 +98,7 @@ struct RunData {
   /// A line each source of a mixture: its share of so many rows, and how often they walk it.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;
 
+  std::string text_note;  // around_note() of the data; empty where all of it is tokens already
   std::optional<DataSources> sources, validation_sources;
   std::unique_ptr<const data::Loader> training, held_out;  // held_out null: no validation
 };

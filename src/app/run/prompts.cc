@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "app/run/data_sources.h"
@@ -39,32 +40,40 @@ std::vector<i32> Conversations::tokens(const Json& messages) const {
   return tokenizer_->encode(template_->render(messages, *variables_, true).text);
 }
 
-std::vector<Prompt> read_prompts(const std::string& path, const WritingConfig& config, const ModelSource& source,
-                                 const std::shared_ptr<const data::Tokenizer>& tokenizer) {
+std::vector<i32> Conversations::tokens(const data::Row& row) const {
+  return tokenizer_->encode(template_->render(*row.messages, data::with_variables(*variables_, row), true).text);
+}
+
+PromptFile read_prompts(const std::string& path, const WritingConfig& config, const ModelSource& source,
+                        const std::shared_ptr<const data::Tokenizer>& tokenizer) {
   std::optional<Conversations> conversations;
-  std::vector<Prompt> prompts;
+  PromptFile file;
+  std::map<std::string, i64> unread;
   const bool rows = data::is_json_lines(path);
   data::LineReader lines(path);
   for (std::string line; lines.next(line);) {
     const auto where = [&] { return fmt::format("[prompts] {}, line {}:", path, lines.number()); };
     const Json json = rows ? Json::parse(line, nullptr, false) : Json();
     if (!rows) {
-      prompts.push_back({line, tokenizer->encode(line)});
+      file.prompts.push_back({line, data::encode_with_around(*tokenizer, line)});
     } else if (has(json, "messages")) {
       const auto row = data::parse_row(line, data::RowLayout::messages, path, lines.number());
       if (!conversations) conversations.emplace(config, source, tokenizer);
-      prompts.push_back({dumped(*row.messages), conversations->tokens(*row.messages)});
+      file.prompts.push_back({dumped(*row.messages), conversations->tokens(row)});
+      for (const std::string& key : row.unread) ++unread[key];
     } else if (has(json, "prompt") && json["prompt"].is_string()) {
       const std::string text = json["prompt"].get<std::string>();
-      prompts.push_back({text, tokenizer->encode(text)});
+      file.prompts.push_back({text, data::encode_with_around(*tokenizer, text)});
+      for (const auto& [key, value] : json.items()) unread[key] += key != "prompt" && !value.is_null();
     } else {
       throw Error(ErrorCode::data, fmt::format("{} expected {{\"prompt\": TEXT}} or {{\"messages\": […]}}, got {}", where(),
                                                json.is_discarded() ? "no JSON" : "something else"));
     }
-    check_prompt(prompts.back().tokens, source.config.vocabulary, where());
+    check_prompt(file.prompts.back().tokens, source.config.vocabulary, where());
   }
-  if (prompts.empty()) throw Error(ErrorCode::data, fmt::format("[prompts] expected a prompt a line in {}, got none", path));
-  return prompts;
+  if (file.prompts.empty()) throw Error(ErrorCode::data, fmt::format("[prompts] expected a prompt a line in {}, got none", path));
+  file.notes = unread_notes(path, unread);
+  return file;
 }
 
 }  // namespace spillway::app

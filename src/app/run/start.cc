@@ -201,7 +201,8 @@ void check_same_data(const TrainConfig& config, const Progress& progress, const 
       ErrorCode::usage,
       fmt::format("[resume] expected in --data what the run was trained on up to step {} (samples of each source, and a checksum of "
                   "some: {}), got other contents ({}), in which its place means nothing: put them back, or begin anew with another "
-                  "--out; --allow-change data takes them from here on",
+                  "--out; --allow-change data takes them from here on. If the files are the same, an older program made rows of their "
+                  "text, without the special tokens that the tokenizer puts around it and of prompts and completions apart",
                   progress.step, progress.data, now));
 }
 

@@ -383,7 +383,7 @@ void Trainer::sample() {
   const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
   std::vector<i32> tokens;
   std::optional<Working> working(std::in_place, console_, "writing a sample");
-  const TextRow row{tokenizer->encode(prompt), {.seed = config_.seed}};
+  const TextRow row{data::encode_with_around(*tokenizer, prompt), {.seed = config_.seed}};
   generate_tokens(session_.rank(), {row}, 128, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     return true;

@@ -18,13 +18,15 @@ enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {
   std::vector<i32> ids;
-  std::vector<u8> counted;  // 1: a target, as long as it is not the document's first token
+  std::vector<u8> counted;           // 1: a target, as long as it is not the document's first token
+  std::vector<u32> begins{};         // where a further document begins that shares the row, ascending, none at 0; no targets
+  std::vector<std::string> unread{};  // keys of the line that are not read (Row::unread)
 };
 
 struct DocumentOptions {
   std::optional<RowLayout> layout;  // none: recognized, line by line
   LossOn loss_on = LossOn::by_layout;
-  std::optional<i32> end_token;  // after each text and completion; conversations end as their template has it
+  std::optional<i32> end_token;  // after each text and completion that has none; conversations end as their template has it
 };
 
 class DocumentMaker {
@@ -34,10 +36,18 @@ class DocumentMaker {
                 std::shared_ptr<const nlohmann::ordered_json> variables, const DocumentOptions& options);
   ~DocumentMaker();
 
-  /// A text's tokens and its end. A prompt and its completion are encoded apart. Of a conversation what the template's generation blocks
-  /// give counts; where it has none, what each of the assistant's messages adds to the conversation before it with the prompt for an
-  /// answer. Tokens are taken as they are, without an end. Error(data) with file and line: no such row, a template that raises, or one whose conversations do not grow by what is added.
+  /// A text, and a prompt with its completion, which are one text, have what the tokenizer puts around it (encode_with_around), and the end
+  /// token behind it unless they end with it. Of a completion the tokens count that share a byte with it, also where one holds the last of
+  /// the prompt too: as TRL's SFTTrainer, whose completion begins where the tokens of the prompt alone and of both together part.
+  ///
+  /// A conversation is what the template writes, without special tokens of the tokenizer's own. What the template's generation blocks give
+  /// counts; where it has none, what each of the assistant's messages adds to the conversation before it with the prompt for an answer.
+  /// Tokens are taken as they are, without an end. Error(data) with file and line: no such row, a template that raises, or one whose
+  /// conversations do not grow by what is added.
   Document make(std::string_view line, const std::string& file, i64 line_number) const;
+
+  /// What a text of a row has before and behind it, with the end token.
+  Around around_texts() const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const DocumentOptions& options() const { return options_; }
@@ -47,12 +57,13 @@ class DocumentMaker {
   Document of_completion(const Row& row) const;
   Document of_tokens(const Row& row) const;
   Document of_messages(const Row& row, const std::string& where) const;
-  std::vector<ByteRange> answers(const nlohmann::ordered_json& messages, const std::string& text, const std::string& where) const;
+  void put_around(Document& document) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   std::shared_ptr<const nlohmann::ordered_json> variables_;
   const DocumentOptions options_;
+  std::string end_text_;  // what in a text becomes the end token; empty: nothing
 };
 
 }  // namespace spillway::data

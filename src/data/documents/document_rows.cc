@@ -1,6 +1,9 @@
 #include "data/documents/document_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "data/documents/packing.h"
@@ -26,7 +29,9 @@ class DocumentRows final : public TextRows {
       }
       kept_.push_back(static_cast<u32>(d));
       lengths.push_back(static_cast<u32>(length));
-      ++counts.documents, counts.tokens += length, counts.targets += targets;
+      const std::vector<i64> inner = file.inner_begins(d);
+      counts.documents += 1 + std::ranges::count_if(inner, [&](i64 begin) { return begin < length; });
+      counts.tokens += length, counts.targets += targets;
     }
     packed_ = packing ? pack_documents(lengths, T) : unpacked_documents(std::ssize(lengths));
     tokens_ = counts.tokens, counts.rows = packed_.rows();
@@ -34,7 +39,24 @@ class DocumentRows final : public TextRows {
 
   i64 rows() const override { return packed_.rows(); }
   i64 tokens() const override { return tokens_; }
-  bool packed() const override { return packing_; }
+  bool packed() const override { return packing_ || file_.came_packed(); }
+
+  std::string why_none() const override {
+    const PreparedCounts& all = file_.counts();
+    if (all.documents == 0)
+      return all.without_targets == 0 ? "" : fmt::format("none of the {} rows of {} has a target", all.without_targets, file_.name());
+    std::vector<u32> words;
+    i64 shortest = std::numeric_limits<i64>::max();
+    for (i64 d = 0; d < all.documents; ++d) {
+      words.resize(static_cast<size_t>(file_.document_tokens(d)));
+      file_.read_document(d, words);
+      const auto target = std::find_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
+      shortest = std::min<i64>(shortest, target - words.begin() + 1);
+    }
+    return fmt::format("the prompts of all {} rows of {} fill --sequence-length {}, so that every target is cut away: give a longer one, of "
+                       "at least {}, at which the first row keeps a target",
+                       all.documents, file_.name(), T_, shortest);
+  }
 
   i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
     std::vector<u32> words(static_cast<size_t>(T_));
@@ -44,9 +66,13 @@ class DocumentRows final : public TextRows {
       const i64 document = kept_[packed_.documents[i]];
       const auto some = std::span(words).first(static_cast<size_t>(std::min(file_.document_tokens(document), T_)));
       file_.read_document(document, some);
+      const std::vector<i64> inner = file_.inner_begins(document);
+      auto next = inner.begin();
+      i32 position = 0;
       for (size_t t = 0; t < some.size(); ++t, ++at) {
+        if (next != inner.end() && *next == static_cast<i64>(t)) position = 0, ++next;
         tokens_T[at] = static_cast<i32>(some[t] & ~PreparedFile::kNoTarget);
-        positions_T[at] = static_cast<i32>(t);
+        positions_T[at] = position++;
         const bool target = t + 1 < some.size() && (some[t + 1] & PreparedFile::kNoTarget) == 0;
         targets_T[at] = target ? static_cast<i32>(some[t + 1]) : kIgnoredTarget;
         counted += target;

@@ -15,7 +15,8 @@ struct RowCounts {
   double padding() const { return rows > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(rows * sequence_length) : 0; }
 };
 
-/// `packing`: several documents share a row, with borders between them that nothing crosses; else a row has one. `file` must outlive it.
+/// `packing`: several documents share a row, with borders between them that nothing crosses; else a row has one, or those that came packed
+/// in one line. `file` must outlive it.
 std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, bool packing, RowCounts& counts);
 
 }  // namespace spillway::data

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr u32 kVersion = 2;
+constexpr u32 kVersion = 3;  // of what lines become: documents that older rules made are not used
 constexpr size_t kBatchBytes = 1 << 20, kPieceBytes = 1 << 22;
 constexpr i64 kMostWholeText = 256 * kMiB;  // of a text that may be cut nowhere
 
@@ -110,15 +110,21 @@ bool is_plain_text(const fs::path& path) { return fs::is_directory(path) || has_
 void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token, const PreparationOptions& options,
                    const std::function<void(std::span<const i32>)>& sink) {
   ThreadPool pool(options.threads);
+  const Around& around = tokenizer.around();
   for (const fs::path& one : files_of(path)) {
     LineReader reader(one);
     const std::string name = one.string();
     std::string text, line;
     std::vector<std::string> pieces;
+    bool begun = false;
+    std::vector<i32> last;  // of the last piece
     const auto encode = [&] {
       std::vector<std::vector<i32>> ids(pieces.size());
       pool.run(std::ssize(pieces), [&](i64 p, int) { ids[static_cast<size_t>(p)] = tokenizer.encode(pieces[static_cast<size_t>(p)]); });
+      if (!begun) sink(missing_before(around, ids.front()));
+      begun = true;
       for (const auto& some : ids) sink(some);
+      last = std::move(ids.back());
       pieces.clear();
     };
     i64 looked_at = static_cast<i64>(kPieceBytes);
@@ -151,12 +157,20 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();
-    if (end_token) sink(std::array{*end_token});
+    if (end_token && (last.empty() || last.back() != *end_token)) {
+      sink(std::array{*end_token});
+      last.push_back(*end_token);
+    }
+    sink(missing_behind(around, last));
   }
 }
 
 std::unique_ptr<PreparedFile> prepare(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options) {
   if (!fs::exists(path)) throw Error(ErrorCode::data, fmt::format("[data] {} is not there", path.string()));
+  if (files_of(path).empty())
+    throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
+                                              "token files (.bin) by their own paths",
+                                              path.string()));
   PreparedCache cache(options.cache, path, hash_of(path, maker, options));
   if (auto kept = cache.find()) return kept;
   {

@@ -25,8 +25,9 @@ bool is_json_lines(const std::filesystem::path& path);
 /// Or as a stream: .txt, .txt.gz, .txt.zst, or a folder of such in byte order of their names, whose files are joined by the end token.
 bool is_plain_text(const std::filesystem::path& path);
 
-/// The tokens of plain text, some at a time, each file's followed by `end_token`; `options` for threads and progress alone. Error(usage):
-/// the tokenizer allows no cut in a text of more than 256 MiB.
+/// The tokens of plain text, some at a time. A file is one text: it has what the tokenizer puts around a text once, and `end_token` behind
+/// it, unless the text has them. `options` for threads and progress alone. Error(usage): the tokenizer allows no cut in a text of more than
+/// 256 MiB.
 void tokenize_text(const std::filesystem::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token,
                    const PreparationOptions& options, const std::function<void(std::span<const i32>)>& sink);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -14,17 +15,27 @@ namespace {
 
 constexpr i64 kHeaderBytes = 128;
 constexpr size_t kPending = 16384;
-constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\1'};
+constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\2'};
 constexpr i64 kMostTokens = i64{1} << 44, kMostDocuments = (i64{1} << 32) - 2;
 
 struct Header {
   std::array<char, 8> magic = kMagic;
-  u64 documents = 0, tokens = 0, least_vocabulary = 0, lines = 0, bad_lines = 0, without_targets = 0;
-  u32 ends_sum = 0, sum = 0;
-  std::array<char, 64> zeros{};
+  u64 documents = 0, tokens = 0, least_vocabulary = 0, lines = 0, bad_lines = 0, without_targets = 0, begins = 0, unread_bytes = 0;
+  u32 tail_sum = 0, sum = 0;
+  std::array<char, 48> zeros{};
   u32 own_sum() const { return crc32c(std::as_bytes(std::span(this, 1)).first(offsetof(Header, sum))); }
 };
 static_assert(sizeof(Header) == kHeaderBytes);
+
+constexpr size_t kMostUnread = 32, kMostKeyBytes = 256;
+constexpr u64 kMostUnreadBytes = 1 << 20;
+
+std::vector<std::byte> tail_of(std::span<const u64> ends, std::span<const u64> begins, const std::string& unread) {
+  std::vector<std::byte> tail;
+  for (const auto part : {std::as_bytes(ends), std::as_bytes(begins), std::as_bytes(std::span(unread))})
+    tail.insert(tail.end(), part.begin(), part.end());
+  return tail;
+}
 
 }  // namespace
 
@@ -48,12 +59,21 @@ void PreparedWriter::flush() {
   pending_.clear();
 }
 
+void PreparedWriter::note_unread(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    const std::string name = key.substr(0, kMostKeyBytes);
+    ++counts_.unread[counts_.unread.size() < kMostUnread || counts_.unread.contains(name) ? name : kOtherKeys];
+  }
+}
+
 void PreparedWriter::add(const Document& document) {
+  note_unread(document.unread);
   if (std::find(document.counted.begin() + std::min<i64>(1, std::ssize(document.counted)), document.counted.end(), 1) ==
       document.counted.end()) {
     ++counts_.without_targets;
     return;
   }
+  for (const u32 begin : document.begins) begins_.push_back(static_cast<u64>(counts_.tokens) + begin);
   for (size_t i = 0; i < document.ids.size(); ++i)
     put(static_cast<u32>(document.ids[i]) | (document.counted[i] ? 0 : PreparedFile::kNoTarget));
   end_text();
@@ -73,14 +93,16 @@ void PreparedWriter::end_text() {
 void PreparedWriter::finish() {
   flush();
   counts_.documents = std::ssize(ends_);
-  const auto ends = std::as_bytes(std::span(ends_));
-  file_.write(kHeaderBytes + counts_.tokens * 4, ends);
+  const std::string unread = nlohmann::json(counts_.unread).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  const std::vector<std::byte> tail = tail_of(ends_, begins_, unread);
+  file_.write(kHeaderBytes + counts_.tokens * 4, tail);
   Header header;
   header.documents = static_cast<u64>(counts_.documents), header.tokens = static_cast<u64>(counts_.tokens);
   header.least_vocabulary = static_cast<u64>(counts_.least_vocabulary);
   header.lines = static_cast<u64>(counts_.lines), header.bad_lines = static_cast<u64>(counts_.bad_lines);
   header.without_targets = static_cast<u64>(counts_.without_targets);
-  header.ends_sum = crc32c(ends);
+  header.begins = begins_.size(), header.unread_bytes = unread.size();
+  header.tail_sum = crc32c(tail);
   header.sum = header.own_sum();
   file_.write(0, std::as_bytes(std::span(&header, 1)));
   file_.sync();
@@ -99,14 +121,35 @@ PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
   file_.read(0, std::as_writable_bytes(std::span(&header, 1)));
   if (header.magic != kMagic || header.sum != header.own_sum()) damaged("its header");
   if (header.tokens > static_cast<u64>(kMostTokens) || header.documents > static_cast<u64>(kMostDocuments)) damaged("its header");
+  if (header.begins > header.tokens || header.unread_bytes > kMostUnreadBytes) damaged("its header");
   counts_ = {static_cast<i64>(header.documents), static_cast<i64>(header.tokens),    static_cast<i64>(header.least_vocabulary),
              static_cast<i64>(header.lines),     static_cast<i64>(header.bad_lines), static_cast<i64>(header.without_targets)};
-  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + counts_.documents * 8) damaged("its size");
+  const i64 words = counts_.documents + static_cast<i64>(header.begins), unread_bytes = static_cast<i64>(header.unread_bytes);
+  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + unread_bytes) damaged("its size");
   ends_.resize(static_cast<size_t>(counts_.documents));
-  file_.read(kHeaderBytes + counts_.tokens * 4, std::as_writable_bytes(std::span(ends_)));
-  if (header.ends_sum != crc32c(std::as_bytes(std::span(ends_)))) damaged("where its documents end");
+  begins_.resize(static_cast<size_t>(header.begins));
+  std::string unread(static_cast<size_t>(unread_bytes), '\0');
+  i64 at = kHeaderBytes + counts_.tokens * 4;
+  for (const auto part : {std::as_writable_bytes(std::span(ends_)), std::as_writable_bytes(std::span(begins_)),
+                          std::as_writable_bytes(std::span(unread))}) {
+    file_.read(at, part);
+    at += std::ssize(part);
+  }
+  if (header.tail_sum != crc32c(tail_of(ends_, begins_, unread))) damaged("where its documents end");
   if (!std::ranges::is_sorted(ends_) || (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
     damaged("where its documents end");
+  if (!std::ranges::is_sorted(begins_) || (!begins_.empty() && begins_.back() >= header.tokens)) damaged("where its documents begin");
+  const auto keys = nlohmann::json::parse(unread, nullptr, false);
+  if (!keys.is_object()) damaged("its keys");
+  for (const auto& [key, lines] : keys.items()) counts_.unread[key] = lines.is_number_integer() ? lines.get<i64>() : 0;
+}
+
+std::vector<i64> PreparedFile::inner_begins(i64 document) const {
+  const auto first = std::ranges::upper_bound(begins_, static_cast<u64>(begin(document)));
+  const auto last = std::lower_bound(first, begins_.end(), static_cast<u64>(end(document)));
+  std::vector<i64> inner;
+  for (auto at = first; at != last; ++at) inner.push_back(static_cast<i64>(*at) - begin(document));
+  return inner;
 }
 
 void PreparedFile::read_words(i64 begin, std::span<u32> out) const {

@@ -1,15 +1,19 @@
 // Tokenized text on disk, as preparation leaves it: documents one after the other, with which tokens count. Little-endian:
 //
-//   header  128 bytes: magic "SPWDOCS\1", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
-//   out
-//           (u64), documents left out for having nothing that counts (u64), CRC32C of the ends (u32), of the header up to here (u32), zeros
+//   header  128 bytes: magic "SPWDOCS\2", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
+//           out (u64), documents left out for having nothing that counts (u64), inner begins (u64), bytes of the unread keys (u64), CRC32C
+//           of all behind the tokens (u32), of the header up to here (u32), zeros
 //   tokens  u32 each: the id, and in the highest bit whether it is no target
 //   ends    u64 each document: the number of tokens up to its end
+//   begins  u64 each: the number of tokens before a document that shares the row of the one before it, ascending (rows that came packed)
+//   unread  the keys that lines have and nobody reads, with the number of lines that have them: a JSON object
 //
 // Errors: Error(data) for a file that is none or damaged.
 #pragma once
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/file_lock.h"
@@ -22,7 +26,10 @@ namespace spillway::data {
 struct PreparedCounts {
   i64 documents = 0, tokens = 0, least_vocabulary = 0;
   i64 lines = 0, bad_lines = 0, without_targets = 0;
+  /// Keys of lines that are not read, with the number of lines that have them; of the 33rd key on together, as kOtherKeys.
+  std::map<std::string, i64> unread{};
 };
+inline constexpr const char* kOtherKeys = "others";
 
 class PreparedWriter {
  public:
@@ -44,10 +51,11 @@ class PreparedWriter {
  private:
   void put(u32 word);
   void flush();
+  void note_unread(const std::vector<std::string>& keys);
   File file_;
   PreparedCounts counts_;
   std::vector<u32> pending_;
-  std::vector<u64> ends_;
+  std::vector<u64> ends_, begins_;
   i64 flushed_ = 0;
   bool finished_ = false;
 };
@@ -62,6 +70,9 @@ class PreparedFile final : public TokenSource {
   void read(i64 begin, std::span<i32> out) const override;
 
   i64 document_tokens(i64 document) const { return end(document) - begin(document); }
+  /// Where in the document further ones begin that came packed into one row with it, ascending.
+  std::vector<i64> inner_begins(i64 document) const;
+  bool came_packed() const { return !begins_.empty(); }
   /// The document's first out.size() tokens, as they are stored: kNoTarget is set where one is none.
   void read_document(i64 document, std::span<u32> out) const;
   static constexpr u32 kNoTarget = u32{1} << 31;
@@ -74,7 +85,7 @@ class PreparedFile final : public TokenSource {
   File file_;
   std::optional<FileLock> lock_;
   PreparedCounts counts_;
-  std::vector<u64> ends_;
+  std::vector<u64> ends_, begins_;
   std::string name_;
 };
 

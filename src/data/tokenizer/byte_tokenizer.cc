@@ -53,6 +53,11 @@ std::string ByteTokenizer::decode(std::span<const i32> ids, bool) const {
 
 std::unique_ptr<StreamDecoder> ByteTokenizer::stream_decoder(bool) const { return std::make_unique<ByteStream>(); }
 
+const Around& ByteTokenizer::around() const {
+  static const Around none;
+  return none;
+}
+
 std::optional<i32> ByteTokenizer::id_of(std::string_view token) const {
   if (token.size() != 1) return std::nullopt;
   return static_cast<unsigned char>(token[0]);

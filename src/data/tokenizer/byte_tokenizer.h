@@ -18,6 +18,7 @@ class ByteTokenizer : public Tokenizer {
   std::optional<i32> id_of(std::string_view token) const override;
   std::string token(i32 id) const override;
   NamedTokens named() const override { return {}; }
+  const Around& around() const override;
   i64 last_cut(std::string_view text) const override { return static_cast<i64>(text.size()); }
 };
 

@@ -28,6 +28,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::optional<i32> id_of(std::string_view token) const override;
   std::string token(i32 id) const override;
   NamedTokens named() const override { return named_; }
+  const Around& around() const override { return around_; }
   i64 last_cut(std::string_view text) const override;
 
  private:

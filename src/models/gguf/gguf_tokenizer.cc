@@ -169,7 +169,10 @@ class TokenizerKeys {
   void add_special() {
     const data::NamedTokens named = tokenizer_->named();
     const auto known = [&](std::optional<i64> id) { return id && *id < config_.vocabulary ? id : std::nullopt; };
-    const auto begin = named.begin_of_text ? std::optional<i64>(*named.begin_of_text) : known(config_.begin_token);
+    const data::Around& around = tokenizer_->around();
+    auto begin = named.begin_of_text ? std::optional<i64>(*named.begin_of_text) : known(config_.begin_token);
+    // llama.cpp puts one token before a text, which is what the model was trained with.
+    if (around.before.size() == 1) begin = around.before.front();
     std::optional<i64> end;
     if (named.end_of_text) end = *named.end_of_text;
     for (const i64 id : config_.end_tokens) {
@@ -188,10 +191,10 @@ class TokenizerKeys {
     }
     put("unknown", unknown_token());
     put("padding", named.padding ? std::optional<i64>(*named.padding) : known(config_.pad_token));
-    const std::vector<i32> around = tokenizer_->encode("", true);
-    metadata_.add("tokenizer.ggml.add_bos_token", begin && !around.empty() && around.front() == *begin);
-    metadata_.add("tokenizer.ggml.add_eos_token",
-                  end && !around.empty() && around.back() == *end && around.size() > (begin == end ? 1 : 0));
+    metadata_.add("tokenizer.ggml.add_bos_token", around.before.size() == 1);
+    metadata_.add("tokenizer.ggml.add_eos_token", around.behind.size() == 1 && end == around.behind.front());
+    if (around.before.size() > 1)
+      notes_.push_back("the tokenizer puts several tokens before a text, which llama.cpp does not: write them into the prompt");
   }
 
   bool is_byte_level() const { return !steps_.empty() && text(steps_.back(), "type") == "ByteLevel"; }

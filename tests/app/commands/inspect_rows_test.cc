@@ -99,6 +99,29 @@ TEST_F(InspectRows, OfConversationsGoThroughTheTemplate) {
   EXPECT_THAT(without.err, HasSubstr("expected a chat template"));
 }
 
+TEST_F(InspectRows, SayWhatTextsBeginWithAndWhatIsNotRead) {
+  const std::vector<std::string> flags = {"--tokenizer", test::data("tokenizer/xlmr-style/tokenizer.json")};
+  const Json about = described("{\"text\": \"In the beginning\", \"id\": 1}\n{\"text\": \"<s>God</s>\", \"id\": 2, \"meta\": {}}\n", flags);
+  EXPECT_EQ(about["texts_begin_with"], Json::parse(R"(["<s>"])"));
+  EXPECT_EQ(about["texts_end_with"], Json::parse(R"(["</s>"])"));
+  EXPECT_EQ(about["unread_keys"], Json::parse(R"({"id": 2, "meta": 1})"));
+  std::string shown;
+  for (const Json& document : about["first_rows"][0]["documents"]) {
+    for (const Json& piece : document) shown += piece["text"].get<std::string>();
+  }
+  EXPECT_THAT(shown, HasSubstr("<s>In the beginning</s>"));
+  EXPECT_THAT(shown, testing::AnyOf(HasSubstr("<s> God</s>"), HasSubstr("<s>God</s>")));
+  EXPECT_THAT(shown, Not(HasSubstr("<s><s>")));
+  EXPECT_EQ(described(kTwo)["texts_begin_with"], Json::array());
+  // Rows that came packed show their documents, also one without targets.
+  const Json packed = described(R"({"input_ids": [97, 98, 99, 100], "seq_lengths": [2, 2], "labels": [-100, -100, -100, 100]})"
+                                "\n",
+                                {"--sequence-length", "6", "--packing", "off"});
+  EXPECT_EQ(packed["documents"], 2);
+  EXPECT_EQ(packed["first_rows"][0]["documents"].size(), 2u);
+  EXPECT_EQ(packed["first_rows"][0]["padding"], 2);
+}
+
 TEST_F(InspectRows, LetNothingButTextToTheTerminal) {
   const Outcome outcome = inspect("{\"text\": \"a\\u001b[31mred\\u009b0m \\u00e9\\tb\"}\n");
   EXPECT_THAT(outcome.out, HasSubstr("a⟦\\x1b[31mred\\u009b0m é\tb⟧"));

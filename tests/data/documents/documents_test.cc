@@ -305,19 +305,25 @@ TEST(Preparation, OfTextIsItsTokensWhereverItIsCut) {
   const DocumentMaker maker = reference_maker();
   const auto file = prepare(put(folder / "a.txt", text), maker, options_in(folder / "cache"));
   std::vector<i32> want = tokenizer->encode(text), got(static_cast<size_t>(file->tokens()));
+  want.insert(want.begin(), 640);
   want.push_back(641);
   file->read(0, got);
   EXPECT_TRUE(got == want);
-  // A folder: its files by name, an end of text behind each.
+  // A folder: its files by name, each with the token that begins a text and the one that ends it, unless the text has them.
   fs::create_directory(folder / "texts");
   put(folder / "texts/b.txt", "Noah.");
   put(folder / "texts/a.txt.gz", gzipped("In the ark\n"));
+  put(folder / "texts/c.txt", "<|begin_of_text|>Noah.<|end_of_text|>");
   put(folder / "texts/other", "no text");
   const auto joined = prepare(folder / "texts", maker, options_in(folder / "cache"));
   std::vector<i32> both = tokenizer->encode("In the ark\n"), second = tokenizer->encode("Noah.");
+  both.insert(both.begin(), 640);
   both.push_back(641);
-  both.insert(both.end(), second.begin(), second.end());
-  both.push_back(641);
+  for (int twice = 0; twice < 2; ++twice) {
+    both.push_back(640);
+    both.insert(both.end(), second.begin(), second.end());
+    both.push_back(641);
+  }
   got.resize(static_cast<size_t>(joined->tokens()));
   joined->read(0, got);
   EXPECT_EQ(got, both);

@@ -114,7 +114,7 @@ TEST(Row, TokensAreTakenAsTheyAre) {
   EXPECT_EQ(padded.counted, (std::vector<u8>{0, 1, 1}));
 
   const std::pair<const char*, const char*> kWords[] = {
-      {R"({"input_ids": 5})", "column 15: expected a list of tokens as `input_ids`, got a number"},
+      {R"({"input_ids": 5})", "column 15: expected a list of numbers as `input_ids`, got a number"},
       {R"({"input_ids": []})", "column 15: expected at least one token in `input_ids`, got none"},
       {R"({"input_ids": [5], "attention_mask": [0]})", "expected at least one token"},
       {R"({"input_ids": [1, 2147483648]})", "column 19: expected whole numbers from 0 to 2147483647 in `input_ids`, got 2147483648"},
@@ -138,6 +138,137 @@ TEST(Row, MessagesMayCallTools) {
   EXPECT_EQ(row.messages->size(), 2u);
 }
 
+TEST(Row, TokensThatCamePackedAreDocuments) {
+  const auto of = [](const std::string& keys) { return parse_row(R"({"input_ids": [5, 6, 7, 8, 9], )" + keys + "}", {}, "a", 1); };
+  const std::vector<u32> two = {3};
+  EXPECT_EQ(of(R"("position_ids": [0, 1, 2, 0, 1])").begins, two);
+  EXPECT_EQ(of(R"("seq_lengths": [3, 2])").begins, two);
+  EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 2, 2])").begins, two);
+  EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 2, 2], "position_ids": [0, 1, 2, 0, 1], "seq_lengths": [3, 2])").begins, two);
+  EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 1, 1], "position_ids": [0, 1, 2, 0, 1])").begins, two);
+  EXPECT_EQ(of(R"("position_ids": [0, 1, 0, 1, 0])").begins, (std::vector<u32>{2, 4}));
+  // Padding on either side.
+  const Row padded = of(R"("attention_mask": [0, 1, 1, 2, 0], "position_ids": [1, 0, 1, 0, 0], "seq_lengths": [2, 1])");
+  EXPECT_EQ(padded.ids, (std::vector<i32>{6, 7, 8}));
+  EXPECT_EQ(padded.begins, (std::vector<u32>{2}));
+  EXPECT_TRUE(of(R"("position_ids": [0, 1, 2, 3, 4], "seq_lengths": [5], "attention_mask": [1, 1, 1, 1, 1])").begins.empty());
+  // TRL's masks count as it does: all that are there, unless labels say otherwise.
+  EXPECT_EQ(of(R"("completion_mask": [0, 0, 1, 1, 1])").counted, (std::vector<u8>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(of(R"("completion_mask": [0, 0, 1, 1, 1], "assistant_masks": [1, 1, 0, true, false])").counted,
+            (std::vector<u8>{0, 0, 0, 1, 0}));
+  EXPECT_EQ(of(R"("labels": [5, 6, 7, 8, 9], "completion_mask": [0, 0, 1, 1, 1])").counted, (std::vector<u8>{1, 1, 1, 1, 1}));
+  EXPECT_TRUE(of(R"("token_type_ids": [0, 0, 0, 0, 0])").unread.empty());
+
+  const std::pair<const char*, const char*> kWords[] = {
+      {R"("attention_mask": [1, 1, 1, 3, 3])",
+       "expected 0 for padding and 1, or the documents' numbers 1, 2, … in turn, in `attention_mask`, "
+       "got 3 after 1"},
+      {R"("attention_mask": [2, 2, 2, 1, 1])", "in `attention_mask`, got 2 after 0"},
+      {R"("attention_mask": [1, 1, 2, 2, 1])", "in `attention_mask`, got 1 after 2"},
+      {R"("position_ids": [0, 1, 2, 4, 5])", "in each document, got 4 where 3 or 0 was to come"},
+      {R"("position_ids": [3, 4, 5, 6, 7])", "in each document, got 3 where 0 or 0 was to come"},
+      {R"("position_ids": [0, 0, 1])", "expected one number in `position_ids` for each of 5 tokens, got 3"},
+      {R"("seq_lengths": [3, 1])", "expected lengths in `seq_lengths` that add up to the row's 5 tokens, got 4"},
+      {R"("seq_lengths": [3, 4])", "got 7 or more"},
+      {R"("seq_lengths": [5, 0])", "expected whole numbers from 1"},
+      {R"("seq_lengths": [3, 2], "position_ids": [0, 1, 2, 3, 4])",
+       "expected documents in `seq_lengths` that begin where those of `position_ids` do, got others"},
+      {R"("seq_lengths": [2, 3], "attention_mask": [1, 1, 1, 2, 2])", "where those of `attention_mask` do"},
+      {R"("completion_mask": [0, 0, 2, 1, 1])", "expected 0 or 1 in `completion_mask`, got 2"},
+      {R"("token_type_ids": [0, 0, 0, 0, 1])", "expected 0 in `token_type_ids`"}};
+  for (const auto& [keys, words] : kWords)
+    EXPECT_THAT(error_of(R"({"input_ids": [5, 6, 7, 8, 9], )" + std::string(keys) + "}"), HasSubstr(words)) << keys;
+}
+
+TEST(Row, KeysThatNobodyReadsAreNamed) {
+  const auto unread = [](const char* line) { return parse_row(line, {}, "a", 1).unread; };
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(unread(R"({"text": "x", "meta": {"a": 1}, "id": 7, "none": null})"), (Keys{"meta", "id"}));
+  EXPECT_EQ(unread(R"({"input_ids": [1], "special_tokens_mask": [0], "labels": [1]})"), (Keys{"special_tokens_mask"}));
+  EXPECT_EQ(unread(R"({"prompt": "x", "completion": "y", "rejected": "z"})"), (Keys{"rejected"}));
+  EXPECT_EQ(unread(R"({"instruction": "x", "input": "", "output": "y", "system": "", "history": []})"), Keys());
+  EXPECT_EQ(unread(R"({"messages": [{"role": "user", "content": "x", "name": "n"}], "tools": null, "system": "s"})"), (Keys{"system"}));
+  EXPECT_EQ(unread(R"({"conversations": [{"from": "human", "value": "x", "mark": 1}, {"from": "gpt", "value": "y", "mark": 2}]})"),
+            (Keys{"conversations[].mark"}));
+}
+
+Row row_of(const std::string& line) { return parse_row(line, {}, "a", 1); }
+
+TEST(Row, ConversationsHaveVariablesBesideThem) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}], )";
+  const Json list = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  EXPECT_EQ(*row_of(messages + R"("tools": )" + list.dump() + "}").variables, Json({{"tools", list}}));
+  EXPECT_EQ(*row_of(messages + R"("tools": )" + Json(list.dump()).dump() + "}").variables, Json({{"tools", list}})) << "as a JSON text";
+  EXPECT_EQ(row_of(messages + R"("tools": "", "documents": null, "chat_template_kwargs": {}})").variables, nullptr);
+  EXPECT_EQ(*row_of(messages +
+                    R"("documents": [{"title": "t"}], "chat_template_kwargs": {"enable_thinking": false, "tools": null}, "tools": []})")
+                 .variables,
+            Json::parse(R"({"tools": null, "documents": [{"title": "t"}], "enable_thinking": false})"))
+      << "the row's own variables come last, as in TRL";
+  EXPECT_EQ(with_variables(Json{{"bos_token", "<s>"}, {"tools", 1}}, row_of(messages + R"("tools": []})")),
+            Json::parse(R"({"bos_token": "<s>", "tools": []})"));
+  const std::pair<const char*, const char*> kWords[] = {
+      {R"("tools": "[")", "expected a list of tools in JSON as the text of `tools`"},
+      {R"("tools": {"a": 1})", "expected a list as `tools`, got an object"},
+      {R"("tools": ["f"])", "expected objects in `tools`, got a text"},
+      {R"("documents": "d")", "expected a list as `documents`, got a text"},
+      {R"("chat_template_kwargs": [1])", "expected an object as `chat_template_kwargs`, got a list"},
+      {R"("chat_template_kwargs": {"add_generation_prompt": true})", "got `add_generation_prompt`, which is none"}};
+  for (const auto& [keys, words] : kWords) EXPECT_THAT(error_of(messages + keys + "}"), HasSubstr(words)) << keys;
+}
+
+TEST(Row, ShareGptHasSystemToolsAndCalls) {
+  const std::string said =
+      R"("conversations": [{"from": "human", "value": "x"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"},
+      {"from": "observation", "value": "2"}, {"from": "gpt", "value": "y"}])";
+  const Row row = row_of("{" + said + R"(, "system": "Be brief.", "tools": "[{\"name\": \"f\", \"parameters\": {}}]"})");
+  EXPECT_EQ(*row.messages, Json::parse(R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x"},
+      {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]},
+      {"role": "tool", "content": "2"}, {"role": "assistant", "content": "y"}])"));
+  EXPECT_EQ(*row.variables, Json::parse(R"({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]})"));
+  EXPECT_EQ(
+      row_of(R"({"conversations": [{"from": "system", "value": "s"}, {"from": "gpt", "value": "y"}], "system": "t"})").messages->size(), 2u)
+      << "a conversation's own comes first";
+  EXPECT_THAT(error_of(R"({"conversations": [{"from": "function_call", "value": "f 1"
+}]
+})"),
+              HasSubstr(R"(expected {"name", "arguments"})"));
+  EXPECT_THAT(error_of("{" + said + R"(, "system": 5})"), HasSubstr("expected a text as `system`, got a number"));
+}
+
+TEST(Row, MessagesMayNotCount) {
+  const auto left_out = [](const std::string& items) { return row_of(R"({"messages": [)" + items + "]}").left_out; };
+  const std::string asked = R"({"role": "user", "content": "x"}, )";
+  EXPECT_EQ(left_out(asked + R"({"role": "assistant", "content": "y", "weight": 0}, {"role": "assistant", "content": "z", "weight": 1})"),
+            (std::vector<u8>{0, 1, 0}));
+  EXPECT_EQ(
+      left_out(asked + R"({"role": "assistant", "content": "y", "train": false}, {"role": "assistant", "content": "z", "train": true})"),
+      (std::vector<u8>{0, 1, 0}));
+  EXPECT_TRUE(left_out(asked + R"({"role": "assistant", "content": "y", "weight": 1.0, "train": null})").empty());
+  const Row shared =
+      row_of(R"({"system": "s", "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y", "weight": 0}]})");
+  EXPECT_EQ(shared.left_out, (std::vector<u8>{0, 0, 1}));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "assistant", "content": "y", "weight": 0.5}]})"),
+              HasSubstr("expected 0 or 1 as `weight` of a message, got 0.5"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "y", "train": true}]})"),
+              HasSubstr("`train: true` of the assistant's"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "assistant", "content": "y", "train": 1}]})"), HasSubstr("true or false as `train`"));
+}
+
+TEST(Row, AlpacaHasSystemAndHistory) {
+  const Row row =
+      row_of(R"({"instruction": "c", "input": "d", "output": "e", "system": "Be brief.", "history": [["a", "b"], ["f", "g"]]})");
+  ASSERT_EQ(row.history.size(), 2u);
+  EXPECT_EQ(row.history[0].prompt, "Be brief.\n\n### Instruction:\na\n\n### Response:\n");
+  EXPECT_EQ(row.history[0].completion, "b");
+  EXPECT_EQ(row.history[1].prompt, "\n\n### Instruction:\nf\n\n### Response:\n");
+  EXPECT_EQ(row.prompt, "\n\n### Instruction:\nc\n\n### Input:\nd\n\n### Response:\n");
+  EXPECT_EQ(row.completion, "e");
+  EXPECT_THAT(error_of(R"({"instruction": "c", "output": "e", "history": [["a"]]})"),
+              HasSubstr("expected two texts, a question and its answer, as item 1 of `history`, got a list"));
+  EXPECT_THAT(error_of(R"({"instruction": "c", "output": "e", "history": "a"})"), HasSubstr("expected a list of pairs as `history`"));
+}
+
 TEST(Row, RubbishIsRefusedOrRead) {
   std::mt19937_64 random(5);
   std::vector<std::string> seeds;
@@ -145,6 +276,9 @@ TEST(Row, RubbishIsRefusedOrRead) {
     for (std::string& line : lines_of(std::string(name) + ".jsonl")) seeds.push_back(std::move(line));
   }
   seeds.push_back(R"({"input_ids": [0, 5, 6, 7], "labels": [-100, -100, 6, 7], "attention_mask": [0, 1, 1, 1]})");
+  seeds.push_back(R"({"input_ids": [5, 6, 7], "position_ids": [0, 1, 0], "seq_lengths": [2, 1], "completion_mask": [0, 1, 1]})");
+  seeds.push_back(R"({"conversations": [{"from": "function_call", "value": "{}", "weight": 0}], "tools": "[{}]", "system": "s"})");
+  seeds.push_back(R"({"instruction": "a", "output": "b", "system": "c", "history": [["d", "e"]]})");
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string line = seeds[random() % seeds.size()];
