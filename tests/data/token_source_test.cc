@@ -184,7 +184,9 @@ TEST(TokenSources, PathsThatAreNotTheirs) {
   const TemporaryFolder folder;
   EXPECT_THAT(refused(folder / "missing.txt"), HasSubstr("missing.txt"));
   EXPECT_THAT(refused(put(folder / "a.txt.gz", "x"), ErrorCode::usage), HasSubstr("gunzip"));
-  EXPECT_THAT(refused(put(folder / "a.json", "x"), ErrorCode::usage), HasSubstr("spillway tokenize"));
+  EXPECT_THAT(refused(put(folder / "a.text", "x"), ErrorCode::usage), HasSubstr("spillway tokenize"));
+  for (const char* name : {"a.json", "a.json.gz", "a.parquet", "a.csv"})
+    EXPECT_THAT(refused(put(folder / name, "x"), ErrorCode::usage), HasSubstr("a file that ends in .jsonl")) << name;
   EXPECT_THAT(refused(put(folder / "a.idx", "x"), ErrorCode::usage), HasSubstr(".bin beside it"));
   std::filesystem::create_directory(folder / "none");
   EXPECT_THAT(refused(folder / "none", ErrorCode::usage), HasSubstr("found none"));

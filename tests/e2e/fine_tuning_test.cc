@@ -157,6 +157,7 @@ TEST_F(FineTuning, TextsBeginAndEndAsTheTokenizerHasThem) {
   const nlohmann::json text = nlohmann::json::parse(in)["cases"][0];
   at.write("text.jsonl", R"({"text": "In the beginning God created the heaven and the earth.", "id": 1})");
   at.write("text.txt", "In the beginning God created the heaven and the earth.");
+  at.write("base/tokenizer_config.json", R"({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"})");
   at.write("tokens.jsonl", nlohmann::json{{"input_ids", text["ids"]}}.dump());
   const Finished trained = at.spillway({"train", "--model", "base", "--data", "text.jsonl", "--steps", "1", "--out", "texts"});
   expect_ends(trained);
