@@ -7,6 +7,8 @@
 #include <set>
 
 #include "data/chat/builtins.h"
+#include "data/chat/interpreter.h"
+#include "data/chat/markup.h"
 #include "data/chat/print_value.h"
 #include "data/python_text/code_points.h"
 
@@ -14,22 +16,21 @@ namespace spillway::data::chat {
 namespace {
 
 // What Python's types have beside the methods known here: using it is refused by name instead of taken for undefined.
-const std::set<std::string_view>& unknown_attributes(const Value& owner) {
-  static const std::set<std::string_view> of_text = {"casefold",    "encode",    "expandtabs", "format_map", "isascii",
-                                                     "isprintable", "maketrans", "swapcase",   "translate"},
+const std::set<std::string_view>& unknown_attributes(const Value& owner, std::string_view name) {
+  static const std::set<std::string_view> of_text = {"casefold",    "encode",  "expandtabs", "format_map", "isascii",  "isidentifier",
+                                                     "isprintable", "istitle", "maketrans",  "swapcase",   "translate"},
+                                          of_markup = {"escape", "striptags", "unescape"},
                                           of_number = {"as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
                                                        "from_bytes",       "fromhex",   "hex",        "imag",      "is_integer",
                                                        "numerator",        "real",      "to_bytes"},
-                                          of_view = {"isdisjoint", "mapping"}, of_dict = {"copy", "fromkeys"}, of_list = {"copy"},
-                                          of_range = {"count", "index", "start", "step", "stop"},
-                                          of_macro = {"name", "arguments", "caller", "catch_kwargs", "catch_varargs", "explicit_caller"},
-                                          none;
-  if (owner.text()) return of_text;
+                                          of_view = {"isdisjoint", "mapping"}, of_dict = {"fromkeys"}, of_range = {"count", "index"},
+                                          of_function = {"fromkeys", "explicit_caller"}, none;
+  if (owner.text()) return owner.is_markup() && of_markup.contains(name) ? of_markup : of_text;
   if (owner.number()) return of_number;
   if (owner.dict()) return of_dict;
   if (owner.range()) return of_range;
-  if (owner.callable()) return of_macro;
-  if (const Sequence* s = owner.sequence()) return s->is_list() ? of_list : s->has_length() && !s->has_index() ? of_view : none;
+  if (owner.callable()) return of_function;
+  if (const Sequence* s = owner.sequence()) return s->has_length() && !s->has_index() ? of_view : none;
   return none;
 }
 
@@ -47,7 +48,7 @@ bool changes(const Value& owner, std::string_view name) {
   return owner.sequence() && owner.sequence()->is_list() && of_list.contains(name);
 }
 
-Value loop_attribute(Run& run, const Loop& loop, const std::string& name, bool& found) {
+Value loop_attribute(const Loop& loop, const std::string& name, bool& found) {
   const size_t count = loop.items->items.size(), i = loop.index;
   const auto neighbour = [&](size_t at, const char* which) {
     return at < count ? loop.items->items[at] : Value::undefined(fmt::format("there is no {} item", which));
@@ -63,10 +64,37 @@ Value loop_attribute(Run& run, const Loop& loop, const std::string& name, bool& 
   if (name == "length") return number(count);
   if (name == "previtem") return neighbour(i - 1, "previous");
   if (name == "nextitem") return neighbour(i + 1, "next");
-  if (name == "depth") return i64{1};
-  if (name == "depth0") return i64{0};
-  if (name == "cycle" || name == "changed") run.fail("expected loop's index, first, last, length and neighbours, got loop." + name);
+  if (name == "depth") return loop.depth;
+  if (name == "depth0") return loop.depth - 1;
   found = false;
+  return {};
+}
+
+std::optional<Value> turns_attribute(Run& run, const Turns& turns, const std::string& name) {
+  if (!turns.is_cycler) {
+    if (name == "sep") return turns.items[0];
+    if (name == "used") return Value(turns.at > 0);
+    return {};
+  }
+  if (name == "current") return turns.items[turns.at];
+  if (name == "pos") return Value(static_cast<i64>(turns.at));
+  if (name == "items") return make_sequence(run, Form::tuple, turns.items);
+  return {};
+}
+
+std::optional<Value> macro_attribute(Run& run, const MacroCode& code, const std::string& name) {
+  if (name == "name") return Value(code.name);
+  if (name == "caller") return Value(code.uses_caller);
+  if (name == "catch_kwargs") return Value(code.uses_kwargs);
+  if (name == "catch_varargs") return Value(code.uses_varargs);
+  if (name != "arguments") return {};
+  return make_sequence(run, Form::tuple, Values(code.parameters.begin(), code.parameters.end()));
+}
+
+std::optional<Value> range_attribute(const Range& range, std::string_view name) {
+  if (name == "start") return Value(range.start);
+  if (name == "stop") return Value(range.stop);
+  if (name == "step") return Value(range.step);
   return {};
 }
 
@@ -78,16 +106,19 @@ std::optional<Value> own_attribute(Run& run, const Value& owner, const std::stri
     run.spend();
     return Value(std::make_shared<const Callable>(Callable{name, owner, nullptr}));
   }
-  if (unknown_attributes(owner).contains(name))
+  if (unknown_attributes(owner, name).contains(name))
     run.fail(fmt::format("expected what chat templates use of Python, got {}.{}", type_name(owner), name));
   if (owner.space()) {
     for (const auto& [key, value] : owner.space()->attributes) {
       if (key == name) return value;
     }
   }
+  if (owner.turns()) return turns_attribute(run, *owner.turns(), name);
+  if (owner.range()) return range_attribute(*owner.range(), name);
+  if (owner.callable() && owner.callable()->macro) return macro_attribute(run, owner.callable()->macro->code, name);
   if (owner.loop()) {
     bool found = false;
-    Value value = loop_attribute(run, *owner.loop(), name, found);
+    Value value = loop_attribute(*owner.loop(), name, found);
     if (found) return value;
   }
   if (const Sequence* s = owner.sequence(); s && s->form == Form::group) {
@@ -125,7 +156,7 @@ std::optional<Value> item_at(Run& run, const Value& owner, i64 index) {
     const i64 at = place(count);
     if (at < 0 || at >= count) return {};
     const size_t begin = code_point_offset(*text, static_cast<size_t>(at));
-    return Value(text->substr(begin, code_point_bytes(*text, begin)));
+    return make_text_like(run, owner, text->substr(begin, code_point_bytes(*text, begin)));
   }
   return {};
 }
@@ -188,12 +219,12 @@ Value get_slice(Run& run, const Value& owner, const Value& start, const Value& s
     if (range.step == 1) {
       const size_t begin = code_point_offset(*text, static_cast<size_t>(range.start));
       const size_t bytes = code_point_offset(std::string_view(*text).substr(begin), static_cast<size_t>(range.size()));
-      return Value(text->substr(begin, bytes));
+      return make_text_like(run, owner, text->substr(begin, bytes));
     }
     const std::u32string points = decode(*text);
     std::u32string out;
     for (i64 i = 0; i < range.size(); ++i) out.push_back(points[static_cast<size_t>(range.at(i))]);
-    return make_text(run, encode(out));
+    return make_text_like(run, owner, encode(out));
   }
   if (const Sequence* s = owner.sequence(); s && s->has_index()) {
     const Range range = slice_range(run, static_cast<i64>(s->items.size()), start, stop, step);

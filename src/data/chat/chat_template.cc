@@ -54,6 +54,8 @@ bool ChatTemplate::has_generation_blocks() const { return syntax_->has_generatio
 
 ChatTemplate::Rendered ChatTemplate::render(const Json& messages, const Json& variables, bool add_generation_prompt,
                                             std::time_t now) const {
+  if (for_tools_ && variables.is_object() && variables.contains("tools") && !variables["tools"].is_null())
+    return for_tools_->render(messages, variables, add_generation_prompt, now);
   Run run(name_, now);
   if (!variables.is_object() && !variables.is_null()) run.fail("expected variables by name, got another");
   const Values prepared = prepared_messages(run, messages);

@@ -2,7 +2,8 @@
 // This renders byte for byte what transformers' apply_chat_template does (5.24, over Jinja 3.1.6: trim_blocks and lstrip_blocks, the
 // immutable sandbox, `tojson` without HTML escapes, keys of messages that are null dropped, reasoning under the names that templates read),
 // and says which bytes the {% generation %} blocks gave. What chat templates do not use of Jinja and Python is refused by name, never
-// guessed: with, include, import, extends, recursive loops, * and ** in calls, whole numbers beyond 64 bits. Const and thread-safe.
+// guessed: include, import, extends, block, autoescape, filters that wrap or link text, whole numbers beyond 64 bits. Const and
+// thread-safe.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -28,7 +29,7 @@ class ChatTemplate {
 
   struct Rendered {
     std::string text;
-    std::vector<ByteRange> assistant;  // of the {% generation %} blocks, in order
+    std::vector<ByteRange> assistant;  // of the {% generation %} blocks as transformers counts them, in order and apart from each other
     bool has_generation_blocks = false;
   };
 
@@ -38,6 +39,11 @@ class ChatTemplate {
   /// refuse, and more than 10 million steps, 64 MiB of text, 200 calls of macros in each other or values nested 200 deep.
   Rendered render(const Json& messages, const Json& variables, bool add_generation_prompt, std::time_t now = std::time(nullptr)) const;
 
+  /// Conversations whose variable `tools` is not null are rendered by `other` from now on.
+  void use_for_tools(ChatTemplate other) { for_tools_ = std::make_shared<const ChatTemplate>(std::move(other)); }
+  /// Null where there is none.
+  const ChatTemplate* for_tools() const { return for_tools_.get(); }
+
   bool has_generation_blocks() const;
   const std::string& name() const { return name_; }
   const std::string& source() const { return source_; }
@@ -45,6 +51,7 @@ class ChatTemplate {
  private:
   std::string name_, source_;
   std::shared_ptr<const chat::Syntax> syntax_;
+  std::shared_ptr<const ChatTemplate> for_tools_;
 };
 
 }  // namespace spillway::data

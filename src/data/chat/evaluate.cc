@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "data/chat/access.h"
 #include "data/chat/interpreter.h"
 #include "data/chat/print_value.h"
@@ -149,9 +151,28 @@ Arguments Interpreter::arguments(const Node& node, const ScopePtr& scope) {
   for (const NodePtr& kid : node.kids) {
     if (kid) all.plain.push_back(evaluate(*kid, scope));
   }
-  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
-  run_.line = node.line;
+  add_named_and_more(node, scope, all);
   return all;
+}
+
+void Interpreter::add_named_and_more(const Node& node, const ScopePtr& scope, Arguments& all) {
+  if (node.more) {
+    const auto more = items_of(run_, evaluate(*node.more, scope));
+    all.plain.insert(all.plain.end(), more->items.begin(), more->items.end());
+  }
+  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
+  if (node.more_named) {
+    const Value more = evaluate(*node.more_named, scope);
+    run_.line = node.line;
+    if (!more.dict()) run_.fail(fmt::format("argument after ** must be a mapping, not {}", type_name(more)));
+    for (const auto& [name, value] : more.dict()->entries) {
+      if (!name.text()) run_.fail("keywords must be strings");
+      if (std::ranges::any_of(all.named, [&](const auto& known) { return known.first == *name.text(); }))
+        run_.fail(fmt::format("got multiple values for keyword argument '{}'", *name.text()));
+      all.named.emplace_back(*name.text(), value);
+    }
+  }
+  run_.line = node.line;
 }
 
 Value Interpreter::filter(const Node& node, const ScopePtr& scope, const Value* filtered) {
@@ -164,8 +185,7 @@ Value Interpreter::filter(const Node& node, const ScopePtr& scope, const Value* 
   Arguments all;
   all.plain.push_back(filter(*node.kids[0], scope, filtered));
   for (size_t i = 1; i < node.kids.size(); ++i) all.plain.push_back(evaluate(*node.kids[i], scope));
-  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
-  run_.line = node.line;
+  add_named_and_more(node, scope, all);
   return apply_filter(run_, node.name, std::move(all));
 }
 
@@ -179,10 +199,25 @@ Value Interpreter::call(const Node& node, const ScopePtr& scope, const Value* ca
     const auto& why = std::get<Undefined>(called.held()).why;
     run_.fail(why ? *why : std::string("a value is undefined"));
   }
+  if (called.loop()) return call_loop(*called.loop(), all);
+  if (called.turns() && !called.turns()->is_cycler) {
+    if (!all.plain.empty() || !all.named.empty()) run_.fail("Joiner.__call__() takes no arguments");
+    return std::exchange(called.turns()->at, 1) == 0 ? Value("") : called.turns()->items[0];
+  }
   if (!callable) run_.fail(fmt::format("'{}' object is not callable", type_name(called)));
   if (callable->macro) return call_macro(*callable->macro, std::move(all));
   if (callable->self.is_undefined()) return call_function(run_, callable->name, std::move(all));
   return call_method(run_, callable->self, callable->name, std::move(all));
+}
+
+Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
+  if (!loop.recursive) run_.fail("The loop must have the 'recursive' marker to be called recursively.");
+  if (arguments.plain.size() != 1 || !arguments.named.empty()) run_.fail("expected one argument for loop(), got another count");
+  const ScopePtr around = loop.around.lock();
+  if (!around) run_.fail("expected a call of loop() within its loop, got one behind it");
+  std::string text;
+  this->loop(*loop.recursive, around, arguments.plain[0], loop.depth + 1, text);
+  return make_text(run_, std::move(text));
 }
 
 Value Interpreter::call_macro(const Macro& macro, Arguments all) {
@@ -207,7 +242,8 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
     assign_name(*own, code.parameters[i],
                 given[i] ? *given[i] : Value::undefined("parameter '" + code.parameters[i] + "' was not provided"));
   }
-  if (code.uses_caller) assign_name(*own, "caller", take_named("caller").value_or(Value::undefined("No caller defined")));
+  if (code.uses_caller && !code.names_caller)
+    assign_name(*own, "caller", take_named("caller").value_or(Value::undefined("No caller defined")));
   if (code.uses_kwargs) {
     DictBuilder rest(run_);
     for (auto& [name, value] : std::exchange(all.named, {})) rest.set(name, std::move(value));

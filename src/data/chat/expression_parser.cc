@@ -28,6 +28,21 @@ NodePtr ExpressionParser::target(std::string_view end_word) {
   return node;
 }
 
+NodePtr ExpressionParser::set_target() {
+  if (sees_space_attribute()) return space_attribute();
+  NodePtr node = list_of(Part::set_target, "", false);
+  check_target(*node);
+  return node;
+}
+
+NodePtr ExpressionParser::space_attribute() {
+  NodePtr node = stream_.node(NodeKind::space_attribute);
+  node->name = stream_.take_name();
+  stream_.expect(".");
+  node->names.push_back(stream_.take_name());
+  return node;
+}
+
 NodePtr ExpressionParser::filters() {
   NodePtr node = filter(nullptr);
   while (stream_.skip("|")) node = filter(std::move(node));
@@ -44,7 +59,11 @@ NodePtr ExpressionParser::list_of(Part part, std::string_view end_word, bool in_
     if (kind == TokenKind::print_end || kind == TokenKind::block_end || stream_.sees(")") ||
         (!end_word.empty() && stream_.sees_name(end_word)))
       break;
-    stream_.add(*whole, part == Part::target ? primary() : expression(part == Part::expression));
+    if (part == Part::target || part == Part::set_target) {
+      stream_.add(*whole, part == Part::set_target && sees_space_attribute() ? space_attribute() : primary());
+    } else {
+      stream_.add(*whole, expression(part == Part::expression));
+    }
     if (!stream_.sees(",")) break;
     is_tuple = true;
   }
@@ -57,7 +76,7 @@ NodePtr ExpressionParser::list_of(Part part, std::string_view end_word, bool in_
 void ExpressionParser::check_target(const Node& node) {
   if (node.kind == NodeKind::tuple) {
     for (const NodePtr& kid : node.kids) check_target(*kid);
-  } else if (node.kind != NodeKind::name) {
+  } else if (node.kind != NodeKind::name && node.kind != NodeKind::space_attribute) {
     stream_.fail("expected a name to set, got an expression");
   }
 }
@@ -320,20 +339,28 @@ void ExpressionParser::arguments(Node& parent) {
   for (bool first = true; !stream_.sees(")"); first = false) {
     if (!first) stream_.expect(",");
     if (stream_.sees(")")) break;
-    if (stream_.sees("*") || stream_.sees("**")) stream_.fail("expected arguments one by one, got " + stream_.now().shown() + " in a call");
-    if (stream_.now().kind == TokenKind::name && stream_.ahead().is_sign("=")) {
-      std::string name = stream_.take().text;
-      stream_.take();
-      for (const auto& other : parent.named) {
-        if (other.first == name) stream_.fail("expected each argument once, got '" + name + "' twice");
-      }
-      stream_.add_named(parent, std::move(name), expression());
-    } else {
-      if (!parent.named.empty()) stream_.fail("expected arguments without a name first, got one behind those with");
-      stream_.add(parent, expression());
-    }
+    argument(parent);
   }
   stream_.expect(")");
+}
+
+void ExpressionParser::argument(Node& parent) {
+  if (stream_.skip("*")) {
+    if (parent.more || parent.more_named) stream_.fail("expected one * in a call, before **");
+    return stream_.put(parent, parent.more, expression());
+  }
+  if (parent.more_named) stream_.fail("expected ** as the last argument of a call, got another behind it");
+  if (stream_.skip("**")) return stream_.put(parent, parent.more_named, expression());
+  if (stream_.now().kind == TokenKind::name && stream_.ahead().is_sign("=")) {
+    std::string name = stream_.take().text;
+    stream_.take();
+    for (const auto& other : parent.named) {
+      if (other.first == name) stream_.fail("expected each argument once, got '" + name + "' twice");
+    }
+    return stream_.add_named(parent, std::move(name), expression());
+  }
+  if (parent.more || !parent.named.empty()) stream_.fail("expected arguments without a name first, got one behind those with or behind *");
+  stream_.add(parent, expression());
 }
 
 NodePtr ExpressionParser::subscript(NodePtr owner) {

@@ -73,10 +73,10 @@ Value format(Run& run, Arguments arguments) {
   const Value form = take_first(run, arguments, "a format");
   if (!form.text()) run.fail("expected a text as a format, got '" + type_name(form) + "'");
   if (!arguments.plain.empty() && !arguments.named.empty()) run.fail("can't handle positional and keyword arguments at the same time");
-  if (arguments.named.empty()) return percent_format(run, *form.text(), make_sequence(run, Form::tuple, std::move(arguments.plain)));
+  if (arguments.named.empty()) return percent_format(run, form, make_sequence(run, Form::tuple, std::move(arguments.plain)));
   DictBuilder named(run);
   for (auto& [name, value] : arguments.named) named.set(name, std::move(value));
-  return percent_format(run, *form.text(), named.done());
+  return percent_format(run, form, named.done());
 }
 
 // They hand their arguments on to another filter or test.

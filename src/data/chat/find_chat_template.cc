@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -78,7 +80,14 @@ std::map<std::string, Source> keys_of(const fs::path& file) {
     sources["default"] = {found->get<std::string>(), file.string()};
     return sources;
   }
-  if (!found->is_array()) reject(file, std::string("expected a text or a list as `chat_template`, got ") + found->type_name());
+  if (found->is_object()) {
+    for (const auto& [name, text] : found->items()) {
+      if (!text.is_string()) reject(file, fmt::format("expected texts in `chat_template`, got {} as `{}`", text.type_name(), name));
+      sources[name] = {text.get<std::string>(), fmt::format("{} ({})", file.string(), name)};
+    }
+    return sources;
+  }
+  if (!found->is_array()) reject(file, std::string("expected a text, a list or an object as `chat_template`, got ") + found->type_name());
   for (const Json& named : *found) {
     if (!named.is_object() || !named.contains("name") || !named["name"].is_string() || !named.contains("template") ||
         !named["template"].is_string()) {
@@ -92,8 +101,8 @@ std::map<std::string, Source> keys_of(const fs::path& file) {
 
 std::map<std::string, Source> sources_of(const fs::path& folder) {
   auto sources = files_of(folder);
-  if (sources.empty()) sources = keys_of(folder / "chat_template.json");
   if (sources.empty()) sources = keys_of(folder / "tokenizer_config.json");
+  if (sources.empty()) sources = keys_of(folder / "chat_template.json");
   return sources;
 }
 
@@ -102,22 +111,50 @@ void put_token(Json& variables, const std::string& name, const Json& token) {
   if (token.is_object() && token.contains("content") && token["content"].is_string()) variables[name] = token["content"];
 }
 
-void put_tokens(Json& variables, const Json& config) {
-  for (const auto& [name, token] : config.items()) {
-    if (name.ends_with("_token")) put_token(variables, name, token);
+// Every tokenizer of transformers has these; a model's own end in _token too.
+bool is_of_every_tokenizer(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                      "pad_token", "cls_token", "mask_token"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+// Extra tokens that have names; a list of them has none.
+void put_named_tokens(Json& variables, const Json& config) {
+  for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
+    const auto extra = config.find(key);
+    if (extra == config.end() || extra->is_null() || extra->empty()) continue;
+    if (!extra->is_object()) return;
+    for (const auto& [name, token] : extra->items()) put_token(variables, name, token);
+    return;
   }
-  const auto extra = config.find("extra_special_tokens");
-  if (extra == config.end() || !extra->is_object()) return;
-  for (const auto& [name, token] : extra->items()) put_token(variables, name, token);
+}
+
+// Those that a tokenizer_config.json names as its model's own. `model_specific_special_tokens` counts only where there are no others.
+Json tokens_of_the_model(const Json& config) {
+  Json tokens = Json::object();
+  for (const auto& [name, token] : config.items()) {
+    if (name.ends_with("_token") && !is_of_every_tokenizer(name) && token.is_string()) tokens[name] = token;
+  }
+  put_named_tokens(tokens, config);
+  const auto specific = config.find("model_specific_special_tokens");
+  if (!tokens.empty() || specific == config.end() || !specific->is_object()) return tokens;
+  for (const auto& [name, token] : specific->items()) put_token(tokens, name, token);
+  return tokens;
 }
 
 }  // namespace
 
 std::optional<ChatTemplate> find_chat_template(const fs::path& folder, const std::string& name) {
   auto sources = sources_of(folder);
-  const auto found = sources.find(name);
-  if (found == sources.end()) return {};
-  return ChatTemplate(std::move(found->second.text), std::move(found->second.file));
+  const auto made = [&](const std::string& wanted) -> std::optional<ChatTemplate> {
+    const auto found = sources.find(wanted);
+    if (found == sources.end()) return {};
+    return ChatTemplate(std::move(found->second.text), std::move(found->second.file));
+  };
+  if (!name.empty()) return made(name);
+  auto chat = made("default");
+  if (auto for_tools = chat ? made("tool_use") : std::nullopt) chat->use_for_tools(std::move(*for_tools));
+  return chat;
 }
 
 std::vector<std::string> chat_template_names(const fs::path& folder) {
@@ -128,10 +165,19 @@ std::vector<std::string> chat_template_names(const fs::path& folder) {
 
 Json special_token_variables(const fs::path& folder) {
   const Json config = read_object(folder / "tokenizer_config.json");
-  Json variables = Json::object();
-  put_tokens(variables, config);
   // transformers reads the map only for tokenizers saved before added tokens stood in the configuration.
-  if (!config.contains("added_tokens_decoder")) put_tokens(variables, read_object(folder / "special_tokens_map.json"));
+  const Json map = config.contains("added_tokens_decoder") ? Json::object() : read_object(folder / "special_tokens_map.json");
+  Json variables = Json::object();
+  for (const auto& [name, token] : config.items()) {
+    const bool typed = token.is_object() && token.contains("__type");
+    if (name.ends_with("_token") && (is_of_every_tokenizer(name) || typed)) put_token(variables, name, token);
+  }
+  for (const auto& [name, token] : map.items()) {
+    if (name.ends_with("_token")) put_token(variables, name, token);
+  }
+  Json own = tokens_of_the_model(config);
+  put_named_tokens(own, map);
+  variables.update(own);
   return variables;
 }
 

@@ -29,12 +29,28 @@ Value range(Run& run, const Bound& a) {
 
 Value raise_exception(Run& run, const Bound& a) { run.fail(to_text(run, a.at(0))); }
 
-Value strftime_now(Run& run, const Bound& a) {
-  const std::string& format = a.text(run, 0);
-  for (size_t i = format.find('%'); i < format.size(); i = format.find('%', i + 2)) {
-    if (i + 1 == format.size() || std::string_view("aAbBcdHIjmMpSUwWxXyYZzGuV%ehDFRTnt").find(format[i + 1]) == std::string_view::npos)
-      run.fail("expected a date's format of strftime, got '" + format + "'");
+// The format for C's strftime: glibc's flags and widths as they are, %z and %Z away, as Python has it for a time without a zone.
+std::string c_format(Run& run, const std::string& format) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string out;
+  for (size_t i = 0; i < format.size(); ++i) {
+    const size_t begin = i;
+    if (format[i] == '%') {
+      ++i;
+      while (i < format.size() && std::string_view("-_0^#").find(format[i]) != std::string_view::npos) ++i;
+      for (const size_t first = i; i < format.size() && digit(format[i]) && i < first + 2;) ++i;
+      const bool zone = i == begin + 1 && i < format.size() && (format[i] == 'z' || format[i] == 'Z');
+      if (zone) continue;
+      if (i == format.size() || std::string_view("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%").find(format[i]) == std::string_view::npos)
+        run.fail("expected a date's format of strftime, got '" + format + "'");
+    }
+    out.append(format, begin, i + 1 - begin);
   }
+  return out;
+}
+
+Value strftime_now(Run& run, const Bound& a) {
+  const std::string format = c_format(run, a.text(run, 0));
   const std::time_t now = run.now();
   std::tm parts{};
   if (!::localtime_r(&now, &parts)) run.fail("expected a date that the system knows, got another");
@@ -47,7 +63,20 @@ Value strftime_now(Run& run, const Bound& a) {
   return make_text(run, std::string(text.data(), length));
 }
 
+Value joiner(Run& run, const Bound& a) {
+  const Value items = make_list(run, {a[0] ? a.at(0) : Value(", ")});  // spends for it, and bounds its depth
+  return std::make_shared<const Turns>(Turns{false, items.sequence()->items});
+}
+
+Value cycler(Run& run, Arguments arguments) {
+  if (!arguments.named.empty()) run.fail("cycler() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  if (arguments.plain.empty()) run.fail("at least one item has to be provided");
+  const Value items = make_list(run, std::move(arguments.plain));  // spends for them, and bounds their depth
+  return std::make_shared<const Turns>(Turns{true, items.sequence()->items});
+}
+
 const Builtin kFunctions[] = {
+    {"joiner", {"sep"}, 0, joiner},
     {"raise_exception", {"message"}, 1, raise_exception},
     {"range", {"", "", ""}, 1, range},
     {"strftime_now", {"format"}, 1, strftime_now},
@@ -76,7 +105,7 @@ std::vector<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name,
 }  // namespace
 
 bool has_function(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kOthers = {"cycler", "dict", "joiner", "lipsum", "namespace"};
+  constexpr std::array<std::string_view, 4> kOthers = {"cycler", "dict", "lipsum", "namespace"};
   return find_builtin(kFunctions, name) || std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
 }
 
@@ -94,6 +123,7 @@ Value call_function(Run& run, const std::string& name, Arguments arguments) {
     }
     return space;
   }
+  if (name == "cycler") return cycler(run, std::move(arguments));
   const Builtin* function = find_builtin(kFunctions, name);
   if (!function) run.fail("expected a function that chat templates use, got " + name + "()");
   return call_builtin(run, "function", *function, std::move(arguments));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "data/chat/print_value.h"
+#include "data/python_text/code_points.h"
 
 namespace spillway::data::chat {
 namespace {
@@ -26,8 +27,24 @@ Interpreter::~Interpreter() {
 
 std::string Interpreter::run(const Block& root) {
   std::string out;
+  whole_ = &out;
   execute(root, inner(root, nullptr), out);
+  find_generated(out);
   return out;
+}
+
+void Interpreter::find_generated(const std::string& text) {
+  std::vector<std::pair<size_t, size_t>> spans;
+  for (const auto& [begin, points] : std::exchange(generated_, {})) {
+    run_.spend_bytes(4 * points);
+    const size_t end = begin + code_point_offset(std::string_view(text).substr(begin), points);
+    if (spans.empty() || spans.back().second <= begin) {
+      spans.emplace_back(begin, end);
+    } else {
+      spans.back().second = std::max(spans.back().second, end);
+    }
+  }
+  generated_ = std::move(spans);
 }
 
 Interpreter::ScopePtr Interpreter::inner(const Block& block, const ScopePtr& around) {
@@ -57,17 +74,22 @@ Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, 
       out += node.name;
       return Flow::on;
     case NodeKind::print:
-      append_text(run_, out, evaluate(*node.kids[0], scope));
+      for (const NodePtr& kid : node.kids) append_text(run_, out, evaluate(*kid, scope));
       return Flow::on;
     case NodeKind::branch:
       return branch(node, scope, out);
-    case NodeKind::loop:
-      return loop(node, scope, out);
-    case NodeKind::set:
-      assign(*node.kids[0], evaluate(*node.kids[1], scope), *scope);
+    case NodeKind::loop: {
+      const Value iterated = evaluate(*node.kids[1], scope);
+      std::string text;  // Jinja makes a function of a recursive loop, whose text comes as a whole.
+      loop(node, scope, iterated, 1, node.recursive ? text : out);
+      out += text;
       return Flow::on;
-    case NodeKind::set_attribute:
-      set_attribute_of(node, scope);
+    }
+    case NodeKind::with:
+      return with(node, scope, out);
+    case NodeKind::set:
+      check_spaces(*node.kids[0], *scope);
+      assign(*node.kids[0], evaluate(*node.kids[1], scope), *scope);
       return Flow::on;
     case NodeKind::set_block:
       set_block(node, scope);
@@ -109,8 +131,8 @@ bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& i
   return truth(evaluate(*node.kids[2], own));
 }
 
-Interpreter::Flow Interpreter::loop(const Node& node, const ScopePtr& scope, std::string& out) {
-  auto items = items_of(run_, evaluate(*node.kids[1], scope));
+void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, std::string& out) {
+  auto items = items_of(run_, iterated);
   const bool has_condition = node.kids[2] != nullptr;
   // Where `loop` counts items they are chosen before; else each when its turn comes, as what the condition reads may change.
   if (has_condition && node.uses_loop) {
@@ -120,26 +142,26 @@ Interpreter::Flow Interpreter::loop(const Node& node, const ScopePtr& scope, std
     }
     items = std::get<std::shared_ptr<const Sequence>>(make_list(run_, std::move(chosen)).held());
   }
+  Loop at{items, 0, depth, node.recursive ? &node : nullptr, scope, node.uses_loop ? std::make_shared<Space*>(nullptr) : nullptr};
   bool any_whole = false;
   for (size_t i = 0; i < items->items.size(); ++i) {
     if (has_condition && !node.uses_loop && !passes(node, scope, items->items[i])) continue;
-    const Flow flow = iteration(node, scope, items, i, out);
+    at.index = i;
+    const Flow flow = iteration(node, scope, at, out);
     if (flow == Flow::leave) break;
     any_whole = any_whole || flow == Flow::on;
   }
   // As Jinja compiles it, a loop whose every iteration ended early counts as one without iterations.
-  if (any_whole || node.parts.size() < 2) return Flow::on;
-  return execute(node.parts[1], inner(node.parts[1], scope), out);
+  if (!any_whole && node.parts.size() > 1) execute(node.parts[1], inner(node.parts[1], scope), out);
 }
 
-Interpreter::Flow Interpreter::iteration(const Node& node, const ScopePtr& scope, const std::shared_ptr<const Sequence>& items,
-                                         size_t index, std::string& out) {
-  const Value& item = items->items[index];
+Interpreter::Flow Interpreter::iteration(const Node& node, const ScopePtr& scope, const Loop& at, std::string& out) {
+  const Value& item = at.items->items[at.index];
   const i64 outer_message = run_.message;
   if (const auto found = message_numbers_.find(item.dict()); found != message_numbers_.end()) run_.message = found->second;
   const ScopePtr own = inner(node.parts[0], scope);
   assign(*node.kids[0], item, *own);
-  if (node.uses_loop) assign_name(*own, "loop", Value(std::make_shared<const Loop>(Loop{items, index})));
+  if (node.uses_loop) assign_name(*own, "loop", Value(std::make_shared<const Loop>(at)));
   const Flow flow = execute(node.parts[0], own, out);
   run_.message = outer_message;
   return flow;
@@ -164,23 +186,33 @@ void Interpreter::filter_block(const Node& node, const ScopePtr& scope, std::str
   append_text(run_, out, filter(*node.kids[0], own, &text));
 }
 
-void Interpreter::set_attribute_of(const Node& node, const ScopePtr& scope) {
-  const Value space = name(node.names[0], *scope);
-  Value value = evaluate(*node.kids[0], scope);
-  run_.line = node.line;
-  if (!space.space()) run_.fail("cannot assign attribute on non-namespace object");
-  set_attribute(run_, *space.space(), node.names[1], std::move(value));
+Interpreter::Flow Interpreter::with(const Node& node, const ScopePtr& scope, std::string& out) {
+  const ScopePtr own = inner(node.parts[0], scope);
+  for (size_t i = 0; i < node.kids[0]->kids.size(); ++i) assign(*node.kids[0]->kids[i], evaluate(*node.kids[1]->kids[i], scope), *own);
+  return execute(node.parts[0], own, out);
+}
+
+Space& Interpreter::space_of(const Node& attribute, const Scope& scope) const {
+  Space* const space = name(attribute.name, scope).space();
+  if (!space) run_.fail("cannot assign attribute on non-namespace object");
+  return *space;
+}
+
+void Interpreter::check_spaces(const Node& target, const Scope& scope) const {
+  if (target.kind == NodeKind::space_attribute) space_of(target, scope);
+  for (const NodePtr& kid : target.kids) check_spaces(*kid, scope);
 }
 
 void Interpreter::generation(const Node& node, const ScopePtr& scope, std::string& out) {
-  const size_t begin = out.size();
-  execute(node.parts[0], inner(node.parts[0], scope), out);
-  generated_.emplace_back(begin, out.size());
+  const Value text = call_macro(*macro(*node.code, scope).callable()->macro, {});
+  generated_.emplace_back(whole_->size(), code_point_count(*text.text()));
+  append_text(run_, out, text);
 }
 
 void Interpreter::assign(const Node& target, Value value, Scope& scope) {
   if (target.kind == NodeKind::macro) return assign_name(scope, target.code->name, std::move(value));
   if (target.kind == NodeKind::name) return assign_name(scope, target.name, std::move(value));
+  if (target.kind == NodeKind::space_attribute) return set_attribute(run_, space_of(target, scope), target.names[0], std::move(value));
   const auto items = items_of(run_, value);
   if (items->items.size() != target.kids.size())
     run_.fail(fmt::format("expected {} values to unpack, got {}", target.kids.size(), items->items.size()));

@@ -33,7 +33,9 @@ class Interpreter {
 
   /// Renders. At most 64 MiB; fails beyond.
   std::string run(const Block& root);
-  /// Bytes of what each {% generation %} rendered, in order.
+  /// Bytes of the text that count as what {% generation %} blocks rendered, in order and apart from each other. As transformers has it,
+  /// each begins where the text itself had come to when its block was rendered, and is as many characters long as the block's text. In
+  /// a macro, or a block that is set or filtered, that need not be where the text ends up.
   const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
 
  private:
@@ -44,14 +46,17 @@ class Interpreter {
   Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
   Flow execute(const Node& node, const ScopePtr& scope, std::string& out);
   Flow branch(const Node& node, const ScopePtr& scope, std::string& out);
-  Flow loop(const Node& node, const ScopePtr& scope, std::string& out);
-  Flow iteration(const Node& node, const ScopePtr& scope, const std::shared_ptr<const Sequence>& items, size_t index, std::string& out);
+  void loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, std::string& out);
+  Flow iteration(const Node& node, const ScopePtr& scope, const Loop& at, std::string& out);
   bool passes(const Node& node, const ScopePtr& scope, const Value& item);
   void set_block(const Node& node, const ScopePtr& scope);
   void filter_block(const Node& node, const ScopePtr& scope, std::string& out);
-  void set_attribute_of(const Node& node, const ScopePtr& scope);
+  Flow with(const Node& node, const ScopePtr& scope, std::string& out);
   void generation(const Node& node, const ScopePtr& scope, std::string& out);
+  void find_generated(const std::string& text);
   std::string rendered(const Block& block, const ScopePtr& scope);
+  Space& space_of(const Node& attribute, const Scope& scope) const;
+  void check_spaces(const Node& target, const Scope& scope) const;
   void assign(const Node& target, Value value, Scope& scope);
   static void assign_name(Scope& scope, std::string_view name, Value value);
   ScopePtr inner(const Block& block, const ScopePtr& around);
@@ -71,14 +76,17 @@ class Interpreter {
   Value filter(const Node& node, const ScopePtr& scope, const Value* filtered);
   Value call(const Node& node, const ScopePtr& scope, const Value* caller);
   Value call_macro(const Macro& macro, Arguments arguments);
+  Value call_loop(const Loop& loop, const Arguments& arguments);
   Arguments arguments(const Node& node, const ScopePtr& scope);
+  void add_named_and_more(const Node& node, const ScopePtr& scope, Arguments& all);
   Value evaluate_or_none(const NodePtr& node, const ScopePtr& scope);
 
   Run& run_;
   std::shared_ptr<const Dict> variables_;
   std::map<const Dict*, i64> message_numbers_;
   std::vector<std::unique_ptr<Macro>> macros_;
-  std::vector<std::pair<size_t, size_t>> generated_;
+  std::vector<std::pair<size_t, size_t>> generated_;  // while running: where it begins, and its code points
+  const std::string* whole_ = nullptr;                // the text itself, as far as it has come
   int calls_ = 0;
 };
 

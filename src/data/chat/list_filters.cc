@@ -6,6 +6,7 @@
 
 #include "data/chat/access.h"
 #include "data/chat/filters.h"
+#include "data/chat/markup.h"
 #include "data/chat/operators.h"
 #include "data/chat/print_value.h"
 #include "data/python_text/code_points.h"
@@ -45,7 +46,8 @@ void refuse_generator(Run& run, const Value& value) {
 Value last(Run& run, const Bound& a) {
   refuse_generator(run, a.at(0));
   const auto items = items_of(run, a.at(0));
-  return items->items.empty() ? Value::undefined("No last item, sequence was empty.") : items->items.back();
+  if (items->items.empty()) return Value::undefined("No last item, sequence was empty.");
+  return a.at(0).is_markup() ? make_markup(run, *items->items.back().text()) : items->items.back();
 }
 
 Value list(Run& run, const Bound& a) { return make_list(run, items_of(run, a.at(0))->items); }
@@ -55,7 +57,7 @@ Value reverse(Run& run, const Bound& a) {
   if (v.text()) {
     std::u32string points = decode(*v.text());
     std::reverse(points.begin(), points.end());
-    return make_text(run, encode(points));
+    return make_text_like(run, v, encode(points));
   }
   const bool listed = v.sequence() && !v.sequence()->has_length();
   Values items = items_of(run, v)->items;

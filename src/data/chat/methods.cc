@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "data/chat/builtins.h"
+#include "data/chat/markup.h"
 #include "data/chat/operators.h"
 #include "data/chat/text_format.h"
 #include "data/chat/text_methods.h"
@@ -24,7 +25,11 @@ Value view(Run& run, const Bound& a) {
   return make_sequence(run, form, std::move(items));
 }
 
+// A dict or list never changes here, so its copy is the value itself.
+Value copy(Run&, const Bound& a) { return a.at(0); }
+
 const Builtin kOfDicts[] = {
+    {"copy", {""}, 1, copy},
     {"get", {"", "", ""}, 2, get},
     {"items", {""}, 1, view<Form::items>},
     {"keys", {""}, 1, view<Form::keys>},
@@ -47,27 +52,70 @@ Value index(Run& run, const Bound& a) {
 }
 
 const Builtin kOfLists[] = {
+    {"copy", {""}, 1, copy},
     {"count", {"", ""}, 2, count},
     {"index", {"", "", "", ""}, 2, index},
 };
 
+Value next(Run&, const Bound& a) {
+  const Turns& turns = *a.at(0).turns();
+  const size_t now = std::exchange(turns.at, (turns.at + 1) % turns.items.size());
+  return turns.items[now];
+}
+
+Value reset(Run&, const Bound& a) {
+  a.at(0).turns()->at = 0;
+  return None{};
+}
+
+const Builtin kOfCyclers[] = {
+    {"next", {""}, 1, next},
+    {"reset", {""}, 1, reset},
+};
+
+Value cycle(Run& run, const Loop& loop, Arguments arguments) {
+  if (!arguments.named.empty()) run.fail("loop.cycle() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  if (arguments.plain.empty()) run.fail("no items for cycling given");
+  return arguments.plain[loop.index % arguments.plain.size()];
+}
+
+// Whether the values are others than at the last call in the same loop.
+Value changed(Run& run, const Loop& loop, Arguments arguments) {
+  if (!arguments.named.empty()) run.fail("loop.changed() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  const Value values = make_sequence(run, Form::tuple, std::move(arguments.plain));
+  Space*& seen = *loop.seen;
+  if (seen && equal(run, seen->attributes.front().second, values)) return false;
+  if (!seen) {
+    seen = run.new_space();
+    seen->attributes.emplace_back("", values);
+  }
+  seen->attributes.front().second = values;
+  return true;
+}
+
 std::span<const Builtin> methods_of(const Value& self) {
   if (self.text()) return text_methods();
   if (self.dict()) return kOfDicts;
-  if (self.sequence() && self.sequence()->has_index()) return kOfLists;
+  if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
+  if (self.sequence() && self.sequence()->is_list()) return kOfLists;
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // a tuple has no copy()
   return {};
 }
 
 }  // namespace
 
 bool has_method(const Value& self, std::string_view name) {
-  return find_builtin(methods_of(self), name) || (self.text() && name == "format");
+  return find_builtin(methods_of(self), name) || (self.text() && name == "format") ||
+         (self.loop() && (name == "cycle" || name == "changed"));
 }
 
 Value call_method(Run& run, const Value& self, const std::string& name, Arguments arguments) {
-  if (self.text() && name == "format") return brace_format(run, *self.text(), arguments);
+  if (self.text() && name == "format") return brace_format(run, self, arguments);
+  if (self.loop()) return (name == "cycle" ? cycle : changed)(run, *self.loop(), std::move(arguments));
+  if (self.is_markup()) escape_arguments(run, name, arguments);
   arguments.plain.insert(arguments.plain.begin(), self);
-  return call_builtin(run, "method", *find_builtin(methods_of(self), name), std::move(arguments));
+  const Value outcome = call_builtin(run, "method", *find_builtin(methods_of(self), name), std::move(arguments));
+  return self.is_markup() ? marked(run, name, outcome) : outcome;
 }
 
 }  // namespace spillway::data::chat

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <compare>
 
+#include "data/chat/markup.h"
 #include "data/chat/text_format.h"
 
 namespace spillway::data::chat {
@@ -129,7 +130,7 @@ std::optional<Value> repeat(Run& run, const Value& what, i64 times) {
     std::string out;
     out.reserve(total);
     while (out.size() < total) out += *text;
-    return Value(std::move(out));
+    return make_text_like(run, what, std::move(out));
   }
   const Sequence* s = what.sequence();
   if (!s || !s->has_index()) return {};
@@ -143,6 +144,7 @@ std::optional<Value> repeat(Run& run, const Value& what, i64 times) {
 
 std::optional<Value> concatenate(Run& run, const Value& left, const Value& right) {
   if (left.text() && right.text()) {
+    if (left.is_markup() || right.is_markup()) return make_markup(run, *escape(run, left).text() + *escape(run, right).text());
     run.spend_bytes(left.text()->size() + right.text()->size());
     return Value(*left.text() + *right.text());
   }
@@ -194,7 +196,7 @@ class Nested {
     if (a.held().index() != b.held().index()) return false;
     return (a.is_undefined() && b.is_undefined()) || (a.is_none() && b.is_none()) || (a.space() && a.space() == b.space()) ||
            (a.sequence() && a.sequence() == b.sequence()) || (a.dict() && a.dict() == b.dict()) || (a.loop() && a.loop() == b.loop()) ||
-           (a.callable() && a.callable() == b.callable());
+           (a.turns() && a.turns() == b.turns()) || (a.callable() && a.callable() == b.callable());
   }
 
   std::partial_ordering compare(const char* sign, const Value& a, const Value& b) {
@@ -223,7 +225,7 @@ class Nested {
 Value apply(Run& run, Operator op, const Value& left, const Value& right) {
   if (left.whole() && right.whole()) return on_integers(run, op, *left.whole(), *right.whole());
   if (left.number() && right.number()) return on_reals(run, op, *left.number(), *right.number());
-  if (op == Operator::modulo && left.text()) return percent_format(run, *left.text(), right);
+  if (op == Operator::modulo && left.text()) return percent_format(run, left, right);
   std::optional<Value> result;
   if (op == Operator::add) result = concatenate(run, left, right);
   if (op == Operator::multiply && right.whole()) result = repeat(run, left, *right.whole());

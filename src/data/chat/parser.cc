@@ -1,6 +1,7 @@
 #include "data/chat/parser.h"
 
 #include <algorithm>
+#include <array>
 
 #include "data/chat/expression_parser.h"
 #include "data/chat/scopes.h"
@@ -70,15 +71,16 @@ class Parser {
     NodePtr node = stream_.node(NodeKind::data);
     if (stream_.now().kind != TokenKind::name) stream_.expected("the name of a tag");
     const std::string tag = stream_.now().text;
-    if (tag == "for" || tag == "if" || tag == "set" || tag == "macro" || tag == "call" || tag == "filter" || tag == "generation" ||
-        tag == "break" || tag == "continue") {
-      stream_.take();
-    } else {
-      stream_.expected("one of the tags for, if, set, macro, call, filter, generation, raw, break, continue");
-    }
+    constexpr std::array<std::string_view, 11> kTags = {"for",    "if",         "set",   "with",  "macro",   "call",
+                                                        "filter", "generation", "print", "break", "continue"};
+    if (std::ranges::find(kTags, tag) == kTags.end())
+      stream_.expected("one of the tags for, if, set, with, macro, call, filter, generation, print, raw, break, continue");
+    stream_.take();
     if (tag == "for") loop(*node);
     if (tag == "if") branch(*node);
     if (tag == "set") set(*node);
+    if (tag == "with") with(*node);
+    if (tag == "print") print(*node);
     if (tag == "macro") macro(*node);
     if (tag == "call") call_block(*node);
     if (tag == "filter") filter_block(*node);
@@ -96,12 +98,12 @@ class Parser {
     stream_.expect_name("in");
     stream_.add(node, expressions_.tuple(false, "recursive"));
     stream_.add(node, stream_.skip_name("if") ? expressions_.expression() : nullptr);
-    if (stream_.sees_name("recursive")) stream_.fail("expected a plain loop, got a recursive one");
+    node.recursive = stream_.skip_name("recursive");
     if (writes(*node.kids[0], "loop")) stream_.fail("expected another name than 'loop' for what a loop goes through");
     ++loops_;
     node.parts.push_back(body_until({"else", "endfor"}));
     --loops_;
-    node.uses_loop = reads(node.parts[0], "loop");
+    node.uses_loop = node.recursive || reads_unset(node.parts[0], "loop");
     if (stream_.skip_name("else")) node.parts.push_back(body_until({"endfor"}));
     stream_.take();
   }
@@ -120,16 +122,7 @@ class Parser {
   }
 
   void set(Node& node) {
-    if (stream_.now().kind == TokenKind::name && stream_.ahead().is_sign(".")) {
-      node.kind = NodeKind::set_attribute;
-      node.names.push_back(stream_.take_name());
-      stream_.expect(".");
-      node.names.push_back(stream_.take_name());
-      if (!stream_.skip("=")) stream_.expected("'=' behind an attribute to set");
-      stream_.add(node, expressions_.tuple());
-      return;
-    }
-    stream_.add(node, expressions_.target());
+    stream_.add(node, expressions_.set_target());
     if (stream_.skip("=")) {
       node.kind = NodeKind::set;
       stream_.add(node, expressions_.tuple());
@@ -139,6 +132,28 @@ class Parser {
     stream_.add(node, stream_.skip("|") ? expressions_.filters() : nullptr);
     const Buffered buffered(*this);
     node.parts.push_back(whole_body("endset"));
+  }
+
+  void with(Node& node) {
+    node.kind = NodeKind::with;
+    NodePtr targets = stream_.node(NodeKind::tuple), values = stream_.node(NodeKind::tuple);
+    while (stream_.now().kind != TokenKind::block_end) {
+      if (!targets->kids.empty()) stream_.expect(",");
+      stream_.add(*targets, expressions_.target());
+      stream_.expect("=");
+      stream_.add(*values, expressions_.expression());
+    }
+    stream_.add(node, std::move(targets));
+    stream_.add(node, std::move(values));
+    node.parts.push_back(whole_body("endwith"));
+  }
+
+  void print(Node& node) {
+    node.kind = NodeKind::print;
+    while (stream_.now().kind != TokenKind::block_end) {
+      if (!node.kids.empty()) stream_.expect(",");
+      stream_.add(node, expressions_.expression());
+    }
   }
 
   void parameters(MacroCode& code) {
@@ -169,9 +184,16 @@ class Parser {
   void macro_body(MacroCode& code, std::string_view end) {
     const Buffered buffered(*this);
     code.body = whole_body(end);
-    code.uses_caller = reads(code.body, "caller");
-    code.uses_kwargs = reads(code.body, "kwargs");
-    code.uses_varargs = reads(code.body, "varargs");
+    const auto takes = [&](std::string_view name) {
+      return std::find(code.parameters.begin(), code.parameters.end(), name) != code.parameters.end();
+    };
+    code.uses_caller = reads_unset(code.body, "caller");
+    code.uses_kwargs = reads_unset(code.body, "kwargs") && !takes("kwargs");
+    code.uses_varargs = reads_unset(code.body, "varargs") && !takes("varargs");
+    code.names_caller = takes("caller");
+    const auto defaults = code.parameters.end() - static_cast<std::ptrdiff_t>(code.defaults.size());
+    if (code.uses_caller && code.names_caller && std::find(defaults, code.parameters.end(), "caller") == code.parameters.end())
+      stream_.fail("expected a default for the parameter 'caller', or no such parameter");
   }
 
   void call_block(Node& node) {
@@ -193,22 +215,17 @@ class Parser {
 
   void generation(Node& node) {
     node.kind = NodeKind::generation;
-    if (buffers_ > 0)
-      stream_.fail("expected {% generation %} where its place in the text is known, got it in a macro, a call, a block that is set or " +
-                   std::string("filtered, or another generation"));
     has_generation_ = true;
-    const Buffered buffered(*this);
-    node.parts.push_back(whole_body("endgeneration"));
+    node.code = std::make_unique<MacroCode>();
+    node.code->name = "caller";
+    macro_body(*node.code, "endgeneration");
   }
 
-  // Inside what is rendered apart, break and continue do not reach the loop around, and places in the text are not known.
+  // Inside what is rendered apart, break and continue do not reach the loop around.
   class Buffered {
    public:
-    explicit Buffered(Parser& parser, int loops = 0) : parser_(parser), loops_(std::exchange(parser.loops_, loops)) { ++parser_.buffers_; }
-    ~Buffered() {
-      parser_.loops_ = loops_;
-      --parser_.buffers_;
-    }
+    explicit Buffered(Parser& parser, int loops = 0) : parser_(parser), loops_(std::exchange(parser.loops_, loops)) {}
+    ~Buffered() { parser_.loops_ = loops_; }
     Buffered(const Buffered&) = delete;
     Buffered& operator=(const Buffered&) = delete;
 
@@ -219,7 +236,7 @@ class Parser {
 
   TokenStream stream_;
   ExpressionParser expressions_;
-  int loops_ = 0, buffers_ = 0;
+  int loops_ = 0;
   bool has_generation_ = false;
 };
 

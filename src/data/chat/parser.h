@@ -9,8 +9,8 @@ struct Syntax {
   bool has_generation = false;
 };
 
-/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" for what is no template, for statements beyond those of chat
-/// templates, by name, and for a {% generation %} whose place in the text cannot be told.
+/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" for what is no template, and for statements beyond those of chat
+/// templates, by name.
 Syntax parse(std::string source, const std::string& file);
 
 }  // namespace spillway::data::chat

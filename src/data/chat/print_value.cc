@@ -225,7 +225,9 @@ void append_repr(Run& run, std::string& out, const Value& value) {
     out += float_repr(*value.real());
   } else if (value.text()) {
     run.spend_bytes(value.text()->size());
+    if (value.is_markup()) out += "Markup(";
     append_repr_of_text(out, *value.text());
+    if (value.is_markup()) out += ')';
   } else if (value.sequence()) {
     append_sequence(run, out, *value.sequence());
   } else if (const Dict* dict = value.dict()) {

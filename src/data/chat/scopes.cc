@@ -40,6 +40,9 @@ class Scopes {
       if (kid) read(*kid, names);
     }
     for (const auto& [name, kid] : node.named) read(*kid, names);
+    for (const NodePtr* more : {&node.more, &node.more_named}) {
+      if (*more) read(**more, names);
+    }
   }
 
   // `maybe`: in a branch, after which Jinja looks among the variables too.
@@ -50,6 +53,7 @@ class Scopes {
 
   static void write(const Node& target, Names& names, std::vector<std::string>& unset, bool maybe) {
     if (target.kind == NodeKind::name) write(target.name, names, unset, maybe);
+    if (target.kind == NodeKind::space_attribute && !names.anywhere(target.name)) names.known.insert(target.name);
     for (const NodePtr& kid : target.kids) write(*kid, names, unset, maybe);
   }
 
@@ -69,14 +73,11 @@ class Scopes {
         case NodeKind::set_block:
           write(*node->kids[0], names, unset, maybe);
           break;
-        case NodeKind::set_attribute:
-          read(*node->kids[0], names);
-          if (!names.anywhere(node->names[0])) names.known.insert(node->names[0]);
-          break;
         case NodeKind::macro:
           write(node->code->name, names, unset, maybe);
           break;
         case NodeKind::loop:
+        case NodeKind::with:
           read(*node->kids[1], names);
           break;
         default:
@@ -93,34 +94,96 @@ class Scopes {
         scope(node->code->body, &names, node->code->parameters, nullptr, &node->code->defaults);
       } else {
         for (size_t i = 0; i < node->parts.size(); ++i) {
-          scope(node->parts[i], &names, {}, node->kind == NodeKind::loop && i == 0 ? node->kids[0].get() : nullptr);
+          const bool has_target = (node->kind == NodeKind::loop && i == 0) || node->kind == NodeKind::with;
+          scope(node->parts[i], &names, {}, has_target ? node->kids[0].get() : nullptr);
         }
       }
     }
   }
 };
 
-bool reads_in(const Node& node, std::string_view name);
+// Looks for the first place, in Jinja's order of a node's parts, that reads or sets a name.
+class FirstUse {
+ public:
+  explicit FirstUse(std::string_view name) : name_(name) {}
+  bool reads() const { return found_ && reads_; }
 
-bool reads_in(const Block& block, std::string_view name) {
-  return std::any_of(block.statements.begin(), block.statements.end(), [&](const NodePtr& node) { return reads_in(*node, name); });
-}
+  void visit(const Block& block) {
+    for (const NodePtr& statement : block.statements) visit(*statement);
+  }
 
-bool reads_in(const Node& node, std::string_view name) {
-  if (node.kind == NodeKind::name && node.name == name) return true;
-  const auto in = [&](const NodePtr& kid) { return kid && reads_in(*kid, name); };
-  if (std::any_of(node.kids.begin(), node.kids.end(), in)) return true;
-  if (std::any_of(node.named.begin(), node.named.end(), [&](const auto& argument) { return in(argument.second); })) return true;
-  if (node.code && (std::any_of(node.code->defaults.begin(), node.code->defaults.end(), in) || reads_in(node.code->body, name)))
-    return true;
-  return std::any_of(node.parts.begin(), node.parts.end(), [&](const Block& part) { return reads_in(part, name); });
-}
+ private:
+  void note(bool reads) {
+    if (!found_) reads_ = reads;
+    found_ = true;
+  }
+  void target(const Node& node) {
+    if (writes(node, name_)) note(false);
+  }
+  void maybe(const NodePtr& kid) {
+    if (kid) visit(*kid);
+  }
+
+  void visit(const Node& node) {
+    if (found_) return;
+    switch (node.kind) {
+      case NodeKind::name:
+        if (node.name == name_) note(true);
+        break;
+      case NodeKind::loop:
+        target(*node.kids[0]);
+        maybe(node.kids[1]);
+        for (const Block& part : node.parts) visit(part);
+        return maybe(node.kids[2]);
+      case NodeKind::branch:
+        for (size_t i = 0; i < node.parts.size(); ++i) {
+          maybe(node.kids[i]);
+          visit(node.parts[i]);
+        }
+        break;
+      case NodeKind::set:
+      case NodeKind::set_block:
+      case NodeKind::with:
+        target(*node.kids[0]);
+        maybe(node.kids[1]);
+        for (const Block& part : node.parts) visit(part);
+        break;
+      case NodeKind::filter_block:
+        visit(node.parts[0]);
+        return maybe(node.kids[0]);
+      case NodeKind::conditional:
+        maybe(node.kids[1]);
+        maybe(node.kids[0]);
+        return maybe(node.kids[2]);
+      default:
+        expression_or_macro(node);
+    }
+  }
+
+  void expression_or_macro(const Node& node) {
+    for (const NodePtr& kid : node.kids) maybe(kid);
+    for (const auto& [name, kid] : node.named) maybe(kid);
+    maybe(node.more);
+    maybe(node.more_named);
+    if (!node.code) return;
+    if (std::ranges::find(node.code->parameters, name_) != node.code->parameters.end()) note(false);
+    for (const NodePtr& kid : node.code->defaults) maybe(kid);
+    visit(node.code->body);
+  }
+
+  std::string_view name_;
+  bool found_ = false, reads_ = false;
+};
 
 }  // namespace
 
 void find_unset_names(Block& root) { Scopes().scope(root, nullptr, {}); }
 
-bool reads(const Block& block, std::string_view name) { return reads_in(block, name); }
+bool reads_unset(const Block& block, std::string_view name) {
+  FirstUse use(name);
+  use.visit(block);
+  return use.reads();
+}
 
 bool writes(const Node& target, std::string_view name) {
   return (target.kind == NodeKind::name && target.name == name) ||

@@ -12,38 +12,39 @@ namespace spillway::data::chat {
 
 enum class NodeKind : u8 {
   // Expressions.
-  constant,     // constant
-  name,         // name
-  list,         // kids
-  tuple,        // kids; also a target of set and for
-  dict,         // kids: key, value, key, value…
-  negation,     // kids[0]
-  minus,        // kids[0]
-  plus,         // kids[0]
-  binary,       // op, kids[0], kids[1]
-  concat,       // kids
-  comparison,   // kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
-  both,         // kids[0] and kids[1]
-  either,       // kids[0] or kids[1]
-  conditional,  // kids: value, condition, value otherwise (null when absent)
-  attribute,    // kids[0].name
-  item,         // kids[0][kids[1]]
-  slice,        // kids[0][kids[1]:kids[2]:kids[3]], null where absent
-  call,         // kids[0](kids[1]…, named…)
-  filter,       // name; kids[0] is filtered (null in a filter block), the rest are arguments, named too
-  test,         // name; kids[0] is tested, the rest are arguments, named too
+  constant,         // constant
+  name,             // name
+  list,             // kids
+  tuple,            // kids; also a target of set and for
+  dict,             // kids: key, value, key, value…
+  negation,         // kids[0]
+  minus,            // kids[0]
+  plus,             // kids[0]
+  binary,           // op, kids[0], kids[1]
+  concat,           // kids
+  comparison,       // kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
+  both,             // kids[0] and kids[1]
+  either,           // kids[0] or kids[1]
+  conditional,      // kids: value, condition, value otherwise (null when absent)
+  attribute,        // kids[0].name
+  item,             // kids[0][kids[1]]
+  slice,            // kids[0][kids[1]:kids[2]:kids[3]], null where absent
+  call,             // kids[0](kids[1]…, *more, named…, **more_named)
+  filter,           // name; kids[0] is filtered (null in a filter block), the rest are arguments as of a call
+  test,             // name; kids[0] is tested, the rest are arguments as of a call
+  space_attribute,  // a target of set: the attribute names[0] of the namespace `name`
   // Statements.
   data,            // name is the text
-  print,           // kids[0]
+  print,           // kids, one behind the other
   branch,          // kids: condition of each part (null for else); parts
-  loop,            // kids: target, iterated, condition (null when absent); parts: body, else
+  loop,            // kids: target, iterated, condition (null when absent); parts: body, else; recursive
   set,             // kids: target, value
-  set_attribute,   // names: namespace, attribute; kids[0] is the value
   set_block,       // kids: target, filter (null when absent); parts[0]
   macro,           // code
   call_block,      // kids[0] is the call; code is the caller
   filter_block,    // kids[0] is the filter; parts[0]
-  generation,      // parts[0]
+  generation,      // code is what it renders, a macro without parameters
+  with,            // kids: a tuple of targets, a tuple of values; parts[0]
   leave,           // break
   next_iteration,  // continue
 };
@@ -64,6 +65,7 @@ struct MacroCode {
   std::vector<NodePtr> defaults;  // of the last parameters
   Block body;
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
+  bool names_caller = false;  // `caller` is one of the parameters
 };
 
 struct Node {
@@ -71,11 +73,13 @@ struct Node {
   int line = 1;
   int height = 1;          // of the expression
   bool uses_loop = false;  // of a loop: its variable `loop` is read
+  bool recursive = false;  // of a loop: calling `loop` goes through it again
   Operator op = Operator::add;
   std::string name;
   Value constant;
   std::vector<NodePtr> kids;
   std::vector<std::pair<std::string, NodePtr>> named;
+  NodePtr more, more_named;  // behind * and ** in a call
   std::vector<Comparison> comparisons;
   std::vector<std::string> names;
   std::vector<Block> parts;

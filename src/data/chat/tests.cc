@@ -51,6 +51,8 @@ Value is_iterable(Run&, const Bound& a) {
   return v.text() || v.dict() || v.range() || v.is_undefined() || v.sequence() || v.loop();
 }
 
+bool is_callable(const Value& v) { return v.callable() || v.is_undefined() || v.loop() || (v.turns() && !v.turns()->is_cycler); }
+
 template <bool (*has)(std::string_view)>
 Value is_known(Run& run, const Bound& a) {
   hash_key(run, a.at(0));
@@ -65,11 +67,12 @@ const Builtin kTests[] = {
     {">", {"", ""}, 2, compare<Comparison::greater>},
     {">=", {"", ""}, 2, compare<Comparison::greater_equal>},
     {"boolean", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).boolean() != nullptr; }},
-    {"callable", {""}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).callable() || a.at(0).is_undefined(); }},
+    {"callable", {""}, 1, [](Run&, const Bound& a) -> Value { return is_callable(a.at(0)); }},
     {"defined", {"value"}, 1, [](Run&, const Bound& a) -> Value { return !a.at(0).is_undefined(); }},
     {"divisibleby", {"value", "num"}, 2, [](Run& run, const Bound& a) { return rest_is(run, a, a.at(1), 0); }},
     {"eq", {"", ""}, 2, compare<Comparison::equal>},
     {"equalto", {"", ""}, 2, compare<Comparison::equal>},
+    {"escaped", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).is_markup(); }},
     {"even", {"value"}, 1, [](Run& run, const Bound& a) { return rest_is(run, a, i64{2}, 0); }},
     {"false", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).boolean() && !*a.at(0).boolean(); }},
     {"filter", {"value"}, 1, is_known<has_filter>},

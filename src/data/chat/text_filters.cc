@@ -5,6 +5,8 @@
 
 #include "data/chat/access.h"
 #include "data/chat/filters.h"
+#include "data/chat/markup.h"
+#include "data/chat/operators.h"
 #include "data/chat/print_value.h"
 #include "data/chat/text_methods.h"
 #include "data/python_text/code_points.h"
@@ -16,7 +18,7 @@ template <std::string (*change)(std::string_view)>
 Value changed(Run& run, const Bound& a) {
   const std::string text = to_text(run, a.at(0));
   run.spend_bytes(2 * text.size());
-  return make_text(run, change(text));
+  return make_text_like(run, a.at(0), change(text));
 }
 
 // Jinja's own title: words begin behind white space and - ( { [ <.
@@ -34,35 +36,17 @@ std::string jinja_title(std::string_view text) {
   return out;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
+Value title_of(Run& run, const Bound& a) { return make_text(run, jinja_title(to_text(run, a.at(0)))); }
+
+Value escaped(Run& run, const Bound& a) { return escape(run, a.at(0)); }
+
+Value escaped_again(Run& run, const Bound& a) { return escape(run, Value(to_text(run, a.at(0)))); }
+
+Value safe(Run& run, const Bound& a) { return make_markup(run, to_text(run, a.at(0))); }
 
 Value trim(Run& run, const Bound& a) {
   const std::string text = to_text(run, a.at(0));
-  return make_text(run, std::string(a.has(1) ? strip(text, a.text(run, 1), 0) : strip(text, 0)));
+  return make_text_like(run, a.at(0), std::string(a.has(1) ? strip(text, a.text(run, 1), 0) : strip(text, 0)));
 }
 
 Value replace(Run& run, const Bound& a) {
@@ -70,11 +54,15 @@ Value replace(Run& run, const Bound& a) {
   return replace_text(run, to_text(run, a.at(0)), to_text(run, a.at(1)), to_text(run, a.at(2)), most);
 }
 
-Value center(Run& run, const Bound& a) { return pad_text(run, to_text(run, a.at(0)), a.whole(run, 1, 80), " ", 0); }
+Value center(Run& run, const Bound& a) {
+  const Value padded = pad_text(run, to_text(run, a.at(0)), a.whole(run, 1, 80), " ", 0);
+  return make_text_like(run, a.at(0), *padded.text());
+}
 
 Value indent(Run& run, const Bound& a) {
   const std::string& text = a.text(run, 0);
   std::string before;
+  if (a[1] && a[1]->is_markup() && !a[0]->is_markup()) run.fail("expected a plain text as indent's width, got Markup");
   if (a[1] && a[1]->text()) {
     before = *a[1]->text();
   } else {
@@ -92,7 +80,7 @@ Value indent(Run& run, const Bound& a) {
     if (i == 0 ? first : (blank || !line.empty())) out += before;
     out += line;
   }
-  return make_text(run, std::move(out));
+  return make_text_like(run, a.at(0), std::move(out));
 }
 
 Value truncate(Run& run, const Bound& a) {
@@ -107,7 +95,7 @@ Value truncate(Run& run, const Bound& a) {
   if (size <= length || size - length <= leeway) return a.at(0);
   std::string cut = text.substr(0, code_point_offset(text, static_cast<size_t>(length - of_end)));
   if (!a.flag(2, false)) cut = cut.substr(0, cut.rfind(' '));
-  return make_text(run, cut + end);
+  return apply(run, Operator::add, make_text_like(run, a.at(0), std::move(cut)), a[3] ? a.at(3) : Value(end));
 }
 
 Value word_count(Run& run, const Bound& a) {
@@ -199,16 +187,16 @@ Value to_json(Run& run, const Bound& a) {
 const Builtin kTextFilters[] = {
     {"capitalize", {"s"}, 1, changed<capitalize>},
     {"center", {"value", "width"}, 1, center},
-    {"e", {"s"}, 1, changed<escape_html>},
-    {"escape", {"s"}, 1, changed<escape_html>},
-    {"forceescape", {"value"}, 1, changed<escape_html>},
+    {"e", {"s"}, 1, escaped},
+    {"escape", {"s"}, 1, escaped},
+    {"forceescape", {"value"}, 1, escaped_again},
     {"indent", {"s", "width", "first", "blank"}, 1, indent},
     {"join", {"value", "d", "attribute"}, 1, join},
     {"lower", {"s"}, 1, changed<lower>},
     {"replace", {"s", "old", "new", "count"}, 3, replace},
-    {"safe", {"value"}, 1, as_text},
+    {"safe", {"value"}, 1, safe},
     {"string", {"s"}, 1, as_text},
-    {"title", {"s"}, 1, changed<jinja_title>},
+    {"title", {"s"}, 1, title_of},
     {"tojson", {"x", "ensure_ascii", "indent", "separators", "sort_keys"}, 1, to_json},
     {"trim", {"value", "chars"}, 1, trim},
     {"truncate", {"s", "length", "killwords", "end", "leeway"}, 1, truncate},

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "data/chat/markup.h"
 #include "data/chat/print_value.h"
 #include "data/python_text/code_points.h"
 
@@ -142,7 +143,8 @@ class Reader {
 
 class PercentFormatter {
  public:
-  PercentFormatter(Run& run, const std::string& format, const Value& right) : run_(run), reader_(run, format), right_(right) {
+  PercentFormatter(Run& run, const Value& format, const Value& right)
+      : run_(run), reader_(run, *format.text()), right_(right), escapes_(format.is_markup()) {
     const Sequence* s = right.sequence();
     if (s && s->is_tuple()) {
       values_ = s->items;
@@ -209,6 +211,7 @@ class PercentFormatter {
     if (type == 's' || type == 'r') {
       std::string text;
       type == 's' ? append_text(run_, text, value) : append_repr(run_, text, value);
+      if (escapes_ && !(type == 's' && value.is_markup())) text = *escape(run_, Value(std::move(text))).text();
       return padded(run_, cut(text, spec.precision), spec, '>');
     }
     if (std::string_view("diuxXofFeEgG").find(type) == std::string_view::npos)
@@ -218,6 +221,8 @@ class PercentFormatter {
 
   std::string number(Value value, char type, Spec& spec, bool zero) {
     if (!value.number()) run_.fail(fmt::format("%{} format: a real number is required, not {}", type, type_name(value)));
+    if (escapes_ && (type == 'x' || type == 'X' || type == 'o'))
+      run_.fail(fmt::format("%{} format: an integer is required, not Markup's", type));
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     if (decimal && value.real()) {
       if (!(std::fabs(*value.real()) < 0x1p63)) run_.fail("expected whole numbers of 64 bits, got a larger one for %d");
@@ -235,6 +240,7 @@ class PercentFormatter {
   Run& run_;
   Reader reader_;
   const Value& right_;
+  const bool escapes_;
   Values values_;
   size_t used_ = 0;
   bool may_be_left_ = false;
@@ -242,8 +248,8 @@ class PercentFormatter {
 
 class BraceFormatter {
  public:
-  BraceFormatter(Run& run, const std::string& format, const Arguments& arguments)
-      : run_(run), reader_(run, format), arguments_(arguments) {}
+  BraceFormatter(Run& run, const Value& format, const Arguments& arguments)
+      : run_(run), reader_(run, *format.text()), arguments_(arguments), escapes_(format.is_markup()) {}
 
   std::string all() {
     std::string out;
@@ -290,7 +296,10 @@ class BraceFormatter {
       conversion == "s" ? append_text(run_, text, shown) : append_repr(run_, text, shown);
       shown = std::move(text);
     }
-    return apply(shown, colon < inside.size() ? inside.substr(colon + 1) : "");
+    const std::string format = colon < inside.size() ? inside.substr(colon + 1) : "";
+    if (!escapes_) return apply(shown, format);
+    if (shown.is_markup() && !format.empty()) run_.fail("Unsupported format specification for Markup.");
+    return shown.is_markup() ? *shown.text() : *escape(run_, Value(apply(shown, format))).text();
   }
 
   std::string apply(const Value& shown, const std::string& format) {
@@ -334,20 +343,21 @@ class BraceFormatter {
   Run& run_;
   Reader reader_;
   const Arguments& arguments_;
+  const bool escapes_;
   size_t next_ = 0;
   bool automatic_ = false, manual_ = false;
 };
 
 }  // namespace
 
-Value percent_format(Run& run, const std::string& format, const Value& right) {
-  run.spend_bytes(format.size());
-  return make_text(run, PercentFormatter(run, format, right).all());
+Value percent_format(Run& run, const Value& format, const Value& right) {
+  run.spend_bytes(format.text()->size());
+  return make_text_like(run, format, PercentFormatter(run, format, right).all());
 }
 
-Value brace_format(Run& run, const std::string& format, const Arguments& arguments) {
-  run.spend_bytes(format.size());
-  return make_text(run, BraceFormatter(run, format, arguments).all());
+Value brace_format(Run& run, const Value& format, const Arguments& arguments) {
+  run.spend_bytes(format.text()->size());
+  return make_text_like(run, format, BraceFormatter(run, format, arguments).all());
 }
 
 }  // namespace spillway::data::chat

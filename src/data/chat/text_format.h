@@ -5,10 +5,11 @@
 
 namespace spillway::data::chat {
 
-/// `format % right`: a tuple has several values, a dict named ones, all else is the only value.
-Value percent_format(Run& run, const std::string& format, const Value& right);
+/// `format % right`, of a text `format`: a tuple has several values, a dict named ones, all else is the only value. Markup escapes what it
+/// takes in and stays Markup.
+Value percent_format(Run& run, const Value& format, const Value& right);
 
-/// `format.format(…)`.
-Value brace_format(Run& run, const std::string& format, const Arguments& arguments);
+/// `format.format(…)`, the same.
+Value brace_format(Run& run, const Value& format, const Arguments& arguments);
 
 }  // namespace spillway::data::chat

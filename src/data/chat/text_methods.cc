@@ -143,7 +143,9 @@ Value partition(Run& run, const Bound& a) {
   return make_sequence(run, Form::tuple, std::move(parts));
 }
 
-Value replace_by_method(Run& run, const Bound& a) { return replace_text(run, *a.at(0).text(), a.text(run, 1), a.text(run, 2), a.whole(run, 3, -1)); }
+Value replace_by_method(Run& run, const Bound& a) {
+  return replace_text(run, *a.at(0).text(), a.text(run, 1), a.text(run, 2), a.whole(run, 3, -1));
+}
 
 Value remove_prefix(Run& run, const Bound& a) {
   const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);

@@ -68,4 +68,9 @@ void TokenStream::add_named(Node& parent, std::string name, NodePtr kid) const {
   parent.named.emplace_back(std::move(name), std::move(kid));
 }
 
+void TokenStream::put(Node& parent, NodePtr& slot, NodePtr kid) const {
+  grow(parent, *kid);
+  slot = std::move(kid);
+}
+
 }  // namespace spillway::data::chat

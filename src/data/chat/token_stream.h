@@ -33,6 +33,8 @@ class TokenStream {
   /// Puts `kid` (which may be null) under `parent`. Fails where the tree grows too deep.
   void add(Node& parent, NodePtr kid) const;
   void add_named(Node& parent, std::string name, NodePtr kid) const;
+  /// Puts `kid` in a slot of `parent` that is its own, as Node::more.
+  void put(Node& parent, NodePtr& slot, NodePtr kid) const;
 
   /// Of what the parser's functions call themselves for, bounded.
   class Deeper {

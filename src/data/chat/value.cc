@@ -19,6 +19,12 @@ int deepest(const Run& run, int inside) {
   return inside + 1;
 }
 
+int deepest_of(const Values& items) {
+  int inside = 0;
+  for (const Value& item : items) inside = std::max(inside, item.depth());
+  return inside;
+}
+
 }  // namespace
 
 i64 Range::size() const {
@@ -54,6 +60,7 @@ int Value::depth() const {
   if (sequence()) return sequence()->depth;
   if (dict()) return dict()->depth;
   if (loop()) return loop()->items->depth + 1;
+  if (turns()) return deepest_of(turns()->items) + 1;
   if (callable()) return callable()->self.depth() + 1;
   return 0;
 }
@@ -126,6 +133,7 @@ std::string hash_key(const Run& run, const Value& value) {
     return fmt::format("p{}", static_cast<const void*>(q));
   if (value.space()) return fmt::format("p{}", static_cast<const void*>(value.space()));
   if (value.loop()) return fmt::format("p{}", static_cast<const void*>(value.loop()));
+  if (value.turns()) return fmt::format("p{}", static_cast<const void*>(value.turns()));
   if (value.callable()) return fmt::format("p{}", static_cast<const void*>(value.callable()));
   run.fail(fmt::format("unhashable type: '{}'", type_name(value)));
 }
@@ -133,10 +141,8 @@ std::string hash_key(const Run& run, const Value& value) {
 Value make_sequence(Run& run, Form form, Values items) {
   run.spend(1 + static_cast<i64>(items.size()));
   auto sequence = std::make_shared<Sequence>();
-  int inside = 0;
-  for (const Value& item : items) inside = std::max(inside, item.depth());
   sequence->form = form;
-  sequence->depth = deepest(run, inside);
+  sequence->depth = deepest(run, deepest_of(items));
   sequence->items = std::move(items);
   return Value(std::shared_ptr<const Sequence>(std::move(sequence)));
 }
@@ -188,11 +194,12 @@ std::string type_name(const Value& value) {
   if (value.boolean()) return "bool";
   if (value.integer()) return "int";
   if (value.real()) return "float";
-  if (value.text()) return "str";
+  if (value.text()) return value.is_markup() ? "Markup" : "str";
   if (value.dict()) return "dict";
   if (value.range()) return "range";
   if (value.space()) return "namespace";
   if (value.loop()) return "LoopContext";
+  if (value.turns()) return value.turns()->is_cycler ? "Cycler" : "Joiner";
   if (value.callable()) return "function";
   constexpr const char* names[] = {"list", "tuple", "tuple", "dict_keys", "dict_values", "dict_items", "generator"};
   return names[static_cast<size_t>(value.sequence()->form)];

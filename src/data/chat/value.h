@@ -20,7 +20,10 @@ class Value;
 struct Sequence;
 struct Dict;
 struct Loop;
+struct Turns;
 struct Callable;
+struct Node;
+struct Scope;
 
 /// `why` says what was not there; null is an empty word.
 struct Undefined {
@@ -33,11 +36,16 @@ struct Range {
   i64 at(i64 index) const { return start + index * step; }
 };
 using Text = std::shared_ptr<const std::string>;
+/// A text that `safe` or `escape` made: Python's markupsafe.Markup. It is a text for every purpose, but what is joined to it is escaped.
+struct Markup {
+  Text text;
+};
 
 class Value {
  public:
-  using Held = std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
-                            std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Callable>>;
+  using Held = std::variant<Undefined, None, bool, i64, double, Text, Markup, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+                            std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Turns>,
+                            std::shared_ptr<const Callable>>;
 
   Value() = default;  // undefined
   Value(None none) : held_(none) {}
@@ -47,11 +55,13 @@ class Value {
   Value(std::string text) : held_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(Text text) : held_(std::move(text)) {}
+  Value(Markup markup) : held_(std::move(markup)) {}
   Value(Range range) : held_(std::make_shared<const Range>(range)) {}
   Value(Space* space) : held_(space) {}
   Value(std::shared_ptr<const Sequence> s) : held_(std::move(s)) {}
   Value(std::shared_ptr<const Dict> d) : held_(std::move(d)) {}
   Value(std::shared_ptr<const Loop> l) : held_(std::move(l)) {}
+  Value(std::shared_ptr<const Turns> t) : held_(std::move(t)) {}
   Value(std::shared_ptr<const Callable> c) : held_(std::move(c)) {}
   static Value undefined(std::string why);
 
@@ -60,12 +70,15 @@ class Value {
   const bool* boolean() const { return std::get_if<bool>(&held_); }
   const i64* integer() const { return std::get_if<i64>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
-  const std::string* text() const { return pointee<std::string>(); }
+  /// Of Markup too.
+  const std::string* text() const { return is_markup() ? std::get<Markup>(held_).text.get() : pointee<std::string>(); }
+  bool is_markup() const { return std::holds_alternative<Markup>(held_); }
   const Sequence* sequence() const { return pointee<Sequence>(); }
   const Dict* dict() const { return pointee<Dict>(); }
   const Range* range() const { return pointee<Range>(); }
   Space* space() const;
   const Loop* loop() const { return pointee<Loop>(); }
+  const Turns* turns() const { return pointee<Turns>(); }
   const Callable* callable() const { return pointee<Callable>(); }
   const Held& held() const { return held_; }
 
@@ -119,6 +132,18 @@ struct Space {
 struct Loop {
   std::shared_ptr<const Sequence> items;
   size_t index = 0;
+  i64 depth = 1;                    // of recursive loops
+  const Node* recursive = nullptr;  // the loop that a call of this goes through again
+  std::weak_ptr<Scope> around;      // where it stands
+  /// What the iterations of one loop share: the values that loop.changed() saw last, in a namespace that is made by its first call.
+  std::shared_ptr<Space*> seen;
+};
+
+/// What cycler(…) makes, which hands out its items in turn, or joiner(…), whose first call gives an empty text and every other its item.
+struct Turns {
+  bool is_cycler = false;
+  Values items;
+  mutable size_t at = 0;
 };
 
 struct Macro;

@@ -161,7 +161,7 @@ struct Bert : Normalizer {
         out.put(" ", begin, end);
       });
     }
-    if (accents) made = without(in_normal_form(made, NormalForm::nfd), is_nonspacing_mark);
+    if (accents) made = without(in_normal_form(made, NormalForm::nfd), is_bert_accent);
     return lowercase ? lower(made) : made;
   }
   bool clean, chinese, accents, lowercase;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 namespace spillway::data {
@@ -68,6 +69,7 @@ struct Regex::Walk::Data {
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
+  std::string old_text;  // what is matched in the place of a text with characters younger than PCRE2's tables
 };
 
 Regex::Regex(std::string_view pattern, std::string where)
@@ -90,6 +92,8 @@ Regex::~Regex() = default;
 Regex::Walk::Walk(const Regex& regex, std::string_view text) : regex_(regex), text_(text), data_(std::make_unique<Data>()) {
   data_->match.reset(pcre2_match_data_create(1, nullptr));
   data_->context.reset(pcre2_match_context_create(nullptr));
+  data_->old_text = with_old_characters(text);
+  if (!data_->old_text.empty()) text_ = data_->old_text;
   require(data_->match && data_->context, "[tokenizer] expected memory for a match, got none");
   pcre2_set_match_limit(data_->context.get(), kMatchLimit);
   pcre2_set_heap_limit(data_->context.get(), kHeapLimitKiB);

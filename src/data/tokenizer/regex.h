@@ -51,8 +51,8 @@ class Regex {
 };
 
 /// The pattern in PCRE2's words. `knows_property` says whether PCRE2 has `\p{name}`. What means the same in both stays; these differ: `\s`
-/// `\w` `\d` `\h` and `\b` (other sets), {n,m}+ (a repeated repeat, not a possessive one), `\p{Script}` (without extensions), (?m) (the dot takes
-/// newlines). Errors: Error(data) that begins with `where`.
+/// `\w` `\d` `\h` and `\b` (other sets), {n,m}+ (a repeated repeat, not a possessive one), `\p{Script}` (without extensions), (?m) (the dot
+/// takes newlines). Errors: Error(data) that begins with `where`.
 std::string pcre2_pattern(std::string_view pattern, const std::string& where,
                           const std::function<bool(const std::string&)>& knows_property);
 

@@ -2,17 +2,29 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
 
 #include "base/error.h"
+#include "data/tokenizer/unicode_tables.h"
 #include "data/tokenizer/utf8.h"
 
 namespace spillway::data {
 namespace {
 
-utf8proc_category_t category_of(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
+// The range of a sorted table that has the code, or null.
+template <class Range>
+const Range* find(std::span<const Range> ranges, char32_t code) {
+  const auto found = std::ranges::lower_bound(ranges, code, {}, &Range::last);
+  return found != ranges.end() && found->first <= code ? &*found : nullptr;
+}
+
+bool in(std::span<const CodeRange> ranges, char32_t code) { return find(ranges, code) != nullptr; }
+
+// What utf8proc may not touch, since its tables know more of the character than those of tokenizers.
+bool stays_in_normal_forms(char32_t code) { return code >= 0x80 && !in(unicode_tables::normalized(), code); }
 
 struct Freed {
   void operator()(utf8proc_uint8_t* bytes) const { std::free(bytes); }  // NOLINT: utf8proc gives memory from malloc
@@ -26,52 +38,33 @@ bool is_white_space(char32_t code) {
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-bool is_punctuation(char32_t code) {
-  if (code < 0x80) {
-    return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') || (code >= '{' && code <= '~');
-  }
-  const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
-}
+bool is_punctuation(char32_t code) { return in(unicode_tables::punctuation(), code); }
 
-bool is_number(char32_t code) {
-  const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
-}
+bool is_number(char32_t code) { return code < 0x80 ? code >= '0' && code <= '9' : in(unicode_tables::numbers(), code); }
 
-bool is_mark(char32_t code) {
-  const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
-}
+bool is_mark(char32_t code) { return code >= 0x80 && in(unicode_tables::marks(), code); }
 
-bool is_nonspacing_mark(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_MN; }
+bool is_bert_accent(char32_t code) { return code >= 0x80 && in(unicode_tables::bert_accents(), code); }
 
-bool is_control(char32_t code) {
-  const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_CC && category <= UTF8PROC_CATEGORY_CO;
-}
+bool is_control(char32_t code) { return in(unicode_tables::controls(), code); }
 
-bool is_word(char32_t code) {
-  // Alphabetic symbols: circled, squared letters.
-  if ((code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
-      (code >= 0x1F170 && code <= 0x1F189) || code == 0x200C || code == 0x200D) {
-    return true;
-  }
-  const auto category = category_of(code);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC;
-}
+bool is_word(char32_t code) { return in(unicode_tables::words(), code); }
 
 void append_lower(std::string& text, char32_t code) {
   if (code < 0x80) {
     text += static_cast<char>(code >= 'A' && code <= 'Z' ? code + 32 : code);
   } else if (code == 0x130) {
     text += "i\xCC\x87";
+  } else if (const LowerCase* young = find(unicode_tables::lower_case(), code); young && (code - young->first) % young->stride == 0) {
+    append_code(text, static_cast<char32_t>(static_cast<i32>(code) + young->distance));
   } else {
     append_code(text, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
   }
 }
 
-std::string normal_form(std::string_view text, NormalForm form) {
+namespace {
+
+std::string normal_form_of_known(std::string_view text, NormalForm form) {
   int options = UTF8PROC_STABLE;
   options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
@@ -86,8 +79,24 @@ std::string normal_form(std::string_view text, NormalForm form) {
   return {reinterpret_cast<const char*>(made), static_cast<size_t>(bytes)};
 }
 
+}  // namespace
+
+std::string normal_form(std::string_view text, NormalForm form) {
+  std::string made;
+  size_t known = 0;  // begins what waits to be normalized
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    if (!stays_in_normal_forms(next_code(text, at))) continue;
+    if (known < begin) made += normal_form_of_known(text.substr(known, begin - known), form);
+    made += text.substr(begin, at - begin);
+    known = at;
+  }
+  if (known < text.size()) made += normal_form_of_known(text.substr(known), form);
+  return made;
+}
+
 bool begins_normal_part(char32_t code) {
-  if (code < 0x80) return true;
+  if (code < 0x80 || stays_in_normal_forms(code)) return true;
   std::array<utf8proc_int32_t, 32> parts{};
   int last_class = UTF8PROC_BOUNDCLASS_START;
   const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts.data(), parts.size(),
@@ -99,17 +108,56 @@ bool begins_normal_part(char32_t code) {
   return property->combining_class == 0 && !second_of_a_pair && !hangul_vowel_or_tail;
 }
 
+namespace {
+
+int break_class(char32_t code) { return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->boundclass; }
+
+bool is_line_or_control(char32_t code) {
+  const int kind = break_class(code);
+  return kind == UTF8PROC_BOUNDCLASS_CR || kind == UTF8PROC_BOUNDCLASS_LF || kind == UTF8PROC_BOUNDCLASS_CONTROL;
+}
+
+// Whether utf8proc takes the character to the one before it, whatever that is.
+bool joins_by_newer_tables(char32_t code) {
+  const int kind = break_class(code);
+  return kind == UTF8PROC_BOUNDCLASS_EXTEND || kind == UTF8PROC_BOUNDCLASS_SPACINGMARK || kind == UTF8PROC_BOUNDCLASS_ZWJ;
+}
+
+}  // namespace
+
 size_t grapheme_end(std::string_view text, size_t at) {
   utf8proc_int32_t state = 0;
-  auto last = static_cast<utf8proc_int32_t>(next_code(text, at));
+  char32_t last = next_code(text, at);
   while (at < text.size()) {
     size_t behind = at;
-    const auto code = static_cast<utf8proc_int32_t>(next_code(text, behind));
-    if (utf8proc_grapheme_break_stateful(last, code, &state)) break;
+    const char32_t code = next_code(text, behind);
+    const bool apart =
+        utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last), static_cast<utf8proc_int32_t>(code), &state) != 0;
+    const bool joins = code >= 0x80 && in(unicode_tables::joining(), code) && !is_line_or_control(last);
+    if (!joins && (apart || joins_by_newer_tables(code))) break;
     last = code;
     at = behind;
   }
   return at;
+}
+
+std::string with_old_characters(std::string_view text) {
+  const std::span<const StandIn> young = unicode_tables::stand_ins();
+  std::string made;
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0xE0) {  // younger ones have three or four bytes
+      ++at;
+      continue;
+    }
+    const size_t begin = at;
+    const StandIn* const found = find(young, next_code(text, at));
+    if (!found) continue;
+    if (made.empty()) made = text;
+    std::string old;
+    append_code(old, found->old);
+    made.replace(begin, at - begin, old);
+  }
+  return made;
 }
 
 }  // namespace spillway::data

@@ -30,16 +30,18 @@ std::vector<std::string> templates() {
   return all;
 }
 
-constexpr std::array kSoup = {"{{",         "}}",     "{%",      "%}",       "{#",        "#}",         "{%-",
-                              "-%}",        "{{-",    "-}}",     "+%}",      "for ",      " in ",       "if ",
-                              "elif ",      "else ",  "endif",   "endfor",   "set ",      "endset",     "macro ",
-                              "endmacro",   "call ",  "endcall", "filter ",  "endfilter", "generation", "endgeneration",
-                              "raw",        "endraw", "break",   "continue", "x",         "loop",       "messages",
-                              "namespace(", "range(", "(",       ")",        "[",         "]",          "{",
-                              "}",          ",",      ":",       "|",        ".",         "~",          "+",
-                              "-",          "*",      "**",      "//",       "%",         "==",         "<",
-                              "=",          " is ",   " not ",   " and ",    " or ",      "'a'",        "\"",
-                              "\\",         "12",     "1.5e3",   "0x",       "\n",        " ",          "\xc3\xa9"};
+constexpr std::array kSoup = {"{{",        "}}",       "{%",         "%}",      "{#",        "#}",         "{%-",
+                              "-%}",       "{{-",      "-}}",        "+%}",     "for ",      " in ",       "if ",
+                              "elif ",     "else ",    "endif",      "endfor",  "set ",      "endset",     "macro ",
+                              "endmacro",  "call ",    "endcall",    "filter ", "endfilter", "generation", "endgeneration",
+                              "recursive", "with ",    "endwith",    "print ",  "cycler(",   "joiner(",    "caller",
+                              "|e",        "|safe",    "raw",        "endraw",  "break",     "continue",   "x",
+                              "loop",      "messages", "namespace(", "range(",  "(",         ")",          "[",
+                              "]",         "{",        "}",          ",",       ":",         "|",          ".",
+                              "~",         "+",        "-",          "*",       "**",        "//",         "%",
+                              "==",        "<",        "=",          " is ",    " not ",     " and ",      " or ",
+                              "'a'",       "\"",       "\\",         "12",      "1.5e3",     "0x",         "\n",
+                              " ",         "\xc3\xa9"};
 
 std::string soup(Random& random) {
   std::string text;

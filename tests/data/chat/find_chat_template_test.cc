@@ -29,7 +29,10 @@ TEST(FindChatTemplate, LooksWhereTransformersLooks) {
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
   EXPECT_EQ(rendered(find_chat_template(folder.path(), "rag")), "r");
   EXPECT_THAT(chat_template_names(folder.path()), ElementsAre("default", "rag"));
+  // A processor reads this one first, a tokenizer never does.
   folder.write("chat_template.json", R"({"chat_template": "json"})");
+  EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
+  folder.write("tokenizer_config.json", "{}");
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "json");
   folder.write("chat_template.jinja", "jinja\n");
   folder.write("additional_chat_templates/tool_use.jinja", "tools");
@@ -53,15 +56,42 @@ TEST(FindChatTemplate, ReadsTheTokensOfBothConfigurations) {
   EXPECT_EQ(special_token_variables(folder.path()), Json::parse(R"({"bos_token": "a", "eos_token": "b", "pad_token": "c"})"));
 }
 
+// What AutoTokenizer says of each folder (tests/peers/chat_folders.py).
+TEST(FindChatTemplate, FindsWhatTransformersFinds) {
+  for (const Json& tested : test::read_json("folders.json")) {
+    SCOPED_TRACE(tested["files"].dump());
+    const TemporaryFolder folder;
+    for (const auto& [name, text] : tested["files"].items()) folder.write(name, text.get<std::string>());
+    EXPECT_EQ(nlohmann::json(special_token_variables(folder.path())), nlohmann::json(tested["tokens"]));
+    const auto chat = find_chat_template(folder.path());
+    ASSERT_EQ(chat.has_value(), tested["template"].is_string());
+    if (!chat) continue;
+    EXPECT_EQ(chat->source(), tested["template"]);
+    EXPECT_EQ(chat->for_tools() ? chat->for_tools()->source() : chat->source(), tested["with_tools"]);
+  }
+}
+
+TEST(FindChatTemplate, ConversationsWithToolsHaveTheirOwnTemplate) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer_config.json", R"({"chat_template": {"default": "plain", "tool_use": "{{ tools | length }} tools"}})");
+  EXPECT_EQ(rendered(find_chat_template(folder.path())), "plain");
+  EXPECT_EQ(rendered(find_chat_template(folder.path()), {{"tools", nullptr}}), "plain");
+  EXPECT_EQ(rendered(find_chat_template(folder.path()), {{"tools", Json::array({1, 2})}}), "2 tools");
+  EXPECT_EQ(rendered(find_chat_template(folder.path()), {{"tools", Json::array()}}), "0 tools");
+  EXPECT_EQ(rendered(find_chat_template(folder.path(), "default"), {{"tools", Json::array({1, 2})}}), "plain");
+}
+
 TEST(FindChatTemplate, SaysWhichFileIsBroken) {
   const TemporaryFolder folder;
   const auto error = [&] { return test::error_of([&] { find_chat_template(folder.path()); }); };
   folder.write("tokenizer_config.json", "{\n\"chat_template\": ");
   EXPECT_THAT(error(), HasSubstr("tokenizer_config.json: expected JSON, got an error at line 2, column"));
   folder.write("tokenizer_config.json", R"({"chat_template": 5})");
-  EXPECT_THAT(error(), HasSubstr("expected a text or a list as `chat_template`, got number"));
+  EXPECT_THAT(error(), HasSubstr("expected a text, a list or an object as `chat_template`, got number"));
   folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "default"}]})");
   EXPECT_THAT(error(), HasSubstr("expected a `name` and a `template`"));
+  folder.write("tokenizer_config.json", R"({"chat_template": {"rag": 5}})");
+  EXPECT_THAT(error(), HasSubstr("expected texts in `chat_template`, got number as `rag`"));
   folder.write("tokenizer_config.json", "[]");
   EXPECT_THAT(error(), HasSubstr("expected an object, got array"));
   folder.write("chat_template.jinja", "{{");
