@@ -70,6 +70,10 @@ Timeline timeline_of(Session& session) {
   return timeline;
 }
 
+std::vector<Alternative> fastest_of(const std::vector<Alternative>& all) {
+  return {all.begin(), all.begin() + static_cast<i64>(std::min(all.size(), kMostAlternatives))};
+}
+
 ReportedPlan reported(Session& session, const PlanReport& report) {
   ReportedPlan made{record_of(session, report.config.ranks, report.pace.tokens_per_step, 0), timeline_of(session), {}, {}, report.command};
   made.lines = pace_lines(report);
@@ -100,8 +104,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   }
   const ChosenDevice device = device_of(config, gpus, place);
   Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
-  const PlanWishes wishes = wishes_of(config);
-  session.plan(wishes, work_of(config));
+  session.plan(wishes_of(config), work_of(config));
   std::optional<Roofline> roofline;
   if (config.roofline) roofline = make_roofline(session.chosen(), session.source().config);
   Prediction& prediction = session.prediction();
@@ -113,7 +116,7 @@ int run_plan(const PlanConfig& given, Console& console) {
                           prediction.rates(),
                           cost,
                           pace,
-                          alternatives(prediction.request(), session.chosen(), pace.step_s, wishes, session.budgets(), prediction.rates()),
+                          fastest_of(session.alternatives()),
                           train_command(given, session.chosen().uses(Tier::nvme)),
                           std::move(roofline)};
   if (config.html) {

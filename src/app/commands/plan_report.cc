@@ -23,7 +23,10 @@ Json or_null(const std::optional<Value>& value) {
 Json json_of(const std::vector<Alternative>& alternatives) {
   Json all = Json::array();
   for (const Alternative& one : alternatives)
-    all.push_back({{"flag", one.flag}, {"predicted_step_s", one.seconds}, {"total_bytes", by_tier(one.total)}});
+    all.push_back({{"flag", one.flag},
+                   {"predicted_step_s", one.seconds},
+                   {"nvme_written_bytes_per_step", one.nvme_written_bytes},
+                   {"total_bytes", by_tier(one.total)}});
   return all;
 }
 
@@ -66,6 +69,11 @@ std::string moved_text(const PlanReport& report) {
   return text;
 }
 
+// Of a rank's writes.
+double write_price_s(const PlanReport& report) {
+  return report.rates.write_price_s(static_cast<double>(report.session.chosen().moved_per_step().written[2]));
+}
+
 std::string pace_text(const PlanReport& report) {
   const TrainConfig& config = report.config;
   const Pace& pace = report.pace;
@@ -74,7 +82,9 @@ std::string pace_text(const PlanReport& report) {
                             : fmt::format("a step is {} sequences of {} tokens, {} in all", config.global_batch(), *config.sequence_length,
                                           pace.tokens_per_step);
   if (pace.steps) text += fmt::format("; {} steps take {}", *pace.steps, format_duration(pace.step_s * static_cast<double>(*pace.steps)));
-  if (pace.wear.bytes_per_step > 0) text += "\nwritten to nvme: " + to_text(pace.wear, config.endurance_bytes);
+  if (pace.wear.bytes_per_step > 0)
+    text += fmt::format("\nwritten to nvme: {}; in the choice of the plan a step's writes count {} more, {:.0f} % of the time they take",
+                        to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
   return text;
 }
 
@@ -103,6 +113,7 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   for (const Alternative& one : alternatives) {
     text += fmt::format("\n  {:<32}{} a step; device {}, host {}, nvme {}", one.flag, format_duration(one.seconds),
                         format_bytes(one.total[0]), format_bytes(one.total[1]), format_bytes(one.total[2]));
+    if (one.nvme_written_bytes > 0) text += fmt::format(", {} written to it", format_bytes(one.nvme_written_bytes));
   }
   return text;
 }
@@ -117,7 +128,7 @@ std::string cluster_text(const Cluster& c, const Rates& rates) {
       "blocks reach 60 %, {:.0f} GB/s in its memory, {:.0f} to the host's",
       c.ranks(), kGpuFlopsBf16 / 1e12, kGpuFlopsF32 / 1e12, kGpuMemoryBytesPerS / 1e9, kLinkBytesPerS / 1e9);
   if (c.nvme_bytes)
-    text += fmt::format(", {:.1f} and {:.1f} GB/s read from and written to nvme", rates.disk_read_bytes_per_s / 1e9,
+    text += fmt::format(", {:.2f} and {:.2f} GB/s read from and written to nvme by a rank", rates.disk_read_bytes_per_s / 1e9,
                         rates.disk_write_bytes_per_s / 1e9);
   return text + fmt::format(", {:.0f} GB/s of all ranks together to each other; and with this machine's cores\n",
                             rates.all_gather_bytes_per_s / 1e9);
@@ -144,6 +155,7 @@ std::string plan_json(const PlanReport& report) {
   out["steps"] = or_null(pace.steps);
   out["nvme_written_per_day"] = pace.wear.bytes_per_day;
   out["days_to_endurance"] = or_null(pace.wear.days);
+  out["nvme_write_price_s"] = write_price_s(report);
   out["ranks"] = plan.scheduling.sharding.ranks * plan.scheduling.pipeline.ranks;
   out["pipeline_stages"] = plan.scheduling.pipeline.ranks;
   out["zero_stage"] = plan.scheduling.sharding.stage;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/plan_alternatives.h"
 #include "app/roofline/roofline.h"
 #include "app/run/session.h"
 #include "app/run/wear.h"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "base/error.h"
 #include "offload/scratch_folder.h"
@@ -72,13 +73,37 @@ i64 DiskLoad::fill(i64 least_pieces, double most_s) {
 
 double DiskLoad::move(Mix mix, i64 first, i64 count, i64 pieces) {
   const auto begin = Clock::now();
-  for (i64 i = 0; i < count; ++i) {
-    const bool write = mix == Mix::write || (mix == Mix::both && i % 2 == 1);
-    const i64 step = mix == Mix::both ? i / 2 : i, away = mix == Mix::both && write ? pieces / 2 : 0;
-    submit(write, (first + step + away) % pieces);
-  }
+  for (i64 i = 0; i < count; ++i) submit(mix, mix == Mix::both ? 2 * first + i : first + i, pieces);
   wait();
   return seconds_since(begin);
+}
+
+double DiskLoad::sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s) {
+  constexpr i64 kPart = 64, kParts = 4;
+  const auto begin = Clock::now();
+  std::vector<double> ends = {0};  // of each part
+  const auto seconds_of_last = [&](i64 parts_back) {
+    const size_t last = ends.size() - 1 - static_cast<size_t>(parts_back);
+    return ends[last] - ends[last - static_cast<size_t>(kParts)];
+  };
+  const auto steady = [&] {
+    return std::ssize(ends) > 2 * kParts && std::abs(seconds_of_last(0) / seconds_of_last(kParts) - 1) <= kSteady;
+  };
+  i64 done = 0;
+  while (done < most_pieces && !steady() && (std::ssize(ends) <= kParts || ends.back() < most_s)) {
+    submit(mix, done++, pieces);
+    if (done % kPart == 0) ends.push_back(seconds_since(begin));
+  }
+  wait();
+  const bool few = std::ssize(ends) <= kParts;
+  return static_cast<double>((few ? done : kParts * kPart) * kPieceBytes) / (few ? seconds_since(begin) : seconds_of_last(0));
+}
+
+// The number-th piece of a ring. Of both, each other one is written, half a ring away from what is read.
+void DiskLoad::submit(Mix mix, i64 number, i64 pieces) {
+  if (mix != Mix::both) return submit(mix == Mix::write, number % pieces);
+  const bool write = number % 2 == 1;
+  submit(write, (number / 2 + (write ? pieces / 2 : 0)) % pieces);
 }
 
 }  // namespace spillway::app

@@ -17,6 +17,7 @@ offload::ScratchFile nameless_file(const std::filesystem::path& path, i64 bytes)
 class DiskLoad {
  public:
   static constexpr i64 kPieceBytes = kMiB;
+  static constexpr double kSteady = 0.05;
   enum class Mix { read, write, both };
 
   /// `in_flight` pieces are handed in before the first is waited for; their buffers come from `memory`.
@@ -30,9 +31,14 @@ class DiskLoad {
   i64 fill(i64 least_pieces, double most_s);
   /// `count` pieces from `first` on, in a ring of `pieces`; of both, writes run half a ring away from reads. Seconds.
   double move(Mix mix, i64 first, i64 count, i64 pieces);
+  /// Moves pieces of the first `pieces` until the rate is steady (the last four parts of 64 pieces within kSteady of the four before them),
+  /// at most `most_pieces` and no longer than `most_s` once four parts are done. Gives the bytes a second of the last four parts: what a
+  /// cache of the drive took at first does not count.
+  double sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s);
 
  private:
   void submit(bool write, i64 piece);
+  void submit(Mix mix, i64 number, i64 pieces);
   void wait() const;
   void drain() noexcept;
   const offload::ScratchFile& file_;

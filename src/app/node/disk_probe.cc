@@ -1,5 +1,10 @@
 #include "app/node/disk_probe.h"
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "app/node/disk_load.h"
 #include "base/error.h"
 #include "device/memory_pool.h"
@@ -10,8 +15,35 @@ namespace {
 namespace fs = std::filesystem;
 using Mix = DiskLoad::Mix;
 
-constexpr i64 kPieces = 64, kLeastPieces = 16, kInFlight = 16, kRounds = 2;
-constexpr double kMostFillSeconds = 0.15;
+constexpr i64 kLeastFileBytes = 64 * kMiB, kMostFileBytes = 512 * kMiB;
+constexpr i64 kLeastPieces = 16, kInFlight = 24;
+constexpr double kMostFillSeconds = 0.5, kMostMixedSeconds = 1, kMostAloneSeconds = 0.25;
+
+// Threads that multiply and add for as long as this lives.
+class Computing {
+ public:
+  explicit Computing(int threads) {
+    for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { compute(); });
+  }
+  ~Computing() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  void compute() {
+    std::vector<float> values(4096, 1.0f);
+    while (!stop_) {
+      for (float& value : values) value = value * 0.999f + 0.001f;
+      sum_.store(values.front(), std::memory_order_relaxed);  // so that the loop is not left out
+    }
+  }
+  std::atomic<bool> stop_ = false;
+  std::atomic<float> sum_ = 0;
+  std::vector<std::thread> threads_;
+};
 
 fs::path folder_there(const fs::path& path) {
   std::error_code ignored;
@@ -20,27 +52,24 @@ fs::path folder_there(const fs::path& path) {
   return at;
 }
 
-DiskRates measure(const fs::path& folder, offload::IoEngine& engine) {
-  const offload::ScratchFile file = nameless_file(folder, kPieces * DiskLoad::kPieceBytes);
+DiskRates measure(const fs::path& folder, offload::IoEngine& engine, const ProbeSize& size) {
+  const i64 file_bytes = std::clamp(size.file_bytes / DiskLoad::kPieceBytes * DiskLoad::kPieceBytes, kLeastFileBytes, kMostFileBytes);
+  const offload::ScratchFile file = nameless_file(folder, file_bytes);
   DiskLoad load(file, engine, MemoryPool::heap(), kInFlight);
   const i64 pieces = load.fill(kLeastPieces, kMostFillSeconds);
-  DiskRates rates{.path = folder.string(), .read_bytes_per_s = 0, .write_bytes_per_s = 0, .mixed_bytes_per_s = 0};
-  for (i64 round = 0; round < kRounds; ++round) {
-    const auto best = [&](double& rate, Mix mix) {
-      rate = std::max(rate, static_cast<double>(pieces * DiskLoad::kPieceBytes) / load.move(mix, 0, pieces, pieces));
-    };
-    best(rates.read_bytes_per_s, Mix::read);
-    best(rates.write_bytes_per_s, Mix::write);
-    best(rates.mixed_bytes_per_s, Mix::both);
-  }
+  const Computing beside(size.threads);
+  DiskRates rates{.path = folder.string()};
+  rates.mixed_bytes_per_s = load.sustained(Mix::both, pieces, 6 * pieces, kMostMixedSeconds);
+  rates.read_bytes_per_s = load.sustained(Mix::read, pieces, pieces, kMostAloneSeconds);
+  rates.write_bytes_per_s = load.sustained(Mix::write, pieces, pieces, kMostAloneSeconds);
   return rates;
 }
 
 }  // namespace
 
-std::optional<DiskRates> probe_disk(const fs::path& path, offload::IoEngine& engine) {
+std::optional<DiskRates> probe_disk(const fs::path& path, offload::IoEngine& engine, const ProbeSize& size) {
   try {
-    return measure(folder_there(path), engine);
+    return measure(folder_there(path), engine, size);
   } catch (const Error&) {
     return {};
   }

@@ -133,7 +133,8 @@ class Enumeration {
     if (wishes_.order) return {*wishes_.order};
     const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
                        any_on(p.gradients, Tier::nvme);
-    if (training() && micro_batches() > 1 && moves) return {Order::vertical, Order::micro_batch};
+    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum a block's gradients while the next one computes
+    if (training() && micro_batches() > 1 && (moves || meets)) return {Order::vertical, Order::micro_batch};
     return {Order::micro_batch};
   }
 

@@ -175,6 +175,13 @@ double computing_s(const parallel::Plan& plan, const parallel::List& list, std::
   return sum_us / 1e6;
 }
 
+// While the drive has something to do, if reads and writes always run beside one another where there are both.
+double least_disk_s(const parallel::Program& program, const StepLists& lists, const Rates& rates) {
+  parallel::TierBytes moved = moved_bytes(program.head);
+  moved += moved_bytes(program.*lists.tail);
+  return rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
+}
+
 // A step of plan `mine`, when `simulation` tells the times of its lists.
 StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
                    const Rates& rates, const Simulation& simulation) {
@@ -196,6 +203,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
   }
   cost.seconds = cost.account.seconds;
   add_lanes(cost.phase_ms, cost.account);
+  if (const double disk_s = least_disk_s(lists.program(*plans[mine]), lists, rates); disk_s > 0) cost.phase_ms["disk"] = disk_s * 1e3;
   return cost;
 }
 

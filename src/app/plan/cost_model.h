@@ -21,13 +21,18 @@ constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPe
 /// And of such GPUs that talk to each other: a port of 200 Gb/s for each.
 constexpr double kGpuPortBytesPerS = 25e9;
 
-/// Floating-point operations of matrix products in a block's forward, and in what makes its weights' gradients, which frozen ones have none of.
+/// Floating-point operations of matrix products in a block's forward, and in what makes its weights' gradients, which frozen ones have none
+/// of.
 struct BlockFlops {
   double forward = 0, weight_gradients = 0;
 };
 
 /// Of the rate of large matrix products, what a block reaches that was not timed: the rest goes to norms, softmax and short rows.
 constexpr double kBlockEfficiency = 0.6;
+
+/// Writes wear a drive out, so a choice between plans adds to a step's seconds this share of the time in which the drive writes the step's
+/// bytes. It never passes over a plan that is more than 2 % faster (alternatives.h).
+constexpr double kWritePrice = 0.1;
 
 struct Rates {
   double flops = 100e9;              // of a block's matrix products, where it was not timed
@@ -44,6 +49,8 @@ struct Rates {
   BlockSeconds block(size_t index, const BlockFlops& work) const;
   /// At the least, for bytes that are read and written while one another.
   double disk_s(double read_bytes, double written_bytes) const;
+  /// Of bytes written to nvme, in seconds of a step.
+  double write_price_s(double written_bytes) const { return kWritePrice * written_bytes / disk_write_bytes_per_s; }
 };
 
 /// Of one rank computing on such a device in `weight` type; the disks' are those of all paths together, which take `shares` of the bytes.

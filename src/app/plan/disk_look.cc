@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include "app/node/disk_limit.h"
-#include "app/node/disk_probe.h"
 
 namespace spillway::app {
 namespace {
 
 DiskRates rates_of(const ScratchPath& scratch, offload::IoEngine& engine, const Calibration& calibration, const Host& host,
-                   std::string& doubts) {
+                   const ProbeSize& size, std::string& doubts) {
   const std::string& path = scratch.path;
   if (scratch.look == ScratchPath::Look::elsewhere) return {};
   const DiskRates known = calibration.disk(path);
@@ -21,7 +20,7 @@ DiskRates rates_of(const ScratchPath& scratch, offload::IoEngine& engine, const 
     return under;
   }
   if (scratch.look == ScratchPath::Look::thorough) {
-    if (const auto now = probe_disk(path, engine)) return *now;
+    if (const auto now = probe_disk(path, engine, size)) return *now;
   }
   if (known.path.empty())
     doubts += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
@@ -30,11 +29,11 @@ DiskRates rates_of(const ScratchPath& scratch, offload::IoEngine& engine, const 
 
 }  // namespace
 
-DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
-                       const Host& host) {
+DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration, const Host& host,
+                       const ProbeSize& size) {
   DiskLook look;
   const offload::ChosenEngine engine = offload::make_io_engine(kind);
-  for (const ScratchPath& path : paths) look.disks.push_back(rates_of(path, *engine.engine, calibration, host, look.doubts));
+  for (const ScratchPath& path : paths) look.disks.push_back(rates_of(path, *engine.engine, calibration, host, size, look.doubts));
   return look;
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/plan/fit.h"
+#include "app/plan/search.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -138,14 +138,13 @@ class Filling {
 
 bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
 
-double step_seconds(const PlanRequest& request, const Plan& plan, const Rates& rates) {
-  return predict(plan, {}, *request.model, rates).seconds;
-}
+double cost_of(const PlanRequest& request, const Plan& plan, const Rates& rates) { return step_cost_s(plan, *request.model, rates); }
 
 // A gain that predictions can tell from none.
 constexpr double kWorthSaying = 0.97;
 
-std::string gain_text(const std::string& what, double before_s, double after_s) {
+std::string gain_text(const std::string& what, const Plan& before, const Plan& after, const nn::Sequential& model, const Rates& rates) {
+  const double before_s = step_seconds(before, model, rates), after_s = step_seconds(after, model, rates);
   if (after_s > kWorthSaying * before_s) return "";
   return fmt::format("left-over memory: {}: {} a step instead of {}", what, format_duration(after_s), format_duration(before_s));
 }
@@ -179,11 +178,11 @@ std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& pla
   if (count == 0) return {};
   PlanRequest fuller = keeping(count);
   Plan made = make_plan(fuller);
-  const double before_s = step_seconds(request, plan, rates), after_s = step_seconds(fuller, made, rates);
-  if (after_s >= before_s) return {};
+  if (cost_of(fuller, made, rates) >= cost_of(request, plan, rates)) return {};
   const std::string what = fmt::format("the last {} of {} blocks {}", count, blocks,
                                        all.tier == kept.tier ? "are not run again" : "keep their activations on the device");
-  return Fuller{std::move(fuller), std::move(made), gain_text(what, before_s, after_s)};
+  std::string gain = gain_text(what, plan, made, *request.model, rates);
+  return Fuller{std::move(fuller), std::move(made), std::move(gain)};
 }
 
 std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, const PlanWishes&, const TierBudgets& budgets,
@@ -192,23 +191,23 @@ std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, 
   PlanRequest fuller = request;
   fuller.placement.keeps_logits = true;
   Plan made = make_plan(fuller);
-  if (!fits(made, budgets) || step_seconds(fuller, made, rates) >= step_seconds(request, plan, rates)) return {};
+  if (!fits(made, budgets) || cost_of(fuller, made, rates) >= cost_of(request, plan, rates)) return {};
   return Fuller{std::move(fuller), std::move(made), ""};
 }
 
 std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
                                      const Rates& rates) {
   if (!plan.training) return {};
-  const double before_s = step_seconds(request, plan, rates);
+  const double before_s = cost_of(request, plan, rates);
   Fuller best{request, plan, ""};
   double best_s = before_s;
   const auto take = [&](Filling& filling) {
     Plan made = make_plan(filling.request());
     if (!fits(made, budgets)) return false;
-    const double seconds = step_seconds(filling.request(), made, rates);
-    const bool faster = seconds < best_s;
-    if (faster) best = {filling.request(), std::move(made), ""}, best_s = seconds;
-    return faster;
+    const double cost_s = cost_of(filling.request(), made, rates);
+    const bool cheaper = cost_s < best_s;
+    if (cheaper) best = {filling.request(), std::move(made), ""}, best_s = cost_s;
+    return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
   for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
@@ -216,7 +215,8 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }
   if (best_s >= before_s) return {};
-  best.why = gain_text(moved_up(request, best.request, wishes, best.plan) + " rather than in a slower tier", before_s, best_s);
+  best.why = gain_text(moved_up(request, best.request, wishes, best.plan) + " rather than in a slower tier", plan, best.plan,
+                       *request.model, rates);
   return best;
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "app/plan/fit.h"
 #include "app/plan/left_over.h"
 #include "app/plan/reasons.h"
 #include "app/plan/refusal.h"
+#include "app/plan/search.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -17,7 +17,6 @@ namespace {
 using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
-using parallel::TierBytes;
 
 // A higher ZeRO stage must take at most so much of a lower one's time.
 constexpr double kWorthSplitting = 0.98;
@@ -96,13 +95,13 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
 // Where the logits find no room beside what is fastest without them.
 ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
-  const double chosen_s = step_seconds(chosen.plan, *base.model, rates);
+  const double chosen_s = step_cost_s(chosen.plan, *base.model, rates);
   if (logits_again_s(chosen.plan, *base.model, rates) < (1 - kWorthMoving) * chosen_s) return chosen;
   base.placement.keeps_logits = true;
   std::optional<Fitting> found = fastest_that_fits(base, wishes, budgets, rates);
   if (!found) return chosen;
   ChosenPlan keeping = finished(std::move(found->request), std::move(found->plan), wishes, budgets, rates);
-  return step_seconds(keeping.plan, *base.model, rates) < kWorthMoving * chosen_s ? std::move(keeping) : std::move(chosen);
+  return step_cost_s(keeping.plan, *base.model, rates) < kWorthMoving * chosen_s ? std::move(keeping) : std::move(chosen);
 }
 
 ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
@@ -113,14 +112,6 @@ ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& 
   }
   if (!wishes.explained) throw Error(ErrorCode::refused, "[plan] it does not fit");
   refuse_plan(base, wishes, budgets, rates, std::move(found));
-}
-
-// Nothing of it moves, and nothing is computed twice: to split more would only cost traffic.
-bool at_rest(const Plan& plan) {
-  const TierBytes moved = plan.training ? plan.moved_per_step() : moved_bytes(plan.forward.head);
-  const auto nothing = [](const auto& bytes) { return bytes[1] + bytes[2] == 0; };
-  const bool again = std::ranges::any_of(plan.placement.activations, [](const auto& policy) { return policy.recompute; });
-  return nothing(moved.read) && nothing(moved.written) && !again;
 }
 
 // Without training there is nothing to split but weights.
@@ -142,17 +133,21 @@ std::string stage_text(const Plan& plan, const std::string& others) {
   return fmt::format("ZeRO stage {} over {} ranks: {}{}", s.stage, s.ranks, kHolds[static_cast<size_t>(s.stage)], others);
 }
 
+std::string would_take(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  return fmt::format("; stage {} would take {} a step", plan.scheduling.sharding.stage, format_duration(step_seconds(plan, model, rates)));
+}
+
 }  // namespace
 
-// The lowest stage is the one with least traffic; a higher one must be worth it.
+// The lowest stage is the one with least traffic; a higher one must be worth it. A plan in which nothing moves may gain too: of several
+// ranks each updates only its part.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
-  const auto dry_runs = std::make_shared<parallel::DryRuns>();
+  const auto dry_runs = base.dry_runs ? base.dry_runs : std::make_shared<parallel::DryRuns>();
   std::optional<ChosenPlan> best;
-  double best_s = 0;
+  double best_cost_s = 0;
   std::string others;
   for (const int stage : all) {
-    if (best && at_rest(best->plan)) break;
     parallel::PlanRequest request = base;
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
@@ -160,11 +155,11 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     asked.explained &= stage == all.back() && !best;  // else nobody hears of it
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
-      const double seconds = step_seconds(chosen.plan, *base.model, rates);
-      if (best && seconds > kWorthSplitting * best_s) continue;
-      if (best) others += fmt::format("; stage {} would take {} a step", best->plan.scheduling.sharding.stage, format_duration(best_s));
+      const double cost_s = step_cost_s(chosen.plan, *base.model, rates);
+      if (best && cost_s > kWorthSplitting * best_cost_s) continue;
+      if (best) others += would_take(best->plan, *base.model, rates);
       best = std::move(chosen);
-      best_s = seconds;
+      best_cost_s = cost_s;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::refused || (stage == all.back() && !best)) throw;
       others += fmt::format("; stage {} does not fit", stage);

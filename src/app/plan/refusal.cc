@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "app/plan/fit.h"
 #include "app/plan/less_to_hold.h"
 #include "base/error.h"
 #include "base/units.h"

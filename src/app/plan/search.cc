@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "app/plan/candidates.h"
-#include "app/plan/fit.h"
 #include "base/error.h"
 
 namespace spillway::app {
@@ -15,8 +13,9 @@ using parallel::Tier;
 
 // Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
 constexpr int kMostSized = 60;
-// Of those that fit the first few, each of other places, are simulated: estimates this much apart may be in the wrong order.
-constexpr size_t kMostCompared = 4;
+// Of those that fit the first few are simulated, each of other places or with its Steps elsewhere: estimates this much apart may be in the
+// wrong order.
+constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 
 constexpr i64 kPlentyBytes = i64{1} << 50;
@@ -31,9 +30,11 @@ i64 missing(const Candidate& c, const TierBudgets& b) {
   return sum;
 }
 
-bool same_places(const PlanRequest& a, const PlanRequest& b) {
+// But for what is fetched ahead, where the estimates' order is the right one.
+bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
-  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations;
+  return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
+         a.scheduling.order == b.scheduling.order && a.scheduling.overlap == b.scheduling.overlap;
 }
 
 PlanRequest request_of(PlanRequest base, const Plan& plan) {
@@ -56,6 +57,33 @@ void look_for_the_smallest(Found& found, const PlanRequest& base, const PlanWish
 }
 
 }  // namespace
+
+std::array<i64, offload::kTiers> excess(const Plan& plan, const TierBudgets& b) {
+  std::array<i64, offload::kTiers> over{};
+  for (size_t t = 0; t < over.size(); ++t) over[t] = std::max<i64>(0, plan.total[t] - b.bytes[t]);
+  if (b.host_from_device) {
+    over[1] = 0;
+    over[0] = std::max<i64>(0, plan.total[0] + plan.total[1] + (b.nvme_is_memory ? plan.total[2] : 0) - b.bytes[0]);
+  } else if (b.nvme_is_memory) {
+    over[1] = std::max<i64>(over[1], plan.total[1] + plan.total[2] - b.bytes[1]);
+  }
+  return over;
+}
+
+i64 total_excess(const Plan& plan, const TierBudgets& b) {
+  const auto over = excess(plan, b);
+  return over[0] + over[1] + over[2];
+}
+
+void require_room(const Plan& plan, const TierBudgets& budgets) {
+  if (total_excess(plan, budgets) == 0) return;
+  throw Error(ErrorCode::refused, "[plan] the first rank's plan does not fit this one:\n" + memory_table(plan, budgets));
+}
+
+bool hopeless(const Candidate& c, const TierBudgets& b) {
+  const i64 device_bytes = c.bytes[0] + (b.host_from_device ? c.bytes[1] : 0);
+  return device_bytes > b.bytes[0] || (!b.host_from_device && c.bytes[1] > b.bytes[1]) || c.bytes[2] > b.bytes[2];
+}
 
 // The plan that takes least of the tier, of those tried.
 std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets,
@@ -93,6 +121,11 @@ std::vector<WayOut> ways_out(const PlanRequest& base, const PlanWishes& wishes, 
 
 double step_seconds(const Plan& plan, const nn::Sequential& model, const Rates& rates) { return predict(plan, {}, model, rates).seconds; }
 
+double step_cost_s(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
+  const double written_bytes = plan.training ? static_cast<double>(plan.moved_per_step().written[static_cast<size_t>(Tier::nvme)]) : 0;
+  return step_seconds(plan, model, rates) + rates.write_price_s(written_bytes);
+}
+
 namespace {
 
 // `closest`: of those that do not fit.
@@ -101,20 +134,20 @@ std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanR
   std::vector<Fitting> fitting;
   int sized = 0;
   for (const Candidate& c : all) {
-    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return same_places(f.request, c.request); })) continue;
+    if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return alike(f.request, c.request); })) continue;
     if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
     if (sized++ == kMostSized) break;
     Plan plan = make_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
-      const double seconds = plan.training && !quick ? step_seconds(plan, *base.model, rates) : c.seconds;
-      fitting.push_back({c.request, std::move(plan), c.seconds, seconds});
+      const double cost_s = plan.training && !quick ? step_cost_s(plan, *base.model, rates) : c.seconds;
+      fitting.push_back({c.request, std::move(plan), c.seconds, cost_s});
       if (quick || fitting.size() == kMostCompared) break;
       continue;
     }
     if (!closest || total_excess(plan, budgets) < total_excess(*closest, budgets)) closest = std::move(plan);
   }
   if (fitting.empty()) return {};
-  return std::move(*std::ranges::min_element(fitting, {}, &Fitting::seconds));
+  return std::move(*std::ranges::min_element(fitting, {}, &Fitting::cost_s));
 }
 
 }  // namespace

@@ -1,10 +1,19 @@
 // Which of the candidates fit: sized exactly in the order of their estimates, the first that do are compared by simulation; where none
 // does, what would let one. Pure functions.
 #pragma once
-#include "app/plan/cost_model.h"
-#include "app/plan/planner.h"
+#include "app/plan/candidates.h"
 
 namespace spillway::app {
+
+/// Bytes over each budget; zeros: the plan fits.
+std::array<i64, offload::kTiers> excess(const parallel::Plan& plan, const TierBudgets& budgets);
+i64 total_excess(const parallel::Plan& plan, const TierBudgets& budgets);
+
+/// Error(refused) with the table when it does not fit.
+void require_room(const parallel::Plan& plan, const TierBudgets& budgets);
+
+/// Even by its estimate, which leaves out little, it does not fit.
+bool hopeless(const Candidate& candidate, const TierBudgets& budgets);
 
 /// A plan that fits once one tier has more than its budget.
 struct WayOut {
@@ -22,11 +31,11 @@ std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parall
 std::optional<parallel::Plan> plan_with_a_disk(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
                                                const Rates& rates);
 
-/// A candidate that fits, and its time by simulation, which knows of waits that the estimate does not.
+/// A candidate that fits, and its cost by simulation, which knows of waits that the estimate does not.
 struct Fitting {
   parallel::PlanRequest request;
   parallel::Plan plan;
-  double estimate_s = 0, seconds = 0;
+  double estimate_s = 0, cost_s = 0;
 };
 
 struct Found {
@@ -46,5 +55,7 @@ std::optional<Fitting> fastest_that_fits(const parallel::PlanRequest& base, cons
 
 /// Of a plan for training; without training its forward's.
 double step_seconds(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
+/// What choices between plans go by: these seconds, and the price of what the step writes to nvme.
+double step_cost_s(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 
 }  // namespace spillway::app

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "app/plan/fit.h"
 #include "app/plan/reasons.h"
+#include "app/plan/search.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "parallel/proof/check.h"

@@ -101,6 +101,7 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   for (const auto& [name, phase] : {std::pair("computing waits to load", "wait_load"), std::pair("computing waits to store", "wait_store"),
                                     std::pair("computing waits for updates", "wait_optimizer")})
     rows.push_back({name, mean(at(predicted_, phase)) / 1e3, mean(at(phases_, phase)) / 1e3});
+  if (disk_.either_s > 0) rows.push_back({"drive at work", mean(at(predicted_, "disk")) / 1e3, mean(disk_.either_s)});
   const auto moved = [&](const char* what, double planned, double measured) {
     if (planned > 0 || measured > 0) rows.push_back({what, mean(planned), mean(measured), true});
   };

@@ -6,8 +6,8 @@
 #include "app/node/cores.h"
 #include "app/node/grant.h"
 #include "app/plan/choice.h"
-#include "app/plan/fit.h"
 #include "app/plan/freeze.h"
+#include "app/plan/search.h"
 #include "app/plan/stage_plans.h"
 #include "app/ranks/attention_choice.h"
 #include "app/ranks/leave.h"
@@ -52,6 +52,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
 parallel::PlanRequest Session::request_for(const Workload& work) const {
   parallel::PlanRequest request;
   request.model = &model_;
+  request.dry_runs = std::make_shared<parallel::DryRuns>();
   request.device = device_choice_.device.kind;
   request.scheduling.copy_engines = device_choice_.device.is_cuda();
   request.gpu_to_gpu = device_choice_.meeting.nccl;
@@ -81,7 +82,9 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
   if (!nvme_.paths.empty()) request_.stripe_weights = nvme_.shares.weights;
   deal_blocks(request_, wishes, node.rates);
   try {
-    chosen_ = choose_stage_plans(request_, wishes, budgets_, node.rates);
+    Choice choice = choose_with_alternatives(request_, wishes, budgets_, node.rates);
+    chosen_ = std::move(choice.chosen);
+    alternatives_ = std::move(choice.others);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::refused || source_.config.attention == kernels::AttentionLibrary::own) throw;
     throw with_attention_workspace(e, attention_shape(source_.config, work.micro_batch_size, work.sequence_length, format_.weight));
@@ -96,14 +99,20 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
-  if (may_spill && (request.training || nvme_.shares.to_measure)) disks = look_at_disks(nvme_.paths, config_.io_engine, calibration);
+  // A step of a small model moves little, and a look at the disk is not to take longer than its steps.
+  const i64 file_bytes = request.layout.elems() * size_of(DType::f32);
+  if (may_spill && (request.training || nvme_.shares.to_measure))
+    disks = look_at_disks(nvme_.paths, config_.io_engine, calibration, {}, {.file_bytes = file_bytes, .threads = threads_});
   if (nvme_.take_measured(disks.disks)) add_nvme(budgets_, nvme_);
   const Computer computer{.device = device_choice_.device,
                           .is_here = device_choice_.free_bytes.has_value(),
                           .threads = threads_,
                           .tf32 = {config_.tf32_matmul, config_.tf32_conv},
                           .device_bytes = budgets_.bytes[0]};
-  return measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
+  NodeRates node = measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
+  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
+  node.rates.disk_write_bytes_per_s /= place_.local_ranks;
+  return node;
 }
 
 void Session::predict_with(NodeRates node) { prediction_.emplace(chosen_->plan, request_, std::move(node), place_.process_ranks); }

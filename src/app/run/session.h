@@ -8,6 +8,7 @@
 
 #include "app/checkpoints/model_source.h"
 #include "app/node/console.h"
+#include "app/plan/alternatives.h"
 #include "app/plan/nvme_paths.h"
 #include "app/plan/prediction.h"
 #include "app/plan/wishes.h"
@@ -78,6 +79,8 @@ class Session {
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }
+  /// What else plan() found to fit.
+  const std::vector<Alternative>& alternatives() const { return alternatives_; }
   /// By parameter: of --optimizer-group, counted from 1; 0: none.
   const std::vector<u16>& group_of() const { return group_of_; }
   /// Of the chosen plan.
@@ -112,6 +115,7 @@ class Session {
   NvmePaths nvme_;
   parallel::PlanRequest request_;  // that makes the chosen plan
   std::optional<ChosenPlan> chosen_;
+  std::vector<Alternative> alternatives_;
   std::optional<Prediction> prediction_;
   std::unique_ptr<ThreadPool> pool_;
   i64 unlocked_bytes_ = 0;  // of host memory, and the last reason

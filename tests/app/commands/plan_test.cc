@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/commands/plan_alternatives.h"
+#include "app/plan/alternatives.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::plan_test {
@@ -130,6 +130,13 @@ TEST(PlanForACluster, BudgetsAreARanksShare) {
   EXPECT_EQ(all["budget_bytes"]["nvme"], 7'000'000'000'000 / 8);
   EXPECT_EQ(all["command"],
             "srun --nodes=2 --ntasks-per-node=8 spillway train --model gpt2-124m --sequence-length 128 --threads 1 --data PATH");
+}
+
+TEST(PlanForACluster, RanksOfANodeShareItsDrives) {
+  for (const auto& [spec, rates] :
+       {std::pair("1x1xA-40GiB,256GiB,nvme=7TB", ", 1.50 and 1.00 GB/s read from and written to nvme by a rank"),
+        std::pair("2x4xA-40GiB,256GiB,nvme=7TB", ", 0.38 and 0.25 GB/s read from and written to nvme by a rank")})
+    EXPECT_NE(on_cluster(spec).out.find(rates), std::string::npos) << spec;
 }
 
 TEST(PlanForACluster, OneNodeStartsItsRanksItself) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "app/plan/candidates.h"
+#include "app/plan/search.h"
 #include "models/model.h"
 #include "models/presets.h"
 
@@ -170,6 +170,18 @@ TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   EXPECT_GT(fewer, 0);
   EXPECT_LT(fewer, all);
   EXPECT_TRUE(time_blocks(request_, Device::cpu(), {}, threads, 1000, 1e12, none).empty());
+}
+
+// By hand: a gigabyte that a drive takes two seconds for counts a tenth of them.
+TEST_F(CostModel, WritesToADriveHaveAPrice) {
+  Rates rates;
+  rates.disk_write_bytes_per_s = 5e8;
+  EXPECT_DOUBLE_EQ(rates.write_price_s(1e9), 0.2);
+  const parallel::Plan on_nvme = plan(Tier::nvme, Tier::device);
+  const auto written_bytes = static_cast<double>(on_nvme.moved_per_step().written[2]);
+  EXPECT_DOUBLE_EQ(step_cost_s(on_nvme, model_, rates), step_seconds(on_nvme, model_, rates) + rates.write_price_s(written_bytes));
+  const parallel::Plan in_memory = plan(Tier::host, Tier::device);
+  EXPECT_EQ(step_cost_s(in_memory, model_, rates), step_seconds(in_memory, model_, rates));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/fit.h"
+#include "app/plan/search.h"
 #include "app/plan/freeze.h"
 #include "models/model.h"
 #include "models/presets.h"

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "app/node/disk_limit.h"
+#include "app/node/disk_load.h"
+#include "app/node/disk_meter.h"
+#include "device/memory_pool.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::node_rates_test {
@@ -17,6 +20,37 @@ TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
   EXPECT_GT(look.disks[0].read_bytes_per_s, 0);
   EXPECT_EQ(look.doubts, "");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// As the run will: most of what it reads it reads while it writes.
+TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
+  const TemporaryFolder folder;
+  DiskMeter meter(offload::SystemCalls::real());
+  constexpr i64 kFileBytes = 64 * kMiB;
+  {
+    const offload::ChosenEngine engine = offload::make_io_engine(offload::IoEngineKind::pread, offload::kQueueDepth, meter);
+    const auto rates = probe_disk(folder.path(), *engine.engine, {.file_bytes = kFileBytes, .threads = 2});
+    ASSERT_TRUE(rates);
+    EXPECT_GT(rates->mixed_bytes_per_s, 0);
+    EXPECT_LE(rates->duplex(), 2);
+  }
+  const DiskUse use = meter.use();
+  EXPECT_GE(use.read_bytes, DiskLoad::kPieceBytes * 16);
+  EXPECT_GE(use.written_bytes, use.read_bytes);
+  EXPECT_LE(use.written_bytes, 5 * kFileBytes);
+  EXPECT_LT(use.either_s, use.read_s + use.write_s) << "reads and writes at once";
+}
+
+// What a cache takes at first does not count: the rate is that of the last parts.
+TEST(DiskLook, ASteadyRateEndsTheMeasurement) {
+  const TemporaryFolder folder;
+  const offload::ChosenEngine engine = offload::make_io_engine(offload::IoEngineKind::pread);
+  const offload::ScratchFile file = nameless_file(folder.path(), 16 * DiskLoad::kPieceBytes);
+  DiskLoad load(file, *engine.engine, MemoryPool::heap(), 4);
+  const i64 pieces = load.fill(16, 10);
+  EXPECT_EQ(pieces, 16);
+  EXPECT_GT(load.sustained(DiskLoad::Mix::both, pieces, 40, 1e-9), 0) << "less than the parts that are looked at";
+  EXPECT_GT(load.sustained(DiskLoad::Mix::read, pieces, 1 << 12, 1e-9), 0) << "ends after four parts";
 }
 
 TEST(DiskLook, UnderALimitItIsWhatIsSetAndWhatBenchKnows) {

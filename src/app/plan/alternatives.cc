@@ -1,9 +1,10 @@
-#include "app/commands/plan_alternatives.h"
+#include "app/plan/alternatives.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "app/plan/choice.h"
 #include "app/plan/prediction.h"
@@ -116,23 +117,28 @@ class Varying {
   std::vector<Variation> all_;
 };
 
-// As it was before anything was chosen.
-PlanRequest as_asked(PlanRequest request) {
-  request.placement = {};
-  request.staging_buffers = parallel::kLeastStagingBuffers;
-  request.adaptive_overlap = false;
-  return request;
+// What one flag more leads to.
+struct Made {
+  ChosenPlan chosen;
+  Alternative told;
+};
+
+Made made(const PlanRequest& asked, const Variation& variation, const Rates& rates) {
+  ChosenPlan chosen = choose_stage_plans(asked, variation.wishes, variation.budgets, rates);
+  PlanRequest request = asked;
+  Shares shares{asked.stripe_weights, "", false};
+  apply_choice(to_text(chosen.plan, shares), request, shares);
+  Prediction prediction(chosen.plan, request, {.rates = rates, .doubts = ""}, 1);
+  const double seconds = prediction.step(chosen.plan.train, chosen.plan.train.commit).seconds;
+  const i64 written_bytes = chosen.plan.moved_per_step().written[static_cast<size_t>(Tier::nvme)];
+  Alternative told{variation.flag, seconds, written_bytes, chosen.plan.total};
+  return {std::move(chosen), std::move(told)};
 }
 
-std::optional<Alternative> planned(const PlanRequest& asked, Variation variation, const Rates& rates) {
+std::optional<Made> made_if_it_fits(const PlanRequest& asked, Variation variation, const Rates& rates) {
   variation.wishes.explained = false;
   try {
-    const ChosenPlan chosen = choose_stage_plans(asked, variation.wishes, variation.budgets, rates);
-    PlanRequest request = asked;
-    Shares shares{asked.stripe_weights, "", false};
-    apply_choice(to_text(chosen.plan, shares), request, shares);
-    Prediction prediction(chosen.plan, request, {.rates = rates, .doubts = ""}, 1);
-    return Alternative{variation.flag, prediction.step(chosen.plan.train, chosen.plan.train.commit).seconds, chosen.plan.total};
+    return made(asked, variation, rates);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::refused) return {};
     throw;
@@ -143,20 +149,53 @@ bool alike(const Alternative& one, const Alternative& other) {
   return one.total == other.total && std::abs(one.seconds - other.seconds) <= 1e-6 * other.seconds;
 }
 
+// The chosen plan takes no longer beside the fastest; and a step that is within the second takes as long.
+constexpr double kClearlyFaster = 0.98, kAsLong = 1.005;
+
+bool beats(const Alternative& one, const Alternative& other) {
+  return one.seconds < kClearlyFaster * other.seconds ||
+         (one.seconds <= kAsLong * other.seconds && one.nvme_written_bytes < other.nvme_written_bytes);
+}
+
+// The first stays unless another one beats it, so that a restart, which measures the machine anew, mostly comes to the same plan. Then it
+// is the cheapest of those that none is clearly faster than.
+size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
+  if (std::ranges::none_of(all, [&](const Alternative& one) { return beats(one, all.front()); })) return 0;
+  const double fastest_s = std::ranges::min_element(all, {}, &Alternative::seconds)->seconds;
+  const auto cost_s = [&](const Alternative& one) {
+    const double price_s = rates.write_price_s(static_cast<double>(one.nvme_written_bytes));
+    return fastest_s < kClearlyFaster * one.seconds ? std::numeric_limits<double>::infinity() : one.seconds + price_s;
+  };
+  return static_cast<size_t>(std::ranges::min_element(all, {}, cost_s) - all.begin());
+}
+
+// Fastest first; without what is the chosen plan by another flag, and of those alike one.
+std::vector<Alternative> different(std::vector<Alternative> all, const Alternative& chosen) {
+  std::ranges::stable_sort(all, {}, &Alternative::seconds);
+  std::vector<Alternative> others;
+  for (Alternative& one : all) {
+    const auto like_it = [&](const Alternative& other) { return alike(one, other); };
+    if (!one.flag.empty() && !like_it(chosen) && std::ranges::none_of(others, like_it)) others.push_back(std::move(one));
+  }
+  return others;
+}
+
 }  // namespace
 
-std::vector<Alternative> alternatives(const PlanRequest& request, const Plan& chosen, double seconds, const PlanWishes& wishes,
-                                      const TierBudgets& budgets, const Rates& rates) {
-  const PlanRequest asked = as_asked(request);
-  std::vector<Alternative> all = {{"", seconds, chosen.total}};
-  for (Variation& variation : Varying(chosen, wishes, budgets).all()) {
-    const auto one = planned(asked, std::move(variation), rates);
-    if (one && std::ranges::none_of(all, [&](const Alternative& other) { return alike(*one, other); })) all.push_back(*one);
+Choice choose_with_alternatives(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  if (!base.training) return {choose_stage_plans(base, wishes, budgets, rates), {}};
+  Made first = made(base, {"", wishes, budgets}, rates);
+  std::vector<Variation> variations = {{"", wishes, budgets}};
+  std::vector<Alternative> all = {first.told};
+  for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
+    const std::optional<Made> one = made_if_it_fits(base, variation, rates);
+    if (!one) continue;
+    all.push_back(one->told);
+    variations.push_back(std::move(variation));
   }
-  all.erase(all.begin());
-  std::ranges::stable_sort(all, {}, &Alternative::seconds);
-  all.resize(std::min(all.size(), kMostAlternatives));
-  return all;
+  const size_t best = best_of(all, rates);
+  if (best > 0) first = made(base, variations[best], rates);  // once more, instead of keeping all plans
+  return {std::move(first.chosen), different(std::move(all), first.told)};
 }
 
 }  // namespace spillway::app
