@@ -147,8 +147,8 @@ Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) c
   const bool matrix = group.by_parameter && is_of_matrices(plan_.scheduling.format.rule);
   const optim::Matrices shape = matrix ? group.segment_of(bucket).matrices : optim::Matrices();
   const double scale = matrix ? matrix_scale(settings, shape.rows, shape.columns) : 1;
-  const auto of = [&](double learning_rate, double weight_decay) {
-    optim::Scalars<double> scalars = optim::make_scalars(settings, learning_rate, weight_decay, u.t, u.gradient_scale);
+  const auto of = [&](double learning_rate, double weight_decay, i64 updates_before = 0) {
+    optim::Scalars<double> scalars = optim::make_scalars(settings, learning_rate, weight_decay, u.t - updates_before, u.gradient_scale);
     scalars.step_size *= scale;
     return scalars;
   };
@@ -156,7 +156,8 @@ Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) c
   AllScalars all{{{of(u.learning_rate, decay), of(u.learning_rate, 0)}},
                  optim::make_scalars(optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1}, u.t, 1 / count)};
   for (const OwnRates& own : u.own_rates) {
-    all.rates.push_back({of(own.learning_rate, own.weight_decay.value_or(decay)), of(own.learning_rate, own.weight_decay.value_or(0))});
+    all.rates.push_back({of(own.learning_rate, own.weight_decay.value_or(decay), own.updates_before),
+                         of(own.learning_rate, own.weight_decay.value_or(0), own.updates_before)});
   }
   return all;
 }

@@ -21,6 +21,7 @@ namespace spillway::parallel {
 struct OwnRates {
   double learning_rate = 0;
   std::optional<double> weight_decay;  // of all of them; empty: the settings', where it applies
+  i64 updates_before = 0;              // applied before they were trained: their own number is Update::t less these
 };
 
 /// What one update needs beside the bytes.

@@ -112,7 +112,20 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
+// A copy is no recorded operation: where PyTorch would record it, nothing is written.
+void check_unrecorded(const Array& self, const nb::object& from) {
+  if (!recording()) return;
+  if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
+    throw Error(ErrorCode::usage,
+                "[copy_] expected a source that wants no gradient, which copy_ does not record: detach() it, or write under no_grad()");
+  if (self.graph && !self.graph->over())
+    throw Error(ErrorCode::usage,
+                "[copy_] expected a tensor that was not computed from others that want a gradient, whose history would stay as it was: "
+                "detach() it first, or write under no_grad()");
+}
+
 void copy_into(const Array& self, const nb::object& from) {
+  check_unrecorded(self, from);
   const Tensor values = nb::isinstance<Array>(from) ? nb::cast<const Array&>(from).value() : copy_of(from, "copy_");
   const Tensor& to = self.value();
   if (values.shape() != to.shape())
@@ -125,6 +138,7 @@ void copy_into(const Array& self, const nb::object& from) {
   }();
   const Tensor near = moved(same, to.device());
   const Running running(to.device());
+  to.storage()->written();
   if (to.elems() > 0) transfer(to.raw(), near.raw(), to.bytes());
 }
 
@@ -284,7 +298,10 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").")
       .def(
           "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
-          nb::rv_policy::reference, "Writes the values of an array of the same shape into this one's memory.");
+          nb::rv_policy::reference,
+          "Writes the values of an array of the same shape into this one's memory. Not recorded; backward() of what needs the old values "
+          "then\n"
+          "raises, as PyTorch's does.");
   tensor.attr("__array_priority__") = 1000;
   tensor.attr("__array_ufunc__") = nb::none();
   return tensor;

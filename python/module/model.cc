@@ -182,6 +182,7 @@ void Model::load(const std::string& name, const nb::object& array, bool share) {
   const Running here;
   const Tensor same = converted(values, to.dtype());
   const Running there(device_);
+  to.storage()->written();
   if (to.elems() > 0) transfer(to.raw(), same.raw(), to.bytes());
 }
 

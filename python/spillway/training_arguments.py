@@ -18,7 +18,6 @@ _SAME = {
     "seed": "seed",
     "per_device_train_batch_size": "micro_batch_size",
     "max_grad_norm": "gradient_clipping",
-    "adam_epsilon": "eps",
     "output_dir": "out",
     "logging_steps": "log_every",
     "save_total_limit": "keep",
@@ -26,9 +25,11 @@ _SAME = {
     "max_seq_length": "sequence_length",
 }
 _OPTIMIZERS = {
-    "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "adamw_apex_fused": "adamw",
+    "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_torch_xla": "adamw", "adamw_torch_npu_fused": "adamw",
+    "adamw_hf": "adamw", "adamw_apex_fused": "adamw",
     "adamw_8bit": "adamw", "adamw_bnb_8bit": "adamw", "paged_adamw_8bit": "adamw", "paged_adamw_32bit": "adamw", "paged_adamw": "adamw",
-    "sgd": "sgd", "adagrad": "adagrad", "rmsprop": "rmsprop", "lion_32bit": "lion", "paged_lion_32bit": "lion",
+    "sgd": "sgd", "adagrad": "adagrad", "rmsprop": "rmsprop", "rmsprop_bnb": "rmsprop", "rmsprop_bnb_32bit": "rmsprop",
+    "lion_32bit": "lion", "lion_8bit": "lion", "paged_lion_32bit": "lion", "paged_lion_8bit": "lion",
 }
 _SCHEDULES = {
     "linear": ("linear", 0.0), "cosine": ("cosine", 0.0), "polynomial": ("polynomial", 0.0), "constant": ("constant", None),
@@ -103,8 +104,12 @@ def _optimizer(read: _Reading) -> None:
         read.flags["optimizer"] = _OPTIMIZERS[_word(name)]
         if "8bit" in _word(name):
             read.flags["moments"] = "8bit"
-    beta1, beta2 = read.take("adam_beta1"), read.take("adam_beta2")
-    if (beta1 is not None or beta2 is not None) and read.flags.get("optimizer", "adamw") in ("adamw", "lion"):
+    # As in transformers, adam_epsilon is AdamW's alone and the betas are AdamW's and Lion's: the others keep their own.
+    beta1, beta2, eps = read.take("adam_beta1"), read.take("adam_beta2"), read.take("adam_epsilon")
+    rule = read.flags.get("optimizer", "adamw")
+    if eps is not None and rule == "adamw":
+        read.flags["eps"] = eps
+    if (beta1 is not None or beta2 is not None) and rule in ("adamw", "lion"):
         read.flags["betas"] = f"{0.9 if beta1 is None else beta1!r},{0.999 if beta2 is None else beta2!r}"
 
 
@@ -186,6 +191,28 @@ def _rest(read: _Reading) -> None:
         read.flags["deepspeed"] = _file_of(configuration)
     elif configuration is not None:
         read.flags["deepspeed"] = configuration
+    _leave_to_deepspeed(read, configuration)
+
+
+# As in transformers, a configuration's own optimizer and scheduler stand; the arguments fill in what it calls "auto".
+def _leave_to_deepspeed(read: _Reading, configuration: Any) -> None:
+    if isinstance(configuration, (str, os.PathLike)):
+        import json
+
+        try:
+            with open(configuration, encoding="utf-8") as file:
+                configuration = json.load(file)
+        except (OSError, ValueError):
+            return  # whoever reads it for the flags says what is wrong
+    for section, always, filled in (("optimizer", ("optimizer", "moments"),
+                                     {"learning_rate": "lr", "betas": "betas", "eps": "eps", "weight_decay": "weight_decay"}),
+                                    ("scheduler", ("lr_schedule", "min_lr_ratio", "lr_power"), {"warmup_steps": "warmup_num_steps"})):
+        theirs = configuration.get(section) if isinstance(configuration, dict) else None
+        if not isinstance(theirs, dict):
+            continue
+        params = theirs.get("params") or {}
+        for flag in [*always, *(flag for flag, key in filled.items() if params.get(key) != "auto")]:
+            read.flags.pop(flag, None)
 
 
 def _file_of(configuration: dict[str, Any]) -> str:

@@ -56,6 +56,48 @@ def test_what_there_is_not_is_refused_by_name(arguments, words):
         flags_of(arguments)
 
 
+# transformers hands each optimizer the arguments that it has: adam_epsilon is AdamW's alone, the betas AdamW's and Lion's.
+@pytest.mark.parametrize("optim, expected", [
+    ("adamw_torch", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
+    ("adamw_torch_fused", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
+    ("adamw_torch_xla", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
+    ("adamw_torch_npu_fused", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
+    ("adamw_bnb_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
+    ("adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
+    ("paged_adamw_32bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
+    ("paged_adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
+    ("sgd", dict(optimizer="sgd")), ("adagrad", dict(optimizer="adagrad")), ("rmsprop", dict(optimizer="rmsprop")),
+    ("rmsprop_bnb", dict(optimizer="rmsprop")), ("rmsprop_bnb_32bit", dict(optimizer="rmsprop")),
+    ("lion_32bit", dict(optimizer="lion", betas="0.9,0.999")), ("paged_lion_32bit", dict(optimizer="lion", betas="0.9,0.999")),
+    ("lion_8bit", dict(optimizer="lion", betas="0.9,0.999", moments="8bit")),
+    ("paged_lion_8bit", dict(optimizer="lion", betas="0.9,0.999", moments="8bit")),
+])
+def test_each_optimizer_gets_what_it_has(flags, optim, expected):
+    read = flags_of(dict(optim=optim, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8))
+    assert read == expected
+    spillway.Trainer(**{**flags, **read})  # no flag of it is refused
+
+
+@pytest.mark.parametrize("optim", [
+    "adafactor", "adamw_anyprecision", "adamw_torch_4bit", "adamw_torch_8bit", "ademamix", "ademamix_8bit", "paged_ademamix_32bit",
+    "paged_ademamix_8bit", "rmsprop_bnb_8bit", "galore_adamw", "galore_adamw_8bit", "galore_adafactor", "galore_adamw_layerwise",
+    "galore_adamw_8bit_layerwise", "galore_adafactor_layerwise", "lomo", "adalomo", "grokadamw", "schedule_free_radam",
+    "schedule_free_adamw", "schedule_free_sgd", "apollo_adamw", "apollo_adamw_layerwise", "stable_adamw",
+])
+def test_other_optimizers_are_refused_by_name(optim):
+    with pytest.raises(spillway.UsageError, match=rf"\[optim\] expected one of adamw_torch.*, got '{optim}'"):
+        flags_of(dict(optim=optim))
+
+
+# Its own optimizer and scheduler stand, and the arguments fill in what it calls auto.
+def test_a_deepspeed_configuration_keeps_its_optimizer():
+    theirs = {"optimizer": {"type": "SGD", "params": {"lr": "auto", "momentum": 0.9}}, "scheduler": {"type": "WarmupLR", "params": {}}}
+    read = flags_of(dict(optim="adamw_torch", learning_rate=2e-5, adam_epsilon=1e-8, adam_beta1=0.9, weight_decay=0.1, warmup_steps=7,
+                         lr_scheduler_type="cosine", deepspeed=theirs))
+    del read["deepspeed"]
+    assert read == {"learning_rate": 2e-5}
+
+
 def test_what_has_no_part_is_said():
     with pytest.warns(UserWarning, match="no part here: torch_compile, dataloader_pin_memory"):
         assert flags_of(dict(torch_compile=True, dataloader_pin_memory=True, ddp_backend=None)) == {}

@@ -85,6 +85,7 @@ Tensor Backward::saved(SavedTensor ticket) const {
   Tape::Saved& saved = tape_.saved_.at(static_cast<size_t>(ticket.ticket));
   if (saved.at_door) {
     saved.tensor = tape_.door_->unpack(saved.packed);
+    saved.packed = saved.tensor.storage()->version();
     saved.at_door = false;
   }
   return saved.tensor;
@@ -155,6 +156,27 @@ void Tape::seed(const Variable& y, Tensor dy) {
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
 }
 
+// Only what y was computed from is looked at: PyTorch does not ask for the rest either.
+void Tape::check_unmodified(const Variable& y) const {
+  if (std::ranges::none_of(saved_, &Saved::modified)) return;
+  std::vector<bool> reached(slots_.size());
+  reached[static_cast<size_t>(y.slot)] = true;
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    if (!reached[static_cast<size_t>(node->output)]) continue;
+    for (const i32 ticket : node->tickets) {
+      const Saved& saved = saved_[static_cast<size_t>(ticket)];
+      if (!saved.modified()) continue;
+      throw Error(ErrorCode::usage,
+                  "[backward] one of the variables needed for gradient computation has been modified by an inplace operation: the " +
+                      std::string(to_string(saved.tensor.dtype())) + " " + to_string(saved.tensor.shape()) + " that " + node->op +
+                      " saved in the forward pass was written to since. Call backward() before it is changed, or change a copy of it");
+    }
+    for (const i32 input : node->inputs) {
+      if (input >= 0) reached[static_cast<size_t>(input)] = true;
+    }
+  }
+}
+
 Tape::Node Tape::take_last() {
   Node node = std::move(nodes_.back());
   nodes_.pop_back();
@@ -202,6 +224,7 @@ void Tape::release(const Node& node) {
 
 void Tape::backward(const Variable& y, Tensor dy) {
   seed(y, std::move(dy));
+  check_unmodified(y);
   while (!nodes_.empty()) {
     const Node node = take_last();
     run(node, Backward::Part::whole);
@@ -212,6 +235,7 @@ void Tape::backward(const Variable& y, Tensor dy) {
 
 void Tape::backward_input(const Variable& y, Tensor dy) {
   seed(y, std::move(dy));
+  check_unmodified(y);
   while (!nodes_.empty()) {
     Node node = take_last();
     if (has_inputs(node.inputs, false)) run(node, Backward::Part::input);
@@ -260,6 +284,7 @@ SavedTensor Recorder::save(const Variable& v) {
     saved.at_door = true;
   } else {
     saved.tensor = v.value;
+    saved.packed = v.value.defined() ? v.value.storage()->version() : 0;
   }
   if (!v.weight) saved.counted_bytes = v.value.bytes();
   tape_->saved_bytes_ += saved.counted_bytes;

@@ -6,6 +6,8 @@
 //   2. A parameter's gradient goes to the GradientSink, whole, in wide_dtype of the parameter, exactly once for each (parameter, use);
 //      other gradients have the type of what they are gradients of. Gradients of several uses are added in reverse order of use.
 //   3. A gradient tensor is written in place only while nobody else holds it.
+//   4. Saved values that were changed since (Storage::written) are never differentiated with: backward then throws before it has handed any
+//      gradient over. What lies behind a SavedTensorDoor is the door's own.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -112,7 +114,8 @@ class Tape {
   static Variable frozen(Tensor value) { return {std::move(value), nullptr, -1, true}; }
 
   /// Runs all recorded ops in reverse from `y`. `dy` undefined means 1 (one-element y). The tape is empty of ops afterwards; gradients of
-  /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape.
+  /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape; Error(usage), with no gradient handed over, if a tensor
+  /// that was saved for it has been modified in place, as PyTorch does.
   void backward(const Variable& y, Tensor dy = {});
   /// The same bits in two calls: this one gives the input() leaves their gradients and keeps what the parameters' need, of each op that has
   /// one its output's gradient and its saved tensors;
@@ -150,12 +153,14 @@ class Tape {
   };
   struct Saved {
     Tensor tensor;
-    u64 packed = 0;
+    u64 packed = 0;  // behind the door its ticket there, here the version of the tensor's storage when it was saved
     bool at_door = false;
     i64 counted_bytes = 0;
+    bool modified() const { return !at_door && tensor.defined() && tensor.storage()->version() != packed; }
   };
   i32 new_slot(const Tensor& value);
   void seed(const Variable& y, Tensor dy);
+  void check_unmodified(const Variable& y) const;
   Node take_last();
   bool has_inputs(const std::vector<i32>& inputs, bool parameters) const;
   void run(const Node& node, Backward::Part part);

@@ -166,6 +166,7 @@ void Optimizer::step(double gradient_scale) {
     const bool mean = parameters_[i]->statistic;
     const double scale = mean ? 1 / static_cast<double>(weights_.passes(parameters_[i]->id)) : gradient_scale;
     const Tensor value = parameters_[i]->value();
+    value.storage()->written();
     if (!steps_wholes(states_[i].format.rule) || !value.device().is_cuda()) {
       update(*parameters_[i], gradient, value, states_[i], scale);
       continue;

@@ -152,6 +152,7 @@ void AveragedWeights::read(const nn::Parameter& parameter, i64 begin, std::span<
 void fill(const nn::Sequential& model, const WeightSource& source) {
   for (const auto& parameter : model.parameters) {
     const Tensor value = parameter->value();
+    value.storage()->written();
     if (!value.device().is_cuda()) {
       fill_one(*parameter, source, value);
       continue;

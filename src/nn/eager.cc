@@ -16,7 +16,7 @@ EagerParameters::EagerParameters(std::vector<std::shared_ptr<Parameter>> paramet
     require(parameter.id == i, "[eager] expected all parameters of a model, by their ids, or some that are in none");
   }
   for (const auto& parameter : parameters_) memory_.push_back(zeros(parameter->value().shape(), parameter->dtype, "weights"));
-  for (const auto& parameter : parameters_) parameter->storage->fill(memory_[parameter->id].raw());
+  for (const auto& parameter : parameters_) parameter->storage->borrow(memory_[parameter->id].storage(), memory_[parameter->id].raw());
 }
 
 EagerParameters::~EagerParameters() {
@@ -42,7 +42,7 @@ void EagerParameters::adopt(u32 id, const Tensor& memory) {
                                       " on " + spillway::to_string(memory.device()));
   }
   parameter.storage->drop();
-  parameter.storage->fill(memory.raw());
+  parameter.storage->borrow(memory.storage(), memory.raw());
   memory_[id] = memory;
 }
 
@@ -53,7 +53,7 @@ void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
   forget();
   for (size_t i = 0; i < there.size(); ++i) {
     parameters_[i]->storage = Storage::vacant(there[i].device(), there[i].bytes());
-    parameters_[i]->storage->fill(there[i].raw());
+    parameters_[i]->storage->borrow(there[i].storage(), there[i].raw());
   }
   memory_ = std::move(there);
 }
@@ -116,7 +116,9 @@ void EagerParameters::done(u32 parameter, u8 use) {
   if (hook_) hook_(*parameters_.at(parameter), node.mapped());
   ++passes_[node.key()];
   const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());
-  if (!first) kernels::accumulate(kept->second, node.mapped());
+  if (first) return;
+  kernels::accumulate(kept->second, node.mapped());
+  kept->second.storage()->written();
 }
 
 Variable run(const Sequential& model, const Context& context) {

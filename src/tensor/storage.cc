@@ -1,8 +1,20 @@
 #include "tensor/storage.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace spillway {
+namespace {
+
+// Versions of all storages come from one counter: a storage that borrows now from one lender and now from another never shows a version
+// twice.
+u64 next_version() {
+  static std::atomic<u64> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
 
 std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
   auto storage = std::shared_ptr<Storage>(new Storage(device, memory.bytes()));
@@ -20,6 +32,12 @@ void Storage::fill(std::byte* data) {
   resident_ = true;
 }
 
+void Storage::borrow(std::shared_ptr<Storage> lender, std::byte* data) {
+  fill(data);
+  lender_ = std::move(lender);
+  version_.store(next_version(), std::memory_order_relaxed);
+}
+
 void Storage::refill(Allocation memory) {
   require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] refilled, but it was not dropped or the size is another");
   data_ = memory.data();
@@ -30,6 +48,7 @@ void Storage::refill(Allocation memory) {
 void Storage::drop() {
   require(resident_, "[storage] dropped, but it holds nothing");
   memory_.reset();
+  lender_.reset();
   data_ = nullptr;
   resident_ = false;
 }
@@ -37,6 +56,13 @@ void Storage::drop() {
 std::byte* Storage::data() const {
   require(resident_, "[storage] read while its bytes are elsewhere: a Fetch is missing or a Release came too early");
   return data_;
+}
+
+void Storage::written() { (lender_ ? *lender_ : *this).version_.store(next_version(), std::memory_order_relaxed); }
+
+u64 Storage::version() const {
+  const u64 own = version_.load(std::memory_order_relaxed);
+  return lender_ ? std::max(own, lender_->version_.load(std::memory_order_relaxed)) : own;
 }
 
 }  // namespace spillway

@@ -1,8 +1,10 @@
 // The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever
 // moves bytes (parallel/), an owning one is dropped and refilled, and every view of it, those saved on a tape too, is right again
 // afterwards. Not thread-safe by itself: fill and drop are ordered against readers by the Program. Invariant: data() is valid exactly while
-// resident().
+// resident(). Whoever writes values that a tape may have saved says so (written()), and the tape refuses to differentiate with them; moving
+// the same values away and back, as offload and recomputation do, is not a change.
 #pragma once
+#include <atomic>
 #include <memory>
 
 #include "device/allocator.h"
@@ -19,6 +21,9 @@ class Storage {
 
   /// `data` must stay valid for bytes() until drop(); ignored on the meta device. Throws Error(bug) if already resident.
   void fill(std::byte* data);
+  /// As fill(), with memory that belongs to `lender`, which is kept until drop(): what is written through either counts for both. The
+  /// values are other ones than before, so this counts as a change.
+  void borrow(std::shared_ptr<Storage> lender, std::byte* data);
   /// Of an owning storage that was dropped; `memory` is of bytes().
   void refill(Allocation memory);
   void drop();
@@ -30,6 +35,11 @@ class Storage {
   /// Null on the meta device; throws Error(bug) when not resident.
   std::byte* data() const;
 
+  /// The values were changed in place: what was computed from the old ones can no longer be differentiated. From any thread.
+  void written();
+  /// A number that grows with every written() and borrow(), as PyTorch's version counter does.
+  u64 version() const;
+
  private:
   Storage(Device device, i64 bytes) : device_(device), bytes_(bytes) {}
   Device device_;
@@ -37,6 +47,8 @@ class Storage {
   Allocation memory_;
   std::byte* data_ = nullptr;
   bool resident_ = false, owning_ = false;
+  std::shared_ptr<Storage> lender_;  // of borrowed memory
+  std::atomic<u64> version_ = 0;
 };
 
 }  // namespace spillway

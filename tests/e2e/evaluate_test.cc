@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/types.h"
 #include "tests/e2e/support_program.h"
 #include "tests/support/fixtures.h"
 
@@ -32,6 +34,32 @@ TEST(Evaluate, GivesTheValidationLossOfTheRun) {
     EXPECT_EQ(result["perplexity"].get<double>(), std::exp(expected));
     EXPECT_EQ(result["tokens"].get<int>(), (static_cast<int>(place.read("held.txt").size()) - 1) / 16 * 16);
   }
+}
+
+// A weight that is not a number makes a loss that is none: it is said, and is no success.
+TEST(Evaluate, ALossThatIsNotFiniteIsNoSuccess) {
+  Workplace at;
+  at.write_text("text.txt", 4000);
+  ASSERT_EQ(at.spillway(small_run("run", 1, "64MiB", {})).status, 0);
+  ASSERT_EQ(at.spillway({"export", "run", "--out", "model"}).status, 0);
+  std::fstream weights(at / "model/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  u64 header = 0;
+  weights.read(reinterpret_cast<char*>(&header), sizeof header);
+  weights.seekp(static_cast<std::streamoff>(sizeof header + header));
+  const std::vector<u32> nan(64, 0x7fc00000);
+  weights.write(reinterpret_cast<const char*>(nan.data()), 256);
+  weights.close();
+  const Args args = {"evaluate", "--model",           "model", "--data",   "text.txt", "--tokenizer",
+                     "bytes",    "--sequence-length", "32",    "--device", "cpu"};
+  const Finished told = at.spillway(args);
+  EXPECT_EQ(told.status, 7) << told.err;
+  EXPECT_TRUE(mentions(told.err, "[evaluate] expected a finite loss, got nan over")) << told.err;
+  Args json = args;
+  json.push_back("--json");
+  const Finished as_json = at.spillway(json);
+  EXPECT_EQ(as_json.status, 7);
+  EXPECT_TRUE(mentions(as_json.out, R"({"loss":null,"perplexity":null,"tokens":)") && mentions(as_json.out, R"("nonfinite":"nan"})"))
+      << as_json.out;
 }
 
 TEST(Evaluate, RefusesWhatItCannotRead) {

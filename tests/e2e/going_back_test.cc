@@ -68,6 +68,66 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   expect_says(at.spillway(longer), 0, {"continues at step 8 of 10"});
 }
 
+// A job's own scratch, an absolute path, a link: the bytes count, not where they lie.
+TEST_F(GoingBack, TheSameContentsAtAnotherPathAreTheSameRun) {
+  ASSERT_EQ(at.spillway(to_step(4)).status, 0);
+  for (const char* folder : {"job1", "job2"}) fs::create_directory(at / folder);
+  fs::copy(at / "text.txt", at / "job1/other.txt");
+  fs::create_symlink(at / "text.txt", at / "job2/link.txt");
+  const auto trained_on = [&](int steps, const std::string& data, const Args& more = {}) {
+    return at.spillway(with(to_step(steps, more), "--data", data));
+  };
+  expect_says(trained_on(6, "job1/other.txt"), 0, {"continues at step 4 of 6", "the same contents at another path: data", "done: step 6"});
+  expect_says(trained_on(8, (at / "text.txt").string()), 0, {"continues at step 6 of 8"});
+  expect_says(trained_on(10, "job2/link.txt"), 0, {"continues at step 8 of 10"});
+  // Other contents elsewhere are named, and nothing is touched.
+  std::string changed = at.read("text.txt");
+  std::reverse(changed.begin(), changed.end());
+  at.write("job1/other.txt", changed);
+  const std::string config = at.read("run/config.json"), contents = at.read("run/contents.json");
+  expect_says(trained_on(12, "job1/other.txt"), 2, {"expected in --data", "got other contents in job1/other.txt", "--allow-change data"});
+  EXPECT_EQ(at.read("run/config.json") + at.read("run/contents.json"), config + contents);
+  // Once allowed they are the run's at once: also where the start that was allowed them saves nothing.
+  const Args unsaved = with(to_step(12, {"--allow-change", "data", "--no-final-checkpoint"}), "--checkpoint-every", "100");
+  expect_says(at.spillway(with(unsaved, "--data", "job1/other.txt")), 0, {"--data has other contents from step 11 on", "done: step 12"});
+  expect_says(trained_on(12, "text.txt"), 2, {"got other contents in text.txt"});
+  expect_says(trained_on(12, "job1/other.txt"), 0, {"continues at step 10 of 12"});
+  at.write("job1/other.txt", changed + changed);
+  expect_says(trained_on(14, "job1/other.txt"), 2, {"got other contents in job1/other.txt"});
+}
+
+// Without --out the folder's name follows from the flags: another spelling finds the run too.
+TEST_F(GoingBack, ARunWithoutOutIsFoundByItsContents) {
+  const auto train = [&](int steps, const std::string& data) {
+    Args args = with(to_step(steps), "--data", data);
+    const auto out = std::ranges::find(args, "--out");
+    args.erase(out, out + 2);
+    return at.spillway(args);
+  };
+  ASSERT_EQ(train(2, "text.txt").status, 0);
+  expect_says(train(4, (at / "text.txt").string()), 0, {"continues at step 2 of 4"});
+  at.write_text("longer.txt", 70000);
+  expect_says(train(4, "longer.txt"), 0, {"new run of 4 steps"});
+}
+
+// The model's folder, its tokenizer and an adapter count by contents too; of an older program's run what lies at its paths now is asked.
+TEST_F(GoingBack, AModelsFolderMayMove) {
+  ASSERT_EQ(at.spillway(to_step(2)).status, 0);
+  ASSERT_EQ(at.spillway({"export", "run", "--out", "model"}).status, 0);
+  fs::copy(at / "model", at / "moved", fs::copy_options::recursive);
+  const auto tuned = [&](int steps, const std::string& model) {
+    return at.spillway(with(to_step(steps, {"--tokenizer", "bytes"}, "tuned"), "--model", model));
+  };
+  ASSERT_EQ(tuned(2, "model").status, 0);
+  expect_says(tuned(4, "moved/"), 0, {"continues at step 2 of 4", "the same contents at another path: model"});
+  fs::remove(at / "tuned/contents.json");
+  expect_says(tuned(6, (at / "model").string()), 0, {"continues at step 4 of 6"});
+  ASSERT_EQ(at.spillway(with(to_step(4), "--seed", "7")).status, 2);
+  ASSERT_EQ(at.spillway(with(to_step(2, {}, "second"), "--seed", "7")).status, 0);
+  ASSERT_EQ(at.spillway({"export", "second", "--out", "others"}).status, 0);
+  expect_says(tuned(8, "others"), 2, {"expected in --model", "got other contents in others"});
+}
+
 // As a job that is requeued does.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);

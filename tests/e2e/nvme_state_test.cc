@@ -123,6 +123,57 @@ TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   EXPECT_TRUE(mentions(at.read("run/checkpoints/step-00000030/manifest.json"), "\"loss_scale\": " + last["loss_scale"].dump()));
 }
 
+// Whatever flag is another one, numbers or layout: a run that has no checkpoint is not begun anew over its state.
+TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
+  ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
+  kill_after("run", 5);
+  const auto everything = [&] {
+    std::vector<std::string> all = {at.read("run/config.json"), at.read("run/metrics.jsonl")};
+    for (const auto& entry : fs::recursive_directory_iterator(at / "scratch")) all.push_back(entry.path().string());
+    return all;
+  };
+  const auto before = everything();
+  const Args args = on_nvme("run", "none");
+  const std::vector<std::pair<Args, std::string>> others = {
+      {with(args, "--moments", "bf16"), "moments: \"fp32\" -> \"bf16\""},
+      {with(args, "--optimizer", "sgd"), "optimizer: \"adamw\" -> \"sgd\""},
+      {with(args, "--precision", "bf16"), "precision: \"fp32\" -> \"bf16\""},
+      {with(args, "--ema", "0.9"), "ema: null -> 0.9"},
+      {with(args, "--freeze", "model.layers.0.*"), "freeze: [] -> "},
+      {with(args, "--gradient-dtype", "bf16"), "gradient_dtype: "},
+      {with(args, "--learning-rate", "2e-3"), "learning_rate: 0.001 -> 0.002"},
+      {with(args, "--place-optimizer", "host"), "not all weights and optimizer state lie on nvme"},
+      {with(args, "--durability", "step"), "it was made with another --durability"},
+      {with(args, "--nvme", "elsewhere"), "--nvme names other paths, or in another order"},
+      {with(with(args, "--ranks", "2"), "--pipeline-stages", "2"), "it is of another number of ranks"},
+      {small_run("run", kSteps, "16MiB", {"--checkpoint-every", "100000"}), "is all there is of the run in run"},
+  };
+  for (const auto& [other, word] : others) {
+    const Finished f = at.spillway(other);
+    EXPECT_EQ(f.status, 2) << word << ": " << f.err;
+    EXPECT_TRUE(mentions(f.err, word)) << word << ": " << f.err;
+    EXPECT_TRUE(everything() == before) << word;
+  }
+  const Finished rest = at.spillway(args);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_TRUE(mentions(rest.err, "from the state on nvme")) << rest.err;
+  expect_same_run("run", "straight");
+}
+
+// A change that is allowed may make another layout: the state becomes a checkpoint first, and nothing of it is lost.
+TEST_F(NvmeState, AnAllowedChangeOfTheLayoutGoesOnFromTheState) {
+  for (const auto& [key, flag, value] :
+       {std::tuple("moments", "--moments", "bf16"), {"freeze", "--freeze", "model.layers.0.*"}, {"ema", "--ema", "0.9"}}) {
+    const std::string out = std::string("run-") + key;
+    kill_after(out, 5);
+    const Finished f = at.spillway(with(with(on_nvme(out, "none"), flag, value), "--allow-change", key));
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_TRUE(mentions(f.err, "it is saved as a checkpoint first")) << f.err;
+    EXPECT_TRUE(std::regex_search(f.err, std::regex("continues at step \\d+ of 30 from the last checkpoint"))) << f.err;
+    EXPECT_EQ(at.metrics(out).size(), static_cast<size_t>(kSteps));
+  }
+}
+
 TEST_F(NvmeState, ABitThatFlipsIsNamedAndTheRunStartsAnew) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   kill_after("run", 5);

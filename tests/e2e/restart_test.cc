@@ -34,6 +34,12 @@ struct Restart : NvmeRun {
       EXPECT_TRUE(final_file("run", file) == final_file(straight, file)) << file;
     }
   }
+  void kill_behind_checkpoint(const Args& args) const {
+    const Finished f = at.spillway_until(
+        with(args, "--checkpoint-every", "4"),
+        [&] { return at.metrics("run").size() >= 6 && fs::exists(at / "run/checkpoints/step-00000004"); }, SIGKILL);
+    EXPECT_EQ(f.status, 128 + SIGKILL) << f.err;
+  }
   // From the state on nvme to the end, with the weights of a run that was never stopped.
   void expect_right_one_goes_on(const Args& args) const {
     const Finished f = at.spillway(args);
@@ -65,14 +71,15 @@ TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
   expect_right_one_goes_on(right);
 }
 
-// The killed run's store does not fit them: it is set aside, which they say and doctor lists, and comes back for whom it fits.
+// The killed run's store does not fit them, but there is a checkpoint to go on from: the store is set aside, which they say and doctor
+// lists, and comes back for whom it fits.
 TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = on_nvme("run", "none");
-  kill_after(right, kKilledAfter);
+  kill_behind_checkpoint(right);
   for (const Args& other : {with(right, "--durability", "step"), with(right, "--place-optimizer", "host")}) {
     const std::string said = kill_after(other, 1);
-    EXPECT_TRUE(mentions(said, "set aside as ") && mentions(said, "new run")) << said;
+    EXPECT_TRUE(mentions(said, "set aside as ") && mentions(said, "is newer than the checkpoint of step 4")) << said;
     EXPECT_TRUE(mentions(at.spillway({"doctor", "--nvme", "scratch"}).out, ".aside-"));
   }
   expect_right_one_goes_on(right);
@@ -100,7 +107,7 @@ TEST_F(RestartMore, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
     return args;
   };
   for (const char* path : {"scratch", "scratch/a", "scratch/b"}) fs::create_directory(at / path);
-  kill_after(on_paths({"scratch/a", "scratch/b"}), kKilledAfter);
+  kill_behind_checkpoint(on_paths({"scratch/a", "scratch/b"}));
   for (const Args& other : {on_paths({"scratch/b", "scratch/a"}), on_paths({"scratch/a"})}) {
     const std::string said = kill_after(other, 1);
     EXPECT_TRUE(mentions(said, "set aside as ")) << said;
@@ -112,15 +119,16 @@ TEST_F(RestartMore, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
   for (const char* path : {"scratch/a", "scratch/b"}) EXPECT_TRUE(fs::is_empty(at / path)) << path;
 }
 
-// Their bytes lie in other folders; those of the run's other ranks stay until the run has taken its last step.
+// Their bytes lie in other folders, where all that there is of the run would be left.
 TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
   const auto of = [](const std::string& out, const char* ranks) {
     return with(with(on_nvme(out, "none"), "--global-batch-size", "2"), "--ranks", ranks);
   };
   ASSERT_EQ(at.spillway(of("straight", "1")).status, 0);
   kill_after(of("run", "1"), kKilledAfter);
-  const std::string said = kill_after(of("run", "2"), 2, SIGTERM);
-  EXPECT_TRUE(mentions(said, "of the run there is also spillway-")) << said;
+  const Finished refused = at.spillway(of("run", "2"));
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_TRUE(mentions(refused.err, "it is of another number of ranks")) << refused.err;
   expect_right_one_goes_on(of("run", "1"));
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/best.h"
@@ -27,7 +28,14 @@ class StateReader {
  public:
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
       : file_(checkpoint / kStateName, data::FolderChecksums::of(checkpoint).find(kStateName)), dtype_(state_dtype(format)) {
+    for (const data::TensorInfo& t : file_.tensors()) stated_.insert(t.name.substr(0, t.name.rfind('.')));
     for (const auto& p : model.parameters) {
+      const bool stated = stated_.contains(p->name);
+      if (stated && p->frozen) change_.frozen.push_back(p->name);
+      if (!stated && !file_.tensors().empty() && !state_tensors(*p, format).empty()) {
+        change_.thawed.push_back(p->name);
+        continue;
+      }
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
         if (!info && t.part == StatePart::average) continue;  // of a run that had none until now
@@ -40,6 +48,7 @@ class StateReader {
     }
   }
 
+  const FreezeChange& change() const { return change_; }
   bool has(const nn::Parameter& p, StatePart part) const { return tensors_.contains({p.id, part}); }
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     const data::TensorInfo& info = *tensors_.at({p.id, part});
@@ -52,6 +61,8 @@ class StateReader {
  private:
   const data::SafetensorsReader file_;
   const DType dtype_;
+  std::set<std::string> stated_;  // parameters with a state, whatever its rule calls the arrays
+  FreezeChange change_;
   std::map<std::pair<u32, StatePart>, const data::TensorInfo*> tensors_;
 };
 
@@ -183,7 +194,8 @@ Progress read_progress(const fs::path& checkpoint) {
           schedule_steps,
           loss_scale_of(manifest),
           text_of(manifest, "made_with"),
-          text_of(manifest, "data")};
+          text_of(manifest, "data"),
+          thawed_of(manifest.value("thawed", nlohmann::json::array()))};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
@@ -199,8 +211,8 @@ std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
   return {fmt::format("{} cannot be read: {}", checkpoint.string(), e.what())};
 }
 
-void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
-  if (is_deepspeed_checkpoint(checkpoint)) return load_deepspeed(checkpoint, source, model, rank);
+FreezeChange load_checkpoint(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {
+  if (is_deepspeed_checkpoint(checkpoint)) return load_deepspeed(checkpoint, source, model, rank), FreezeChange();
   const nlohmann::json manifest = read_manifest(checkpoint);
   const optim::StateFormat& format = rank.plan().scheduling.format;
   const DType dtype = format.weight;
@@ -213,12 +225,13 @@ void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, cons
   const auto weights = weights_of(saved, model);
   const StateReader state(checkpoint, model, format);
   const auto master = [&](const nn::Parameter& p, i64 begin, std::span<double> out) {
-    is_half(dtype) && !p.frozen ? state.read(p, StatePart::master, begin, out) : weights->read(p, begin, out);
+    state.has(p, StatePart::master) ? state.read(p, StatePart::master, begin, out) : weights->read(p, begin, out);
   };
   rank.load(master, [&](const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) {
     if (part == StatePart::average && !state.has(p, part)) return master(p, begin, out);
-    if (!p.frozen) state.read(p, part, begin, out);
+    if (state.has(p, part)) state.read(p, part, begin, out);
   });
+  return state.change();
 }
 
 void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> kept) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/checkpoints/model_source.h"
+#include "app/checkpoints/thaw.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 
@@ -27,6 +28,7 @@ struct Progress {
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
   std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
+  std::vector<Thaw> thawed = {};               // of its state; a record on nvme leaves it to the run's folder
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.
@@ -84,7 +86,9 @@ bool has_checksums(const std::filesystem::path& checkpoint);
 std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& checkpoint);
 /// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape, or a byte is not the one that was saved.
 /// `source`: what the run trains, of which a base comes from its own folder.
-void load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank);
+/// Parameters that were frozen when it was saved begin with the state of a first step.
+FreezeChange load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model,
+                             parallel::Rank& rank);
 /// Removes all but the newest `keep` and that of step `kept`.
 void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> kept = {});
 /// Those of the run that one which goes on from `from` (none: from what lies on nvme) at `step` does not descend from: the later ones; all,

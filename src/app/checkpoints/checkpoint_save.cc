@@ -240,6 +240,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
                              {"schedule_steps", progress.schedule_steps},
                              {"data", progress.data}};
   put_loss_scale(manifest, progress);
+  if (!progress.thawed.empty()) manifest["thawed"] = to_json(progress.thawed);
   if (adapters) {
     manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);

@@ -41,17 +41,40 @@ fs::path run_of(const fs::path& model) {
   return parent.filename() == "checkpoints" ? parent.parent_path() : fs::path();
 }
 
+// A number that is not finite is null, with "nonfinite": "nan" or "inf" beside it, as in metrics.jsonl.
+std::string json_text(const HeldOutLoss& loss, double perplexity) {
+  const auto accuracy = loss.accuracy();
+  nlohmann::ordered_json all = {{"loss", loss.mean()}};
+  if (accuracy) {
+    all.update({{"accuracy", *accuracy}, {"top_5_accuracy", *loss.top_5_accuracy()}, {"images", loss.targets}});
+  } else {
+    all.update({{"perplexity", perplexity}, {"tokens", loss.targets}});
+  }
+  const double worst = accuracy || std::isnan(loss.mean()) ? loss.mean() : perplexity;
+  if (!std::isfinite(worst)) all["nonfinite"] = std::isnan(worst) ? "nan" : "inf";
+  return all.dump();
+}
+
 std::string result_text(const HeldOutLoss& loss, bool json) {
   const double perplexity = std::exp(loss.mean());
+  if (json) return json_text(loss, perplexity);
   if (const auto accuracy = loss.accuracy()) {
     const double top_5 = *loss.top_5_accuracy();
-    if (json)
-      return nlohmann::ordered_json{{"loss", loss.mean()}, {"accuracy", *accuracy}, {"top_5_accuracy", top_5}, {"images", loss.targets}}
-          .dump();
     return fmt::format("loss {:.6f}, accuracy {:.4f}, top 5 {:.4f}, {} images", loss.mean(), *accuracy, top_5, loss.targets);
   }
-  if (json) return nlohmann::ordered_json{{"loss", loss.mean()}, {"perplexity", perplexity}, {"tokens", loss.targets}}.dump();
   return fmt::format("loss {:.6f}, perplexity {:.4f}, {} tokens", loss.mean(), perplexity, loss.targets);
+}
+
+void check_targets(const HeldOutLoss& loss) {
+  if (loss.targets == 0) throw Error(ErrorCode::data, "[evaluate] expected targets that count in --data, got none: there is no loss");
+}
+
+void check_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
+  if (std::isfinite(loss.mean())) return;
+  throw Error(ErrorCode::numbers,
+              fmt::format("[evaluate] expected a finite loss, got {} over {} targets: weights of {} are not finite, or values in between "
+                          "overflow, which --precision fp32 would show",
+                          loss.mean(), loss.targets, config.model));
 }
 
 // Of rows with choices: how often the right one is the likeliest.
@@ -128,7 +151,9 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   };
   const HeldOutLoss loss = held_out_loss(model->rank(), model->mesh(), peers, *loader, all, show);
   console.end_progress();
+  check_targets(loss);
   console.result(result_text(loss, console.json()));
+  check_finite(loss, config);
   return 0;
 }
 

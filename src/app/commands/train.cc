@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/deepspeed_state.h"
@@ -20,6 +21,8 @@
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
 #include "app/ranks/same_flags.h"
+#include "app/resume/left_state.h"
+#include "app/resume/run_contents.h"
 #include "app/run/data_sources.h"
 #include "app/run/run_on_ranks.h"
 #include "app/run/start.h"
@@ -77,23 +80,6 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
           config.model));
 }
 
-// What opening the store did, and what becomes of a state that this run does not go on from.
-void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const Recovery& recovery) {
-  const parallel::ModelState& state = session.rank().state();
-  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
-  if (const std::string notice = session.nvme_lock_notice(); !notice.empty()) console.warn("nvme: " + notice);
-  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
-  const std::string why = state.why_not_recovered(), moved = state.store_moved();
-  if (!recovery.set_aside.empty()) {
-    console.warn("nvme: the state there is not gone on from: " + recovery.set_aside);
-  } else if (!why.empty() && (went_before || !moved.empty())) {
-    console.log("nvme: no state to go on from: " + why);
-  }
-  if (!moved.empty()) console.warn("nvme: " + moved);
-  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, the run goes on without it: " + recovery.damaged);
-  if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
-}
-
 std::string kept_as(kernels::WeightFormat base) {
   return base == kernels::WeightFormat::plain ? "" : ", those of products kept in " + to_string(base);
 }
@@ -121,7 +107,11 @@ class Training {
 
   ~Training() { console_.record({}); }
 
-  int run() try { return run_all(); } catch (...) {
+  /// Sets `first` where another run has to come first, with that configuration, and this one then again.
+  int run(std::optional<TrainConfig>* first = nullptr) try {
+    first_ = first;
+    return run_all();
+  } catch (...) {
     if (folder_) folder_->log("error: " + failure_of(std::current_exception()).text);
     throw;
   }
@@ -132,6 +122,8 @@ class Training {
     {
       const Working working(console_, [this] { return preparation_.text("reading model and data"); });
       peers_.together([&] { read_all(); });
+      contents_ = parse_contents(peers_.from_first(to_json(contents_)));
+      peers_.together([&] { find_beginning(); });
     }
     if (stops()) return stop();
     check_same_flags(peers_, to_json(config_), facts());
@@ -144,6 +136,11 @@ class Training {
       choose_plan();
     }
     if (stops()) return stop();
+    if (const i64 step = peers_.most({left_state_.save_step})[0]; step >= 0 && first_) {
+      console_.log(left_state_.note);
+      *first_ = saving_config(config_, step);
+      return 0;
+    }
     {
       const Working working(console_, [this] { return session_->taking(); });
       peers_.together([&] { take_all(); });
@@ -192,16 +189,19 @@ class Training {
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
     data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), loader_workers(config_, peers_.place()), source_,
                                             &preparation_);
-    data_now_ = data_->training->fingerprint();
     resolve_steps(config_, *data_->training);
-    if (config_.out.empty()) config_.out = default_out(config_);
+    if (peers_.first()) contents_ = contents_now(config_, source_, *data_);
+  }
+
+  void find_beginning() {
+    if (config_.out.empty()) config_.out = find_out(config_, contents_);
     asked_ = config_.resume;
-    settle_resume(config_);
+    same_ = same_contents(config_.out, config_, contents_of_run(config_.out, {}), contents_);
+    settle_resume(config_, same_);
     start_ = find_start(config_);
     if (!start_.checkpoint) return;
     progress_ = start_.progress;
-    check_same_numbers(config_, run_of(*start_.checkpoint));
-    check_same_data(config_, progress_, data_now_);
+    contents_notes_ = check_same_run(run_of(*start_.checkpoint), config_, progress_, contents_);
   }
 
   Facts facts() const {
@@ -217,6 +217,7 @@ class Training {
                        pipeline_of(config_));
     });
     plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
+    peers_.together([&] { left_state_ = check_left_state(*session_, config_, progress_, same_); });
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }
 
@@ -264,15 +265,15 @@ class Training {
       if (least >= 0 && generation() > least) session_->go_back_to(static_cast<u64>(least));
     });
     if (gives_up_for_checkpoint()) leave_damaged();
-    peers_.together([&] { recovery_ = recoverable(*session_, config_, progress_); });
+    peers_.together([&] { recovery_ = recoverable(*session_, config_, progress_, same_); });
     const i64 step = recovery_.record ? recovery_.record->progress.step : -1;
     const std::vector<i64> steps = peers_.most({step, -step});
     if (steps[0] != -steps[1]) recovery_ = {.set_aside = fmt::format("it is of step {}, and not all ranks have it", steps[0])};
     if (config_.resume.kind == Resume::Kind::must && !start_.checkpoint && !recovery_.record)
       peers_.together([&] { nothing_to_go_on_from(config_); });
-    if (recovery_.record) progress_ = recovery_.record->progress;
+    if (recovery_.record) progress_ = recovery_.record->progress, progress_.thawed = contents_of_run(config_.out, progress_).thawed;
     peers_.together([&] {
-      if (recovery_.record) check_same_data(config_, progress_, data_now_);
+      if (recovery_.record) contents_notes_ = check_same_run(config_.out, config_, progress_, contents_);
       if (!recovery_.set_aside.empty() && session_->rank().state().recovered()) session_->set_state_aside();
     });
   }
@@ -328,6 +329,8 @@ class Training {
       for (const std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) console_.log("data: " + note);
     }
     tell_of_start();
+    for (const std::string& note : contents_notes_) console_.log(note);
+    if (!left_state_.note.empty()) console_.warn(left_state_.note);
     if (is_from_deepspeed()) {
       tell_of_deepspeed();
     } else if (start_.checkpoint && !recovery_.record && !has_checksums(*start_.checkpoint)) {
@@ -371,7 +374,7 @@ class Training {
 
   // Other steps stretch the curve of the learning rate under the steps still to come.
   void tell_of_schedule() const {
-    const i64 before = progress_.schedule_steps, now = *config_.steps;
+    const i64 before = progress_.schedule_steps, now = config_.curve_steps();
     if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
     console_.log(
         config_.keep_schedule
@@ -397,7 +400,11 @@ class Training {
       const std::optional<fs::path> tried = start_.checkpoint;
       const Working working(console_, start_.checkpoint ? "reading " + start_.checkpoint->string() : "making the first weights");
       try {
-        return peers_.together([&] { load_start(*session_, config_, start_); });
+        FreezeChange change;
+        peers_.together([&] { change = load_start(*session_, config_, start_); });
+        if (!change.thawed.empty()) progress_.thawed.push_back({progress_.updates, change.thawed});
+        for (const std::string& note : notes_of(change)) console_.log(note);
+        return;
       } catch (const AgreedError& e) {
         if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
         leave_damaged();
@@ -417,6 +424,9 @@ class Training {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
+    asked.allow_change.clear();  // of this start alone: the new values are the run's from here on
+    contents_.thawed = progress_.thawed;
+    folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
     const i64 last_line = folder_->open_metrics(progress_.step);
     for (const std::string& said : folder_->watch({config_.tensorboard, config_.metrics_csv}, last_line, to_json(asked)))
@@ -432,7 +442,7 @@ class Training {
 
   // An error leaves what lies on nvme for a restart.
   int train() try {
-    progress_.data = data_now_;
+    progress_.data = contents_.find("data");
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
@@ -452,7 +462,11 @@ class Training {
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
-  std::string data_now_;  // Loader::fingerprint
+  RunContents contents_;           // of this start
+  std::vector<std::string> same_;  // keys whose values in --out's run may be spelled otherwise
+  std::vector<std::string> contents_notes_;
+  LeftState left_state_;
+  std::optional<TrainConfig>* first_ = nullptr;
   Start start_;
   size_t told_ = 0;  // of start_.left
   Progress progress_;
@@ -471,7 +485,15 @@ class Training {
 int run_train(const TrainConfig& config, Console& console, const Peers& peers) { return run_train(config, console, peers, {}); }
 
 int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks) {
-  return run_on_ranks(peers, console, [&](Console& own) { return Training(config, own, peers, callbacks).run(); });
+  return run_on_ranks(peers, console, [&](Console& own) {
+    std::optional<TrainConfig> first;
+    const int status = Training(config, own, peers, callbacks).run(&first);
+    if (!first) return status;
+    std::ostringstream unsaid;
+    Console silent(unsaid, unsaid);
+    const int saved = Training(*first, silent, peers, {}).run();
+    return saved == 0 ? Training(config, own, peers, callbacks).run() : saved;
+  });
 }
 
 }  // namespace spillway::app

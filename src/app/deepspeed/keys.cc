@@ -15,7 +15,8 @@ constexpr std::string_view kShown =
     "a run's folder has metrics.jsonl and TensorBoard's files (docs/watching.md), --profile a table of times";
 constexpr std::string_view kFolder = "these files lie in the run's folder (--out)";
 constexpr std::string_view kChecked = "has no counterpart, and no number depends on it";
-constexpr std::string_view kLossScale = "a dynamic loss scale begins at 2^16 and doubles after 1000 steps without an overflow";
+constexpr std::string_view kLossScale =
+    "the loss scale begins at 2^16, is halved by each overflow and doubles after --loss-scale-window steps without one";
 constexpr std::string_view kCheckpoints = "checkpoints are complete or absent, and go on with other ranks, stages and placements";
 constexpr std::string_view kOff = "false|null";
 
@@ -38,7 +39,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"fp16.auto_cast", noted, kAlways, ""},
     {"fp16.loss_scale", refused, "leave it out: the loss scale is dynamic", "0|0.0"},
     {"fp16.initial_scale_power", noted, kLossScale, ""},
-    {"fp16.loss_scale_window", noted, kLossScale, ""},
+    {"fp16.loss_scale_window", read, "", ""},
     {"fp16.hysteresis", noted, kLossScale, ""},
     {"fp16.consecutive_hysteresis", noted, kLossScale, ""},
     {"fp16.min_loss_scale", noted, kLossScale, ""},

@@ -101,7 +101,7 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
 // Warm-up and what the rest of the words ask for.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
-  const i64 steps = file.integer(params + "warmup_num_steps").value_or(1000);
+  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // DeepSpeed's take two at least
   if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
   if (file.text(params + "warmup_type").value_or("log") != "linear")
     file.note("scheduler.params.warmup_type: the rate rises linearly where DeepSpeed's, by default, rises with the step's logarithm");
@@ -109,11 +109,17 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
   file.note("scheduler: step s = 0, 1 .. of a warm-up of W has lr (s + 1) / (W + 1), where DeepSpeed's first two have the least rate");
 }
 
+// From the end of the warm-up W on, DeepSpeed's linear rate of step s is (total - s) / (total - W): ours over total + 1 steps. Its cosine
+// reaches its end one step earlier.
 void fall(DeepspeedReader& file, const std::string& schedule, double least) {
   file.give("lr-schedule", schedule, "scheduler.type");
   file.give("min-lr-ratio", least, "scheduler.type");
-  if (const auto total = file.integer("scheduler.params.total_num_steps"))
-    file.give("steps", std::to_string(*total), "scheduler.params.total_num_steps");
+  const std::string path = "scheduler.params.total_num_steps";
+  const auto total = file.integer(path);
+  if (!total) return;
+  if (*total < 1) file.refuse_value(path, "at least 1");
+  file.give("steps", std::to_string(*total), path);
+  file.give("schedule-steps", std::to_string(schedule == "linear" ? *total + 1 : *total), path);
 }
 
 void check_schedule_params(const DeepspeedReader& file, const std::vector<std::string>& known) {

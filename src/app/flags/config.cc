@@ -15,7 +15,7 @@ i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps) {
 
 optim::Schedule schedule_over(const TrainConfig& config, i64 steps) {
   const optim::Schedule::Kind kind = config.lr_schedule;
-  const bool follows = config.warmup_steps == default_warmup_steps(kind, *config.steps);
+  const bool follows = !config.schedule_steps && config.warmup_steps == default_warmup_steps(kind, *config.steps);
   optim::Schedule schedule{.kind = kind, .learning_rate = *config.learning_rate, .steps = steps, .min_lr_ratio = config.min_lr_ratio};
   schedule.warmup_steps = follows ? default_warmup_steps(kind, steps) : *config.warmup_steps;
   schedule.decay_steps = config.lr_decay_steps.value_or(std::max<i64>(1, steps / 10));

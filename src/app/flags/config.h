@@ -159,9 +159,11 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
+  std::optional<i64> schedule_steps;                       // that the curve of the learning rate spans; empty: `steps`
   std::optional<i64> lr_step_size, lr_decay_steps;         // of step; of wsd, empty: 10 % of the steps
   std::optional<double> lr_gamma, lr_power, lr_pct_start;  // of step, polynomial, onecycle; empty: optim::Schedule's
   double gradient_clipping = 1.0;                          // 0: off
+  std::optional<i64> loss_scale_window;                    // of fp16; empty: optim::kLossScaleInterval
   std::optional<double> ema;                               // decay of the average of the weights
   std::optional<double> dropout;                           // empty: presets 0, folders what config.json says
   std::vector<std::string> freeze;                         // patterns, as freeze_parameters()
@@ -206,6 +208,8 @@ struct TrainConfig : RanksConfig, TextConfig {
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
   /// Windows of one optimizer step on all ranks.
   i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_rows() * data_ranks(); }
+  /// Once it is resolved: over which the curve of the learning rate lies.
+  i64 curve_steps() const { return schedule_steps.value_or(*steps); }
   /// Once it is resolved.
   i64 micro_batch_rows() const { return micro_batch_size.value_or(1); }
 };
@@ -350,8 +354,8 @@ std::string numbers_hash(const TrainConfig& config);
 TrainConfig run_config(const std::string& json);
 
 /// The keys of `now` that change numbers and differ from `before` (a run's config.json, by its text), those of `now.allow_change` left out;
-/// each as "key: before -> now". Throws Error(data) when `before` is no configuration.
-std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now);
+/// each as "key: before -> now". Throws Error(data) when `before` is no configuration. `same`: keys whose values differ in spelling alone.
+std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now, const std::vector<std::string>& same = {});
 
 /// runs/<model>-<8 hex digits>.
 std::string default_out(const TrainConfig& config);

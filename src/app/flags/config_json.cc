@@ -170,13 +170,14 @@ TrainConfig run_config(const std::string& json) {
   }
 }
 
-std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now) {
+std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now, const std::vector<std::string>& same_keys) {
   const TrainConfig run = run_config(before_json);
   const std::vector<NumberKey> before = number_keys(run);
   std::vector<std::string> changes;
   const std::vector<NumberKey> after = number_keys(now);
   for (size_t i = 0; i < after.size(); ++i) {
-    const bool same = before[i] == after[i] || (after[i].key == "warmup_steps" && run.warmup_steps == now.warmup_steps);
+    const bool spelled = std::ranges::find(same_keys, after[i].key) != same_keys.end();
+    const bool same = spelled || before[i] == after[i] || (after[i].key == "warmup_steps" && run.warmup_steps == now.warmup_steps);
     if (same || std::ranges::find(now.allow_change, after[i].key) != now.allow_change.end()) continue;
     changes.push_back(after[i].key + ": " + before[i].value + " -> " + after[i].value);
   }

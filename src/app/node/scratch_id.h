@@ -25,11 +25,10 @@ struct ScratchId {
 
   /// What dead processes of this run left on `path` that none of the present ranks takes over: of other ranks, and what was set aside.
   std::vector<offload::Orphan> of_others(const std::filesystem::path& path) const;
+  /// All that dead processes of this run left on `path`.
+  std::vector<offload::Orphan> all_left_behind(const std::filesystem::path& path) const;
   /// In the folders that the present ranks take over.
   i64 bytes_left_behind(const std::filesystem::path& path) const;
-
- private:
-  std::vector<offload::Orphan> all_left_behind(const std::filesystem::path& path) const;
 };
 
 }  // namespace spillway::app

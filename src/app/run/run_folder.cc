@@ -53,7 +53,7 @@ std::string metrics_before(const fs::path& file) {
                           file.string()));
 }
 
-constexpr const char* kReplaced[] = {"config.json.", "metrics.jsonl.", "metrics.csv.", "plan.json.", "timeline.json."};
+constexpr const char* kReplaced[] = {"config.json.", "contents.json.", "metrics.jsonl.", "metrics.csv.", "plan.json.", "timeline.json."};
 
 // What a process left that was killed while it replaced one of the folder's files (data::replace_text).
 void remove_half_replaced(const fs::path& run) {
@@ -123,6 +123,10 @@ std::string RunFolder::lock_notice() const {
 std::string RunFolder::config_text() const { return whole_file(path_ / "config.json"); }
 void RunFolder::write_config(const std::string& json) {
   if (writes()) data::replace_text(path_ / "config.json", json);
+}
+
+void RunFolder::write_contents(const std::string& json) {
+  if (writes()) data::replace_text(path_ / "contents.json", json);
 }
 
 i64 RunFolder::open_metrics(i64 step) {

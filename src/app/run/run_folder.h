@@ -28,6 +28,8 @@ class RunFolder {
   /// The configuration the folder was made with; empty when there is none yet.
   std::string config_text() const;
   void write_config(const std::string& json);
+  /// What the run reads, by contents (contents.json).
+  void write_contents(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
   i64 open_metrics(i64 step);
   /// Behind open_metrics(), with the step it returned: lines, samples and histograms go to these files too. Returns lines of text, to be

@@ -76,6 +76,7 @@ class Session {
   const ChosenDevice& device() const { return device_choice_; }
   const TierBudgets& budgets() const { return budgets_; }
   const NvmePaths& nvme() const { return nvme_; }
+  const ScratchId& scratch_id() const { return id_; }
   const parallel::Plan& chosen() const { return chosen_->plan; }
   /// What was chosen and where, a line each.
   const std::vector<std::string>& choices() const { return chosen_->why; }

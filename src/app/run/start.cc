@@ -30,12 +30,12 @@ std::string text_of(const fs::path& path) { return read_whole(path).value_or("")
 fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
 
 // --resume PATH, from which the run in --out went on with the same numbers: what it computed since is what it would compute again.
-bool went_on_from_named(const TrainConfig& config) {
+bool went_on_from_named(const TrainConfig& config, const std::vector<std::string>& same) {
   const std::string before = text_of(fs::path(config.out) / "config.json");
   if (before.empty() || config.resume.kind != Resume::Kind::path) return false;
   const TrainConfig run = run_config(before);
   return run.resume.kind == Resume::Kind::path && named_checkpoint(run) == named_checkpoint(config) &&
-         number_changes(before, config).empty();
+         number_changes(before, config, same).empty();
 }
 
 // Without it nobody knows which values its checkpoints were made with.
@@ -126,10 +126,10 @@ void nothing_to_go_on_from(const TrainConfig& config) {
               fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
 }
 
-void settle_resume(TrainConfig& config) {
+void settle_resume(TrainConfig& config, const std::vector<std::string>& same) {
   if (config.resume.kind != Resume::Kind::path) return;
   config.resume.path = named_checkpoint(config).string();
-  if (went_on_from_named(config)) config.resume.kind = Resume::Kind::automatic;
+  if (went_on_from_named(config, same)) config.resume.kind = Resume::Kind::automatic;
 }
 
 Start find_start(const TrainConfig& config) {
@@ -178,10 +178,10 @@ void nothing_whole(const TrainConfig& config, const Start& start) {
                           config.out, start.left.size(), start.left.size() == 1 ? "" : "s", start.left.front().second));
 }
 
-void check_same_numbers(const TrainConfig& config, const fs::path& run) {
+void check_same_numbers(const TrainConfig& config, const fs::path& run, const std::vector<std::string>& same) {
   const fs::path file = run / "config.json";
   if (run.empty() || !fs::exists(file)) return;
-  const std::vector<std::string> changes = number_changes(text_of(file), config);
+  const std::vector<std::string> changes = number_changes(text_of(file), config, same);
   if (changes.empty()) return;
   throw Error(
       ErrorCode::usage,
@@ -190,23 +190,7 @@ void check_same_numbers(const TrainConfig& config, const fs::path& run) {
                   file.parent_path().string(), fmt::join(changes, "; ")));
 }
 
-void check_same_data(const TrainConfig& config, const Progress& progress, const std::string& now) {
-  // Of rows that are cut or made otherwise nothing can be compared.
-  constexpr std::string_view kMakeRows[] = {"data",    "sequence_length", "tokenizer",      "data_format", "loss_on",
-                                            "packing", "chat_template",   "skip_bad_lines", "image_size"};
-  const bool other_rows = std::ranges::any_of(
-      config.allow_change, [&](const std::string& key) { return std::ranges::find(kMakeRows, key) != std::end(kMakeRows); });
-  if (progress.data.empty() || progress.data == now || other_rows) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[resume] expected in --data what the run was trained on up to step {} (samples of each source, and a checksum of "
-                  "some: {}), got other contents ({}), in which its place means nothing: put them back, or begin anew with another "
-                  "--out; --allow-change data takes them from here on. If the files are the same, an older program made rows of their "
-                  "text, without the special tokens that the tokenizer puts around it and of prompts and completions apart",
-                  progress.step, progress.data, now));
-}
-
-Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint) {
+Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same) {
   parallel::ModelState& state = session.rank().state();
   if (!state.recovered()) return {};
   std::optional<Record> record = parse_record(*state.recovered());
@@ -224,12 +208,12 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   }
   if (record->numbers_hash != numbers_hash(config)) {
     if (!fs::exists(fs::path(config.out) / "config.json")) return aside("it was made with other values, of which the run's folder is gone");
-    check_same_numbers(config, config.out);
+    check_same_numbers(config, config.out, same);
   }
   return {.record = std::move(record)};
 }
 
-void load_start(Session& session, const TrainConfig& config, const Start& start) {
+FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start) {
   if (start.checkpoint) return load_checkpoint(*start.checkpoint, session.source(), session.model(), session.rank());
   std::unique_ptr<models::WeightSource> source = std::make_unique<models::ScratchWeights>(config.seed);
   if (session.source().has_weights && !config.from_scratch) {
@@ -238,6 +222,7 @@ void load_start(Session& session, const TrainConfig& config, const Start& start)
     source = new_adapters ? std::make_unique<models::AdaptedWeights>(std::move(loaded), std::move(source)) : std::move(loaded);
   }
   session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
+  return {};
 }
 
 }  // namespace spillway::app

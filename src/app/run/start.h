@@ -25,8 +25,8 @@ struct Start {
   std::vector<std::pair<std::filesystem::path, std::string>> left;
 };
 /// Of --resume PATH the checkpoint's whole path; and where the run in --out went on from it already, by the same command, --resume is auto:
-/// so the same command goes on, whatever ended the run.
-void settle_resume(TrainConfig& config);
+/// so the same command goes on, whatever ended the run. `same`: as number_changes().
+void settle_resume(TrainConfig& config, const std::vector<std::string>& same = {});
 /// The run that a checkpoint belongs to; empty where it is none of ours.
 std::filesystem::path run_of(const std::filesystem::path& checkpoint);
 /// By the manifests. With --resume auto a checkpoint whose manifest is damaged is left for the one before; else Error(data).
@@ -38,10 +38,7 @@ Start find_whole(const TrainConfig& config, Start start);
 /// Error(data): --resume is must, and there is nothing.
 [[noreturn]] void nothing_to_go_on_from(const TrainConfig& config);
 /// Error(usage) when `run`, where there is one, was started with other values that change numbers.
-void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run);
-
-/// Error(usage) when the data at the paths of --data are not those that `progress` was trained on: `now` is their Loader::fingerprint.
-void check_same_data(const TrainConfig& config, const Progress& progress, const std::string& now);
+void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run, const std::vector<std::string>& same = {});
 
 /// What a dead process left on nvme.
 struct Recovery {
@@ -51,7 +48,7 @@ struct Recovery {
   std::string damaged;
 };
 /// Error(usage) when it was made with other values that change numbers, or is further than --steps.
-Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint);
-void load_start(Session& session, const TrainConfig& config, const Start& start);
+Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same);
+FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start);
 
 }  // namespace spillway::app

@@ -82,7 +82,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
     if (callbacks_.keep_best && best_ && best_->step == step) name_best();
     if (callbacks_.on_save && peers_.first()) callbacks_.on_save({step, checkpoint_path(folder_.path(), step)});
   });
-  if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
+  if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = config.curve_steps();
 }
 
 i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
@@ -211,6 +211,7 @@ parallel::StepSettings Trainer::step_settings() const {
   settings.update.own_rates_of = session_.group_of();
   for (const OptimizerGroup& group : update_groups(config_))
     settings.update.own_rates.push_back({learning_rate(group.learning_rate.value_or(*config_.learning_rate)), group.weight_decay});
+  count_own_updates(settings.update, progress_.thawed, session_.model());
   settings.update.t = progress_.updates + 1;
   settings.update.isa = config_.isa;
   settings.update.average_decay = config_.ema.value_or(0);
@@ -278,7 +279,8 @@ Progress Trainer::after(const parallel::StepResult& result) const {
   next.cursor += data_.training->windows_per_step();
   next.tokens += tokens_per_step();
   next.updates += !result.skipped;
-  if (next.loss_scale) next.loss_scale = next.loss_scale->after(!result.skipped);
+  if (next.loss_scale)
+    next.loss_scale = next.loss_scale->after(!result.skipped, config_.loss_scale_window.value_or(optim::kLossScaleInterval));
   return next;
 }
 

@@ -1,7 +1,11 @@
 // A DeepSpeed configuration as our flags: what is taken, by what number; what is said; what is refused, by its name.
 #include "app/deepspeed/deepspeed.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <algorithm>
+#include <tuple>
 
 #include "app/deepspeed/keys.h"
 #include "base/error.h"
@@ -48,25 +52,13 @@ const std::string kOffloaded = R"({
   "steps_per_print": 20, "wall_clock_breakdown": false})";
 
 TEST(Deepspeed, AnOffloadedStageThreeIsTaken) {
-  EXPECT_EQ(taken(kOffloaded), (Flags{{"micro-batch-size", "4"},
-                                      {"global-batch-size", "64"},
-                                      {"optimizer", "adamw"},
-                                      {"learning-rate", "4e-05"},
-                                      {"betas", "0.8,0.999"},
-                                      {"eps", "1e-08"},
-                                      {"weight-decay", "3e-07"},
-                                      {"decay-all", "true"},
-                                      {"lr-schedule", "linear"},
-                                      {"min-lr-ratio", "0"},
-                                      {"warmup-steps", "50"},
-                                      {"steps", "500"},
-                                      {"precision", "bf16"},
-                                      {"gradient-clipping", "0.5"},
-                                      {"zero-stage", "3"},
-                                      {"place-optimizer", "nvme"},
-                                      {"place-parameters", "host"},
-                                      {"nvme", "/local_nvme"},
-                                      {"log-every", "20"}}));
+  EXPECT_EQ(taken(kOffloaded), (Flags{{"micro-batch-size", "4"},  {"global-batch-size", "64"}, {"optimizer", "adamw"},
+                                      {"learning-rate", "4e-05"}, {"betas", "0.8,0.999"},      {"eps", "1e-08"},
+                                      {"weight-decay", "3e-07"},  {"decay-all", "true"},       {"lr-schedule", "linear"},
+                                      {"min-lr-ratio", "0"},      {"warmup-steps", "50"},      {"steps", "500"},
+                                      {"schedule-steps", "501"},  {"precision", "bf16"},       {"gradient-clipping", "0.5"},
+                                      {"zero-stage", "3"},        {"place-optimizer", "nvme"}, {"place-parameters", "host"},
+                                      {"nvme", "/local_nvme"},    {"log-every", "20"}}));
   const std::string notes = said(kOffloaded);
   EXPECT_THAT(notes, HasSubstr("zero_optimization.reduce_bucket_size, zero_optimization.offload_optimizer.pin_memory"));
   EXPECT_THAT(notes, HasSubstr("aio.block_size, aio.queue_depth: sizes and times of transfers follow from the plan"));
@@ -102,6 +94,33 @@ TEST(Deepspeed, AutoIsLeftToTheFlags) {
   EXPECT_THAT(said(text), HasSubstr("optimizer.params.lr, optimizer.params.betas"));
   EXPECT_THAT(said(text), HasSubstr("train_micro_batch_size_per_gpu: auto, so as the flags say"));
   EXPECT_THAT(said(text), HasSubstr("rises with the step's logarithm"));
+}
+
+// DeepSpeed doubles after 1000 steps where nothing is said.
+TEST(Deepspeed, TheLossScalesWindowIsTaken) {
+  EXPECT_EQ(taken(R"({"fp16": {"enabled": true}})")["loss-scale-window"], "1000");
+  EXPECT_EQ(taken(R"({"fp16": {"enabled": true, "loss_scale_window": 100}})")["loss-scale-window"], "100");
+  EXPECT_EQ(taken(R"({"fp16": {"enabled": "auto", "loss_scale_window": 100}})")["loss-scale-window"], "100");
+  EXPECT_FALSE(taken(R"({"fp16": {"enabled": false, "loss_scale_window": 100}})").contains("loss-scale-window"));
+  EXPECT_THAT(refusal(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})"), HasSubstr("fp16.loss_scale_window in ds.json"));
+}
+
+// DeepSpeed's WarmupDecayLR from the warm-up on: lr * max(0, (total - s) / max(1, total - max(2, warm-up))), whatever --steps says.
+TEST(Deepspeed, TheLinearRateFallsToZeroAtTotalNumSteps) {
+  for (const auto& [total, warmup, steps] : {std::tuple(20, 4, 12), {20, 4, 30}, {7, 0, 7}, {300, 100, 299}}) {
+    const Flags flags = taken(fmt::format(R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type":
+        "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-3, "warmup_num_steps": {}, "total_num_steps": {}}}}}}})",
+                                          warmup, total));
+    TrainConfig config;
+    config.lr_schedule = optim::Schedule::Kind::linear, config.learning_rate = 1e-3, config.min_lr_ratio = 0, config.steps = steps;
+    config.warmup_steps = std::stoll(flags.at("warmup-steps")), config.schedule_steps = std::stoll(flags.at("schedule-steps"));
+    EXPECT_EQ(flags.at("steps"), std::to_string(total)) << "where no flag says how many";
+    const double least = std::max(2, warmup);
+    for (int s = static_cast<int>(least); s < steps; ++s) {
+      const double theirs = 1e-3 * std::max(0.0, (total - s) / std::max(1.0, total - least));
+      EXPECT_NEAR(optim::learning_rate(schedule_over(config, config.curve_steps()), s), theirs, 1e-18) << total << ", step " << s;
+    }
+  }
 }
 
 TEST(Deepspeed, EachOptimizerHasItsRule) {

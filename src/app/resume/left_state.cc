@@ -1,0 +1,131 @@
+#include "app/resume/left_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "data/file.h"
+#include "offload/left_store.h"
+
+namespace spillway::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Left {
+  fs::path folder;
+  Record record;
+  std::string unlike;  // why this start would not go on from it; empty: it would
+};
+
+// However it is spelled.
+std::string place_of(const ScratchPath& path) { return fs::weakly_canonical(fs::absolute(path.path)).string(); }
+
+// Those of the flags, and those that the run was started with.
+std::set<std::string> scratch_paths(const Session& session, const TrainConfig& before) {
+  std::set<std::string> paths;
+  for (const auto* all : {&session.nvme().paths, &before.nvme}) {
+    for (const ScratchPath& path : *all) paths.insert(place_of(path));
+  }
+  return paths;
+}
+
+// Why this rank would not go on from its own store on that path.
+std::string unlike(const Session& session, const TrainConfig& config, const std::string& path, const offload::LeftStore& left) {
+  const std::vector<ScratchPath>& used = session.nvme().paths;
+  if (!session.chosen().recoverable()) return "here not all weights and optimizer state lie on nvme";
+  if (used.empty() || place_of(used.front()) != path) return "--nvme names other paths, or in another order";
+  if (left.stripes != used.size()) return "--nvme names another number of paths";
+  if (left.durability != config.durability) return "it was made with another --durability";
+  const offload::StoreDescription& wanted = session.chosen().store;
+  if (left.layout_hash != wanted.layout_hash || left.persistent_tiles != wanted.persistent_tiles)
+    return "its bytes lie otherwise: the model, its placement or the state's types are others";
+  return "";
+}
+
+// What cannot be read is looked at by whoever opens it.
+std::optional<offload::LeftStore> store_in(const fs::path& folder) try { return offload::left_store(folder); } catch (const Error&) {
+  return {};
+}
+
+// The newest step that a dead process of this run committed here, of equal ones what this start would find. Those of the other present
+// ranks are looked at by these.
+std::optional<Left> newest_left(const Session& session, const TrainConfig& config, const TrainConfig& before) {
+  const ScratchId& id = session.scratch_id();
+  std::optional<Left> newest;
+  for (const std::string& path : scratch_paths(session, before)) {
+    for (const offload::Orphan& orphan : id.all_left_behind(path)) {
+      const bool mine = orphan.run == id.mine();
+      if (orphan.set_aside || (!mine && id.has(orphan.name))) continue;
+      const auto store = store_in(fs::path(path) / orphan.name);
+      const auto record = store ? parse_record(store->record) : std::nullopt;
+      if (!record) continue;
+      Left left{fs::path(path) / orphan.name, *record, mine ? unlike(session, config, path, *store) : "it is of another number of ranks"};
+      const i64 step = record->progress.step, so_far = newest ? newest->record.progress.step : -1;
+      if (step > so_far || (step == so_far && left.unlike.empty())) newest = std::move(left);
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+LeftState check_left_state(const Session& session, const TrainConfig& config, const Progress& from_checkpoint,
+                           const std::vector<std::string>& same) {
+  const bool goes_on = config.resume.kind == Resume::Kind::automatic || config.resume.kind == Resume::Kind::must;
+  const auto text = read_whole(fs::path(config.out) / "config.json");
+  if (!goes_on || !text) return {};
+  const std::optional<Left> left = newest_left(session, config, run_config(*text));
+  if (!left) return {};
+  const i64 step = left->record.progress.step;
+  if (step <= from_checkpoint.step) return {};
+  if (left->record.numbers_hash != numbers_hash(config)) check_same_numbers(config, config.out, same);
+  if (left->unlike.empty()) return {};
+  const std::string state = fmt::format("the state of step {} on nvme ({})", step, left->folder.string());
+  TrainConfig strict = config;
+  strict.allow_change.clear();
+  if (!number_changes(*text, strict, same).empty())
+    return {.note = fmt::format("{} lies there as it was without --allow-change: it is saved as a checkpoint first", state),
+            .save_step = step};
+  if (from_checkpoint.step > 0)
+    return {.note = fmt::format("{} is newer than the checkpoint of step {}, but this start does not go on from it: {}", state,
+                                from_checkpoint.step, left->unlike)};
+  throw Error(ErrorCode::usage,
+              fmt::format("[resume] {} is all there is of the run in {}, and with these flags it would be left: {}. Give the flags that it "
+                          "was started with (its config.json), with --steps {} to save a checkpoint which goes on in any placement, or "
+                          "another --out to begin anew; nothing was changed",
+                          state, config.out, left->unlike, step));
+}
+
+TrainConfig saving_config(const TrainConfig& config, i64 step) {
+  TrainConfig before = run_config(read_whole(fs::path(config.out) / "config.json").value_or(""));
+  before.out = config.out;
+  before.steps = step;
+  before.resume = {};
+  before.no_final_checkpoint = false;
+  before.keep_schedule = true;
+  before.trace.reset();
+  return before;
+}
+
+void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const Recovery& recovery) {
+  const parallel::ModelState& state = session.rank().state();
+  if (const std::string line = session.nvme_line(); !line.empty()) console.log(line);
+  if (const std::string notice = session.nvme_lock_notice(); !notice.empty()) console.warn("nvme: " + notice);
+  const bool went_before = fs::exists(fs::path(config.out) / "config.json");
+  const std::string why = state.why_not_recovered(), moved = state.store_moved();
+  if (!recovery.set_aside.empty()) {
+    console.warn("nvme: the state there is not gone on from: " + recovery.set_aside);
+  } else if (!why.empty() && (went_before || !moved.empty())) {
+    console.log("nvme: no state to go on from: " + why);
+  }
+  if (!moved.empty()) console.warn("nvme: " + moved);
+  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, the run goes on without it: " + recovery.damaged);
+  if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
+}
+
+}  // namespace spillway::app
