@@ -135,7 +135,8 @@ class Training {
     }
     if (stops()) return stop();
     check_same_flags(peers_, to_json(config_), facts());
-    if (start_.checkpoint && progress_.step >= *config_.steps) {
+    const bool owes_validation = progress_.standing.owes_validation && data_->held_out;
+    if (start_.checkpoint && progress_.step >= *config_.steps && !owes_validation) {
       tell_of_end();
       return 0;
     }
@@ -292,7 +293,8 @@ class Training {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
     const bool gives_up =
-        start_.checkpoint && record && (record->progress.step <= progress_.step || config_.resume.kind == Resume::Kind::path);
+        start_.checkpoint && record &&
+        (record->progress.step <= progress_.step || record->progress.standing.diverged || config_.resume.kind == Resume::Kind::path);
     return peers_.most({gives_up})[0] != 0;
   }
 
