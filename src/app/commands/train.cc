@@ -344,6 +344,10 @@ class Training {
 
   bool is_of_elsewhere() const { return start_.checkpoint && !config_.resume.path.empty() && *start_.checkpoint == config_.resume.path; }
   bool is_from_deepspeed() const { return start_.checkpoint && !recovery_.record && is_deepspeed_checkpoint(*start_.checkpoint); }
+  bool is_from_another_run() const {
+    std::error_code none;
+    return start_.checkpoint && !recovery_.record && !fs::equivalent(run_of(*start_.checkpoint), folder_->path(), none);
+  }
   void tell_of_deepspeed() {
     if (!peers_.first()) return;
     console_.log(fmt::format("saved by {}; its rows from {} on come in this program's own order, at this run's learning rates",
@@ -434,6 +438,7 @@ class Training {
   // An error leaves what lies on nvme for a restart.
   int train() try {
     progress_.data = data_now_;
+    if (is_from_another_run()) progress_.standing = {};  // that run's validations say nothing of this one's
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));

@@ -93,7 +93,12 @@ void Saves::prune() {
 void Saves::judge(i64 good, bool sound) {
   good_ = std::max<i64>(good_, good);
   sound_ = sound;
-  if (peers_.first() && spared_ && sound && !session_.rank().snapshot() && newest_step(folder_.path()) <= good_) prune();
+  prune_spared();
+}
+
+// What a commit left since it was not yet known whether the new checkpoint is good.
+void Saves::prune_spared() {
+  if (peers_.first() && spared_ && sound_ && !session_.rank().snapshot() && newest_step(folder_.path()) <= good_) prune();
 }
 
 std::vector<std::string> Saves::set_doubtful_aside() {
@@ -153,6 +158,7 @@ void Saves::tell(bool must) {
     console_.end_progress();
     console_.log(line);
     if (saved_) saved_(step);
+    prune_spared();
   } catch (const AgreedError& e) {
     writer_.reset();
     if (must) throw;

@@ -58,6 +58,7 @@ class Saves {
   void commit(std::span<const std::string> written);
   void commit_together();
   void prune();
+  void prune_spared();
   void tell(bool must);
   void warn(i64 step, const std::exception& error);
   double steps_lost_s(double waited_s) const;

@@ -20,11 +20,16 @@ namespace {
 
 constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
 
+// Seconds since 1970; empty where Slurm does not say, or says what is no time.
+std::optional<std::time_t> slurm_time(const char* variable) {
+  const std::time_t time = std::atoll(Host{}.env(variable).value_or("0").c_str());
+  return time > 0 ? std::optional(time) : std::nullopt;
+}
+
 // Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
 double seconds_gone() {
-  if (const auto begin = Host{}.env("SLURM_JOB_START_TIME"))
-    return std::max(0.0, std::difftime(std::time(nullptr), static_cast<std::time_t>(std::atoll(begin->c_str()))));
-  return process_age_s();
+  const auto begin = slurm_time("SLURM_JOB_START_TIME");
+  return begin ? std::max(0.0, std::difftime(std::time(nullptr), *begin)) : process_age_s();
 }
 
 }  // namespace
@@ -33,8 +38,8 @@ double seconds_gone() {
 std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
   std::optional<double> left;
   if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
-  if (const auto end = Host{}.env("SLURM_JOB_END_TIME")) {
-    const double slurms = std::difftime(static_cast<std::time_t>(std::atoll(end->c_str())), std::time(nullptr));
+  if (const auto end = slurm_time("SLURM_JOB_END_TIME")) {
+    const double slurms = std::difftime(*end, std::time(nullptr));
     left = std::min(left.value_or(slurms), slurms);
   }
   return left;
@@ -180,8 +185,8 @@ int Trainer::stop(const std::string& why) {
 void Trainer::end(const StepReport& last) {
   if (has_run_out_of_patience()) {
     const i64 count = progress_.standing.no_better;
-    stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best", progress_.step,
-                       *config_.steps, count, count == 1 ? "" : "s"));
+    stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best{}", progress_.step,
+                       *config_.steps, count, count == 1 ? "" : "s", progress_.step == first_step_ ? "; more patience goes on" : ""));
   }
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {

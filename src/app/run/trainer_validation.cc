@@ -19,7 +19,8 @@ namespace {
 // Of what validations are made on, a short text.
 std::string validation_data(const TrainConfig& config, const RunData& data) {
   if (!data.held_out) return "";
-  const std::string all = fmt::format("{} {}", data.held_out->fingerprint(), config.validation_steps.value_or(0));
+  const std::string all =
+      fmt::format("{} {} {}", data.held_out->fingerprint(), config.validation_fraction, config.validation_steps.value_or(0));
   return fmt::format("{:08x}", crc32c(std::as_bytes(std::span(all))));
 }
 

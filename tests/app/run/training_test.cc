@@ -245,6 +245,23 @@ TEST_F(ProgramTraining, PatienceIsCountedOverRestarts) {
   EXPECT_EQ(metrics().size(), at_once.size());
 }
 
+TEST_F(ProgramTraining, AnotherRunsPatienceIsNotThisOnes) {
+  Words worse = kWorse;
+  worse.insert(worse.end(), {"--checkpoint-every", "1"});
+  Training first(flags(worse));
+  first.callbacks.patience = 2;
+  const std::filesystem::path from = train(first).checkpoint;
+  Words other = flags(worse);
+  *std::find(other.begin(), other.end(), run()) = (folder_.path() / "other").string();
+  other.insert(other.end(), {"--resume", from.string()});
+  Training second(other);
+  second.callbacks.patience = 2;
+  int validations = 0;
+  second.callbacks.on_validate = [&](const ValidationEvent&) { ++validations; };
+  train(second);
+  EXPECT_GT(validations, 0);
+}
+
 // The second question after a step comes within its validation, of which it ends the first part.
 TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   Words words{"--validation-fraction", "0.2", "--validate-every", "3", "--checkpoint-every", "100", "--metrics-csv"};
@@ -317,7 +334,7 @@ TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
 // What Slurm says of the end is over: no step is begun, none is lost.
 TEST_F(ProgramTraining, AStepThatDoesNotFitInTheTimeLeftIsNotBegun) {
   struct Variable {
-    Variable(const char* name, const std::string& value) : name(name) { ::setenv(name, value.c_str(), 1); }
+    Variable(const char* of, const std::string& value) : name(of) { ::setenv(of, value.c_str(), 1); }
     ~Variable() { ::unsetenv(name); }
     const char* name;
   };
