@@ -104,7 +104,8 @@ void Trainer::find_best() {
 void Trainer::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   is_best_ = progress_.standing.judge(progress_.step, loss);
-  if (callbacks_.keep_best && std::isfinite(loss) && (!kept_ || loss < kept_->loss)) to_keep_ = Best{progress_.step, loss};
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // or as good as kept
+  if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
 }
 
 // Its checkpoint being durable: until then the one before it stays and is the best that is named.

@@ -340,6 +340,7 @@ TEST_F(ProgramTraining, AStepThatDoesNotFitInTheTimeLeftIsNotBegun) {
   };
   const Variable end("SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) - 10));
   for (const Words& more : {Words{}, Words{"--time-limit", "1000h"}, Words{"--ranks", "2", "--communicator", "local"}}) {
+    std::filesystem::remove_all(run());
     Training training(flags(more));
     EXPECT_FALSE(train(training).finished);
     EXPECT_NE(said().find("the time limit is near: step 1 is not begun"), std::string::npos) << said();
