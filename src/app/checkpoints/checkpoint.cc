@@ -120,6 +120,7 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"numbers", numbers_hash},
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
+  if (p.standing != Standing()) record[kStanding] = to_json(p.standing);
   return record.dump();
 }
 
@@ -139,6 +140,7 @@ std::optional<Record> parse_record(const std::string& text) {
   record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
   record.progress.data = text_of(json, "data");
+  record.progress.standing = standing_of(json.value(kStanding, nlohmann::json()));
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
@@ -195,7 +197,8 @@ Progress read_progress(const fs::path& checkpoint) {
           loss_scale_of(manifest),
           text_of(manifest, "made_with"),
           text_of(manifest, "data"),
-          thawed_of(manifest.value("thawed", nlohmann::json::array()))};
+          thawed_of(manifest.value("thawed", nlohmann::json::array())),
+          standing_of(manifest.value(kStanding, nlohmann::json()))};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
@@ -234,12 +237,16 @@ FreezeChange load_checkpoint(const fs::path& checkpoint, const ModelSource& sour
   return state.change();
 }
 
-void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> kept) {
-  std::vector<fs::path> all = checkpoints(run);
+void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> best, std::optional<i64> good) {
+  const std::vector<fs::path> all = checkpoints(run);
+  fs::path newest_good;
+  for (const fs::path& checkpoint : all) {
+    if (good && checkpoint <= checkpoint_path(run, *good)) newest_good = checkpoint;
+  }
   std::error_code ignored;
   for (i64 i = 0; i + keep < static_cast<i64>(all.size()); ++i) {
     const fs::path& old = all[static_cast<size_t>(i)];
-    if (kept && old == checkpoint_path(run, *kept)) continue;
+    if (old == newest_good || (best && old == checkpoint_path(run, *best))) continue;
     const fs::path doomed = old.string() + kRemoved;
     fs::rename(old, doomed, ignored);
     fs::remove_all(doomed, ignored);

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "app/record/wear.h"
 #include "app/roofline/roofline.h"
 #include "app/run/session.h"
-#include "app/run/wear.h"
 
 namespace spillway::app {
 
