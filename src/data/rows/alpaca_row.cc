@@ -2,6 +2,8 @@
 // alpaca format and of its template "alpaca".
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "data/rows/layouts.h"
 
 namespace spillway::data {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "data/rows/layouts.h"
 
@@ -13,15 +14,25 @@ namespace {
 using Json = JsonLine::Json;
 
 constexpr std::pair<const char*, const char*> kSpeakers[] = {
-    {"human", "user"},     {"user", "user"},      {"gpt", "assistant"},           {"assistant", "assistant"}, {"chatgpt", "assistant"},
-    {"bing", "assistant"}, {"bard", "assistant"}, {"function_call", "assistant"}, {"system", "system"},       {"observation", "tool"},
-    {"tool", "tool"}};
+    {"human", "user"},        {"user", "user"},        {"gpt", "assistant"},  {"assistant", "assistant"},
+    {"chatgpt", "assistant"}, {"bing", "assistant"},   {"bard", "assistant"}, {"function_call", "assistant"},
+    {"system", "system"},     {"observation", "tool"}, {"tool", "tool"}};
 
 // Parameters of transformers' apply_chat_template that are no variables of a template.
-constexpr std::array kNoVariables = {"messages",   "conversation",           "add_generation_prompt",        "chat_template",
-                                     "tokenize",   "continue_final_message", "return_assistant_tokens_mask", "return_dict",
-                                     "padding",    "return_tensors",         "tokenizer_kwargs",             "max_length",
-                                     "truncation", "processor_kwargs"};
+constexpr std::array kNoVariables = {"messages",
+                                     "conversation",
+                                     "add_generation_prompt",
+                                     "chat_template",
+                                     "tokenize",
+                                     "continue_final_message",
+                                     "return_assistant_tokens_mask",
+                                     "return_dict",
+                                     "padding",
+                                     "return_tensors",
+                                     "tokenizer_kwargs",
+                                     "max_length",
+                                     "truncation",
+                                     "processor_kwargs"};
 
 // A list, or one written as a JSON text; nothing for null and "".
 std::optional<Json> tools_of(const JsonLine& line) {

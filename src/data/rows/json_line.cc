@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/line_column.h"
@@ -25,12 +26,16 @@ std::string reason(const std::string& what) {
 JsonLine::JsonLine(std::string_view line, const std::string& file, i64 number) : line_(line), file_(file), number_(number) {
   if (json_depth(line) > kDeepest) reject(0, fmt::format("expected values nested at most {} deep, got deeper ones", kDeepest));
   try {
-    json_ = Json::parse(line);
+    json_ = std::make_unique<Json>(Json::parse(line));
   } catch (const Json::parse_error& error) {
     reject(error.byte > 0 ? error.byte - 1 : 0, "expected one JSON object, got " + reason(error.what()));
   }
-  if (!json_.is_object()) reject(0, std::string("expected an object, got ") + shown(json_));
+  if (!json_->is_object()) reject(0, std::string("expected an object, got ") + shown(*json_));
 }
+
+JsonLine::~JsonLine() = default;
+
+JsonLine::Json JsonLine::take(const char* key) { return std::move((*json_)[key]); }
 
 std::string JsonLine::shown(const Json& value) {
   if (value.is_array()) return "a list";
@@ -55,7 +60,7 @@ const JsonLine::Json* JsonLine::find(const Json& object, const char* key) {
 }
 
 const JsonLine::Json* JsonLine::given(const char* key) const {
-  const Json* value = find(json_, key);
+  const Json* value = find(*json_, key);
   return value && !value->is_null() ? value : nullptr;
 }
 
@@ -67,7 +72,7 @@ const std::string& JsonLine::text_in(const Json& object, JsonPath path, const ch
 }
 
 const JsonLine::Json& JsonLine::list(const char* key) const {
-  const Json* items = find(json_, key);
+  const Json* items = find(*json_, key);
   if (!items || !items->is_array()) reject({key}, fmt::format("a list as `{}`", key), items);
   if (items->empty()) reject_at({key}, fmt::format("expected at least one item in `{}`, got none", key));
   for (size_t i = 0; i < items->size(); ++i) {
@@ -79,7 +84,7 @@ const JsonLine::Json& JsonLine::list(const char* key) const {
 std::string JsonLine::text_if_any(const char* key) const { return given(key) ? text(key) : ""; }
 
 std::vector<i64> JsonLine::numbers(const char* key, i64 least, bool booleans) const {
-  const Json* items = find(json_, key);
+  const Json* items = find(*json_, key);
   if (!items || !items->is_array()) reject({key}, fmt::format("a list of numbers as `{}`", key), items);
   std::vector<i64> values;
   values.reserve(items->size());

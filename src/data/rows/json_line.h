@@ -1,7 +1,8 @@
 // One line of JSON Lines as an object, and complaints about it that name file, line and column: what the layouts of rows are read from.
 // Values; one thread.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,13 @@ class JsonLine {
 
   /// `line` and `file` must outlive it. Error(data): the line is no JSON object, or nests deeper than 200.
   JsonLine(std::string_view line, const std::string& file, i64 number);
+  ~JsonLine();
+  JsonLine(const JsonLine&) = delete;
+  JsonLine& operator=(const JsonLine&) = delete;
 
-  const Json& json() const { return json_; }
+  const Json& json() const { return *json_; }
   /// Moves the value of a key out of the object; the key stays.
-  Json take(const char* key) { return std::move(json_[key]); }
+  Json take(const char* key);
 
   /// Throws Error(data) "[data] FILE, line N, column C: <what>", of the byte, of the value under `path`, or of what was got in its place.
   [[noreturn]] void reject(size_t byte, const std::string& what) const;
@@ -36,7 +40,7 @@ class JsonLine {
 
   /// Texts and lists that must be there. A list's items must be objects, and at least one.
   const std::string& text_in(const Json& object, JsonPath path, const char* key) const;
-  const std::string& text(const char* key) const { return text_in(json_, {}, key); }
+  const std::string& text(const char* key) const { return text_in(*json_, {}, key); }
   const Json& list(const char* key) const;
   /// A text, or "" where the key is not there or null.
   std::string text_if_any(const char* key) const;
@@ -47,7 +51,7 @@ class JsonLine {
   std::string_view line_;
   const std::string& file_;
   i64 number_;
-  Json json_;
+  std::unique_ptr<Json> json_;
 };
 
 }  // namespace spillway::data

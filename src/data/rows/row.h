@@ -36,7 +36,7 @@ struct Row {
   std::vector<i32> ids{};                                     // of tokens: those that attention_mask leaves, at least one
   std::vector<u8> counted{};                                  // of tokens: 1 where the label is not -100
   std::vector<u32> begins{};                                  // of tokens: where a further document begins, ascending, none at 0
-  std::vector<std::string> unread{};                          // keys that are not read, unless they hold null; "conversations[].KEY" of items
+  std::vector<std::string> unread{};  // keys that are not read, unless they hold null; "conversations[].KEY" of items
 };
 
 /// The row's own variables over these.
@@ -57,8 +57,8 @@ nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, c
 ///   anew or by `seq_lengths` (TRL), which must agree. `token_type_ids` must be 0.
 ///
 /// Error(data) "[data] FILE, line N, column C: expected …, got …": no JSON object, texts that are no UTF-8 or have half a surrogate, no
-/// known layout or the keys of several, and values that are missing or of the wrong kind; nesting deeper than 200; of tokens a label that is
-/// neither -100 nor the token itself, a mask that leaves out tokens between others, and lists that contradict each other.
+/// known layout or the keys of several, and values that are missing or of the wrong kind; nesting deeper than 200; of tokens a label that
+/// is neither -100 nor the token itself, a mask that leaves out tokens between others, and lists that contradict each other.
 Row parse_row(std::string_view line, std::optional<RowLayout> layout, const std::string& file, i64 line_number);
 
 }  // namespace spillway::data

@@ -34,8 +34,7 @@ std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, 
   bool ended = false;
   for (size_t i = 0; i < tokens; ++i) {
     const bool padding = !mask.empty() && mask[i] == 0;
-    if (!padding && ended)
-      line.reject_at({"attention_mask", i}, "expected padding before or behind the tokens, got some between them");
+    if (!padding && ended) line.reject_at({"attention_mask", i}, "expected padding before or behind the tokens, got some between them");
     if (padding) ended = !kept.empty();
     if (!padding) kept.push_back(i);
   }
@@ -126,8 +125,9 @@ void check_token_types(const JsonLine& line, size_t tokens) {
   const std::vector<i64> types = beside_tokens(line, "token_type_ids", tokens, 0);
   const auto other = std::ranges::find_if(types, [](i64 type) { return type != 0; });
   if (other != types.end())
-    line.reject_at({"token_type_ids", static_cast<size_t>(other - types.begin())},
-                   fmt::format("expected 0 in `token_type_ids`, since models that predict the next token have no token types, got {}", *other));
+    line.reject_at(
+        {"token_type_ids", static_cast<size_t>(other - types.begin())},
+        fmt::format("expected 0 in `token_type_ids`, since models that predict the next token have no token types, got {}", *other));
 }
 
 }  // namespace
