@@ -149,7 +149,7 @@ Kernel embedding(const Gpu& gpu) {
 Kernel embedding_gradient(const Gpu& gpu) {
   const Tensor ids = gpu.ids({kElems / kWidth}, kVocabulary), dout = gpu.numbers({kElems / kWidth, kWidth}, DType::bf16);
   const Tensor dtable = empty({kVocabulary, kWidth}, DType::f32);
-  return {[=] { kernels::embedding_gradient(ids, dout, dtable); }, bytes_of({dout, dtable})};
+  return {[=] { kernels::embedding_gradient(ids, dout, -1, dtable); }, bytes_of({dout, dtable})};
 }
 
 Kernel rope(const Gpu& gpu) {

@@ -56,14 +56,16 @@ void copy_span(const Tensor& from, const Tensor& to) {
 Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, Device device)
     : dtype_(dtype_of(dtype)), random_(RandomKey{seed}.derive("training")) {
   if (!is_floating(dtype_)) throw nb::value_error(("dtype: expected f32, f64, bf16 or f16, got " + dtype).c_str());
+  std::vector<std::string> notes;
   {
     const Running running;
     const Unlocked unlocked;
     const app::ModelSource source = app::find_trained_model(name, "last");
-    name_ = source.name, config_ = source.config;
+    name_ = source.name, config_ = source.config, notes = source.notes;
     weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
     models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));
   }
+  for (const std::string& note : notes) nb::module_::import_("warnings").attr("warn")(note.c_str());
   move(device);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 
 namespace spillway::data {
 namespace {
@@ -26,6 +27,14 @@ void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
   if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
     return;
   throw_io(fmt::format("send {} bytes at offset {} of", bytes, offset), file.path(), errno);
+}
+
+// Whatever is expected of the file, a pointer of Git LFS is not it.
+void refuse_pointer(const File& file) {
+  if (file.size_bytes() >= kLfsPointerLimitBytes) return;
+  std::string text(static_cast<size_t>(file.size_bytes()), ' ');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  refuse_lfs_pointer(file.path().string(), text);
 }
 
 }  // namespace
@@ -51,6 +60,7 @@ File File::open(const std::filesystem::path& path) {
                                              S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path.string()));
   }
   file.size_bytes_ = status.st_size;
+  refuse_pointer(file);
   return file;
 }
 

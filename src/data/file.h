@@ -14,7 +14,7 @@ namespace spillway::data {
 
 class File {
  public:
-  /// An existing regular file.
+  /// An existing regular file, no pointer of Git LFS (base/lfs_pointer.h).
   static File open(const std::filesystem::path& path);
   /// A new, empty file; an old one of that name is emptied.
   static File create(const std::filesystem::path& path);

@@ -142,6 +142,8 @@ std::string Loader::fingerprint() const {
     const i64 read = std::min(kRead, counts[source]);
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
     for (i64 i = 0; i < read; ++i) samples_->read(source, read > 1 ? i * (counts[source] - 1) / (read - 1) : 0, batch, i);
+    // Older programs wrote kIgnoredTarget there: the same data must keep its fingerprint.
+    std::ranges::replace(batch.targets_BT.span<i32>(), kPaddingTarget, kIgnoredTarget);
     u32 sum = 0;
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
       if (t->defined() && read > 0) sum = sum * 31 + crc32c(std::as_bytes(std::span(t->data<i32>(), static_cast<size_t>(t->elems()))));
@@ -163,6 +165,7 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   std::vector<i64> counted(static_cast<size_t>(rows));
   workers_->run(rows, [&](i64 row, int) { counted[static_cast<size_t>(row)] = fill_row(window_of_row(row), batch, row); });
   batch.counted_targets = std::accumulate(counted.begin(), counted.end(), i64{0});
+  batch.padding = std::ranges::count(batch.targets_BT.span<i32>(), kPaddingTarget);
   return batch;
 }
 

@@ -68,7 +68,7 @@ class Texts final : public Samples {
 
   void leave_out(MicroBatch& batch, i64 row) const override {
     std::ranges::fill(row_of(batch.tokens_BT, row), 0);
-    std::ranges::fill(row_of(batch.targets_BT, row), kIgnoredTarget);
+    std::ranges::fill(row_of(batch.targets_BT, row), kPaddingTarget);
     count_up(row_of(batch.positions_BT, row));
   }
 

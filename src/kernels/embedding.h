@@ -8,8 +8,9 @@ namespace spillway::kernels {
 /// of such an id becomes NaN.
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 
-/// dtable[V, C] in wide_dtype of dout, written whole: the sum of dout's rows of each id, in ascending n.
-void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable);
+/// dtable[V, C] in wide_dtype of dout, written whole: the sum of dout's rows of each id, in ascending n; zeros in row `padding_row`, unless
+/// that is negative.
+void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable);
 
 namespace cuda {
 decltype(kernels::embedding) embedding;

@@ -40,12 +40,13 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
   });
 }
 
-void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable) {
+void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable) {
   check(ids, dtable, dout);
   if (dtable.device().is_meta()) return;
+  require(padding_row < dtable.size(0), "[embedding_gradient] expected a padding row of the table, or -1");
   require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 of f64)");
   if constexpr (kHasCuda) {
-    if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, dtable);
+    if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, padding_row, dtable);
   }
   for_dtype("embedding_gradient", dout.dtype(), [&]<class T>(T) {
     using Sum = Wide<T>;
@@ -56,7 +57,7 @@ void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dta
     Stream::current().for_ranges(dtable.size(0), ceil_div(dtable.size(0), kTableTasks), [=](i64 begin, i64 end) {
       std::memset(to + begin * columns, 0, static_cast<size_t>((end - begin) * columns) * sizeof(Sum));
       for (i64 n = 0; n < tokens; ++n) {
-        if (id[n] < begin || id[n] >= end) continue;
+        if (id[n] < begin || id[n] >= end || id[n] == padding_row) continue;
         const T* add = from + n * columns;
         Sum* row = to + id[n] * columns;
         for (i64 c = 0; c < columns; ++c) row[c] += widen(add[c]);

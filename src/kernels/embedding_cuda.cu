@@ -127,7 +127,7 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
   });
 }
 
-void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dtable) {
+void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable) {
   if (dtable.elems() == 0) return;
   cuda_check(cudaMemsetAsync(dtable.raw(), 0, static_cast<size_t>(dtable.bytes()), Stream::current().queue), "embedding_gradient");
   for_dtype("embedding_gradient", dout.dtype(), [&]<class T>(T) {
@@ -140,6 +140,10 @@ void embedding_gradient(const Tensor& ids, const Tensor& dout, const Tensor& dta
     launch("embedding_gradient", packs ? sum_rows<kCount, T> : sum_rows<1, T>, blocks_for_tasks(rows * tiles), dim3(kThreads),
            ids.data<i32>(), ids.elems(), from, dtable.size(0), columns, to);
   });
+  if (padding_row < 0) return;
+  const i64 row_bytes = dtable.size(1) * size_of(dtable.dtype());
+  cuda_check(cudaMemsetAsync(dtable.raw() + padding_row * row_bytes, 0, static_cast<size_t>(row_bytes), Stream::current().queue),
+             "embedding_gradient");
 }
 
 }  // namespace spillway::kernels::cuda

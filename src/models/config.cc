@@ -55,7 +55,8 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   if (type == "gpt2") return parse_gpt2(object);
   if (const auto family = image_family(type)) return parse_image_model(*family, object);
   if (const auto family = decoder_family(type)) return parse_decoder(*family, object);
-  object.complain("model_type", fmt::format("one of gpt2, {}, {} (the model types known)", decoder_types(), image_types()));
+  object.complain("model_type", fmt::format("one of gpt2, {}, {} (the model types known{})", decoder_types(), image_types(),
+                                            object.has("auto_map") ? "; the Python code that `auto_map` names is never run" : ""));
 }
 
 ModelConfig read_config(const std::filesystem::path& folder) {

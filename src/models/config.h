@@ -91,6 +91,7 @@ struct ModelConfig {
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;  // shares dropped in training, [0, 1)
   std::optional<i64> begin_token, pad_token;
   std::vector<i64> end_tokens;
+  std::optional<i64> padding_row;        // of the token embedding: gets no gradient from its use as input, as nn.Embedding's padding_idx
   Shape image_CHW;                       // of images, else of rank 0
   std::vector<std::string> class_names;  // of images: of each class, or none
   std::vector<i64> widths;               // of cifar_net and lenet: of their convolutions and hidden linear layers, four in all

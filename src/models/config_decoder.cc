@@ -35,7 +35,7 @@ struct Defaults {
   std::optional<i64> kv_heads, head_dim;  // else: heads, and width / heads
   double norm_eps = 1e-6, theta = 10000, query_scalar = 0, attention_softcap = 0, logit_softcap = 0;
   bool tied = false;
-  std::optional<i64> window, begin_token, end_token;
+  std::optional<i64> window, begin_token, end_token, pad_token;
 };
 Defaults defaults_of(Family family) {
   Defaults d;
@@ -60,13 +60,14 @@ Defaults defaults_of(Family family) {
       [[fallthrough]];
     case Family::gemma3:
       d.kv_heads = 4, d.head_dim = 256, d.tied = true, d.query_scalar = 256, d.window = 4096, d.begin_token = 2, d.end_token = 1;
+      d.pad_token = 0;
       if (family == Family::gemma3) d.theta = 1e6;
       break;
     case Family::phi3:
-      d.norm_eps = 1e-5, d.begin_token = 1, d.end_token = 32000;
+      d.norm_eps = 1e-5, d.begin_token = 1, d.end_token = d.pad_token = 32000;
       break;
     case Family::olmo2:
-      d.norm_eps = 1e-5, d.end_token = 50279;
+      d.norm_eps = 1e-5, d.end_token = 50279, d.pad_token = 1;
       break;
     default:
       d.begin_token = 1, d.end_token = 2;
@@ -123,6 +124,13 @@ void read_windows(const ConfigObject& object, ModelConfig& config, const Default
   if (window == 0 || std::ranges::find(windowed, true) == windowed.end()) return;
   config.window = window;
   config.windowed = std::move(windowed);
+}
+
+// As nn.Embedding reads its padding_idx: a negative one counts from the end. One outside the table stops transformers; here it is none.
+std::optional<i64> padding_row_of(const ConfigObject& object, const ModelConfig& config) {
+  const bool from_end = !config.pad_token && object.has("pad_token_id");
+  const std::optional<i64> row = from_end ? config.vocabulary + object.whole("pad_token_id", -1, kMaxToken) : config.pad_token;
+  return row && *row < config.vocabulary ? row : std::nullopt;
 }
 
 void require_activation(const ConfigObject& object, Family family) {
@@ -196,7 +204,8 @@ ModelConfig parse_decoder(Family family, const ConfigObject& object) {
     config.logit_softcap = cap("final_logit_softcapping", d.logit_softcap);
   }
   read_rope(object, config, d.theta);
-  read_tokens(object, config, d.begin_token, d.end_token);
+  read_tokens(object, config, d.begin_token, d.end_token, d.pad_token);
+  config.padding_row = padding_row_of(object, config);
   return config;
 }
 

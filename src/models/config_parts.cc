@@ -17,11 +17,20 @@ struct Feature {
 
 const std::vector<Feature>& features() {
   static const std::vector<Feature> all{
-      {"add_cross_attention", false}, {"is_encoder_decoder", false},          {"sliding_window", nullptr},
-      {"use_sliding_window", false},  {"attention_chunk_size", nullptr},      {"quantization_config", nullptr},
-      {"auto_map", nullptr},          {"partial_rotary_factor", 1.0},         {"pruned_heads", json::object()},
-      {"pretraining_tp", 1},          {"attn_logit_softcapping", nullptr},    {"final_logit_softcapping", nullptr},
-      {"use_qk_norm", false},         {"use_bidirectional_attention", false}, {"num_experts", nullptr},
+      {"add_cross_attention", false},
+      {"is_encoder_decoder", false},
+      {"sliding_window", nullptr},
+      {"use_sliding_window", false},
+      {"attention_chunk_size", nullptr},
+      {"quantization_config", nullptr},
+      {"partial_rotary_factor", 1.0},
+      {"pruned_heads", json::object()},
+      {"pretraining_tp", 1},
+      {"attn_logit_softcapping", nullptr},
+      {"final_logit_softcapping", nullptr},
+      {"use_qk_norm", false},
+      {"use_bidirectional_attention", false},
+      {"num_experts", nullptr},
       {"num_local_experts", nullptr},
   };
   return all;
@@ -49,9 +58,10 @@ void refuse_features(const ConfigObject& object, std::span<const std::string_vie
   }
 }
 
-void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default) {
+void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default,
+                 std::optional<i64> pad_default) {
   config.begin_token = token(object, "bos_token_id", begin_default);
-  config.pad_token = token(object, "pad_token_id", {});
+  config.pad_token = token(object, "pad_token_id", pad_default);
   const json* end = object.find("eos_token_id");
   if (!end || !end->is_array()) {
     if (const auto id = token(object, "eos_token_id", end_default)) config.end_tokens = {*id};

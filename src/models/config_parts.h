@@ -17,7 +17,8 @@ constexpr i64 kMaxPositions = i64{1} << 27, kMaxToken = (i64{1} << 31) - 1;
 /// Complains about each key that would change the numbers and is not built here, but for those in `known`, which the caller reads.
 void refuse_features(const ConfigObject& object, std::span<const std::string_view> known = {});
 
-void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default);
+void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default,
+                 std::optional<i64> pad_default = {});
 
 /// Complains unless `by` divides `value`.
 void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by);

@@ -11,6 +11,9 @@ using nlohmann::json;
 
 json or_null(const std::optional<i64>& token) { return token ? json(*token) : json(nullptr); }
 
+// A padding row that no pad token names came from a negative pad_token_id.
+json pad_token(const ModelConfig& c) { return c.padding_row && !c.pad_token ? json(*c.padding_row - c.vocabulary) : or_null(c.pad_token); }
+
 json end_tokens(const std::vector<i64>& tokens) {
   if (tokens.empty()) return nullptr;
   return tokens.size() == 1 ? json(tokens.front()) : json(tokens);
@@ -219,7 +222,7 @@ std::string to_json(const ModelConfig& c, DType weights) {
   root["initializer_range"] = c.initializer_range;
   root["bos_token_id"] = or_null(c.begin_token);
   root["eos_token_id"] = end_tokens(c.end_tokens);
-  root["pad_token_id"] = or_null(c.pad_token);
+  root["pad_token_id"] = pad_token(c);
   root["dtype"] = torch_name(weights);
   root["use_cache"] = true;
   return root.dump(2) + "\n";

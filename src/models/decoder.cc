@@ -27,7 +27,7 @@ double rounded(double x, DType dtype) {
 class DecoderEmbedding final : public nn::Module {
  public:
   DecoderEmbedding(const ModelConfig& c, DType dtype)
-      : tokens_("model.embed_tokens", c.vocabulary, c.width, dtype, c.initializer_range),
+      : tokens_("model.embed_tokens", c.vocabulary, c.width, dtype, c.initializer_range, c.padding_row.value_or(-1)),
         scale_(style_of(c).scaled_embedding ? rounded(std::sqrt(static_cast<double>(c.width)), dtype) : 1) {}
 
   const nn::Embedding& tokens() const { return tokens_; }

@@ -59,7 +59,7 @@ Variable DecoderExperts::operator()(const Variable& residual_BTC, const Variable
   const Variable x_NC = ops::reshape(x_BTC, {shape[0] * shape[1], shape[2]});
   const ops::Routed routed = ops::router(router_(x_NC, context), chosen_, normalised_, loss_.of_layer(context));
   const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, static_cast<i64>(gate_.size()));
-  loss_.add_layer(routed, rows, context);
+  loss_.add_layer(routed, context);
   const Variable x_MC = ops::to_experts(x_NC, rows);
   const Variable gate_MF = of_experts(gate_, x_MC, rows, context), up_MF = of_experts(up_, x_MC, rows, context);
   const Variable y_MC = of_experts(down_, ops::swiglu(gate_MF, up_MF), rows, context);

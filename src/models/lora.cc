@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "data/folder_checksums.h"
@@ -30,6 +31,23 @@ bool is_target(const LoraConfig& lora, const std::string& module) {
 double scale_of(const LoraConfig& lora) {
   const double rank = static_cast<double>(lora.rank);
   return lora.alpha / (lora.rank_stabilized ? std::sqrt(rank) : rank);
+}
+
+std::filesystem::path weights_file(const std::filesystem::path& folder) {
+  for (const char* name : {kAdapterName, kOldAdapterName}) {
+    if (std::filesystem::exists(folder / name)) return folder / name;
+  }
+  throw Error(ErrorCode::data, fmt::format("[adapter] {}: expected the adapter's weights in {} or {}, got neither", folder.string(),
+                                           kAdapterName, kOldAdapterName));
+}
+
+// PEFT saves a whole embedding and head beside the adapters where the vocabulary was resized.
+const char* why_unknown(const std::string& tensor) {
+  const bool whole = tensor.ends_with(".weight") && is_embedding_or_head(tensor.substr(0, tensor.rfind('.')));
+  return whole
+             ? "is a whole embedding or head, which is not built beside adapters (in Python, merge_and_unload() and save_pretrained() make "
+               "a --model of both)"
+             : "belongs to no layer of this model that adapter_config.json adapts";
 }
 
 std::vector<double> all_of(const WeightSource& source, const nn::Parameter& parameter) {
@@ -61,8 +79,14 @@ std::vector<std::string> adapted_modules(const nn::Sequential& model) {
   return modules;
 }
 
-AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder)
-    : file_(folder / kAdapterName, data::FolderChecksums::of(folder).find(kAdapterName)) {
+bool is_embedding_or_head(const std::string& module) {
+  constexpr std::string_view kNames[] = {"lm_head", "embed_tokens", "wte", "wpe"};
+  return std::ranges::find(kNames, std::string_view(module).substr(module.rfind('.') + 1)) != std::end(kNames);
+}
+
+std::string adapter_note(const std::filesystem::path& folder) { return data::WeightFolder(weights_file(folder)).wrappers_note(); }
+
+AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder) : file_(weights_file(folder)) {
   std::vector<std::string> wrong;
   size_t wanted = 0;
   for (const auto& p : model.parameters) {
@@ -76,9 +100,12 @@ AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem:
                                   tensor->foreign.empty() ? to_string(tensor->dtype) : tensor->foreign, to_string(tensor->shape)));
     }
   }
-  for (const data::TensorInfo& tensor : file_.tensors()) {
-    const bool known = std::ranges::any_of(model.parameters, [&](const auto& p) { return is_adapter(*p) && peft_name(*p) == tensor.name; });
-    if (!known) wrong.push_back(tensor.name + " belongs to no layer of this model that adapter_config.json adapts");
+  std::set<std::string> known;
+  for (const auto& p : model.parameters) {
+    if (is_adapter(*p)) known.insert(peft_name(*p));
+  }
+  for (const std::string& name : file_.names()) {
+    if (!known.contains(name)) wrong.push_back(fmt::format("{} {}", name, why_unknown(name)));
   }
   if (wrong.empty() && wanted > 0) return;
   const size_t shown = std::min<size_t>(wrong.size(), 5);
@@ -89,9 +116,8 @@ AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem:
 }
 
 void AdapterFolder::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
-  const data::TensorInfo* tensor = file_.find(peft_name(parameter));
-  require(tensor != nullptr, "[adapter] a parameter of another model");
-  file_.read_wide(*tensor, begin, out);
+  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] a parameter of another model");
+  file_.read(peft_name(parameter), begin, out);
 }
 
 MergedWeights::MergedWeights(const ModelConfig& config, const nn::Sequential& adapted, std::unique_ptr<WeightSource> source)

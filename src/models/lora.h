@@ -1,5 +1,5 @@
-// Low-rank adapters (Hu et al., arXiv:2106.09685) as Hugging Face's PEFT writes them: adapter_config.json and adapter_model.safetensors,
-// whose tensors are named "base_model.model.<module>.lora_A.weight" and "….lora_B.weight".
+// Low-rank adapters (Hu et al., arXiv:2106.09685) as Hugging Face's PEFT writes them: adapter_config.json and adapter_model.safetensors (of
+// older programs adapter_model.bin), whose tensors are named "base_model.model.<module>.lora_A.weight" and "….lora_B.weight".
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -11,10 +11,14 @@
 
 namespace spillway::models {
 
-constexpr const char *kAdapterConfigName = "adapter_config.json", *kAdapterName = "adapter_model.safetensors";
+constexpr const char *kAdapterConfigName = "adapter_config.json", *kAdapterName = "adapter_model.safetensors",
+                     *kOldAdapterName = "adapter_model.bin";
 
 /// Of the layer of that name; rank 0: it is no target.
 nn::Lora lora_of(const ModelConfig& config, const std::string& module);
+
+/// Whether a name in target_modules is that of a token embedding, a table of positions or a head, which adapters cannot be of here.
+bool is_embedding_or_head(const std::string& module);
 
 /// Whether the parameter is an adapter's, and whether the model has any.
 bool is_adapter(const nn::Parameter& parameter);
@@ -25,8 +29,11 @@ std::string peft_name(const nn::Parameter& parameter);
 /// Throws Error(data) naming file and key: not LoRA, or with a feature that is not built.
 LoraConfig parse_adapter_config(std::string_view json, const std::string& file);
 LoraConfig read_adapter_config(const std::filesystem::path& folder);
-/// The base that its adapter_config.json names. Error(data): none.
-std::string read_adapter_base(const std::filesystem::path& folder);
+/// The base that its adapter_config.json names, and of which revision it is on the Hugging Face hub. Error(data): none.
+struct AdapterBase {
+  std::string name, revision;
+};
+AdapterBase read_adapter_base(const std::filesystem::path& folder);
 /// One that PEFT loads; `modules`: those that have an adapter; `base`: what it was trained beside. Ends with a newline.
 std::string adapter_json(const ModelConfig& config, const std::vector<std::string>& modules, const std::string& base);
 /// Modules of the model with an adapter, in its order.
@@ -45,17 +52,21 @@ class AdaptedWeights final : public WeightSource {
   std::unique_ptr<WeightSource> base_, adapter_;
 };
 
+/// One sentence about wrappers in the names of the folder's adapters (data::WeightFolder); empty: there are none. Error(data): the folder
+/// has no weights that can be read.
+std::string adapter_note(const std::filesystem::path& folder);
+
 /// The adapters of a PEFT folder. Reads adapters alone. Thread-safe after construction.
 class AdapterFolder final : public WeightSource {
  public:
-  /// Throws Error(data), naming tensors, where the folder's are not those of the model's adapters.
+  /// Throws Error(data), naming tensors, where the folder's are not those of the model's adapters, or where it has none.
   AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   /// Element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const { return file_.find(peft_name(parameter))->dtype; }
 
  private:
-  data::SafetensorsReader file_;
+  data::WeightFolder file_;
 };
 
 /// What the model without adapters must weigh to compute what the one with them does: w + scale * (B A), or its transpose. Thread-safe.

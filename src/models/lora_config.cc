@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "data/folder_checksums.h"
@@ -15,12 +16,17 @@ using nlohmann::json;
 
 constexpr i64 kMaxRank = 1 << 16;
 
-// Keys that change nothing here: records, and settings of what is refused below where it is on.
+// Keys that change nothing here: records, settings of what is refused below where it is on, and settings of how adapters began, whose
+// values PEFT takes from the file all the same.
 constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "base_model_name_or_path",
                                         "inference_mode",
                                         "init_lora_weights",
                                         "loftq_config",
+                                        "eva_config",
+                                        "corda_config",
+                                        "lora_ga_config",
+                                        "ensure_weight_tying",
                                         "megatron_core",
                                         "peft_version",
                                         "revision",
@@ -43,6 +49,25 @@ bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
+constexpr const char* kMergeInPython =
+    "merge it in Python (PeftModel.from_pretrained(model, folder).merge_and_unload(), then save_pretrained) and give that folder as "
+    "--model";
+
+// How adapters began. PEFT repeats it when it loads them: of these ways it changes the base's weights (pissa, olora, loftq), needs what
+// only the training program had (corda, lora_ga), or leaves half of the adapter frozen (mica). The others' values are all in the file.
+void check_beginning(const ConfigObject& object) {
+  const json* value = object.find("init_lora_weights");
+  if (value == nullptr || value->is_boolean()) return;
+  std::string name = value->is_string() ? value->get<std::string>() : "";
+  if (name == "eva" || name == "orthogonal") return;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name == "gaussian") return;
+  object.complain("init_lora_weights",
+                  std::string("true, false, gaussian, orthogonal or eva (others change the base's weights when PEFT loads them, or train "
+                              "otherwise, and are not built: ") +
+                      kMergeInPython + ")");
+}
+
 std::vector<std::string> targets_of(const ConfigObject& object) {
   const json* value = object.find("target_modules");
   if (value && value->is_string() && *value == "all-linear") return {};
@@ -52,6 +77,11 @@ std::vector<std::string> targets_of(const ConfigObject& object) {
   for (const json& name : *value) {
     if (!name.is_string()) object.complain("target_modules", "names");
     names.push_back(name.get<std::string>());
+    if (is_embedding_or_head(names.back()))
+      object.complain("target_modules",
+                      fmt::format("layers between the embedding and the head, without {}: adapters of the embedding and of "
+                                  "the head are not built: {}",
+                                  names.back(), kMergeInPython));
   }
   return names;
 }
@@ -72,11 +102,14 @@ LoraConfig parse_adapter_config(std::string_view text, const std::string& file) 
   if (object.text("peft_type") != "LORA") object.complain("peft_type", "LORA: no other kind of adapter is built");
   for (const auto& [key, value] : root.items()) {
     if (std::ranges::find(kSilent, key) == std::end(kSilent) && !is_nothing(value))
-      object.complain(key, "nothing: this feature is not built");
+      object.complain(key, key == "modules_to_save"
+                               ? fmt::format("nothing: modules trained in full beside an adapter are not built: {}", kMergeInPython)
+                               : "nothing: this feature is not built");
   }
+  check_beginning(object);
   if (object.text("bias", "none") != "none") object.complain("bias", "none: biases that are trained are not built");
   LoraConfig lora;
-  lora.rank = object.whole("r", 1, kMaxRank);
+  lora.rank = object.whole("r", 1, kMaxRank, 8);
   lora.alpha = object.real("lora_alpha", 0, 1e9, 8.0, true);
   lora.dropout = object.share("lora_dropout", 0);
   lora.rank_stabilized = object.flag("use_rslora", false);
@@ -88,10 +121,11 @@ LoraConfig read_adapter_config(const std::filesystem::path& folder) {
   return parse_adapter_config(text_of(folder), (folder / kAdapterConfigName).string());
 }
 
-std::string read_adapter_base(const std::filesystem::path& folder) {
+AdapterBase read_adapter_base(const std::filesystem::path& folder) {
   const std::string file = (folder / kAdapterConfigName).string();
   const json root = parse_object(text_of(folder), file, "adapter");
-  return ConfigObject(root, file).text("base_model_name_or_path");
+  const ConfigObject object(root, file);
+  return {object.text("base_model_name_or_path"), object.text("revision", "main")};
 }
 
 std::string adapter_json(const ModelConfig& config, const std::vector<std::string>& modules, const std::string& base) {

@@ -36,6 +36,16 @@ std::string first_five(const Names& names) {
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest);
 }
 
+// The modules of language models, by the first part of their names with and without the part that a base model lacks.
+constexpr std::string_view kModules[] = {"model", "transformer", "lm_head", "embed_tokens", "layers", "norm", "wte", "wpe", "h", "ln_f"};
+
+bool is_of_no_module(const std::string& tensor) {
+  return std::ranges::find(kModules, std::string_view(tensor).substr(0, tensor.find('.'))) == std::end(kModules);
+}
+
+// Of a tied head: the parameter that two blocks use.
+bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return model.uses(parameter.id) > 1; }
+
 void refuse_if_any(const std::filesystem::path& folder, const char* what, const Names& names, const char* cure) {
   if (names.empty()) return;
   throw Error(ErrorCode::data, fmt::format("[weights] {}: {}: {}; {}", folder.string(), what, first_five(names), cure));
@@ -82,16 +92,30 @@ void ScratchWeights::read(const nn::Parameter& parameter, i64 begin, std::span<d
   nn::initial_values(parameter, seed_, begin, out);
 }
 
+bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other) {
+  for (const std::string* name : {&one, &other}) {
+    const data::TensorInfo* tensor = tensors.find(*name);
+    if (tensor == nullptr || !tensor->foreign.empty() || !is_floating(tensor->dtype)) return false;
+  }
+  return tensors.equal(one, other);
+}
+
+std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors) {
+  Names names;
+  std::ranges::copy_if(tensors, std::back_inserter(names),
+                       [](const std::string& name) { return is_of_no_module(name) && !is_known_buffer(name); });
+  if (names.empty()) return "";
+  return fmt::format("{} holds tensors that are no part of the language model, and are left out: {}", folder.string(), first_five(names));
+}
+
 FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder) : tensors_(folder) {
   Names missing, wrong;
   std::set<std::string> left_over;
   for (std::string& name : tensors_.names()) left_over.insert(std::move(name));
-  bool tied = true;
   for (const auto& parameter : model.parameters) {
     const std::string& name = parameter->name;
-    tied = tied && name != "lm_head.weight";
     if (is_adapter(*parameter)) continue;
-    const std::string found = left_over.contains(name) || !has_bare_form(name) ? name : bare(name);
+    const std::string found = found_name(model, *parameter);
     if (left_over.erase(found) == 0) {
       missing.push_back(name);
       continue;
@@ -107,13 +131,34 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
     }
     names_.emplace(name, found);
   }
-  if (tied) left_over.erase("lm_head.weight");
+  if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(kHeadName);
   std::erase_if(left_over, is_known_buffer);
+  if (!model.reads_images()) std::erase_if(left_over, is_of_no_module);
   refuse_if_any(folder, "these parameters of the model that config.json describes are missing", missing,
                 "the folder's files do not belong together");
   refuse_if_any(folder, "these tensors do not fit config.json", wrong, "the folder's files do not belong together");
   refuse_if_any(folder, "these tensors belong to no parameter of the model that config.json describes",
                 Names(left_over.begin(), left_over.end()), "a kind of model that is not built here?");
+  check_tied_head(model, folder);
+}
+
+std::string FolderWeights::found_name(const nn::Sequential& model, const nn::Parameter& parameter) const {
+  const std::string& name = parameter.name;
+  if (tensors_.find(name) != nullptr || !has_bare_form(name)) return name;
+  if (tensors_.find(bare(name)) == nullptr && is_tied(model, parameter) && tensors_.find(kHeadName) != nullptr) return kHeadName;
+  return bare(name);
+}
+
+void FolderWeights::check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const {
+  if (tensors_.find(kHeadName) == nullptr) return;
+  for (const auto& parameter : model.parameters) {
+    if (!is_tied(model, *parameter) || names_.at(parameter->name) == kHeadName) continue;
+    if (holds_equal(tensors_, names_.at(parameter->name), kHeadName)) continue;
+    throw Error(ErrorCode::data,
+                fmt::format("[weights] {}: expected an {} equal to {}, as tie_word_embeddings says, got other values: the model has to be "
+                            "built untied (\"tie_word_embeddings\": false)",
+                            folder.string(), kHeadName, names_.at(parameter->name)));
+  }
 }
 
 void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {

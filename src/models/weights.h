@@ -28,23 +28,36 @@ class ScratchWeights final : public WeightSource {
   u64 seed_;
 };
 
+constexpr const char* kHeadName = "lm_head.weight";
+
+/// Whether the folder's two tensors are floating, of one shape and of the same values. Reads both, a few KiB at a time.
+bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other);
+
+/// One sentence that names the tensors of a language model's folder which belong to none of its modules, such as the value head of a
+/// trainer ("v_head.summary.weight"): transformers leaves them out, and so does FolderWeights. Empty: there are none.
+std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors);
+
 /// The folder's safetensors, pytorch_model.bin, or what DeepSpeed saved; of a model with adapters (lora.h) all but those. Names are those
 /// save_pretrained writes; the base model's, which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask
-/// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, and lm_head.weight of a tied head.
+/// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, what left_out_note() names, and of a tied head an lm_head.weight that
+/// equals the embedding. Where the folder has no embedding, a tied head's lm_head.weight is it.
 class FolderWeights final : public WeightSource {
  public:
-  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, or when a tensor is left
-  /// over.
+  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, when a tensor is left over,
+  /// or when a tied model's folder holds an lm_head.weight that differs from the embedding (read_folder_model() makes that model untied).
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
-  /// What the folder calls it.
-  const std::string& stored_name(const nn::Parameter& parameter) const { return names_.at(parameter.name); }
+  /// What the folder calls it, with wrappers.
+  const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
   /// Element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
 
  private:
+  std::string found_name(const nn::Sequential& model, const nn::Parameter& parameter) const;
+  void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
+
   data::WeightFolder tensors_;
-  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder
+  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder, without wrappers
 };
 
 /// What stands behind a parameter's name in that of its average.

@@ -48,12 +48,14 @@ void Linear::list(ParameterList& parameters) const {
   }
 }
 
-Embedding::Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std)
-    : weight_(make_parameter(name + ".weight", {rows, channels}, dtype, normal_of(std))) {
+Embedding::Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row)
+    : weight_(make_parameter(name + ".weight", {rows, channels}, dtype, normal_of(std))), padding_row_(padding_row) {
   weight_->of_ids = true;
 }
 
-Variable Embedding::operator()(const Tensor& ids_BT, const Context& context) const { return ops::embedding(ids_BT, context.use(*weight_)); }
+Variable Embedding::operator()(const Tensor& ids_BT, const Context& context) const {
+  return ops::embedding(ids_BT, context.use(*weight_), padding_row_);
+}
 
 void Embedding::list(ParameterList& parameters) const { parameters.push_back({weight_}); }
 

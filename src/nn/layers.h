@@ -65,16 +65,18 @@ class Linear {
   Dropout lora_dropout_;
 };
 
-/// ids -> rows of weight[V, C]. Its weight may be shared with a head, whose use is then 1.
+/// ids -> rows of weight[V, C]. Its weight may be shared with a head, whose use is then 1. `padding_row` (-1: none) gets no gradient from
+/// this use, as nn.Embedding's padding_idx in PyTorch.
 class Embedding {
  public:
-  Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std);
+  Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row = -1);
   Variable operator()(const Tensor& ids_BT, const Context& context) const;
   void list(ParameterList& parameters) const;
   const std::shared_ptr<Parameter>& weight() const { return weight_; }
 
  private:
   std::shared_ptr<Parameter> weight_;
+  i64 padding_row_;
 };
 
 /// Over the last axis, with gain and bias.

@@ -9,7 +9,7 @@ namespace spillway::ops {
 using autograd::Backward;
 using autograd::Recorder;
 
-Variable embedding(const Tensor& places, const Variable& table) {
+Variable embedding(const Tensor& places, const Variable& table, i64 padding_row) {
   if (table.shape().rank() != 2 || places.rank() >= Shape::kMaxRank || places.dtype() != DType::int32)
     refuse("embedding", "int32 ids of rank 5 at most and a weight [V, C]", {places, table.value});
   const Tensor ids = dense(places);
@@ -21,7 +21,7 @@ Variable embedding(const Tensor& places, const Variable& table) {
   kernels::embedding(ids, weight.value, out);
   Recorder r({weight});
   const auto kept_ids = r.save(ids);
-  return r.output(out, [=](Backward& b) { kernels::embedding_gradient(b.saved(kept_ids), b.gradient(), b.target(0)); });
+  return r.output(out, [=](Backward& b) { kernels::embedding_gradient(b.saved(kept_ids), b.gradient(), padding_row, b.target(0)); });
 }
 
 }  // namespace spillway::ops

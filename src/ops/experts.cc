@@ -24,8 +24,8 @@ Routed router(const Variable& in, i64 chosen, bool normalised, const RouterLoad&
   Recorder r({logits});
   const SavedTensor kept_probabilities = r.save(probabilities), kept_experts = r.save(experts), kept_weights = r.save(weights);
   const Variable out = r.output(weights, [=](Backward& b) {
-    kernels::router_gradient(b.saved(kept_probabilities), b.saved(kept_experts), b.saved(kept_weights), b.gradient(), normalised,
-                             load.load_2E, load.factor, b.target(0));
+    kernels::router_gradient(b.saved(kept_probabilities), b.saved(kept_experts), b.saved(kept_weights), b.gradient(), normalised, load,
+                             b.target(0));
   });
   return {out, experts, probabilities};
 }

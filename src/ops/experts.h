@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "kernels/experts/router.h"
 #include "ops/weight.h"
 
 namespace spillway::ops {
@@ -15,12 +16,7 @@ struct Routed {
   Tensor experts_NK;        // int32, ascending in each token
   Tensor probabilities_NE;  // wide_dtype of the logits
 };
-/// The loss that evens experts out (kernels/experts/router_load.h): of all layers of a micro-batch. When the first of them runs backward
-/// the load is complete.
-struct RouterLoad {
-  Tensor load_2E;     // undefined: there is no such loss
-  double factor = 0;  // of the loss's gradient
-};
+using kernels::RouterLoad;
 /// Softmax of a token's logits[N, E]; the `chosen` largest, of equal ones the lower, divided by their sum if `normalised`.
 Routed router(const Variable& logits_NE, i64 chosen, bool normalised, const RouterLoad& load = {});
 

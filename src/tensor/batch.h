@@ -10,11 +10,15 @@ namespace spillway {
 
 /// A target that is not counted (Hugging Face's -100): every negative target is ignored.
 constexpr i32 kIgnoredTarget = -100;
+/// The target of a position that holds no token: padding behind the documents of a row. It is ignored too, and the router loss leaves the
+/// position out.
+constexpr i32 kPaddingTarget = -101;
 
 struct MicroBatch {
   Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
   i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
   i64 counted_targets = 0;                     // targets that are not ignored
+  i64 padding = 0;                             // positions whose target is kPaddingTarget
   Tensor images_NCHW;                          // of image models, whose targets are [N]; floating, contiguous
   bool packed = false;                         // rows of several documents, in each of which positions begin at 0
   Tensor key_positions_BT;                     // of packed rows that go on from a cache: of all keys, i32, contiguous

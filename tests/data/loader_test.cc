@@ -185,7 +185,7 @@ TEST(Loader, ValidationTakesTheLastWindowsOfEachSource) {
   EXPECT_EQ(values(loader.validation(0).tokens_BT), (std::vector<i32>{8, 9}));
   const MicroBatch last = loader.validation(1);
   EXPECT_EQ(values(last.tokens_BT), (std::vector<i32>{1004, 0}));
-  EXPECT_EQ(values(last.targets_BT), (std::vector<i32>{1005, kIgnoredTarget}));
+  EXPECT_EQ(values(last.targets_BT), (std::vector<i32>{1005, kPaddingTarget}));
   EXPECT_EQ(last.counted_targets, 1);
   std::set<i32> training;
   for (i64 cursor = 0; cursor < 14; cursor += 2) {
@@ -205,7 +205,7 @@ TEST(Loader, ValidationGivesAllRanksEquallyManyMicroBatches) {
       const MicroBatch mb = loader.validation(i);
       counted += mb.counted_targets;
       for (size_t row = 0; row < 2; ++row) {
-        if (mb.targets_BT.span<i32>()[row] != kIgnoredTarget) seen.push_back(mb.tokens_BT.span<i32>()[row]);
+        if (mb.targets_BT.span<i32>()[row] != kPaddingTarget) seen.push_back(mb.tokens_BT.span<i32>()[row]);
       }
     }
   }

@@ -95,6 +95,62 @@ TEST(WeightFolder, ShardsByTheIndex) {
   EXPECT_EQ(read_all(source, "b"), (std::vector<double>{1, 2}));
 }
 
+// As transformers, which reads all of each shard.
+TEST(WeightFolder, TensorsThatTheIndexDoesNotNameAreThere) {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer(folder / "one.safetensors", {{.name = "a", .shape = {1}}, {.name = "b", .shape = {1}}});
+  const float values[] = {1, 2};
+  for (size_t i = 0; i < 2; ++i) writer.write(writer.tensors()[i], 0, std::as_bytes(std::span(values).subspan(i, 1)));
+  writer.finish();
+  put(folder / "model.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors"}})");
+  EXPECT_EQ(read_all(WeightFolder(folder.path()), "b"), std::vector<double>{2});
+  write_one<float>(folder / "two.safetensors", "b", DType::f32, {3});
+  put(folder / "model.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }), HasSubstr("\"b\" is in two of its files"));
+}
+
+TEST(WeightFolder, NamesLoseTheirWrappers) {
+  EXPECT_EQ(bare_name("model.layers.0.mlp.weight"), "model.layers.0.mlp.weight");
+  EXPECT_EQ(bare_name("module.module._orig_mod.h.0._fsdp_wrapped_module._fpw_module.w"), "h.0.w");
+  EXPECT_EQ(bare_name("a._checkpoint_wrapped_module.b"), "a.b");
+  EXPECT_EQ(bare_name("modules.my_module"), "modules.my_module");
+  EXPECT_EQ(bare_name("a.module"), "a.module") << "a tensor's own name";
+  EXPECT_EQ(bare_name(""), "");
+  const TemporaryFolder folder;
+  write_one<float>(folder / "model.safetensors", "module.a", DType::f32, {1});
+  const WeightFolder source(folder.path());
+  EXPECT_EQ(read_all(source, "a"), std::vector<double>{1});
+  EXPECT_EQ(source.find("module.a"), nullptr);
+  EXPECT_THAT(source.wrappers_note(), HasSubstr("module.a is read as a"));
+  SafetensorsWriter writer(folder / "model.safetensors", {{.name = "module.a", .shape = {1}}, {.name = "_orig_mod.a", .shape = {1}}});
+  const float value = 1;
+  for (const TensorInfo& tensor : writer.tensors()) writer.write(tensor, 0, std::as_bytes(std::span(&value, 1)));
+  writer.finish();
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder twice(folder.path()); }), HasSubstr("only one can be meant"));
+}
+
+TEST(WeightFolder, ComparesTensors) {
+  const TemporaryFolder folder;
+  std::vector<float> values(20000, 1.5F);
+  write_one(folder / "one.safetensors", "a", DType::f32, values);
+  write_one(folder / "two.safetensors", "b", DType::f32, values);
+  values.back() = 2;
+  write_one(folder / "three.safetensors", "c", DType::f32, values);
+  put(folder / "model.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors","c":"three.safetensors"}})");
+  const WeightFolder source(folder.path());
+  EXPECT_TRUE(source.equal("a", "b"));
+  EXPECT_FALSE(source.equal("a", "c"));
+}
+
+TEST(WeightFolder, APointerOfGitLfsIsNamed) {
+  for (const char* name : {"model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"}) {
+    const TemporaryFolder folder;
+    put(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4840412800\n");
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }),
+                testing::AllOf(HasSubstr("pointer of Git LFS"), HasSubstr("4840412800 bytes"), HasSubstr("git lfs pull"), HasSubstr(name)));
+  }
+}
+
 TEST(WeightFolder, EveryEntryOfTheIndexIsChecked) {
   const TemporaryFolder folder;
   write_one<float>(folder / "one.safetensors", "a", DType::f32, {1});

@@ -198,7 +198,7 @@ TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
 TEST(Embedding, GradientIsDenseAndAddsRepeats) {
   const Tensor ids = test::ints({4, 0, 4, 2, 4}, {5}), dout = test::random({5, 3}, DType::f32, 1),
                table = test::random({200, 3}, DType::f32, 2);
-  kernels::embedding_gradient(ids, dout, table);
+  kernels::embedding_gradient(ids, dout, -1, table);
   const auto from = dout.span<float>(), to = table.span<float>();
   for (size_t c = 0; c < 3; ++c) {
     EXPECT_EQ(to[12 + c], (from[c] + from[6 + c]) + from[12 + c]);

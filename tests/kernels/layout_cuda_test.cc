@@ -96,11 +96,11 @@ class EmbeddingTwins : public test::GpuTest {
                    dtable = empty({vocabulary, columns}, wide_dtype(dtype));
       for (i64 n = 0; n < tokens; ++n) ids.data<i32>()[n] = static_cast<i32>((n * 7919 + n * n % 31) % spread);
       kernels::embedding(ids, table, out);
-      kernels::embedding_gradient(ids, dout, dtable);
+      kernels::embedding_gradient(ids, dout, -1, dtable);
       const Tensor got = gpu().empty(out.shape(), dtype), got_table = gpu()(test::random(dtable.shape(), dtable.dtype(), 3));
       gpu().run([&] {
         kernels::embedding(gpu()(ids), gpu()(table), got);
-        kernels::embedding_gradient(gpu()(ids), gpu()(dout), got_table);
+        kernels::embedding_gradient(gpu()(ids), gpu()(dout), -1, got_table);
       });
       if (tokens > 0) {
         EXPECT_TRUE(test::same_bits(gpu().host(got), out));
@@ -132,7 +132,7 @@ TEST_F(EmbeddingTwins, ARowOutsideTheTableIsNotANumber) {
     const Tensor got = gpu().empty({5, 16}, dtype), dtable = gpu().empty({3, 16}, wide_dtype(dtype));
     gpu().run([&] {
       kernels::embedding(gpu()(ids), gpu()(table), got);
-      kernels::embedding_gradient(gpu()(ids), gpu()(dout), dtable);
+      kernels::embedding_gradient(gpu()(ids), gpu()(dout), -1, dtable);
     });
     const Tensor host = gpu().host(got), sums = gpu().host(dtable);
     for (i64 i = 0; i < 16; ++i) {

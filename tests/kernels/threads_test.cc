@@ -120,7 +120,7 @@ TEST_P(SameBits, SumsRowsAndTables) {
     std::vector<i32> ids;
     for (i32 i = 0; i < 300; ++i) ids.push_back(i * i % 90);
     const Tensor table = empty({90, 257}, wide), turned = empty({30, 10, 2, 128}, dtype);
-    kernels::embedding_gradient(test::ints(ids, {300}), x, table);
+    kernels::embedding_gradient(test::ints(ids, {300}), x, -1, table);
     const std::vector<double> frequencies(64, 0.1);
     kernels::rope(test::random(turned.shape(), dtype, 2), test::ints(ids, {30, 10}), frequencies, 1, false, turned);
     return std::vector<Tensor>{columns, rows, all, table, turned};

@@ -250,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kGpt2, R"({"add_cross_attention": true})", "add_cross_attention", "not built"},
         Hostile{kGpt2, R"({"quantization_config": {"bits": 4}})", "quantization_config", "not built"},
         Hostile{kGpt2, R"({"pruned_heads": {"0": [1]}})", "pruned_heads", "not built"},
-        Hostile{kGpt2, R"({"auto_map": {"AutoModel": "code.py"}})", "auto_map", "not built"},
+        Hostile{kGpt2, R"({"model_type": "own_model", "auto_map": {"AutoModel": "code.py"}})", "model_type", "never run"},
         Hostile{kLlama, R"({"sliding_window": 4096})", "sliding_window", "not built"},
         Hostile{kLlama, R"({"layer_types": ["full_attention", "sliding_attention"]})", "layer_types", "full_attention"},
         Hostile{kLlama, R"({"pretraining_tp": 2})", "pretraining_tp", "not built"},

@@ -160,6 +160,13 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
     return std::string("accepted");
   };
   EXPECT_EQ(complaint(R"(, "use_dora": false, "rank_pattern": {}, "modules_to_save": null)"), "accepted");
+  // How an adapter began, where PEFT leaves the base as it is and reads all values from the file; keys that say nothing of layers here.
+  for (const char* harmless :
+       {R"("init_lora_weights": true)", R"("init_lora_weights": false)", R"("init_lora_weights": null)",
+        R"("init_lora_weights": "gaussian")", R"("init_lora_weights": "orthogonal")",
+        R"("init_lora_weights": "eva", "eva_config": {"rho": 2.0})", R"("corda_config": {"a": 1})", R"("ensure_weight_tying": true)",
+        R"("loftq_config": {}, "qalora_group_size": 16)", R"("layers_to_transform": [])"})
+    EXPECT_EQ(complaint(std::string(", ") + harmless), "accepted") << harmless;
   for (const auto& [more, key] :
        std::vector<std::pair<std::string, std::string>>{{R"(, "use_dora": true)", "use_dora"},
                                                         {R"(, "rank_pattern": {"q_proj": 8})", "rank_pattern"},
@@ -173,12 +180,70 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
                                                         {R"(, "target_modules": ".*q_proj")", "target_modules"},
                                                         {R"(, "target_modules": [])", "target_modules"},
                                                         {R"(, "target_modules": [1])", "target_modules"},
+                                                        {R"(, "target_modules": ["q_proj", "lm_head"])", "target_modules"},
+                                                        {R"(, "target_modules": ["model.embed_tokens"])", "target_modules"},
+                                                        {R"(, "init_lora_weights": "pissa")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "pissa_niter_16")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "olora")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "corda")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "loftq")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "lora_ga")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": "mica")", "init_lora_weights"},
+                                                        {R"(, "init_lora_weights": 1)", "init_lora_weights"},
+                                                        {R"(, "lora_bias": true)", "lora_bias"},
+                                                        {R"(, "layers_to_transform": 0)", "layers_to_transform"},
+                                                        {R"(, "layer_replication": [[0, 2]])", "layer_replication"},
+                                                        {R"(, "exclude_modules": ["q_proj"])", "exclude_modules"},
+                                                        {R"(, "target_parameters": ["experts.down_proj"])", "target_parameters"},
+                                                        {R"(, "trainable_token_indices": [1])", "trainable_token_indices"},
+                                                        {R"(, "alora_invocation_tokens": [1, 2])", "alora_invocation_tokens"},
+                                                        {R"(, "use_qalora": true)", "use_qalora"},
+                                                        {R"(, "velora_config": {"scale": 1})", "velora_config"},
+                                                        {R"(, "kasa_config": {"beta": 1})", "kasa_config"},
+                                                        {R"(, "monteclora_config": {"num_samples": 8})", "monteclora_config"},
+                                                        {R"(, "arrow_config": {"top_k": 3})", "arrow_config"},
+                                                        {R"(, "use_bdlora": {"nblocks": 2})", "use_bdlora"},
+                                                        {R"(, "megatron_config": {"a": 1})", "megatron_config"},
+                                                        {R"(, "peft_type": "ADALORA")", "peft_type"},
                                                         {R"(, "peft_type": "IA3")", "peft_type"},
                                                         {R"(, "some_new_thing": 3)", "some_new_thing"}}) {
     EXPECT_THAT(complaint(more), HasSubstr(key));
   }
   EXPECT_THROW(parse_adapter_config("{", "f"), Error);
   EXPECT_THROW(parse_adapter_config("[]", "f"), Error);
+}
+
+// adapter_model.bin of older programs, names behind wrappers, and what PEFT saves beside adapters where the vocabulary was resized.
+TEST(AdapterFolder, ReadsOldFilesAndNamesWhatItCannotTake) {
+  const nn::Sequential model = build(config_of("llama-qv"), DType::f32);
+  const test::TemporaryFolder folder;
+  const auto refusal = [&] {
+    try {
+      AdapterFolder(model, folder.path());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::data);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(refusal(), HasSubstr("adapter_model.safetensors or adapter_model.bin, got neither"));
+  std::filesystem::copy_file(test::data("folders") / "adapter_model.bin", folder / "adapter_model.bin");
+  const AdapterFolder old(model, folder.path()), want(model, test::data(folder_of("llama-qv")));
+  for (const auto& p : model.parameters) {
+    if (!is_adapter(*p)) continue;
+    std::vector<double> got(static_cast<size_t>(p->elems())), values(got);
+    old.read(*p, 0, got), want.read(*p, 0, values);
+    EXPECT_EQ(got, values) << p->name;
+  }
+  const data::SafetensorsReader plain(test::data(folder_of("llama-qv")) / kAdapterName);
+  std::vector<data::TensorInfo> more = plain.tensors();
+  more.push_back({.name = "base_model.model.model.embed_tokens.weight", .dtype = DType::f32, .shape = {97, 32}});
+  data::SafetensorsWriter writer(folder / kAdapterName, more);
+  const std::vector<std::byte> zeros(97 * 32 * 4);
+  for (const data::TensorInfo& tensor : writer.tensors())
+    writer.write(tensor, 0, std::span(zeros).first(static_cast<size_t>(tensor.bytes())));
+  writer.finish();
+  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight is a whole embedding or head"));
 }
 
 TEST(AdapterFolder, OfAnotherBaseIsNamedByTensor) {

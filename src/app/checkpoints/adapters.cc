@@ -36,6 +36,11 @@ void check_targets(const ModelSource& source) {
   for (const std::string& target : lora.targets) {
     const bool found = std::ranges::any_of(modules, [&](const std::string& m) { return m == target || m.ends_with("." + target); });
     if (found) continue;
+    if (models::is_embedding_or_head(target))
+      throw Error(ErrorCode::usage,
+                  fmt::format("[--lora-targets] expected layers between the embedding and the head, got `{}`: adapters of "
+                              "the embedding and of the head are not built",
+                              target));
     models::ModelConfig all = source.config;
     all.lora->targets.clear();
     std::vector<std::string> names;
@@ -116,6 +121,7 @@ void take_adapter(ModelSource& source, const fs::path& folder) {
   if (source.adapter)
     throw Error(ErrorCode::usage, fmt::format("[--adapter] expected a base as --model, got {}, which has adapters", source.name));
   source.config.lora = models::read_adapter_config(folder);
+  if (std::string note = models::adapter_note(folder); !note.empty()) source.notes.push_back(std::move(note));
   source.adapter = folder;
 }
 
@@ -169,10 +175,10 @@ bool is_adapter_folder(const fs::path& folder) {
 }
 
 ModelSource find_adapted(const fs::path& folder, std::string name) {
-  const std::string reference = models::read_adapter_base(folder);
+  const auto [reference, revision] = models::read_adapter_base(folder);
   ModelSource base;
   try {
-    base = find_model(reference);
+    base = find_model(reference, revision);
   } catch (const Error& e) {
     throw Error(ErrorCode::data,
                 fmt::format("[adapter] {}: expected the base that it was trained beside, `{}`: {}", folder.string(), reference, e.what()));

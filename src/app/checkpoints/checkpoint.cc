@@ -117,6 +117,7 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"schedule_steps", p.schedule_steps},
                            {"made_with", p.made_with},
                            {"data", p.data},
+                           {"rules", p.rules},
                            {"numbers", numbers_hash},
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
@@ -137,6 +138,7 @@ std::optional<Record> parse_record(const std::string& text) {
     if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
     record.progress.*member = json[key].get<i64>();
   }
+  record.progress.rules = json.contains("rules") && json["rules"].is_number_integer() ? json["rules"].get<i64>() : 1;
   record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
   record.progress.data = text_of(json, "data");
@@ -198,7 +200,8 @@ Progress read_progress(const fs::path& checkpoint) {
           text_of(manifest, "made_with"),
           text_of(manifest, "data"),
           thawed_of(manifest.value("thawed", nlohmann::json::array())),
-          standing_of(manifest.value(kStanding, nlohmann::json()))};
+          standing_of(manifest.value(kStanding, nlohmann::json())),
+          manifest.contains("rules") ? number("rules") : 1};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }

@@ -19,6 +19,10 @@
 
 namespace spillway::app {
 
+/// The rules by which this program makes a run's numbers. 1: of all programs that did not say so: the router loss counted padding, the
+/// embedding row of pad_token_id had a gradient from the inputs, and a tied head was never compared with the folder's lm_head.weight.
+constexpr i64 kNumberRules = 2;
+
 /// Where a run stands, beside its weights and optimizer state.
 struct Progress {
   i64 step = 0;                                // optimizer steps taken, skipped ones counted
@@ -31,6 +35,7 @@ struct Progress {
   std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
   std::vector<Thaw> thawed = {};               // of its state; a record on nvme leaves it to the run's folder
   Standing standing;                           // of its validations, and of its last losses
+  i64 rules = kNumberRules;                    // by which it was trained so far
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.

@@ -267,15 +267,11 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
   } else {
     state_->texts.emplace_back(kConfigName, models::to_json(source.config, dtype));
   }
-  nlohmann::json manifest = {{"format", kCheckpointFormat},
-                             {"step", progress.step},
-                             {"updates", progress.updates},
-                             {"cursor", progress.cursor},
-                             {"tokens", progress.tokens},
-                             {"dtype", to_string(dtype)},
-                             {"made_with", progress.made_with},
-                             {"schedule_steps", progress.schedule_steps},
-                             {"data", progress.data}};
+  nlohmann::json manifest = {{"format", kCheckpointFormat},     {"step", progress.step},
+                             {"updates", progress.updates},     {"cursor", progress.cursor},
+                             {"tokens", progress.tokens},       {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}, {"schedule_steps", progress.schedule_steps},
+                             {"data", progress.data},           {"rules", progress.rules}};
   put_loss_scale(manifest, progress);
   if (!progress.thawed.empty()) manifest["thawed"] = to_json(progress.thawed);
   if (progress.standing != Standing()) manifest[kStanding] = to_json(progress.standing);

@@ -81,7 +81,8 @@ class State {
   const TensorInfo* adapter_tensor(const nn::Parameter& p) const {
     std::string name = models::peft_name(p);
     if (!adapter_.empty()) name.insert(name.size() - kWeight.size(), "." + adapter_);
-    const TensorInfo* tensor = checkpoint_.find(name);
+    const auto found = std::ranges::find(checkpoint_.tensors(), name, [](const TensorInfo& t) { return data::bare_name(t.name); });
+    const TensorInfo* tensor = found == checkpoint_.tensors().end() ? nullptr : &*found;
     if (tensor == nullptr || !(tensor->shape == p.shape)) {
       throw Error(
           ErrorCode::data,

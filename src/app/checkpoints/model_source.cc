@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "data/folder_checksums.h"
 #include "data/weights/weight_folder.h"
+#include "models/folder_model.h"
 #include "models/presets.h"
 
 namespace spillway::app {
@@ -30,15 +31,18 @@ fs::path hugging_face_cache() {
   return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
 }
 
-// models--org--name/snapshots/<the commit that refs/main names>, as huggingface_hub's documentation lays the cache out.
-std::optional<fs::path> cached_snapshot(const std::string& model) {
+// models--org--name/snapshots/<the commit that refs/<revision> names, or is>, as huggingface_hub's documentation lays the cache out.
+std::optional<fs::path> cached_snapshot(const std::string& model, const std::string& revision = "main") {
   const size_t slash = model.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
   const fs::path folder = hugging_face_cache() / ("models--" + model.substr(0, slash) + "--" + model.substr(slash + 1));
-  std::ifstream main(folder / "refs/main");
+  if (fs::path(revision).is_absolute() || revision.find("..") != std::string::npos) return {};
+  std::ifstream ref(folder / "refs" / revision);
   std::string commit;
-  if (main >> commit && commit.find('/') == std::string::npos && fs::exists(folder / "snapshots" / commit / "config.json"))
+  if (!(ref >> commit)) commit = revision;
+  if (commit.find('/') == std::string::npos && fs::exists(folder / "snapshots" / commit / "config.json"))
     return folder / "snapshots" / commit;
+  if (revision != "main") return {};
   std::vector<fs::path> snapshots;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
@@ -60,7 +64,9 @@ void check_manifest(const fs::path& folder) {
 ModelSource from_folder(const fs::path& folder, std::string name) {
   check_manifest(folder);
   if (is_adapter_folder(folder)) return find_adapted(folder, std::move(name));
-  ModelSource source{std::move(name), models::read_config(folder), folder, false};
+  models::FolderModel model = models::read_folder_model(folder);
+  ModelSource source{std::move(name), std::move(model.config), folder, false};
+  source.notes = std::move(model.notes);
   source.made_here = fs::exists(folder / kStateName);
   source.reference = fs::weakly_canonical(fs::absolute(folder)).string();
   source.has_weights = data::has_weights(folder);
@@ -74,10 +80,10 @@ std::string last_component(const fs::path& path) {
 
 }  // namespace
 
-ModelSource find_model(const std::string& model) {
+ModelSource find_model(const std::string& model, const std::string& revision) {
   if (models::is_preset(model)) return {model, models::preset(model), {}, false};
   if (fs::is_directory(model)) return from_folder(model, last_component(model));
-  if (const auto snapshot = cached_snapshot(model)) {
+  if (const auto snapshot = cached_snapshot(model, revision)) {
     ModelSource source = from_folder(*snapshot, last_component(model));
     source.reference = model;
     return source;
@@ -85,8 +91,8 @@ ModelSource find_model(const std::string& model) {
   if (model.find('/') == std::string::npos) models::preset(model);  // throws: names the known ones and the nearest
   throw Error(
       ErrorCode::usage,
-      fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`: no such folder; download it first",
-                  hugging_face_cache().string(), model));
+      fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}: no such folder; download it first",
+                  hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));
 }
 
 ModelSource find_trained_model(const std::string& model, const std::string& which) {

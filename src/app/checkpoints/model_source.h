@@ -18,10 +18,12 @@ struct ModelSource {
   std::optional<std::filesystem::path> tokenizer = {};  // its folder or file; none: bytes
   std::string reference = {};                           // how another program finds it: org/name, or the folder's whole path
   std::optional<std::filesystem::path> adapter = {};    // a PEFT folder or a checkpoint of adapters, whose weights come beside the folder's
+  std::vector<std::string> notes = {};                  // about the folder, to be said once (models/folder_model.h)
 };
 
-/// Errors: Error(usage) naming the known presets when it is neither; Error(data) from config.json.
-ModelSource find_model(const std::string& model);
+/// `revision`: of org/name in the cache, a branch, a tag or a commit. Errors: Error(usage) naming the known presets when it is neither;
+/// Error(data) from config.json.
+ModelSource find_model(const std::string& model, const std::string& revision = "main");
 
 /// As find_model, but a run folder stands for its checkpoint (`which`: last, or a step) and a checkpoint for itself; one of adapters with
 /// the base that they were trained beside. Error(data) when a run has no such checkpoint.

@@ -69,6 +69,7 @@ int run_export(const ExportConfig& config, Console& console) {
                                               "leave --format out",
                                               config.format));
   }
+  for (const std::string& note : source.notes) console.log("model: " + note);
   data::AtomicFolder folder(config.out);
   const models::ExportResult written = [&] {
     if (adapter) return models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages);

@@ -18,7 +18,7 @@
 #include "data/loader.h"
 #include "data/token_format.h"
 #include "data/weights/weight_folder.h"
-#include "models/config.h"
+#include "models/folder_model.h"
 
 namespace spillway::app {
 namespace {
@@ -128,7 +128,9 @@ Json describe_checkpoint(const fs::path& folder) {
 
 Json describe_model(const fs::path& folder) {
   Json about = {{"kind", "model"}, {"path", folder.string()}};
-  about["config"] = Json::parse(models::to_json(models::read_config(folder)));
+  const models::FolderModel model = models::read_folder_model(folder);
+  about["config"] = Json::parse(models::to_json(model.config));
+  if (!model.notes.empty()) about["notes"] = model.notes;
   about["table"] = weight_files(folder);
   return about;
 }

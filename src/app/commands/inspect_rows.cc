@@ -54,14 +54,14 @@ Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, st
   };
   bool counted = false;
   for (size_t t = 0; t < tokens.size(); ++t) {
-    counted = t > 0 && targets[t - 1] != kIgnoredTarget;
+    counted = t > 0 && targets[t - 1] >= 0;
     add(decoder->put(tokens[t]), counted);
   }
   add(decoder->finish(), counted);
   return pieces;
 }
 
-// Documents begin at position 0; padding does too, at the end of the row, and has no target.
+// Documents begin at position 0, and so does the padding at the end of the row.
 Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& tokenizer) {
   std::vector<i32> tokens(static_cast<size_t>(T)), targets(tokens.size()), positions(tokens.size());
   const i64 counted = rows.read(row, tokens, targets, positions);
@@ -70,7 +70,7 @@ Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& t
   for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
     end = static_cast<size_t>(std::find(positions.begin() + static_cast<i64>(begin) + 1, positions.end(), 0) - positions.begin());
     const auto own = std::span<const i32>(targets).subspan(begin, end - begin);
-    if (end == tokens.size() && std::ranges::all_of(own, [](i32 target) { return target == kIgnoredTarget; })) {
+    if (own.front() == kPaddingTarget) {
       padding = static_cast<i64>(end - begin);
     } else {
       documents.push_back(pieces_of(tokenizer, std::span<const i32>(tokens).subspan(begin, end - begin), own));

@@ -93,6 +93,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   const GpuReport gpus = config.cluster ? GpuReport{{}, "--cluster"} : look_at_gpus(config, 0);
   resolve_device(config, gpus);
   ModelSource source = find_model(config.model);
+  for (const std::string& note : source.notes) console.log("model: " + note);
   resolve_model(config, source);
   check_stages(config);
   const RankPlace place = place_of(config);

@@ -15,8 +15,10 @@ namespace spillway::app {
 Inference::Inference(Command command, const RanksConfig& config, const Peers& peers)
     : command_(command), config_(config), peers_(peers), source_(find_trained_model(config.model, config.checkpoint)) {
   if (!source_.has_weights) {
-    throw Error(ErrorCode::usage, fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors or pytorch_model.bin",
-                                              info(command).name, config.model));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("[{}] {} has no weights: give a run folder, a checkpoint or a folder with model.safetensors or pytorch_model.bin",
+                    info(command).name, config.model));
   }
   if (config.adapter) take_adapter(source_, *config.adapter);
   check_stages(config);
@@ -38,6 +40,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
     for (const std::string& line : session_->choices()) console.log(line);
   }
   if (const std::string notice = session_->threads_notice(); !notice.empty()) console.warn(notice);
+  for (const std::string& note : source_.notes) console.log("model: " + note);
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);
   std::optional<Working> working(std::in_place, console, [this] { return session_->taking(); });
   peers_.together([&] {

@@ -78,7 +78,7 @@ class DocumentRows final : public TextRows {
         counted += target;
       }
     }
-    for (i32 position = 0; at < tokens_T.size(); ++at) tokens_T[at] = 0, targets_T[at] = kIgnoredTarget, positions_T[at] = position++;
+    for (i32 position = 0; at < tokens_T.size(); ++at) tokens_T[at] = 0, targets_T[at] = kPaddingTarget, positions_T[at] = position++;
     return counted;
   }
 

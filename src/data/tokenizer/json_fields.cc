@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "data/tokenizer/utf8.h"
 
 namespace spillway::data {
@@ -52,6 +53,7 @@ json read_json(const std::filesystem::path& file) {
   if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) {
     throw Error(ErrorCode::data, "[tokenizer] expected a readable file, got a failed read, " + file.string());
   }
+  refuse_lfs_pointer(file.string(), text);
   try {
     return json::parse(text);
   } catch (const json::exception& e) {

@@ -68,7 +68,23 @@ std::map<std::string, std::string> weight_map(const std::filesystem::path& path)
   return files;
 }
 
+constexpr std::string_view kWrappers[] = {"module", "_orig_mod", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"};
+
 }  // namespace
+
+std::string bare_name(std::string_view name) {
+  std::string bare;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t dot = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, dot - begin);
+    begin = dot + 1;
+    const bool is_last = dot == name.size();
+    if (!is_last && std::ranges::find(kWrappers, part) != std::end(kWrappers)) continue;
+    bare += part;
+    if (!is_last) bare += '.';
+  }
+  return bare;
+}
 
 bool has_weights(const std::filesystem::path& folder) {
   for (const std::string whole : {kSafetensors, kTorch}) {
@@ -77,64 +93,78 @@ bool has_weights(const std::filesystem::path& folder) {
   return is_zero_checkpoint(folder) || !distributed_checkpoint_in(folder).empty();
 }
 
-WeightFolder::WeightFolder(const std::filesystem::path& folder) {
-  const auto take_all = [&] {
-    const auto& all = std::visit([](const auto& file) -> const std::vector<TensorInfo>& { return file.tensors(); }, files_[0]);
-    for (const TensorInfo& t : all) places_.emplace(t.name, Place{0, &t});
-  };
-  if (std::filesystem::is_regular_file(folder)) {
-    if (is_llm_c_file(folder))
-      files_.emplace_back(std::in_place_type<LlmCFile>, folder);
-    else if (is_torch_file(folder))
-      files_.emplace_back(std::in_place_type<TorchFile>, folder);
-    else
-      files_.emplace_back(std::in_place_type<SafetensorsReader>, folder);
-    take_all();
-    return;
-  }
-  const FolderChecksums checksums = FolderChecksums::of(folder);
-  const auto open = [&](const std::string& file) {
-    if (file.ends_with(".bin"))
-      files_.emplace_back(std::in_place_type<TorchFile>, folder / file);
-    else
-      files_.emplace_back(std::in_place_type<SafetensorsReader>, folder / file, checksums.find(file));
-  };
+WeightFolder::WeightFolder(const std::filesystem::path& folder)
+    : path_(folder), checksums_(FolderChecksums::of(std::filesystem::is_regular_file(folder) ? parent_of(folder) : folder)) {
+  open_files();
+  for (size_t file = 0; file < files_.size(); ++file) take_all(file);
+}
+
+void WeightFolder::open_files() {
+  if (std::filesystem::is_regular_file(path_)) return open(path_);
   for (const std::string whole : {kSafetensors, kTorch}) {
-    const auto index = folder / (whole + kIndexEnd);
-    if (std::filesystem::exists(folder / whole)) {
-      open(whole);
-      take_all();
-      return;
-    }
-    if (!std::filesystem::exists(index)) continue;
-    std::map<std::string, size_t> opened;
-    for (auto& [name, shard] : weight_map(index)) {
-      const auto [entry, is_new] = opened.emplace(shard, files_.size());
-      if (is_new) open(shard);
-      const TensorInfo* info = std::visit([&](const auto& file) { return file.find(name); }, files_[entry->second]);
-      if (!info)
-        reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
-      places_.emplace(name, Place{entry->second, info});
-    }
-    return;
+    if (std::filesystem::exists(path_ / whole)) return open(path_ / whole);
+    if (const auto index = path_ / (whole + kIndexEnd); std::filesystem::exists(index)) return open_shards(index);
   }
-  if (is_zero_checkpoint(folder)) {
-    files_.emplace_back(std::in_place_type<ZeroCheckpoint>, folder);
-    take_all();
-    return;
-  }
-  if (const auto distributed = distributed_checkpoint_in(folder); !distributed.empty()) {
+  if (is_zero_checkpoint(path_)) {
+    files_.emplace_back(std::in_place_type<ZeroCheckpoint>, path_);
+  } else if (const auto distributed = distributed_checkpoint_in(path_); !distributed.empty()) {
     files_.emplace_back(std::in_place_type<DistributedCheckpoint>, distributed);
-    take_all();
-    return;
+  } else {
+    reject_safetensors(path_, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder", kSafetensors, kIndexEnd, kTorch));
   }
-  reject_safetensors(folder, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder", kSafetensors, kIndexEnd, kTorch));
+}
+
+void WeightFolder::open(const std::filesystem::path& file) {
+  if (is_llm_c_file(file)) {
+    files_.emplace_back(std::in_place_type<LlmCFile>, file);
+  } else if (is_torch_file(file) || file.extension() == ".bin") {
+    files_.emplace_back(std::in_place_type<TorchFile>, file);
+  } else {
+    files_.emplace_back(std::in_place_type<SafetensorsReader>, file, checksums_.find(file.filename().string()));
+  }
+}
+
+void WeightFolder::open_shards(const std::filesystem::path& index) {
+  std::map<std::string, size_t> opened;
+  for (auto& [name, shard] : weight_map(index)) {
+    const auto [entry, is_new] = opened.emplace(shard, files_.size());
+    if (is_new) open(index.parent_path() / shard);
+    const bool there = std::visit([&](const auto& file) { return file.find(name) != nullptr; }, files_[entry->second]);
+    if (!there) reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
+  }
+}
+
+void WeightFolder::take_all(size_t file) {
+  const auto& all = std::visit([](const auto& f) -> const std::vector<TensorInfo>& { return f.tensors(); }, files_[file]);
+  for (const TensorInfo& tensor : all) {
+    const auto [place, is_new] = places_.emplace(bare_name(tensor.name), Place{file, &tensor});
+    if (is_new) continue;
+    const std::string& other = place->second.info->name;
+    reject_safetensors(path_, other == tensor.name
+                                  ? fmt::format("tensor {} is in two of its files, and only one can be meant", in_quotes(tensor.name))
+                                  : fmt::format("{} and {} are one name without the wrappers of PyTorch, and only one can "
+                                                "be meant",
+                                                in_quotes(other), in_quotes(tensor.name)));
+  }
 }
 
 std::vector<std::string> WeightFolder::names() const {
   std::vector<std::string> names;
   for (auto& [name, place] : places_) names.push_back(name);
   return names;
+}
+
+std::string WeightFolder::wrappers_note() const {
+  const std::pair<const std::string, Place>* first = nullptr;
+  size_t count = 0;
+  for (const auto& entry : places_) {
+    if (entry.second.info->name == entry.first) continue;
+    if (first == nullptr) first = &entry;
+    ++count;
+  }
+  if (count == 0) return "";
+  return fmt::format("{} of {} tensors in {} have names with a wrapper of PyTorch in them, which is left out: {} is read as {}", count,
+                     places_.size(), path_.string(), first->second.info->name, first->first);
 }
 
 const TensorInfo* WeightFolder::find(const std::string& name) const {
@@ -146,6 +176,21 @@ void WeightFolder::read(const std::string& name, i64 begin, std::span<double> ou
   const auto entry = places_.find(name);
   if (entry == places_.end()) throw Error(ErrorCode::data, "[safetensors] there is no tensor " + in_quotes(name));
   std::visit([&](const auto& file) { file.read_wide(*entry->second.info, begin, out); }, files_[entry->second.file]);
+}
+
+bool WeightFolder::equal(const std::string& one, const std::string& other) const {
+  constexpr i64 kPiece = 8192;
+  const TensorInfo *a = find(one), *b = find(other);
+  require(a != nullptr && b != nullptr, "[weights] expected two tensors of this folder to compare");
+  if (!(a->shape == b->shape)) return false;
+  std::vector<double> values(kPiece), others(kPiece);
+  for (i64 at = 0; at < a->shape.elems(); at += kPiece) {
+    const auto count = static_cast<size_t>(std::min(kPiece, a->shape.elems() - at));
+    read(one, at, std::span(values).first(count));
+    read(other, at, std::span(others).first(count));
+    if (!std::equal(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count), others.begin())) return false;
+  }
+  return true;
 }
 
 }  // namespace spillway::data

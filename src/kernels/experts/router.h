@@ -10,10 +10,18 @@ namespace spillway::kernels {
 /// their probabilities, divided by the sum of these if `normalised`. A token whose softmax is NaN goes to the first K, with NaN.
 void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK);
 
+/// The loss of router_load.h, of all layers of a micro-batch, as its gradient needs it. When the first of the layers runs backward the load
+/// is complete.
+struct RouterLoad {
+  Tensor load_2E;     // undefined: there is no such loss
+  Tensor targets_N;   // as add_router_load's
+  double factor = 0;  // of the loss
+};
+
 /// dlogits, of the logits' type, from the weights' gradient: through the normalisation and the softmax; the choice itself has none. Where
-/// `load` (router_load.h) is defined, of its loss too.
+/// `load` is defined, of its loss too, in which padding has no part.
 void router_gradient(const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK, const Tensor& dweights_NK,
-                     bool normalised, const Tensor& load_2E, double load_factor, const Tensor& dlogits_NE);
+                     bool normalised, const RouterLoad& load, const Tensor& dlogits_NE);
 
 namespace cuda {
 decltype(kernels::router) router;

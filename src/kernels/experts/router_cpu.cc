@@ -5,6 +5,7 @@
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_rows.h"
 #include "kernels/has_cuda.h"
+#include "tensor/batch.h"
 
 namespace spillway::kernels {
 namespace {
@@ -56,25 +57,29 @@ void router(const Tensor& logits, bool normalised, const Tensor& probabilities, 
 }
 
 void router_gradient(const Tensor& probabilities, const Tensor& experts, const Tensor& weights, const Tensor& dweights, bool normalised,
-                     const Tensor& load, double load_factor, const Tensor& dlogits) {
+                     const RouterLoad& load, const Tensor& dlogits) {
   check(dlogits, probabilities, experts, weights);
   require(dweights.shape() == weights.shape() && dweights.dtype() == weights.dtype() && dweights.is_contiguous(),
           "[router_gradient] expected a gradient of the weights' shape and type");
   if (dlogits.device().is_meta() || dlogits.elems() == 0) return;
   if constexpr (kHasCuda) {
-    if (dlogits.device().is_cuda())
-      return cuda::router_gradient(probabilities, experts, weights, dweights, normalised, load, load_factor, dlogits);
+    if (dlogits.device().is_cuda()) return cuda::router_gradient(probabilities, experts, weights, dweights, normalised, load, dlogits);
   }
   for_dtype("router_gradient", dlogits.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 E = dlogits.size(1), K = experts.size(1);
     const W *p = probabilities.data<W>(), *weight = weights.data<W>(), *dweight = dweights.data<W>();
     const i32* choice = experts.data<i32>();
-    const double* choices = load.defined() ? load.data<double>() : nullptr;
+    const double* choices = load.load_2E.defined() ? load.load_2E.data<double>() : nullptr;
+    const i32* target = load.targets_N.defined() ? load.targets_N.data<i32>() : nullptr;
+    const double factor = load.factor;
     T* to = dlogits.data<T>();
     Stream::current().for_ranges(dlogits.size(0), ceil_div(kGrain, E), [=](i64 begin, i64 end) {
-      for (i64 n = begin; n < end; ++n)
-        choice_gradient(p + n * E, choice + n * K, weight + n * K, dweight + n * K, E, K, normalised, choices, load_factor, to + n * E);
+      for (i64 n = begin; n < end; ++n) {
+        const bool is_padding = target != nullptr && target[n] == kPaddingTarget;
+        choice_gradient(p + n * E, choice + n * K, weight + n * K, dweight + n * K, E, K, normalised, is_padding ? nullptr : choices,
+                        factor, to + n * E);
+      }
     });
   });
 }

@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_rows.h"
+#include "tensor/batch.h"
 
 // A token is one thread's.
 namespace spillway::kernels::cuda {
@@ -27,11 +28,13 @@ __global__ void route_tokens(i64 tokens, i64 experts, i64 chosen, bool normalise
 
 template <class T>
 __global__ void route_gradients(i64 tokens, i64 experts, i64 chosen, bool normalised, const Wide<T>* p, const i32* choice,
-                                const Wide<T>* weight, const Wide<T>* dweight, const double* choices, double factor, T* dlogits) {
+                                const Wide<T>* weight, const Wide<T>* dweight, const double* choices, const i32* target, double factor,
+                                T* dlogits) {
   const i64 step = i64{gridDim.x} * blockDim.x;
   for (i64 n = i64{blockIdx.x} * blockDim.x + threadIdx.x; n < tokens; n += step) {
+    const bool is_padding = target != nullptr && target[n] == kPaddingTarget;
     choice_gradient(p + n * experts, choice + n * chosen, weight + n * chosen, dweight + n * chosen, experts, chosen, normalised,
-                    choices, factor, dlogits + n * experts);
+                    is_padding ? nullptr : choices, factor, dlogits + n * experts);
   }
 }
 
@@ -46,13 +49,14 @@ void router(const Tensor& logits, bool normalised, const Tensor& probabilities, 
 }
 
 void router_gradient(const Tensor& probabilities, const Tensor& experts, const Tensor& weights, const Tensor& dweights, bool normalised,
-                     const Tensor& load, double load_factor, const Tensor& dlogits) {
+                     const RouterLoad& load, const Tensor& dlogits) {
   for_dtype("router_gradient", dlogits.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 tokens = dlogits.size(0);
     launch("router_gradient", route_gradients<T>, blocks_for(tokens), dim3(kBlockThreads), tokens, dlogits.size(1), experts.size(1),
            normalised, probabilities.data<W>(), experts.data<i32>(), weights.data<W>(), dweights.data<W>(),
-           load.defined() ? load.data<double>() : nullptr, load_factor, dlogits.data<T>());
+           load.load_2E.defined() ? load.load_2E.data<double>() : nullptr, load.targets_N.defined() ? load.targets_N.data<i32>() : nullptr,
+           load.factor, dlogits.data<T>());
   });
 }
 

@@ -1,28 +1,36 @@
 #include "kernels/dispatch.h"
 #include "kernels/experts/router_load.h"
 #include "kernels/has_cuda.h"
+#include "tensor/batch.h"
 
 namespace spillway::kernels {
 
-void add_router_load(const Tensor& probabilities, const Tensor& begins, const Tensor& load) {
-  const bool shapes =
-      probabilities.rank() == 2 && begins.shape() == Shape{probabilities.size(1) + 1} && load.shape() == Shape{2, probabilities.size(1)};
-  require(shapes && load.dtype() == DType::f64 && begins.dtype() == DType::int32 && probabilities.is_contiguous(),
-          "[router load] expected probabilities [N, E], int32 begins [E + 1] and a load [2, E] of f64");
+void add_router_load(const Tensor& probabilities, const Tensor& experts, const Tensor& targets, const Tensor& load) {
+  const bool shapes = probabilities.rank() == 2 && experts.rank() == 2 && experts.size(0) == probabilities.size(0) &&
+                      load.shape() == Shape{2, probabilities.size(1)} &&
+                      (!targets.defined() || (targets.shape() == Shape{probabilities.size(0)} && targets.dtype() == DType::int32));
+  require(shapes && load.dtype() == DType::f64 && experts.dtype() == DType::int32 && probabilities.is_contiguous() &&
+              experts.is_contiguous() && (!targets.defined() || targets.is_contiguous()),
+          "[router load] expected probabilities [N, E], int32 experts [N, K], int32 targets [N] or none, and a load [2, E] of f64");
   if (load.device().is_meta()) return;
   if constexpr (kHasCuda) {
-    if (load.device().is_cuda()) return cuda::add_router_load(probabilities, begins, load);
+    if (load.device().is_cuda()) return cuda::add_router_load(probabilities, experts, targets, load);
   }
   for_dtype("router load", probabilities.dtype(), [&]<class T>(T) {
-    const i64 N = probabilities.size(0), E = probabilities.size(1);
+    const i64 N = probabilities.size(0), E = probabilities.size(1), K = experts.size(1);
     const T* p = probabilities.data<T>();
-    const i32* begin = begins.data<i32>();
+    const i32 *choice = experts.data<i32>(), *target = targets.defined() ? targets.data<i32>() : nullptr;
     double *choices = load.data<double>(), *sums = choices + E;
     Stream::current().for_ranges(E, 16, [=](i64 first, i64 last) {
       for (i64 e = first; e < last; ++e) {
         double sum = 0;
-        for (i64 n = 0; n < N; ++n) sum += static_cast<double>(widen(p[n * E + e]));
-        choices[e] += begin[e + 1] - begin[e];
+        i64 chosen = 0;
+        for (i64 n = 0; n < N; ++n) {
+          if (target != nullptr && target[n] == kPaddingTarget) continue;
+          sum += static_cast<double>(widen(p[n * E + e]));
+          for (i64 k = 0; k < K; ++k) chosen += choice[n * K + k] == e;
+        }
+        choices[e] += static_cast<double>(chosen);
         sums[e] += sum;
       }
     });

@@ -1,25 +1,37 @@
 #include "device/launch_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/experts/router_load.h"
+#include "tensor/batch.h"
 
 namespace spillway::kernels::cuda {
 namespace {
 
 // A block sums one expert's probabilities at a time.
 template <class T>
-__global__ void sum_probabilities(i64 tokens, i64 experts, const T* p, const i32* begin, double* choices, double* sums) {
+__global__ void sum_probabilities(i64 tokens, i64 experts, i64 chosen, const T* p, const i32* choice, const i32* target, double* choices,
+                                  double* sums) {
   __shared__ double part[kBlockThreads];
+  __shared__ i64 counted[kBlockThreads];
   for (i64 e = blockIdx.x; e < experts; e += gridDim.x) {
     double sum = 0;
-    for (i64 n = threadIdx.x; n < tokens; n += blockDim.x) sum += static_cast<double>(p[n * experts + e]);
+    i64 count = 0;
+    for (i64 n = threadIdx.x; n < tokens; n += blockDim.x) {
+      if (target != nullptr && target[n] == kPaddingTarget) continue;
+      sum += static_cast<double>(p[n * experts + e]);
+      for (i64 k = 0; k < chosen; ++k) count += choice[n * chosen + k] == e;
+    }
     part[threadIdx.x] = sum;
+    counted[threadIdx.x] = count;
     __syncthreads();
     for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+      if (threadIdx.x < half) {
+        part[threadIdx.x] += part[threadIdx.x + half];
+        counted[threadIdx.x] += counted[threadIdx.x + half];
+      }
       __syncthreads();
     }
     if (threadIdx.x == 0) {
-      choices[e] += begin[e + 1] - begin[e];
+      choices[e] += static_cast<double>(counted[0]);
       sums[e] += part[0];
     }
     __syncthreads();
@@ -34,17 +46,16 @@ __global__ void add_products(i64 experts, const double* choices, const double* s
 
 }  // namespace
 
-void add_router_load(const Tensor& probabilities, const Tensor& begins, const Tensor& load) {
-  const i64 tokens = probabilities.size(0), experts = probabilities.size(1);
+void add_router_load(const Tensor& probabilities, const Tensor& experts, const Tensor& targets, const Tensor& load) {
+  const i64 count = probabilities.size(1);
   double* choices = load.data<double>();
-  const dim3 blocks(static_cast<unsigned>(std::min<i64>(experts, 1024)));
-  if (probabilities.dtype() == DType::f64) {
-    launch("router load", sum_probabilities<double>, blocks, dim3(kBlockThreads), tokens, experts, probabilities.data<double>(),
-           begins.data<i32>(), choices, choices + experts);
-  } else {
-    launch("router load", sum_probabilities<float>, blocks, dim3(kBlockThreads), tokens, experts, probabilities.data<float>(),
-           begins.data<i32>(), choices, choices + experts);
-  }
+  const i32* target = targets.defined() ? targets.data<i32>() : nullptr;
+  const dim3 blocks(static_cast<unsigned>(std::min<i64>(count, 1024)));
+  const auto of = [&]<class T>(T) {
+    launch("router load", sum_probabilities<T>, blocks, dim3(kBlockThreads), probabilities.size(0), count, experts.size(1),
+           probabilities.data<T>(), experts.data<i32>(), target, choices, choices + count);
+  };
+  probabilities.dtype() == DType::f64 ? of(double()) : of(float());
 }
 
 void add_router_loss(const Tensor& load, double factor, const Tensor& loss) {

@@ -8,6 +8,7 @@
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_load.h"
 #include "kernels/matmul/matmul.h"
+#include "tensor/batch.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
@@ -22,24 +23,24 @@ struct Routed {
   Tensor probabilities, experts, weights, dlogits, load, loss;
 };
 
-Routed route(const Tensor& logits, const Tensor& dweights, i64 chosen, bool normalised) {
+// `targets`: of the router loss, some of which mark padding; that loss is part of the gradient where the weights are normalised.
+Routed route(const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, bool normalised) {
   const DType wide = wide_dtype(logits.dtype());
   const Shape few{logits.size(0), chosen};
   const i64 E = logits.size(1);
   Routed r{empty(logits.shape(), wide),           empty(few, DType::int32),  empty(few, wide),
            empty(logits.shape(), logits.dtype()), zeros({2, E}, DType::f64), zeros(Shape{1}, DType::f64)};
   kernels::router(logits, normalised, r.probabilities, r.experts, r.weights);
-  const Tensor begins = empty({E + 1}, DType::int32), rows = empty({r.experts.elems()}, DType::int32),
-               places = empty(r.experts.shape(), DType::int32);
-  kernels::sort_by_expert(r.experts, begins, rows, places);
-  for (int layer = 0; layer < 2; ++layer) kernels::add_router_load(r.probabilities, begins, r.load);
+  for (int layer = 0; layer < 2; ++layer) kernels::add_router_load(r.probabilities, r.experts, layer == 0 ? Tensor() : targets, r.load);
   kernels::add_router_loss(r.load, 0.5, r.loss);
-  kernels::router_gradient(r.probabilities, r.experts, r.weights, dweights, normalised, normalised ? r.load : Tensor(), 0.01, r.dlogits);
+  const kernels::RouterLoad load{normalised ? r.load : Tensor(), targets, 0.01};
+  kernels::router_gradient(r.probabilities, r.experts, r.weights, dweights, normalised, load, r.dlogits);
   return r;
 }
 
-Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights, i64 chosen, bool normalised) {
-  const Routed r = gpu.run([&] { return route(gpu(logits), gpu(dweights), chosen, normalised); });
+Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, bool normalised) {
+  const Routed r =
+      gpu.run([&] { return route(gpu(logits), gpu(dweights), targets.defined() ? gpu(targets) : Tensor(), chosen, normalised); });
   return {gpu.host(r.probabilities), gpu.host(r.experts), gpu.host(r.weights), gpu.host(r.dlogits), gpu.host(r.load), gpu.host(r.loss)};
 }
 
@@ -50,7 +51,11 @@ TEST_F(ExpertTwins, RouterNearTheCpu) {
     for (const DType dtype : kFloats) {
       for (const bool normalised : {true, false}) {
         const Tensor logits = test::random({tokens, experts}, dtype, 1, 2), dweights = test::random({tokens, chosen}, wide_dtype(dtype), 2);
-        const Routed got = route_on_gpu(gpu(), logits, dweights, chosen, normalised), want = route(logits, dweights, chosen, normalised);
+        std::vector<i32> padded(static_cast<size_t>(tokens));
+        for (size_t n = 0; n < padded.size(); ++n) padded[n] = n % 3 == 2 ? kPaddingTarget : n % 3 == 1 ? kIgnoredTarget : 0;
+        const Tensor targets = test::ints(padded, {tokens});
+        const Routed got = route_on_gpu(gpu(), logits, dweights, targets, chosen, normalised),
+                     want = route(logits, dweights, targets, chosen, normalised);
         const double error = 200 * test::half_ulp(wide_dtype(dtype));
         EXPECT_TRUE(test::same_bits(got.experts, want.experts));
         test::expect_near(got.probabilities, want.probabilities, error, 0, "probabilities");
@@ -75,7 +80,7 @@ TEST_F(ExpertTwins, RouterOfTiesAndOfWhatIsNoNumber) {
     }
   }
   const Tensor dweights = test::random({40, 3}, DType::f32, 4);
-  const Routed got = route_on_gpu(gpu(), ties, dweights, 3, true), want = route(ties, dweights, 3, true);
+  const Routed got = route_on_gpu(gpu(), ties, dweights, {}, 3, true), want = route(ties, dweights, {}, 3, true);
   EXPECT_TRUE(test::same_bits(got.experts, want.experts));
   for (i64 i = 0; i < 12; ++i) EXPECT_TRUE(std::isnan(test::at(got.weights, i))) << i;
 }
