@@ -11,6 +11,7 @@
 #include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
+#include "app/checkpoints/mixture_json.h"
 #include "base/error.h"
 #include "data/safetensors.h"
 
@@ -80,6 +81,11 @@ std::string text_of(const nlohmann::json& manifest, const char* key) {
   return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+bool is_true(const nlohmann::json& manifest, const char* key) {
+  const auto found = manifest.find(key);
+  return found != manifest.end() && *found == true;
+}
+
 // None where it does not move, or is not one.
 std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
   const auto scale = json.find("loss_scale"), steps = json.find("finite_steps");
@@ -106,13 +112,15 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"schedule_steps", p.schedule_steps},
                            {"made_with", p.made_with},
                            {"data", p.data},
+                           {"whole_epochs", p.whole_epochs},
                            {"numbers", numbers_hash},
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
+  put_mixture(record, p.mixture);
   return record.dump();
 }
 
-std::optional<Record> parse_record(const std::string& text) {
+std::optional<Record> parse_record(const std::string& text) try {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return {};
   Record record;
@@ -128,9 +136,13 @@ std::optional<Record> parse_record(const std::string& text) {
   record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
   record.progress.data = text_of(json, "data");
+  record.progress.whole_epochs = is_true(json, "whole_epochs");
+  record.progress.mixture = mixture_of(json);
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
+} catch (const Error&) {
+  return {};  // its mixture is none
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
@@ -183,7 +195,9 @@ Progress read_progress(const fs::path& checkpoint) {
           schedule_steps,
           loss_scale_of(manifest),
           text_of(manifest, "made_with"),
-          text_of(manifest, "data")};
+          text_of(manifest, "data"),
+          is_true(manifest, "whole_epochs"),
+          mixture_of(manifest)};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/checkpoints/model_source.h"
+#include "data/mixture.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 
@@ -21,12 +22,16 @@ namespace spillway::app {
 struct Progress {
   i64 step = 0;                                // optimizer steps taken, skipped ones counted
   i64 updates = 0;                             // applied: Adam's t
-  i64 cursor = 0;                              // windows of data consumed
-  i64 tokens = 0;                              // trained on so far
+  i64 cursor = 0;                              // rows of the run before the next step (Loader)
+  i64 tokens = 0;                              // trained on so far, without padding (older programs counted it)
   i64 schedule_steps = 0;                      // that the learning rate's curve spans; 0: not known
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
   std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
+  /// Steps end where an epoch does, and packed rows of sequential data are in the order of their file. False: begun by an older program,
+  /// whose steps went on into the next epoch, and whose packed rows were in no order.
+  bool whole_epochs = false;
+  std::optional<data::MixtureStart> mixture;  // of a mixture whose program knew of it
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.

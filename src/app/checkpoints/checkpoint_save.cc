@@ -8,6 +8,7 @@
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/checkpoint.h"
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/mixture_json.h"
 #include "app/checkpoints/tokenizer_files.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
@@ -230,16 +231,13 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
   } else {
     state_->texts.emplace_back(kConfigName, models::to_json(source.config, dtype));
   }
-  nlohmann::json manifest = {{"format", kCheckpointFormat},
-                             {"step", progress.step},
-                             {"updates", progress.updates},
-                             {"cursor", progress.cursor},
-                             {"tokens", progress.tokens},
-                             {"dtype", to_string(dtype)},
-                             {"made_with", progress.made_with},
-                             {"schedule_steps", progress.schedule_steps},
-                             {"data", progress.data}};
+  nlohmann::json manifest = {{"format", kCheckpointFormat},     {"step", progress.step},
+                             {"updates", progress.updates},     {"cursor", progress.cursor},
+                             {"tokens", progress.tokens},       {"dtype", to_string(dtype)},
+                             {"made_with", progress.made_with}, {"schedule_steps", progress.schedule_steps},
+                             {"data", progress.data},           {"whole_epochs", progress.whole_epochs}};
   put_loss_scale(manifest, progress);
+  put_mixture(manifest, progress.mixture);
   if (adapters) {
     manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);

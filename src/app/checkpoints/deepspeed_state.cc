@@ -129,7 +129,8 @@ Progress deepspeed_progress(const fs::path& checkpoint) {
   return {.step = standing.steps,
           .updates = std::min(standing.updates, standing.steps),
           .cursor = standing.samples,
-          .loss_scale = loss_scale_of(standing.loss_scale)};
+          .loss_scale = loss_scale_of(standing.loss_scale),
+          .whole_epochs = true};  // of its own order there is nothing to say
 }
 
 void load_deepspeed(const fs::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank) {

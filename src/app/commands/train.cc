@@ -21,6 +21,7 @@
 #include "app/ranks/rank_report.h"
 #include "app/ranks/same_flags.h"
 #include "app/run/data_sources.h"
+#include "app/run/resolve.h"
 #include "app/run/run_on_ranks.h"
 #include "app/run/start.h"
 #include "app/run/text_notice.h"
@@ -323,9 +324,7 @@ class Training {
         for (const std::string& note : (*sources)->notes()) console_.log("data: " + note);
       }
     }
-    if (peers_.first()) {
-      for (const std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) console_.log("data: " + note);
-    }
+    settle_rows();
     tell_of_start();
     if (is_from_deepspeed()) {
       tell_of_deepspeed();
@@ -338,6 +337,23 @@ class Training {
     tell_of_run(*session_, config_, console_);
     if (!attention_.empty()) console_.log("attention: " + attention_);
     tell_of_nvme(*session_, config_, console_, recovery_);
+  }
+
+  // Where the rows go on; says what an epoch is, and what differs from the run as it was. Once for each place that the run goes on from,
+  // before its folder changes.
+  void settle_rows() {
+    const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
+    const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
+    const std::vector<double> weights = before.empty() ? std::vector<double>() : weighted_paths(run_config(before).data).weights;
+    std::vector<std::string> notes = {epoch_note(config_, *data_->training, session_->model().reads_images()),
+                                      older_epochs_note(progress_, *data_->training)};
+    notes.push_back(settle_mixture(progress_, weights, data_now_, *data_->training));
+    for (std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) notes.push_back(std::move(note));
+    for (const std::string& note : notes) {
+      if (peers_.first() && !note.empty()) console_.log("data: " + note);
+    }
+    progress_.data = data_now_;
+    progress_.whole_epochs = true;
   }
 
   bool is_of_elsewhere() const { return start_.checkpoint && !config_.resume.path.empty() && *start_.checkpoint == config_.resume.path; }
@@ -403,6 +419,7 @@ class Training {
         if (start_.checkpoint == tried) throw;  // something else is wrong
       }
       tell_of_damaged();
+      settle_rows();
       tell_of_start();
     }
   }
@@ -431,7 +448,6 @@ class Training {
 
   // An error leaves what lies on nvme for a restart.
   int train() try {
-    progress_.data = data_now_;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));

@@ -9,8 +9,10 @@
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/flags/given.h"
+#include "app/flags/weighted_path.h"
 #include "base/error.h"
 #include "data/checked_file.h"
+#include "data/documents/prepare.h"
 #include "data/folder_checksums.h"
 #include "models/lora.h"
 
@@ -196,7 +198,17 @@ void check_same_data(const TrainConfig& config, const Progress& progress, const 
                                             "packing", "chat_template",   "skip_bad_lines", "image_size"};
   const bool other_rows = std::ranges::any_of(
       config.allow_change, [&](const std::string& key) { return std::ranges::find(kMakeRows, key) != std::end(kMakeRows); });
-  if (progress.data.empty() || progress.data == now || other_rows) return;
+  if (other_rows) return;
+  const bool in_order = config.data_order == DataOrder::sequential && config.packing &&
+                        std::ranges::any_of(weighted_paths(config.data).paths, data::is_json_lines);
+  if (progress.step > 0 && in_order && !progress.whole_epochs && progress.data != now) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[resume] expected a run whose rows are packed in the order of their file (--data-order sequential), got one "
+                            "up to step {} of an older program, which packed them in no order: its place means nothing in these rows. "
+                            "Begin anew with another --out; --allow-change packing takes these rows from here on",
+                            progress.step));
+  }
+  if (progress.data.empty() || progress.data == now) return;
   throw Error(
       ErrorCode::usage,
       fmt::format("[resume] expected in --data what the run was trained on up to step {} (samples of each source, and a checksum of "

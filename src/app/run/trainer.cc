@@ -59,6 +59,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       progress_(progress),
       numbers_hash_(numbers_hash(config)),
       first_step_(progress.step),
+      first_tokens_(progress.tokens),
       start_(Clock::now()),
       last_save_(start_),
       model_flops_(model_flops(session.chosen(), session.model())),
@@ -85,12 +86,12 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
 }
 
-i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
+i64 Trainer::positions_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
 
 int Trainer::run() {
   StepReport report;
   set_answers("");
-  warn_of(recorder_.plan(record_of(session_, peers_.ranks(), tokens_per_step(), first_step_)));
+  warn_of(recorder_.plan(record_of(session_, peers_.ranks(), positions_per_step(), first_step_)));
   while (progress_.step < *config_.steps) {
     report = stepping();
     if (progress_.step - first_step_ <= kAnnounced || saves_.saved_step() != answered_step_)
@@ -175,8 +176,8 @@ void Trainer::name_best() {
 void Trainer::tell(const StepReport& r) const {
   if (!peers_.first()) return;
   if (callbacks_.on_step) {
-    callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, tokens_per_step(),
-                        r.result.skipped});
+    callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, r.result.data_tokens,
+                        positions_per_step(), r.result.skipped});
   }
   if (callbacks_.on_validate && r.validation_loss)
     callbacks_.on_validate({progress_.step, *r.validation_loss, r.validation_accuracy, no_better_ == 0});
@@ -184,7 +185,7 @@ void Trainer::tell(const StepReport& r) const {
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
   const bool more = progress_.step < *config_.steps;
-  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
+  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due(report);
   const double asked = more && peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop();
   const std::vector<std::vector<double>> all =
       peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds, asked});
@@ -232,6 +233,7 @@ Trainer::StepReport Trainer::step() {
   parallel::StepSettings settings = step_settings();
   if (profile_ && !session_.rank().plan().on_gpu()) settings.op_times = &profile_->op_times();
   report.learning_rate = settings.update.learning_rate;
+  report.samples = data_.training->rows_of_step(progress_.cursor).count();
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   report.accounts = accounts_.end(report.seconds);
@@ -275,8 +277,8 @@ double Trainer::learning_rate(double highest) const {
 Progress Trainer::after(const parallel::StepResult& result) const {
   Progress next = progress_;
   ++next.step;
-  next.cursor += data_.training->windows_per_step();
-  next.tokens += tokens_per_step();
+  next.cursor = data_.training->cursor_after(progress_.cursor);
+  next.tokens += result.data_tokens;
   next.updates += !result.skipped;
   if (next.loss_scale) next.loss_scale = next.loss_scale->after(!result.skipped);
   return next;
@@ -284,8 +286,9 @@ Progress Trainer::after(const parallel::StepResult& result) const {
 
 std::string Trainer::record(const parallel::StepResult& result) const {
   const Progress next = after(result);
-  return to_record(next, numbers_hash_,
-                   brief_json(next.step, result, learning_rate(), tokens_per_step(), data_.training->windows_per_step()));
+  return to_record(
+      next, numbers_hash_,
+      brief_json(next.step, result, learning_rate(), positions_per_step(), data_.training->rows_of_step(progress_.cursor).count()));
 }
 
 bool Trainer::validates_now() const {
@@ -309,8 +312,8 @@ void Trainer::write_metrics(const StepReport& r) {
   row.step = progress_.step;
   row.result = r.result;
   row.learning_rate = r.learning_rate;
-  row.tokens = tokens_per_step();
-  row.samples = data_.training->windows_per_step();
+  row.positions = positions_per_step();
+  row.samples = r.samples;
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
   row.validation_accuracy = r.validation_accuracy;
@@ -334,9 +337,12 @@ void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
   // What may be cut on a narrow terminal stands last.
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
+  const bool padded = positions_per_step() > r.result.data_tokens;
+  const std::string with_padding =
+      padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s{}  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
                                  r.result.loss, format_duration(per_step * static_cast<double>(*config_.steps - progress_.step)),
-                                 static_cast<double>(tokens_per_step()) / r.seconds, reads_images() ? "images" : "tokens",
+                                 static_cast<double>(r.result.data_tokens) / r.seconds, reads_images() ? "images" : "tokens", with_padding,
                                  r.result.grad_norm, r.learning_rate);
   console_.progress(line);
   folder_.log(line);
@@ -415,7 +421,7 @@ void Trainer::warn_of(const std::string& said) const {
   if (!said.empty()) console_.warn(said);
 }
 
-bool Trainer::checkpoint_due() const {
+bool Trainer::checkpoint_due(const StepReport& report) const {
   const Cadence& every = config_.checkpoint_every;
   switch (every.unit) {
     case Cadence::Unit::steps:
@@ -424,7 +430,7 @@ bool Trainer::checkpoint_due() const {
       return seconds_since(last_save_) >= static_cast<double>(every.count);
     case Cadence::Unit::epochs: {
       const i64 windows = data_.training->windows() * every.count;
-      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
+      return progress_.cursor / windows > (progress_.cursor - report.samples) / windows;
     }
   }
   return false;
@@ -454,7 +460,7 @@ int Trainer::stop(const std::string& why) {
 
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
-  return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
+  return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, progress_.tokens - first_tokens_, seconds_since(start_),
                  config_.endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 
