@@ -49,16 +49,17 @@ class Trainer {
     // 2. More ranks make a larger batch, and that bears a larger learning rate, reached slowly.
     const optim::Schedule schedule{.learning_rate = 5e-4 * ranks_.size(), .warmup_steps = kSteps / 4, .steps = kSteps};
     for (i64 step = 0; step < kSteps; ++step) {
-      const double loss = one_step(step, optim::learning_rate(schedule, step));
+      const double loss = one_step(optim::learning_rate(schedule, step));
       if (ranks_.rank() == 0 && (step + 1) % 10 == 0)
         std::printf("step %2lld  loss %.4f over %d ranks\n", static_cast<long long>(step + 1), loss, ranks_.size());
     }
   }
 
  private:
-  double one_step(i64 step, double learning_rate) {
+  double one_step(double learning_rate) {
     // 3. The loader knows rank and ranks: together they read each window once.
-    const StepBatch batch = loader_.step(step * loader_.windows_per_step());
+    const StepBatch batch = loader_.step(cursor_);
+    cursor_ = loader_.cursor_after(cursor_);
     double targets = static_cast<double>(batch.counted_targets);
     total(targets);
 
@@ -83,6 +84,7 @@ class Trainer {
 
   parallel::Communicator& ranks_;
   const data::Loader& loader_;
+  i64 cursor_ = 0;  // rows before this step, of all ranks
   const nn::Sequential model_ = models::build(models::preset("gpt2-tiny"), DType::f32);
   nn::EagerParameters weights_;
   eager::Optimizer optimizer_{weights_, optim::AdamSettings{.beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true}};

@@ -1,5 +1,7 @@
 #include "parallel/run/computing.h"
 
+#include <array>
+
 #include "base/error.h"
 #include "kernels/accumulate.h"
 
@@ -31,8 +33,11 @@ void Computing::load() {
   }
   const StreamScope scope(work_.streams().inputs);
   work_.device.copies->take_in(batch.micro_batches);
-  if (work_.ranks.has_data())
-    work_.ranks.data().all_reduce(std::as_writable_bytes(std::span(&batch.counted_targets, 1)), DType::int64, Reduction::sum).wait();
+  if (work_.ranks.has_data()) {
+    std::array<i64, 2> sums{batch.counted_targets, batch.data_tokens};
+    work_.ranks.data().all_reduce(std::as_writable_bytes(std::span(sums)), DType::int64, Reduction::sum).wait();
+    batch.counted_targets = sums[0], batch.data_tokens = sums[1];
+  }
   const double factor = 1.0 / static_cast<double>(batch.counted_targets);
   const bool fp64 = work_.format().weight == DType::f64;
   runner_.begin(batch.micro_batches, nn::Mode::train, step_.settings.random,

@@ -126,6 +126,7 @@ StepResult Numbers::judge(const StepUnderWay& step, OptimizerOverlap overlap, do
   result.grad_norm = std::sqrt(squares) / settings.loss_scale;
   result.loss_scale = settings.loss_scale;
   result.counted_targets = step.batch.counted_targets;
+  result.data_tokens = step.batch.data_tokens;
   result.skipped = !std::isfinite(result.grad_norm);
   result.own_loss_finite = own_loss_finite_;
   if (result.skipped) result.not_finite = not_finite();

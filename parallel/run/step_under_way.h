@@ -17,6 +17,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping, of the unscaled gradients
   double loss_scale = 1;
   i64 counted_targets = 0;      // of all ranks
+  i64 data_tokens = 0;          // likewise: trained on, without padding
   bool skipped = false;         // the norm was not finite: no update
   bool own_loss_finite = true;  // of this rank's samples, where it computes their loss
   /// Where skipped: ids of this pipeline rank's parameters in whose tiles gradients are not finite, ascending. Backward comes to the last

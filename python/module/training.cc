@@ -194,7 +194,8 @@ void bind_training(nb::module_& module) {
       .def_ro("grad_norm", &app::StepEvent::grad_norm, "Before clipping.")
       .def_ro("learning_rate", &app::StepEvent::learning_rate)
       .def_ro("seconds", &app::StepEvent::seconds)
-      .def_ro("tokens", &app::StepEvent::tokens, "Of this step; images of image models.")
+      .def_ro("tokens", &app::StepEvent::tokens, "Of this step, without padding; images of image models.")
+      .def_ro("positions", &app::StepEvent::positions, "Of this step: tokens and padding.")
       .def_ro("skipped", &app::StepEvent::skipped, "Its gradients were not finite.");
   nb::class_<app::ValidationEvent>(module, "ValidationEvent", "A measurement on held-out data.")
       .def_ro("step", &app::ValidationEvent::step)

@@ -52,7 +52,7 @@ _REFUSED = {
 _WITHOUT_PART = {
     "logging_strategy", "logging_first_step", "logging_dir", "logging_nan_inf_filter", "log_level", "log_level_replica", "log_on_each_node",
     "disable_tqdm", "run_name", "project", "eval_accumulation_steps", "per_device_eval_batch_size", "eval_delay", "eval_on_start",
-    "prediction_loss_only", "remove_unused_columns", "dataloader_drop_last", "dataloader_pin_memory", "dataloader_persistent_workers",
+    "prediction_loss_only", "remove_unused_columns", "dataloader_pin_memory", "dataloader_persistent_workers",
     "dataloader_prefetch_factor", "torch_compile", "torch_compile_backend", "torch_compile_mode", "use_liger_kernel", "use_cache",
     "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_backend", "ddp_timeout", "local_rank", "debug",
     "do_train", "do_eval", "do_predict", "overwrite_output_dir", "save_on_each_node", "save_safetensors", "save_only_model",
@@ -173,6 +173,8 @@ def _rest(read: _Reading) -> None:
         read.flags["recompute"] = "block" if checkpointing else "auto"
     if read.take("use_cpu"):
         read.flags["device"] = "cpu"
+    if read.take("dataloader_drop_last"):
+        read.flags["drop_last"] = True
     workers = read.take("dataloader_num_workers", 0)
     if workers > 0:
         read.flags["workers"] = workers

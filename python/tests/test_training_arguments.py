@@ -23,6 +23,8 @@ def test_what_fine_tuning_scripts_say():
             "packing": "on"}
     assert flags_of(dict(max_steps=100, num_train_epochs=3, warmup_ratio=0.03)) == {"steps": 100, "warmup_steps": 3}
     assert flags_of(dict(max_steps=-1, num_train_epochs=2)) == {"epochs": 2.0}
+    assert flags_of(dict(dataloader_drop_last=True)) == {"drop_last": True}
+    assert flags_of(dict(dataloader_drop_last=False)) == {}
     assert flags_of(dict(fp16=False, bf16=False)) == {"precision": "fp32"}
     assert flags_of(dict(save_strategy="epoch")) == {"checkpoint_every": "1epoch"}
     assert flags_of(dict(save_strategy="no")) == {"no_final_checkpoint": True}

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
-#include <numeric>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -42,6 +43,29 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
   }
 }
 
+// times · decimal / over, rounded up or down, where `decimal` is the shortest number that reads back as this double: what a user wrote.
+// times and over are counts from 1.
+i64 product(double decimal, i64 times, i64 over, bool up) {
+  __extension__ typedef unsigned __int128 u128;
+  constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
+  std::array<char, 40> text{};  // zeros behind the number
+  char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
+  const char* exponent = std::find(text.data(), end, 'e');
+  u128 digits = 0;  // at most 17
+  int tens = std::atoi(exponent + 1);
+  for (const char* at = text.data(); at < exponent; ++at) {
+    if (*at == '.') continue;
+    digits = digits * 10 + static_cast<u128>(*at - '0');
+    tens -= at > text.data();
+  }
+  u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);  // above: less than 10^17 · 2^63 < 2^120
+  for (; tens > 0 && above / below < kMost; --tens) above *= 10;
+  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // from there on the quotient is below 1, and stays so
+  const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
+  if (whole >= kMost) throw Error(ErrorCode::usage, fmt::format("[--epochs] expected fewer than 2^62 steps, got {} epochs", decimal));
+  return static_cast<i64>(whole);
+}
+
 template <class Ranges>
 i64 total(const Ranges& ranges) {
   i64 windows = 0;
@@ -67,7 +91,11 @@ Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& opti
   if (total(only_validation ? held_out_ : training_) == 0)
     throw Error(ErrorCode::usage, "[loader] " + samples_->too_few(only_validation ? "validation" : "training"));
   check_weights(options_.weights, counts.size());
-  if (options_.weights.empty() || only_validation) return;
+  if (only_validation) return;
+  if (options_.weights.empty()) {
+    check_steps();
+    return;
+  }
   if (training_.size() < counts.size()) {
     size_t none = 0;
     while (none < training_.size() && training_[none].source == none) ++none;
@@ -76,7 +104,22 @@ Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& opti
                             "leave it out, give more of it, or a shorter --sequence-length",
                             none + 1));
   }
-  mixture_.emplace(options_.weights);
+  set_mixture_start(mixture_from_the_beginning(options_.weights));
+}
+
+void Loader::check_steps() const {
+  if (!options_.drop_last || windows_per_step() <= windows()) return;
+  throw Error(ErrorCode::usage,
+              fmt::format("[--drop-last] expected steps of at most the {} rows of an epoch, got {}: no step would be full (images in "
+                          "training always leave out what does not fill one); give a smaller batch or more --data",
+                          windows(), windows_per_step()));
+}
+
+void Loader::set_mixture_start(MixtureStart start) {
+  require(start.weights.size() == training_.size() && start.rows.size() == training_.size() && start.orders.size() == training_.size(),
+          "[loader] expected a mixture of all sources");
+  mixture_.emplace(start.weights);
+  mixture_start_ = std::move(start);
 }
 
 i64 Loader::windows() const { return total(training_); }
@@ -86,8 +129,29 @@ i64 Loader::validation_micro_batches() const { return ceil_div(validation_window
 
 std::vector<Loader::Part> Loader::parts(i64 rows) const {
   std::vector<Part> parts;
-  for (size_t s = 0; mixture_ && s < training_.size(); ++s) parts.push_back({mixture_->rows_of(s, rows), training_[s].windows});
+  for (size_t s = 0; mixture_ && s < training_.size(); ++s) {
+    const i64 own = mixture_->rows_of(s, std::max<i64>(0, rows - mixture_start_->at));
+    parts.push_back({mixture_start_->rows[s], own, training_[s].windows});
+  }
   return parts;
+}
+
+Loader::Rows Loader::rows_of_step(i64 cursor) const {
+  const i64 whole = windows_per_step();
+  if (mixture_) return {cursor, cursor + whole};
+  const i64 next_epoch = (cursor / windows() + 1) * windows();
+  if (!options_.drop_last) return {cursor, std::min(cursor + whole, next_epoch)};
+  const i64 begin = next_epoch - cursor < whole ? next_epoch : cursor;
+  return {begin, begin + whole};
+}
+
+i64 Loader::steps_per_epoch() const {
+  return options_.drop_last ? windows() / windows_per_step() : ceil_div(windows(), windows_per_step());
+}
+
+i64 Loader::steps_of_epochs(double epochs) const {
+  if (!mixture_) return product(epochs, steps_per_epoch(), 1, true);
+  return std::max<i64>(1, product(epochs, windows(), windows_per_step(), !options_.drop_last));
 }
 
 // Of windows numbered through.
@@ -109,18 +173,24 @@ i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
 Loader::Window Loader::window_at(i64 at) const {
   const RandomKey key{options_.seed};
   if (!mixture_) return numbered(training_, in_order(key, windows(), at));
-  const auto [source, row] = mixture_->at(at);
+  const auto [source, row] = mixture_->at(at - mixture_start_->at);
   const Range& range = training_[source];
-  return {source, range.first_window + in_order(key.derive("source of a mixture", source), range.windows, row)};
+  const i64 own = mixture_start_->rows[source] + row;
+  return {source, range.first_window + in_order(key.derive("source of a mixture", mixture_start_->orders[source]), range.windows, own)};
 }
 
 StepBatch Loader::step(i64 cursor) const {
   require(cursor >= 0 && windows() > 0, "[loader] a step wants a cursor from 0 and training windows");
-  StepBatch batch{.cursor = cursor};
+  const Rows rows = rows_of_step(cursor);
+  StepBatch batch{.cursor = rows.begin};
   for (i64 k = 0; k < options_.micro_batches; ++k) {
-    const i64 first = cursor + (k * options_.ranks + options_.rank) * options_.micro_batch_size;
-    batch.micro_batches.push_back(make_micro_batch(first, [&](i64 row) { return window_at(first + row); }));
+    const i64 first = rows.begin + (k * options_.ranks + options_.rank) * options_.micro_batch_size;
+    batch.micro_batches.push_back(make_micro_batch(first, [&](i64 row) -> std::optional<Window> {
+      if (first + row >= rows.end) return std::nullopt;
+      return window_at(first + row);
+    }));
     batch.counted_targets += batch.micro_batches.back().counted_targets;
+    batch.data_tokens += batch.micro_batches.back().data_tokens;
   }
   return batch;
 }
@@ -160,19 +230,20 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
   if (!batch.targets_BT.raw()) {  // the meta device: sizes only
     for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
+    batch.data_tokens = batch.counted_targets;
     return batch;
   }
-  std::vector<i64> counted(static_cast<size_t>(rows));
-  workers_->run(rows, [&](i64 row, int) { counted[static_cast<size_t>(row)] = fill_row(window_of_row(row), batch, row); });
-  batch.counted_targets = std::accumulate(counted.begin(), counted.end(), i64{0});
+  std::vector<RowTokens> filled(static_cast<size_t>(rows));
+  workers_->run(rows, [&](i64 row, int) { filled[static_cast<size_t>(row)] = fill_row(window_of_row(row), batch, row); });
+  for (const RowTokens& row : filled) batch.counted_targets += row.counted, batch.data_tokens += row.tokens;
   batch.padding = std::ranges::count(batch.targets_BT.span<i32>(), kPaddingTarget);
   return batch;
 }
 
-i64 Loader::fill_row(const std::optional<Window>& window, MicroBatch& batch, i64 row) const {
+RowTokens Loader::fill_row(const std::optional<Window>& window, MicroBatch& batch, i64 row) const {
   if (window) return samples_->read(window->source, window->sample, batch, row);
   samples_->leave_out(batch, row);
-  return 0;
+  return {};
 }
 
 }  // namespace spillway::data

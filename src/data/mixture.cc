@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -63,6 +64,38 @@ Mixture::Row Mixture::at(i64 at) const {
   i64 row = rows_of(0, at);
   while (place_of(source, row) != at) row = rows_of(++source, at);
   return {source, row};
+}
+
+MixtureStart mixture_from_the_beginning(const std::vector<double>& weights) {
+  MixtureStart start{.weights = weights, .rows = std::vector<i64>(weights.size()), .orders = std::vector<u64>(weights.size())};
+  std::iota(start.orders.begin(), start.orders.end(), u64{0});
+  return start;
+}
+
+std::vector<i64> source_rows(const MixtureStart& start, i64 at) {
+  require(at >= start.at, "[data] expected a row of the run from where the mixture's weights are in force");
+  const Mixture mixture(start.weights);
+  std::vector<i64> rows = start.rows;
+  for (size_t s = 0; s < rows.size(); ++s) rows[s] += mixture.rows_of(s, at - start.at);
+  return rows;
+}
+
+MixtureStart with_other_weights(const MixtureStart& start, const std::vector<std::string>& before, i64 at,
+                                const std::vector<std::string>& now, const std::vector<double>& weights) {
+  require(before.size() == start.weights.size() && now.size() == weights.size(), "[data] expected a weight for each source");
+  const std::vector<i64> rows = source_rows(start, at);
+  u64 unused = start.orders.empty() ? 0 : *std::ranges::max_element(start.orders) + 1;
+  std::vector<bool> taken(before.size());
+  MixtureStart next{.at = at, .weights = weights, .rows = {}, .orders = {}};
+  for (const std::string& source : now) {
+    size_t found = 0;
+    while (found < before.size() && (taken[found] || before[found] != source)) ++found;
+    const bool known = found < before.size();
+    if (known) taken[found] = true;
+    next.rows.push_back(known ? rows[found] : 0);
+    next.orders.push_back(known ? start.orders[found] : unused++);
+  }
+  return next;
 }
 
 }  // namespace spillway::data

@@ -29,12 +29,12 @@ class TokenWindows final : public TextRows {
   i64 tokens() const override { return source_.tokens(); }
   bool packed() const override { return false; }
 
-  i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
+  RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
     source_.read(row * T_, tokens_T);
     std::copy(tokens_T.begin() + 1, tokens_T.end(), targets_T.begin());
     source_.read(row * T_ + T_, targets_T.last(1));
     count_up(positions_T);
-    return T_;
+    return {T_, T_};
   }
 
  private:
@@ -62,7 +62,7 @@ class Texts final : public Samples {
     return batch;
   }
 
-  i64 read(size_t source, i64 sample, MicroBatch& batch, i64 row) const override {
+  RowTokens read(size_t source, i64 sample, MicroBatch& batch, i64 row) const override {
     return sources_[source]->read(sample, row_of(batch.tokens_BT, row), row_of(batch.targets_BT, row), row_of(batch.positions_BT, row));
   }
 
@@ -118,7 +118,7 @@ class Images final : public Samples {
     return batch;
   }
 
-  i64 read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
+  RowTokens read(size_t source, i64 image, MicroBatch& batch, i64 row) const override {
     std::vector<u8> pixels(static_cast<size_t>(shape_CHW().elems()));
     batch.targets_BT.span<i32>()[static_cast<size_t>(row)] = sources_[source]->read(image, pixels);
     if (augment_) {
@@ -126,7 +126,7 @@ class Images final : public Samples {
       crop_and_flip(whole, shape_CHW(), augment_->border, philox(augment_->key, 0, static_cast<u64>(batch.first_sample + row)), pixels);
     }
     put(pixels, batch, row);
-    return 1;
+    return {1, 1};
   }
 
   void leave_out(MicroBatch& batch, i64 row) const override {

@@ -14,6 +14,12 @@ namespace spillway::data {
 class TokenSource;
 class ImageSource;
 
+/// What a row holds.
+struct RowTokens {
+  i64 tokens = 0;   // positions with a token of the data, not padding; of an image 1
+  i64 counted = 0;  // targets that contribute to the loss
+};
+
 class Samples {
  public:
   virtual ~Samples() = default;
@@ -24,9 +30,8 @@ class Samples {
   virtual i64 targets() const = 0;
   /// Room for so many, from the stream in force.
   virtual MicroBatch batch(i64 rows) const = 0;
-  /// One of a source's into a row of a batch that lies in host memory, whose number over the run is first_sample + row. Returns how many of
-  /// its targets count.
-  virtual i64 read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
+  /// One of a source's into a row of a batch that lies in host memory, whose number over the run is first_sample + row.
+  virtual RowTokens read(size_t source, i64 sample, MicroBatch& batch, i64 row) const = 0;
   /// A row without a sample, whose targets are ignored; of text they are kPaddingTarget.
   virtual void leave_out(MicroBatch& batch, i64 row) const = 0;
   /// For the error that there is not one: what there is, what one needs, and the cure. `kind`: "training".
@@ -44,8 +49,8 @@ class TextRows {
   virtual bool packed() const = 0;
   /// Where there are no rows for another reason than too few tokens: that reason, and the cure; else "".
   virtual std::string why_none() const { return ""; }
-  /// Fills T of each; returns how many targets count. Behind the last document of a row targets are kPaddingTarget.
-  virtual i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
+  /// Fills T of each. Behind the last document of a row targets are kPaddingTarget.
+  virtual RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
 };
 std::unique_ptr<Samples> rows_of(std::vector<std::unique_ptr<TextRows>> sources, i64 sequence_length);
 

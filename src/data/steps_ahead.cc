@@ -5,7 +5,7 @@ namespace spillway::data {
 StepBatch StepsAhead::step(i64 cursor) {
   const bool known = next_.valid() && next_cursor_ == cursor;
   StepBatch batch = known ? next_.get() : loader_.step(cursor);
-  next_cursor_ = cursor + loader_.windows_per_step();
+  next_cursor_ = loader_.cursor_after(cursor);
   next_ = std::async(std::launch::async, [this] {
     const Stream stream{Device::cpu(), nullptr, &memory_};
     const StreamScope scope(stream);

@@ -19,6 +19,7 @@ struct MicroBatch {
   i64 first_sample = 0;                        // number of row 0 over the whole run: keys dropout
   i64 counted_targets = 0;                     // targets that are not ignored
   i64 padding = 0;                             // positions whose target is kPaddingTarget
+  i64 data_tokens = 0;                         // positions that hold a token of the data, not padding; of image models images
   Tensor images_NCHW;                          // of image models, whose targets are [N]; floating, contiguous
   bool packed = false;                         // rows of several documents, in each of which positions begin at 0
   Tensor key_positions_BT;                     // of packed rows that go on from a cache: of all keys, i32, contiguous
@@ -30,6 +31,7 @@ struct MicroBatch {
 struct StepBatch {
   i64 cursor = 0;           // windows consumed by the run before this step
   i64 counted_targets = 0;  // over all micro-batches of this rank
+  i64 data_tokens = 0;      // likewise
   std::vector<MicroBatch> micro_batches;
 };
 

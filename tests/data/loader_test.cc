@@ -122,12 +122,140 @@ TEST(Loader, SeveralSourcesAreNumberedThroughAndNoWindowCrosses) {
   EXPECT_EQ(firsts(loader.step(0)), (std::vector<i32>{0, 4, 3000, 3004}));
 }
 
-TEST(Loader, TheOrderWrapsAtTheEnd) {
+TEST(Loader, AStepEndsWhereItsEpochDoes) {
   const Sources sources = counting({7});
   const Loader loader(sources, {.sequence_length = 1, .micro_batch_size = 4, .shuffled = false});
-  EXPECT_EQ(firsts(loader.step(4)), (std::vector<i32>{4, 5, 0, 1}));
-  EXPECT_EQ(firsts(loader.step(6'000'000'000'004)), (std::vector<i32>{4, 5, 0, 1}));
-  EXPECT_EQ(loader.step(6'000'000'000'004).micro_batches[0].first_sample, 6'000'000'000'004);  // the numbering does not
+  for (const i64 cursor : {i64{4}, i64{6'000'000'000'004}}) {
+    const StepBatch step = loader.step(cursor);
+    EXPECT_EQ(values(step.micro_batches[0].tokens_BT), (std::vector<i32>{4, 5, 0, 0}));
+    EXPECT_EQ(values(step.micro_batches[0].targets_BT), (std::vector<i32>{5, 6, kIgnoredTarget, kIgnoredTarget}));
+    EXPECT_EQ(step.counted_targets, 2);
+    EXPECT_EQ(step.data_tokens, 2);
+    EXPECT_EQ(step.micro_batches[0].first_sample, cursor);
+    EXPECT_EQ(loader.cursor_after(cursor), cursor + 2);
+  }
+  EXPECT_EQ(firsts(loader.step(6)), (std::vector<i32>{0, 1, 2, 3}));
+}
+
+// Rows that a run trains on, step by step, by their first tokens; with R loaders as its R ranks see them.
+std::vector<std::vector<i32>> rows_by_step(const std::vector<std::unique_ptr<Loader>>& ranks, i64 steps, i64 cursor = 0) {
+  std::vector<std::vector<i32>> run;
+  for (i64 step = 0; step < steps; ++step, cursor = ranks[0]->cursor_after(cursor)) {
+    std::vector<i32>& rows = run.emplace_back();
+    i64 tokens = 0;
+    std::vector<StepBatch> batches;
+    for (const auto& rank : ranks) batches.push_back(rank->step(cursor));
+    for (size_t k = 0; k < batches[0].micro_batches.size(); ++k) {
+      for (const StepBatch& batch : batches) {
+        const MicroBatch& mb = batch.micro_batches[k];
+        const i64 B = mb.tokens_BT.size(0), T = mb.tokens_BT.size(1);
+        i64 counted = 0;
+        for (i64 b = 0; b < B; ++b) {
+          const auto at = static_cast<size_t>(b * T);
+          if (mb.targets_BT.span<i32>()[at] != kIgnoredTarget) rows.push_back(mb.tokens_BT.span<i32>()[at]), counted += T;
+        }
+        EXPECT_EQ(mb.counted_targets, counted);
+        EXPECT_EQ(mb.data_tokens, counted);
+        tokens += counted;
+      }
+    }
+    EXPECT_EQ(ranks[0]->rows_of_step(cursor).count(), std::ssize(rows));
+    EXPECT_EQ(tokens, std::ssize(rows) * batches[0].micro_batches[0].tokens_BT.size(1));
+  }
+  return run;
+}
+
+std::vector<std::unique_ptr<Loader>> loaders(const Sources& sources, LoaderOptions options) {
+  std::vector<std::unique_ptr<Loader>> all;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    options.rank = rank;
+    all.push_back(std::make_unique<Loader>(sources, options));
+  }
+  return all;
+}
+
+// Against lists: each epoch is cut into pieces of a batch, and the last piece is what is left, or is dropped.
+TEST(Loader, AnEpochHasEachRowOnceOnAnyBatchAccumulationAndRanks) {
+  for (const i64 N : {1, 3, 8, 10, 23}) {
+    const Sources sources = counting({N + 1});
+    for (const i64 B : {1, 2, 5}) {
+      for (const i64 K : {1, 3}) {
+        for (const int R : {1, 2, 4}) {
+          for (const int way : {0, 1, 2, 3}) {
+            const bool shuffled = way % 2 == 1, drops = way >= 2;
+            const i64 batch = B * K * R, each = drops ? N / batch : (N + batch - 1) / batch;
+            if (each == 0) continue;
+            SCOPED_TRACE(testing::Message() << N << " rows, " << B << " x " << K << " x " << R << ", way " << way);
+            const auto ranks = loaders(
+                sources,
+                {.sequence_length = 1, .micro_batch_size = B, .micro_batches = K, .ranks = R, .shuffled = shuffled, .drop_last = drops});
+            ASSERT_EQ(ranks[0]->steps_per_epoch(), each);
+            const auto run = rows_by_step(ranks, 3 * each);
+            for (i64 epoch = 0; epoch < 3; ++epoch) {
+              std::vector<i32> rows;
+              for (i64 s = 0; s < each; ++s) {
+                const auto& step = run[static_cast<size_t>(epoch * each + s)];
+                ASSERT_EQ(std::ssize(step), drops ? batch : std::min(batch, N - s * batch));
+                rows.insert(rows.end(), step.begin(), step.end());
+              }
+              if (!shuffled) {
+                ASSERT_EQ(rows, range(0, static_cast<i32>(rows.size())));
+              }
+              std::ranges::sort(rows);
+              if (!drops) {
+                ASSERT_EQ(rows, range(0, static_cast<i32>(N)));
+              }
+              ASSERT_EQ(std::ranges::adjacent_find(rows), rows.end());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Loader, DroppedRowsAreOthersInEachShuffledEpochAndASmallerBatchGoesOnWhereItIs) {
+  const Sources sources = counting({11});
+  const auto drops = loaders(sources, {.sequence_length = 1, .micro_batch_size = 4, .drop_last = true});
+  std::set<i32> seen;
+  for (const auto& step : rows_by_step(drops, 20)) seen.insert(step.begin(), step.end());
+  EXPECT_EQ(seen.size(), 10u);
+  EXPECT_EQ(drops[0]->cursor_after(4), 10);
+  EXPECT_EQ(drops[0]->rows_of_step(8).begin, 10) << "of a cursor that --drop-last has not seen";
+  EXPECT_EQ(loaders(sources, {.sequence_length = 1, .micro_batch_size = 3})[0]->rows_of_step(8).count(), 2);
+}
+
+TEST(Loader, DropLastRefusesStepsLargerThanAnEpoch) {
+  const Sources sources = counting({4});
+  const std::string said =
+      error_of(ErrorCode::usage, [&] { Loader(sources, {.sequence_length = 1, .micro_batch_size = 4, .drop_last = true}); });
+  for (const char* piece : {"--drop-last", "3 rows", "got 4"}) EXPECT_THAT(said, HasSubstr(piece));
+  EXPECT_EQ(
+      Loader(sources, {.sequence_length = 1, .micro_batch_size = 4, .drop_last = true, .validation_fraction = 1}).validation_windows(), 3);
+}
+
+// As transformers does with num_train_epochs: the product with the steps of an epoch, rounded up; but of decimal numbers.
+TEST(Loader, StepsOfEpochsAreExactProducts) {
+  const auto steps = [](i64 rows, i64 batch, double epochs, bool drop_last = false) {
+    const Sources sources = counting({rows + 1});
+    return Loader(sources, {.sequence_length = 1, .micro_batch_size = batch, .drop_last = drop_last}).steps_of_epochs(epochs);
+  };
+  EXPECT_EQ(steps(10, 4, 1), 3);
+  EXPECT_EQ(steps(10, 4, 3), 9);
+  EXPECT_EQ(steps(10, 4, 3, true), 6);
+  EXPECT_EQ(steps(3, 8, 1), 1);
+  EXPECT_EQ(steps(3, 8, 2.5), 3);
+  EXPECT_EQ(steps(10, 4, 0.5), 2);
+  EXPECT_EQ(steps(10, 4, 1e-300), 1);
+  EXPECT_EQ(steps(1, 1, 1e15), 1'000'000'000'000'000);
+  EXPECT_EQ(steps(1, 1, 1234567.5), 1234568);
+  for (i64 hundredths = 1; hundredths < 1000; ++hundredths) {
+    ASSERT_EQ(steps(100, 1, static_cast<double>(hundredths) / 100), hundredths);
+    ASSERT_EQ(steps(1000, 1, static_cast<double>(hundredths) / 100), 10 * hundredths);
+  }
+  const Sources sources = counting({101});
+  const Loader loader(sources, {.sequence_length = 1});
+  EXPECT_THAT(error_of(ErrorCode::usage, [&] { loader.steps_of_epochs(1e300); }), HasSubstr("--epochs"));
 }
 
 TEST(Loader, ShuffledEpochsAreDifferentPermutations) {
@@ -135,9 +263,8 @@ TEST(Loader, ShuffledEpochsAreDifferentPermutations) {
   const LoaderOptions options{.sequence_length = 1, .micro_batch_size = 7, .seed = 5};
   const Loader loader(sources, options);
   std::vector<i32> run;
-  for (i64 cursor = 0; cursor < 700; cursor += 7) {  // batches straddle epochs: 100 is no multiple of 7
-    for (const i32 token : firsts(loader.step(cursor))) run.push_back(token);
-  }
+  for (const auto& step : rows_by_step(loaders(sources, options), 7 * 15)) run.insert(run.end(), step.begin(), step.end());
+  ASSERT_EQ(run.size(), 700u);
   std::set<std::vector<i32>> orders;
   for (auto at = run.begin(); at != run.end(); at += 100) {
     std::vector<i32> epoch(at, at + 100);
@@ -282,6 +409,59 @@ TEST(Loader, AMixtureIsTheSameFromAnyStepOnAndOnAnyRanks) {
   EXPECT_EQ(rows_of(2, 0), whole);
   EXPECT_EQ(rows_of(4, 0), whole);
   EXPECT_EQ(rows_of(2, 3), std::vector(whole.begin() + 12, whole.end()));
+}
+
+TEST(Loader, AMixturesStepsAreFullAndItsEpochsAreRows) {
+  const Sources sources = counting({41, 13});
+  const auto steps = [&](double epochs, bool drop_last = false) {
+    return Loader(sources, {.sequence_length = 4, .micro_batch_size = 4, .drop_last = drop_last, .weights = {1, 1}})
+        .steps_of_epochs(epochs);
+  };
+  EXPECT_EQ(steps(1), 4) << "13 rows";
+  EXPECT_EQ(steps(1, true), 3);
+  EXPECT_EQ(steps(2), 7);
+  EXPECT_EQ(steps(0.01, true), 1);
+  for (const auto& step :
+       rows_by_step(loaders(sources, {.sequence_length = 4, .micro_batch_size = 4, .drop_last = true, .weights = {1, 1}}), 20))
+    EXPECT_EQ(step.size(), 4u);
+}
+
+// Each source by itself is walked as it would have been without the change, whichever place it has among the sources.
+TEST(Loader, OtherWeightsNeitherSkipNorRepeatRowsOfASource) {
+  const Sources before = counting({41, 13, 90});
+  const auto own_rows = [](const std::vector<i32>& run, i32 source) {
+    std::vector<i32> own;
+    for (const i32 first : run) {
+      if (first / 1000 == source) own.push_back(first % 1000);
+    }
+    return own;
+  };
+  const auto walk = [](const Loader& loader, i64 from, i64 to) {
+    std::vector<i32> run;
+    for (i64 cursor = from; cursor < to; cursor = loader.cursor_after(cursor)) {
+      for (const i32 first : firsts(loader.step(cursor))) run.push_back(first);
+    }
+    return run;
+  };
+  const LoaderOptions options{.sequence_length = 4, .micro_batch_size = 5, .weights = {0.5, 0.2, 0.3}};
+  const Loader first(before, options);
+  std::vector<i32> run = walk(first, 0, 30);
+  LoaderOptions changed = options;
+  changed.weights = {4, 1};
+  Sources after;  // the third one first, the first one second, and none of the second one's
+  after.push_back(std::make_unique<Counting>(2000, 90));
+  after.push_back(std::make_unique<Counting>(0, 41));
+  Loader second(after, changed);
+  second.set_mixture_start(with_other_weights(*first.mixture_start(), {"a", "b", "c"}, 30, {"c", "a"}, changed.weights));
+  for (const i32 row : walk(second, 30, 90)) run.push_back(row);
+  EXPECT_EQ(std::ranges::count_if(run, [](i32 row) { return row >= 2000; }), 9 + 48) << "shares by the weights in force";
+  const std::vector<i32> plain = walk(first, 0, 900);
+  for (const i32 source : {0, 2}) {
+    const std::vector<i32> own = own_rows(run, source), whole = own_rows(plain, source);
+    EXPECT_TRUE(std::equal(own.begin(), own.end(), whole.begin())) << source;
+  }
+  EXPECT_EQ(second.parts(90)[1].before, 15);
+  EXPECT_EQ(second.parts(90)[1].rows, 12);
 }
 
 TEST(Loader, AMixtureHoldsOutTheEndOfEachSource) {

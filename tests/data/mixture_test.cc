@@ -55,5 +55,15 @@ TEST(Mixture, OfAnyWeightsIsFoundAnywhere) {
   EXPECT_EQ(mixture.rows_of(2, i64{1} << 40), 0) << "a share of next to nothing";
 }
 
+TEST(MixtureStart, ChangesKeepEachSourcesPlaceAndOrder) {
+  const MixtureStart start = mixture_from_the_beginning({0.7, 0.3});
+  EXPECT_EQ(source_rows(start, 20), (std::vector<i64>{14, 6}));
+  const MixtureStart other = with_other_weights(start, {"a", "b"}, 20, {"new", "b", "a"}, {1, 1, 2});
+  EXPECT_EQ(other, (MixtureStart{20, {1, 1, 2}, {0, 6, 14}, {2, 1, 0}}));
+  EXPECT_EQ(source_rows(other, 28), (std::vector<i64>{2, 8, 18}));
+  const MixtureStart third = with_other_weights(other, {"new", "b", "a"}, 28, {"a", "a"}, {1, 1});
+  EXPECT_EQ(third, (MixtureStart{28, {1, 1}, {18, 0}, {0, 3}})) << "twice the same: the second one is new";
+}
+
 }  // namespace
 }  // namespace spillway::data::mixture_test

@@ -21,7 +21,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 GROUPS = {"tier_bytes": "memory/{}_bytes", "peak_bytes": "memory/peak_{}_bytes", "read_bytes": "bytes/read_{}",
           "written_bytes": "bytes/written_{}", "phase_ms": "phase_ms/{}"}
 TAGS = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "validation_loss": "validation/loss",
-        "validation_accuracy": "validation/accuracy", "tokens": "speed/tokens", "samples": "speed/samples",
+        "validation_accuracy": "validation/accuracy", "tokens": "speed/tokens", "positions": "speed/positions",
+        "positions_per_s": "speed/positions_per_s", "samples": "speed/samples",
         "tokens_per_s": "speed/tokens_per_s", "samples_per_s": "speed/samples_per_s", "step_ms": "speed/step_ms",
         "predicted_ms": "speed/predicted_ms", "flops_per_s": "speed/flops_per_s", "loss_scale": "update/loss_scale",
         "skipped": "update/skipped", "clipped": "update/clipped", "redo": "update/redo"}

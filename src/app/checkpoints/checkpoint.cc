@@ -12,6 +12,7 @@
 #include "app/checkpoints/best.h"
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
+#include "app/checkpoints/mixture_json.h"
 #include "base/error.h"
 #include "data/safetensors.h"
 
@@ -122,10 +123,11 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
   if (p.standing != Standing()) record[kStanding] = to_json(p.standing);
+  put_mixture(record, p.mixture);
   return record.dump();
 }
 
-std::optional<Record> parse_record(const std::string& text) {
+std::optional<Record> parse_record(const std::string& text) try {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return {};
   Record record;
@@ -143,9 +145,12 @@ std::optional<Record> parse_record(const std::string& text) {
   record.progress.made_with = text_of(json, "made_with");
   record.progress.data = text_of(json, "data");
   record.progress.standing = standing_of(json.value(kStanding, nlohmann::json()));
+  record.progress.mixture = mixture_of(json);
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
+} catch (const Error&) {
+  return {};  // its mixture is none
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
@@ -201,7 +206,8 @@ Progress read_progress(const fs::path& checkpoint) {
           text_of(manifest, "data"),
           thawed_of(manifest.value("thawed", nlohmann::json::array())),
           standing_of(manifest.value(kStanding, nlohmann::json())),
-          manifest.contains("rules") ? number("rules") : 1};
+          manifest.contains("rules") ? number("rules") : 1,
+          mixture_of(manifest)};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }

@@ -14,21 +14,23 @@
 #include "app/checkpoints/model_source.h"
 #include "app/checkpoints/standing.h"
 #include "app/checkpoints/thaw.h"
+#include "data/mixture.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
 
 /// The rules by which this program makes a run's numbers. 1: of all programs that did not say so: the router loss counted padding, the
-/// embedding row of pad_token_id had a gradient from the inputs, and a tied head was never compared with the folder's lm_head.weight.
+/// embedding row of pad_token_id had a gradient from the inputs, a tied head was never compared with the folder's lm_head.weight, steps went
+/// on over the end of an epoch, and packed rows of sequential data were in no order.
 constexpr i64 kNumberRules = 2;
 
 /// Where a run stands, beside its weights and optimizer state.
 struct Progress {
   i64 step = 0;                                // optimizer steps taken, skipped ones counted
   i64 updates = 0;                             // applied: Adam's t
-  i64 cursor = 0;                              // windows of data consumed
-  i64 tokens = 0;                              // trained on so far
+  i64 cursor = 0;                              // rows of the run before the next step (Loader)
+  i64 tokens = 0;                              // trained on so far, without padding (older programs counted it)
   i64 schedule_steps = 0;                      // that the learning rate's curve spans; 0: not known
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
@@ -36,6 +38,7 @@ struct Progress {
   std::vector<Thaw> thawed = {};               // of its state; a record on nvme leaves it to the run's folder
   Standing standing;                           // of its validations, and of its last losses
   i64 rules = kNumberRules;                    // by which it was trained so far
+  std::optional<data::MixtureStart> mixture;   // of a mixture whose program knew of it
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.

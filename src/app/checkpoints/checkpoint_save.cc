@@ -8,6 +8,7 @@
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/checkpoint.h"
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/mixture_json.h"
 #include "app/checkpoints/tokenizer_files.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
@@ -275,6 +276,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
   put_loss_scale(manifest, progress);
   if (!progress.thawed.empty()) manifest["thawed"] = to_json(progress.thawed);
   if (progress.standing != Standing()) manifest[kStanding] = to_json(progress.standing);
+  put_mixture(manifest, progress.mixture);
   if (adapters) {
     manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);

@@ -132,7 +132,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
     if (way.maker) text_note = around_note(*way.maker);
     const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).cores;
     sources.emplace(config.data, of, way, data::Split::held_out, data::ImageWish{.format = images_read_by(of)});
-    loader.emplace(sources->samples(work.sequence_length, config.packing, weight_dtype(*config.precision)),
+    loader.emplace(sources->samples(work.sequence_length, packing_of(config, false), weight_dtype(*config.precision)),
                    data::LoaderOptions{.sequence_length = work.sequence_length,
                                        .micro_batch_size = work.micro_batch_size,
                                        .rank = model->mesh().data_rank(peers.rank()),

@@ -64,7 +64,7 @@ Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, st
 // Documents begin at position 0, and so does the padding at the end of the row.
 Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& tokenizer) {
   std::vector<i32> tokens(static_cast<size_t>(T)), targets(tokens.size()), positions(tokens.size());
-  const i64 counted = rows.read(row, tokens, targets, positions);
+  const i64 counted = rows.read(row, tokens, targets, positions).counted;
   Json documents = Json::array();
   i64 padding = 0;
   for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
@@ -148,7 +148,7 @@ Json describe_rows(const InspectConfig& config, Console& console) {
     file = prepared_tokens(config.path, way, source.config.vocabulary);
   }
   data::RowCounts counts;
-  const auto rows = data::document_rows(*file, T, config.packing, counts);
+  const auto rows = data::document_rows(*file, T, packing_of(config, false), counts);
   const auto place = tokenizer_place(config, source);
   Json about = {{"kind", "rows"},
                 {"path", config.path},

@@ -27,7 +27,7 @@ std::string first_line(const RunStatus& s) {
 
 std::string pace(const RunStatus& s) {
   if (!s.step_s) return "  pace: no step has ended yet\n";
-  std::string text = fmt::format("  pace: {} a step, {:.0f} tokens/s", format_duration(*s.step_s), *s.tokens_per_s);
+  std::string text = fmt::format("  pace: {} a step, {}", format_duration(*s.step_s), tokens_per_s_text(s));
   if (s.left_s && s.state != RunStatus::State::finished) text += ", left " + format_duration(*s.left_s);
   return text + "\n";
 }
@@ -63,6 +63,7 @@ Json to_json(const RunStatus& s) {
   all["validation_loss"] = maybe(s.validation_loss);
   all["step_s"] = maybe(s.step_s);
   all["tokens_per_s"] = maybe(s.tokens_per_s);
+  all["positions_per_s"] = maybe(s.positions_per_s);
   all["left_s"] = maybe(s.left_s);
   all["last_step_age_s"] = maybe(s.last_step_age_s);
   all["tier_bytes"] = s.tier_bytes ? tiers(*s.tier_bytes) : Json();

@@ -84,6 +84,7 @@ std::string to_json_line(const TopView& view) {
                  {"validation_loss", maybe(s.validation_loss)},
                  {"step_s", maybe(s.step_s)},
                  {"tokens_per_s", maybe(s.tokens_per_s)},
+                 {"positions_per_s", maybe(s.positions_per_s)},
                  {"left_s", maybe(s.left_s)}};
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

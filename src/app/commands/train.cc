@@ -24,6 +24,7 @@
 #include "app/resume/left_state.h"
 #include "app/resume/run_contents.h"
 #include "app/run/data_sources.h"
+#include "app/run/resolve.h"
 #include "app/run/run_on_ranks.h"
 #include "app/run/start.h"
 #include "app/run/text_notice.h"
@@ -364,9 +365,7 @@ class Training {
         for (const std::string& note : (*sources)->notes()) console_.log("data: " + note);
       }
     }
-    if (peers_.first()) {
-      for (const std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) console_.log("data: " + note);
-    }
+    settle_rows();
     tell_of_start();
     for (const std::string& note : contents_notes_) console_.log(note);
     if (!left_state_.note.empty()) console_.warn(left_state_.note);
@@ -381,6 +380,21 @@ class Training {
     tell_of_run(*session_, config_, console_);
     if (!attention_.empty()) console_.log("attention: " + attention_);
     tell_of_nvme(*session_, config_, console_, recovery_);
+  }
+
+  // Where the rows go on; says what an epoch is, and what differs from the run as it was. Once for each place that the run goes on from,
+  // before its folder changes.
+  void settle_rows() {
+    const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
+    const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
+    const std::vector<double> weights = before.empty() ? std::vector<double>() : weighted_paths(run_config(before).data).weights;
+    std::vector<std::string> notes = {epoch_note(config_, *data_->training, session_->model().reads_images()),
+                                      older_epochs_note(progress_, *data_->training)};
+    notes.push_back(settle_mixture(progress_, weights, contents_.find("data"), *data_->training));
+    for (std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) notes.push_back(std::move(note));
+    for (const std::string& note : notes) {
+      if (peers_.first() && !note.empty()) console_.log("data: " + note);
+    }
   }
 
   bool is_of_elsewhere() const { return start_.checkpoint && !config_.resume.path.empty() && *start_.checkpoint == config_.resume.path; }
@@ -454,6 +468,7 @@ class Training {
         if (start_.checkpoint == tried) throw;  // something else is wrong
       }
       tell_of_damaged();
+      settle_rows();
       tell_of_start();
     }
   }

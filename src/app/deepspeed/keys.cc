@@ -167,7 +167,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"checkpoint.use_node_local_storage", noted, "--out says where checkpoints lie", ""},
     {"checkpoint.*", noted, kCheckpoints, ""},
     {"nebula.*", noted, kCheckpoints, ""},
-    {"dataloader_drop_last", noted, "an epoch's last rows that fill no batch begin the next one", ""},
+    {"dataloader_drop_last", same, "drop-last", ""},
     {"compile.*", noted, "there is no compiler", ""},
 
     {"sparse_attention.*", refused, "leave it out; a model's own sliding window is taken", ""},

@@ -13,7 +13,8 @@ struct StepEvent {
   i64 step = 0, steps = 0;  // this one, from 1, of how many
   double loss = 0;          // the mean over the counted targets of the global batch, before the update
   double grad_norm = 0, learning_rate = 0, seconds = 0;
-  i64 tokens = 0;        // images, of image models
+  i64 tokens = 0;        // without padding; images, of image models
+  i64 positions = 0;     // with it
   bool skipped = false;  // its gradients were not finite
 };
 

@@ -137,6 +137,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> validate_every;    // steps; empty: at the end
   std::optional<i64> validation_steps;  // empty: all
   DataOrder data_order = DataOrder::shuffled;
+  bool drop_last = false;         // of an epoch the rows that do not fill a step
   std::optional<i64> workers;     // threads that read data; empty: as many as compute
   std::optional<i64> image_size;  // pixels, of images in folders; empty: the first one's extents
 

@@ -109,6 +109,7 @@ TrainConfig without_alternatives(TrainConfig config) {
 // same.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (option.name == "global-batch-size") return config.global_batch();
+  if (option.name == "drop-last" && !config.drop_last) return {};  // as of runs that did not know it
   if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
   const bool follows =
       option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);

@@ -37,7 +37,8 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 |---|---|
 | `step` | from 1; after a restart lines behind the step gone on from are dropped |
 | `loss`, `grad_norm`, `lr` | the mean over the step's counted targets before its update, in nats; the norm before clipping; the rate used |
-| `tokens`, `samples`, `tokens_per_s`, `samples_per_s` | of this step |
+| `tokens`, `positions`, `samples` | of this step: tokens without padding; positions, which are tokens and padding; rows. Older programs counted padding as tokens, and had no `positions` |
+| `tokens_per_s`, `positions_per_s`, `samples_per_s` | the same by the step's seconds |
 | `step_ms`, `predicted_ms`, `phase_ms`, `bound_by` | measured; the plan's; by kind of work; what the plan says limits it |
 | `loss_scale`, `skipped`, `clipped`, `redo` | fp16's scale; gradients were not finite; the norm was over `--gradient-clipping`; a speculated update was done again |
 | `tier_bytes`, `peak_bytes`, `read_bytes`, `written_bytes` | each an object of `device`, `host`, `nvme`: held now, held at most, moved in this step |
@@ -49,7 +50,7 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 | `recovered` | true on a line that a killed process did not come to write |
 
 `train` itself ends with one object: `step`, `loss`, `grad_norm`, `validation_loss`, `run`, `trained` (`model`, `parameters`,
-`trained_parameters`; of this start `steps`, `tokens`, `counted`, `tokens_per_s`; `tokens_in_all`), `checkpoint`, `python`, `audit` (rows of `what`, `predicted`, `measured`,
+`trained_parameters`; of this start `steps`, `tokens`, `positions`, `counted`, `tokens_per_s`, `positions_per_s`; `tokens_in_all`), `checkpoint`, `python`, `audit` (rows of `what`, `predicted`, `measured`,
 `unit`), `bound_by`, `unplanned_bytes`, with `--profile` `profile`; a finished run with `finished`, `run`, `step`, `steps`.
 )";
 

@@ -58,6 +58,7 @@ constexpr Foreign kForeign[] = {
     {"iterations", "steps"},
     {"num-train-epochs", "epochs"},
     {"max-epochs", "epochs"},
+    {"dataloader-drop-last", "drop-last"},
     {"num-epochs", "epochs"},
     {"seq-length", "sequence-length"},
     {"seq-len", "sequence-length"},

@@ -43,7 +43,8 @@ class Kept {
 
 // The columns that are read by name a line.
 struct Columns {
-  size_t tokens = metric("tokens"), samples = metric("samples"), skipped = metric("skipped"), clipped = metric("clipped");
+  size_t tokens = metric("tokens"), positions = metric("positions"), samples = metric("samples"), skipped = metric("skipped"),
+         clipped = metric("clipped");
   size_t redo = metric("redo"), step_ms = metric("step_ms"), predicted_ms = metric("predicted_ms"), began = metric("began_at_step");
   size_t exchanged = metric("exchanged_bytes"), sent = metric("sent_bytes"), read = metric("read_bytes.device"),
          written = metric("written_bytes.device");
@@ -77,6 +78,7 @@ class Building {
       h_.series[c].add(step, line[c]);
     }
     h_.tokens = added(h_.tokens, line.or_else(c_.tokens, 0));
+    h_.positions = added(h_.positions, line.or_else(c_.positions, line.or_else(c_.tokens, 0)));
     h_.samples = added(h_.samples, line.or_else(c_.samples, 0));
     h_.seconds += line.or_else(c_.step_ms, 0) / 1e3;
     h_.skipped += line.or_else(c_.skipped, 0) != 0;

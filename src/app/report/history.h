@@ -23,7 +23,8 @@ struct History {
   i64 run_again = 0;               // lines of steps that later lines tell of
 
   i64 first_step = 0, last_step = 0, steps = 0;  // steps: lines that count
-  i64 tokens = 0, samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
+  i64 tokens = 0, positions = 0;                 // without and with padding, which tokens of older programs have too
+  i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
   double seconds = 0;       // of the steps
   std::vector<i64> starts;  // the steps before which a process began
   i64 parts_lost = 0;       // steps that no line tells of, between the first and the last

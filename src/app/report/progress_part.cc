@@ -21,9 +21,10 @@ std::string card(const std::string& value, const std::string& words) {
 
 std::string at_step(const Point& point) { return fmt::format("at step {:.0f}", point.step); }
 
-double tokens_per_s(const ReportedRun& run) {
-  return run.history.seconds > 0 ? static_cast<double>(run.history.tokens) / run.history.seconds : 0;
-}
+double per_s(const ReportedRun& run, i64 count) { return run.history.seconds > 0 ? static_cast<double>(count) / run.history.seconds : 0; }
+double tokens_per_s(const ReportedRun& run) { return per_s(run, run.history.tokens); }
+
+bool has_padding(const ReportedRun& run) { return run.history.positions > run.history.tokens; }
 
 // A line a run; `faint` ones beside it are of the same colour.
 struct Wanted {
@@ -120,10 +121,15 @@ std::string summary_cards(const ReportedRun& run) {
   const char* what = reads_images(run) ? "images" : "tokens";
   if (h.seconds > 0) {
     text += card(exact(tokens_per_s(run), shown(tokens_per_s(run), Unit::count)), fmt::format("{}/s, mean of the steps", what));
+    if (has_padding(run))
+      text += card(exact(per_s(run, h.positions), shown(per_s(run, h.positions), Unit::count)), "positions/s: tokens with padding");
     text += card(format_duration(h.seconds), "in steps");
   }
   text += card(exact(static_cast<double>(h.tokens), shown(static_cast<double>(h.tokens), Unit::count)),
                fmt::format("{} in {} steps", what, h.steps));
+  if (has_padding(run))
+    text += card(exact(static_cast<double>(h.positions), shown(static_cast<double>(h.positions), Unit::count)),
+                 "positions: tokens with padding");
   if (s.left_s && s.state == RunStatus::State::running) text += card(format_duration(*s.left_s), "left at this pace");
   if (h.clipped > 0) text += card(std::to_string(h.clipped), "steps clipped");
   if (h.skipped > 0) text += card(std::to_string(h.skipped), "steps skipped");
@@ -140,10 +146,13 @@ std::string progress_charts(std::span<const ReportedRun> runs) {
   text += chart_of(runs, {"Accuracy on held-out data", "Share of held-out samples that were classified rightly.", "validation_accuracy"});
   text += chart_of(runs, {"Gradient norm, before clipping", "Norm of the gradient of each step.", "grad_norm", Unit::number, true});
   text += chart_of(runs, {"Learning rate", "Learning rate of each step.", "lr", Unit::number, true});
-  text += chart_of(runs,
-                   {images ? "Images a second" : "Tokens a second", "Speed of each step, and below it what bound the step.", "tokens_per_s",
-                    Unit::count, true},
-                   1, true);
+  Wanted speed{images ? "Images a second" : "Tokens a second", "Speed of each step, and below it what bound the step.", "tokens_per_s",
+               Unit::count, true};
+  if (std::ranges::any_of(runs, has_padding)) {
+    speed.what = "Speed of each step, without and with padding, and below it what bound the step.";
+    speed.also = "positions_per_s", speed.name = "tokens", speed.also_name = "with padding", speed.also_dashed = true;
+  }
+  text += chart_of(runs, speed, 1, true);
   text += chart_of(runs,
                    {"Time of a step", "Time that each step took, and that its plan predicted.", "step_ms", Unit::seconds, true,
                     "predicted_ms", "measured", "predicted", false, true},

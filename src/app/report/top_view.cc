@@ -97,7 +97,7 @@ std::string numbers_line(const TopView& v) {
 
 std::string pace_line(const TopView& v) {
   if (!v.status.step_s) return "no step has ended yet";
-  std::string text = fmt::format("{} a step  {:.0f} tokens/s", shown(*v.status.step_s, Unit::seconds), *v.status.tokens_per_s);
+  std::string text = fmt::format("{} a step  {}", shown(*v.status.step_s, Unit::seconds), tokens_per_s_text(v.status));
   if (!v.last.empty() && !v.last.back().bound_by.empty()) text += "  bound by " + v.last.back().bound_by;
   if (v.plan && v.plan->step_s > 0) text += "  planned " + shown(v.plan->step_s, Unit::seconds);
   if (v.status.last_step_age_s && v.status.state == RunStatus::State::running)

@@ -221,7 +221,7 @@ void check_same_contents(const fs::path& run, const TrainConfig& config, const R
     const std::string was = before.find(key), is = now.find(key);
     const std::string meaning = key == "data" ? ", in which its place means nothing" : "";
     const std::string older = key == "data" ? ". If the files are the same, an older program made rows of their text, without the special "
-                                              "tokens that the tokenizer puts around it and of prompts and completions apart"
+                                              "tokens that the tokenizer puts around it, of prompts and completions apart, and packed in no order"
                                             : "";
     throw Error(
         ErrorCode::usage,

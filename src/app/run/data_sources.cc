@@ -213,6 +213,11 @@ void take_images(const data::ImageFormat& images, models::ModelConfig& model) {
 
 data::ImageFormat images_read_by(const models::ModelConfig& model) { return {model.image_CHW, model.vocabulary, model.class_names}; }
 
+data::RowPacking packing_of(const TextConfig& text, bool in_order) {
+  if (!text.packing) return data::RowPacking::off;
+  return in_order ? data::RowPacking::in_order : data::RowPacking::best_fit;
+}
+
 DataSources::DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split,
                          const data::ImageWish& wish) {
   if (model.reads_images()) {
@@ -230,7 +235,7 @@ DataSources::DataSources(const std::vector<std::string>& paths, const models::Mo
   }
 }
 
-std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, bool packing, DType dtype,
+std::unique_ptr<data::Samples> DataSources::samples(i64 sequence_length, data::RowPacking packing, DType dtype,
                                                     const std::optional<data::Augmentation>& augment) const {
   if (!images_.empty()) return data::images_of(images_, dtype, augment);
   std::vector<std::unique_ptr<data::TextRows>> rows;
@@ -270,9 +275,12 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   data::LoaderOptions options = loader_options(config, rank);
   options.weights = training_paths.weights;
   options.workers = workers;
+  // Batch norm's statistics are those of whole batches: padded rows would be part of them.
+  options.drop_last |= model.reads_images();
+  const data::RowPacking packing = packing_of(config, config.data_order == DataOrder::sequential);
   const auto loader = [&](const DataSources& from, const std::optional<data::Augmentation>& augment = {}) {
-    return std::make_unique<const data::Loader>(
-        from.samples(options.sequence_length, config.packing, weight_dtype(*config.precision), augment), options);
+    return std::make_unique<data::Loader>(from.samples(options.sequence_length, packing, weight_dtype(*config.precision), augment),
+                                          options);
   };
   training = loader(*sources, augmentation(config));
   if (!config.validation_data.empty()) {
@@ -289,9 +297,12 @@ std::vector<std::string> RunData::mixture_notes(const TrainConfig& config, i64 r
   std::vector<std::string> notes;
   const std::vector<std::string> paths = weighted_paths(config.data).paths;
   for (const data::Loader::Part& part : training->parts(rows)) {
-    const auto own = static_cast<double>(part.rows);
-    notes.push_back(fmt::format("{:.1f} % of the rows are of {}: {} rows, {:.1f} times its {}", 100 * own / static_cast<double>(rows),
-                                paths[notes.size()], part.rows, own / static_cast<double>(part.windows), part.windows));
+    const i64 from = training->mixture_start()->at;
+    const double share = static_cast<double>(part.rows) / static_cast<double>(std::max<i64>(1, rows - from));
+    const auto walks = static_cast<double>(part.before + part.rows) / static_cast<double>(part.windows);
+    notes.push_back(fmt::format("{:.1f} % of the rows{} are of {}: {} rows{}, {:.1f} times its {}", 100 * share,
+                                from > 0 ? fmt::format(" from row {} on", from) : "", paths[notes.size()], part.rows,
+                                from > 0 ? fmt::format(" after the {} before", part.before) : "", walks, part.windows));
   }
   return notes;
 }

@@ -62,6 +62,9 @@ std::vector<std::string> unread_notes(const std::string& path, const std::map<st
 /// What of `way.prepared` lies at `path`, as tokens. Errors are prepare's; Error(data): ids that the vocabulary has not.
 std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary);
 
+/// How rows of documents are packed: in the order of their file where that is wanted of the rows.
+data::RowPacking packing_of(const TextConfig& text, bool in_order);
+
 /// What a model that reads images reads.
 data::ImageFormat images_read_by(const models::ModelConfig& model);
 
@@ -72,7 +75,7 @@ class DataSources {
   DataSources(const std::vector<std::string>& paths, const models::ModelConfig& model, const TextWay& way, data::Split split,
               const data::ImageWish& wish = {});
   /// Rows of documents are counted in notes().
-  std::unique_ptr<data::Samples> samples(i64 sequence_length, bool packing, DType dtype,
+  std::unique_ptr<data::Samples> samples(i64 sequence_length, data::RowPacking packing, DType dtype,
                                          const std::optional<data::Augmentation>& augment = {}) const;
   /// Of images, else null.
   const data::ImageFormat* images() const { return images_.empty() ? nullptr : &images_.front()->format(); }
@@ -95,12 +98,13 @@ struct RunData {
   /// A preset that reads images takes their shape and classes: they become `source.config`'s. `workers`: threads of the loaders.
   RunData(const TrainConfig& config, int rank, int workers, ModelSource& source, PreparationProgress* progress = nullptr);
 
-  /// A line each source of a mixture: its share of so many rows, and how often they walk it.
+  /// A line each source of a mixture: its share of the run's rows up to `rows`, and how often they walk it.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;
 
   std::string text_note;  // around_note() of the data; empty where all of it is tokens already
   std::optional<DataSources> sources, validation_sources;
-  std::unique_ptr<const data::Loader> training, held_out;  // held_out null: no validation
+  std::unique_ptr<data::Loader> training;        // its mixture may still be told where to go on (settle_mixture)
+  std::unique_ptr<const data::Loader> held_out;  // null: no validation
 };
 
 }  // namespace spillway::app

@@ -41,9 +41,11 @@ std::string to_json(const MetricsRow& m) {
   put(row, "loss", m.result.loss);
   put(row, "grad_norm", m.result.grad_norm);
   put(row, "lr", m.learning_rate);
-  row["tokens"] = m.tokens;
+  row["tokens"] = m.result.data_tokens;
+  row["positions"] = m.positions;
   row["samples"] = m.samples;
-  put(row, "tokens_per_s", static_cast<double>(m.tokens) / m.seconds);
+  put(row, "tokens_per_s", static_cast<double>(m.result.data_tokens) / m.seconds);
+  put(row, "positions_per_s", static_cast<double>(m.positions) / m.seconds);
   put(row, "samples_per_s", static_cast<double>(m.samples) / m.seconds);
   put(row, "step_ms", m.seconds * 1e3);
   row["phase_ms"] = m.phases;
@@ -72,13 +74,14 @@ std::string to_json(const MetricsRow& m) {
   return row.dump();
 }
 
-std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples) {
+std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 positions, i64 samples) {
   Json row;
   row["step"] = step;
   put(row, "loss", result.loss);
   put(row, "grad_norm", result.grad_norm);
   put(row, "lr", learning_rate);
-  row["tokens"] = tokens;
+  row["tokens"] = result.data_tokens;
+  row["positions"] = positions;
   row["samples"] = samples;
   row["loss_scale"] = result.loss_scale;
   row["skipped"] = result.skipped;
@@ -105,9 +108,11 @@ std::string to_json(const Summary& s) {
   if (s.validation_accuracy) put(row, "validation_accuracy", *s.validation_accuracy);
   row["run"] = s.run;
   const Trained& o = s.trained;
-  row["trained"] = {{"model", o.model},   {"parameters", o.parameters}, {"trained_parameters", o.trained}, {"steps", o.steps},
-                    {"tokens", o.tokens}, {"counted", o.counted},       {"tokens_in_all", o.tokens_in_all}};
-  put(row["trained"], "tokens_per_s", o.tokens_per_s);
+  row["trained"] = {
+      {"model", o.model},         {"parameters", o.parameters}, {"trained_parameters", o.trained}, {"steps", o.steps}, {"tokens", o.tokens},
+      {"positions", o.positions}, {"counted", o.counted},       {"tokens_in_all", o.tokens_in_all}};
+  put(row["trained"], "tokens_per_s", o.per_s(o.tokens));
+  put(row["trained"], "positions_per_s", o.per_s(o.positions));
   if (!o.checkpoint.empty()) row["checkpoint"] = o.checkpoint;
   if (!o.python.empty()) row["python"] = o.python;
   put_wear(row, s.wear);

@@ -15,7 +15,7 @@ struct MetricsRow {
   i64 step = 0;  // from 1
   parallel::StepResult result;
   double learning_rate = 0, seconds = 0;
-  i64 tokens = 0, samples = 0;  // of this step
+  i64 positions = 0, samples = 0;  // of this step: with padding; without it the result has tokens
   std::optional<double> validation_loss, validation_accuracy;
   parallel::TierBytes moved;  // by this rank
   int ranks = 1, slowest_rank = 0;
@@ -33,7 +33,7 @@ struct MetricsRow {
 std::string to_json(const MetricsRow& row);
 
 /// The numbers of a step alone, for a line whose process died before it could write the whole one.
-std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples);
+std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 positions, i64 samples);
 
 /// The numbers of a validation alone, made after the step's line was written.
 std::string validation_json(i64 step, double loss, std::optional<double> accuracy);
@@ -44,9 +44,11 @@ struct Trained {
   i64 parameters = 0, trained = 0;  // all of them; those that are not frozen
   i64 steps = 0;                    // here and below: of this process
   i64 tokens = 0, counted = 0;      // images, of a model that reads them; targets that count
-  double tokens_per_s = 0;          // with all that was done between the steps
-  i64 tokens_in_all = 0;            // of earlier processes too
-  std::string checkpoint, python;   // of the last step, and the line that loads it; empty: there is none
+  i64 positions = 0;                // tokens and padding
+  double seconds = 0;               // with all that was done between the steps
+  double per_s(i64 count) const { return static_cast<double>(count) / seconds; }
+  i64 tokens_in_all = 0;           // of earlier processes too
+  std::string checkpoint, python;  // of the last step, and the line that loads it; empty: there is none
 };
 
 /// The result of `train --json`.

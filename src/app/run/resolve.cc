@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "app/checkpoints/adapters.h"
 #include "app/node/grant.h"
@@ -91,11 +92,90 @@ void resolve_model(TrainConfig& config, ModelSource& source) {
 }
 
 void resolve_steps(TrainConfig& config, const data::Loader& loader) {
-  if (!config.steps) {
-    const double windows = config.epochs.value_or(1) * static_cast<double>(loader.windows());
-    config.steps = std::max<i64>(1, static_cast<i64>(std::floor(windows / static_cast<double>(loader.windows_per_step()))));
-  }
+  if (!config.steps) config.steps = loader.steps_of_epochs(config.epochs.value_or(1));
   if (!config.warmup_steps) config.warmup_steps = default_warmup_steps(config.lr_schedule, *config.steps);
+}
+
+namespace {
+
+std::string many(i64 count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+// What becomes of the rows that do not fill a step.
+std::string last_rows_text(const TrainConfig& config, const data::Loader& loader, bool images) {
+  const i64 left_over = loader.windows() % loader.windows_per_step();
+  if (left_over == 0) return "";
+  if (config.drop_last || images)
+    return fmt::format("; the {} left over {} dropped{}", left_over, left_over == 1 ? "is" : "are",
+                       config.drop_last ? " (--drop-last)" : ", as always of images in training");
+  if (loader.windows() < loader.windows_per_step()) return "; they are fewer than a step takes, and none is repeated";
+  return fmt::format("; the last step has the {} left over", left_over);
+}
+
+}  // namespace
+
+std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bool images) {
+  const i64 rows = loader.windows_per_step();
+  const char* what = images ? "image" : "row";
+  if (loader.is_mixture()) {
+    const double epochs = static_cast<double>(*config.steps) * static_cast<double>(rows) / static_cast<double>(loader.windows());
+    return fmt::format("an epoch of the mixture is {}, as many as its sources have together; {} of {} are {:.4g} epochs",
+                       many(loader.windows(), what), many(*config.steps, "step"), many(rows, what), epochs);
+  }
+  const i64 steps = loader.steps_per_epoch();
+  return fmt::format("an epoch is {} in {} of {}{}; {} are {:.4g} epochs", many(loader.windows(), what), many(steps, "step"), rows,
+                     last_rows_text(config, loader, images), many(*config.steps, "step"),
+                     static_cast<double>(*config.steps) / static_cast<double>(steps));
+}
+
+std::string older_epochs_note(const Progress& progress, const data::Loader& loader) {
+  const bool same = loader.is_mixture() || loader.windows() % loader.windows_per_step() == 0;
+  if (progress.step == 0 || progress.rules >= kNumberRules || same) return "";
+  return fmt::format(
+      "the run was begun by an older program, whose steps went on over an epoch's end: from row {} on a step ends there, so "
+      "that later steps have other rows than they would have had; none is skipped or repeated on the way",
+      progress.cursor);
+}
+
+namespace {
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+bool has_any(const std::vector<std::string>& all, const std::vector<std::string>& of) {
+  return std::ranges::any_of(of, [&](const std::string& one) { return std::ranges::find(all, one) != all.end(); });
+}
+
+}  // namespace
+
+std::string settle_mixture(Progress& progress, const std::vector<double>& weights_before, const std::string& data_now,
+                           data::Loader& loader) {
+  const bool began = progress.step > 0;
+  const bool was_mixture = progress.mixture || (began && !weights_before.empty());
+  if (!loader.is_mixture()) {
+    progress.mixture.reset();
+    if (!was_mixture) return "";
+    return fmt::format("the rows were a mixture; from row {} on they are those of all sources, an epoch at a time", progress.cursor);
+  }
+  data::MixtureStart now = *loader.mixture_start();
+  const std::vector<std::string> after = words_of(data_now), before = progress.data.empty() ? after : words_of(progress.data);
+  const data::MixtureStart then = progress.mixture.value_or(data::mixture_from_the_beginning(weights_before));
+  std::string note;
+  if (was_mixture && then.weights.size() == before.size()) {
+    const bool same = then.weights == now.weights && (before == after || !has_any(before, after));
+    if (!same) {
+      note = fmt::format("the mixture is another from row {} on; each source goes on at the row where it stood, a new one at its first",
+                         progress.cursor);
+    }
+    now = same ? then : data::with_other_weights(then, before, progress.cursor, after, now.weights);
+  } else if (began) {
+    now.at = progress.cursor;
+    note = fmt::format("the rows are a mixture from row {} on, in which each source begins at its first row", progress.cursor);
+  }
+  progress.mixture = now;
+  loader.set_mixture_start(std::move(now));
+  return note;
 }
 
 data::LoaderOptions loader_options(const TrainConfig& config, int rank) {
@@ -106,6 +186,7 @@ data::LoaderOptions loader_options(const TrainConfig& config, int rank) {
   options.rank = rank;
   options.ranks = static_cast<int>(config.data_ranks());
   options.shuffled = config.data_order == DataOrder::shuffled;
+  options.drop_last = config.drop_last;
   options.seed = config.seed;
   options.validation_fraction = config.validation_fraction;
   return options;

@@ -1,5 +1,6 @@
 // Fills in what the flags left open, from the model and the data, so that config.json of the run shows every number that was used.
 #pragma once
+#include "app/checkpoints/checkpoint.h"
 #include "app/checkpoints/model_source.h"
 #include "app/flags/config.h"
 #include "app/ranks/peers.h"
@@ -14,6 +15,16 @@ namespace spillway::app {
 void resolve_model(TrainConfig& config, ModelSource& source);
 /// After: steps and warm-up.
 void resolve_steps(TrainConfig& config, const data::Loader& loader);
+/// Of the resolved configuration, what an epoch is: its rows and steps, how large the last step is, or which rows it leaves out; and how
+/// many epochs the run has. For the log.
+std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bool images);
+/// What differs from here on of a run that was begun by a program whose steps went on over an epoch's end, or an empty text.
+std::string older_epochs_note(const Progress& progress, const data::Loader& loader);
+/// Tells the loader of a mixture where its sources stand, and `progress` for the checkpoints to come. `weights_before`: of the run whose
+/// `progress` it is, whose program may have been too old to record them; empty: it was no mixture. `data_now`: Loader::fingerprint.
+/// Returns what is to be said, or an empty text.
+std::string settle_mixture(Progress& progress, const std::vector<double>& weights_before, const std::string& data_now,
+                           data::Loader& loader);
 
 /// 1, of images 64.
 i64 default_micro_batch_size(const models::ModelConfig& model);

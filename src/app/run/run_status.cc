@@ -70,7 +70,7 @@ std::deque<nlohmann::json> last_rows(const fs::path& file) {
 
 // Lines of a step whose process died tell its numbers, not its time.
 struct Means {
-  i64 steps = 0, tokens = 0;
+  i64 steps = 0, tokens = 0, positions = 0;
   double seconds = 0;
   std::array<double, offload::kTiers> read{}, written{};
 };
@@ -82,7 +82,9 @@ Means means_of(const std::deque<nlohmann::json>& rows) {
     if (!ms || *ms <= 0) continue;
     ++sum.steps;
     sum.seconds += *ms / 1e3;
-    sum.tokens += std::max<i64>(0, whole_number(row, "tokens").value_or(0));
+    const i64 tokens = std::max<i64>(0, whole_number(row, "tokens").value_or(0));
+    sum.tokens += tokens;
+    sum.positions += std::max(tokens, whole_number(row, "positions").value_or(0));
     const auto read = by_tier(row, "read_bytes").value_or(RunStatus::ByTier{}),
                written = by_tier(row, "written_bytes").value_or(RunStatus::ByTier{});
     for (size_t t = 0; t < offload::kTiers; ++t) {
@@ -99,6 +101,7 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
   if (sum.steps == 0) return;
   status.step_s = sum.seconds / static_cast<double>(sum.steps);
   status.tokens_per_s = static_cast<double>(sum.tokens) / sum.seconds;
+  status.positions_per_s = static_cast<double>(sum.positions) / sum.seconds;
   if (status.steps) status.left_s = static_cast<double>(std::max<i64>(0, *status.steps - status.step)) * *status.step_s;
   for (size_t t = 0; t < offload::kTiers; ++t) {
     status.read_bytes[t] = a_step(sum.read[t], sum.steps);
@@ -194,6 +197,13 @@ void check_is_run(const fs::path& run) {
 }
 
 }  // namespace
+
+std::string tokens_per_s_text(const RunStatus& status) {
+  std::string text = fmt::format("{:.0f} tokens/s", *status.tokens_per_s);
+  if (status.positions_per_s && *status.positions_per_s > *status.tokens_per_s)
+    text += fmt::format(" ({:.0f} with padding)", *status.positions_per_s);
+  return text;
+}
 
 const char* to_string(RunStatus::State state) {
   constexpr const char* kNames[] = {"running", "finished", "stopped"};

@@ -21,6 +21,7 @@ struct RunStatus {
   std::optional<double> loss, validation_loss;
   /// Means over the last steps that tell; empty: none does.
   std::optional<double> step_s, tokens_per_s;
+  std::optional<double> positions_per_s;  // with padding, which tokens of older programs have too
   std::optional<double> left_s;           // at that pace
   std::optional<double> last_step_age_s;  // since metrics.jsonl was written
   using ByTier = std::array<i64, offload::kTiers>;
@@ -36,6 +37,8 @@ struct RunStatus {
   Wear wear;  // zero without writes to nvme
 };
 const char* to_string(RunStatus::State state);
+/// Of a run whose pace is known: tokens a second, and behind them positions where some are padding.
+std::string tokens_per_s_text(const RunStatus& status);
 
 /// Errors: Error(data) when there is no such folder, Error(usage) when it is no run's.
 RunStatus read_run_status(const std::filesystem::path& run);

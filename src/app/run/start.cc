@@ -9,8 +9,10 @@
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/flags/given.h"
+#include "app/flags/weighted_path.h"
 #include "base/error.h"
 #include "data/checked_file.h"
+#include "data/documents/prepare.h"
 #include "data/folder_checksums.h"
 #include "models/lora.h"
 

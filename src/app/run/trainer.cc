@@ -41,6 +41,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       progress_(progress),
       numbers_hash_(numbers_hash(config)),
       first_step_(progress.step),
+      first_tokens_(progress.tokens),
       start_(Clock::now()),
       last_save_(start_),
       limit_(seconds_left(config)),
@@ -64,12 +65,12 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = config.curve_steps();
 }
 
-i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
+i64 Trainer::positions_per_step() const { return data_.training->windows_per_step() * *config_.sequence_length; }
 
 int Trainer::run() {
   StepReport report;
   set_answers("this step");
-  warn_of(recorder_.plan(record_of(session_, peers_.ranks(), tokens_per_step(), first_step_)));
+  warn_of(recorder_.plan(record_of(session_, peers_.ranks(), positions_per_step(), first_step_)));
   if (const auto status = make_up_validation()) return *status;
   if (const std::string why = is_over() ? "" : why_not_begun(); !why.empty()) {
     console_.log(why);
@@ -115,15 +116,15 @@ Trainer::StepReport Trainer::stepping() {
 void Trainer::tell(const StepReport& r) const {
   if (!peers_.first()) return;
   if (callbacks_.on_step) {
-    callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, tokens_per_step(),
-                        r.result.skipped});
+    callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, r.result.data_tokens,
+                        positions_per_step(), r.result.skipped});
   }
   tell_validation(r);
 }
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
   const bool more = progress_.step < *config_.steps || progress_.standing.owes_validation;
-  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
+  const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due(report);
   const double asked = more && is_asked_to_stop();
   const std::vector<std::vector<double>> all =
       peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds, asked});
@@ -163,6 +164,7 @@ Trainer::StepReport Trainer::step() {
   parallel::StepSettings settings = step_settings();
   if (profile_ && !session_.rank().plan().on_gpu()) settings.op_times = &profile_->op_times();
   report.learning_rate = settings.update.learning_rate;
+  report.samples = data_.training->rows_of_step(progress_.cursor).count();
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   ahead_.step.add(report.seconds);
@@ -203,8 +205,8 @@ double Trainer::learning_rate(double highest) const {
 Progress Trainer::after(const parallel::StepResult& result) const {
   Progress next = progress_;
   ++next.step;
-  next.cursor += data_.training->windows_per_step();
-  next.tokens += tokens_per_step();
+  next.cursor = data_.training->cursor_after(progress_.cursor);
+  next.tokens += result.data_tokens;
   next.updates += !result.skipped;
   if (next.loss_scale)
     next.loss_scale = next.loss_scale->after(!result.skipped, config_.loss_scale_window.value_or(optim::kLossScaleInterval));
@@ -216,8 +218,9 @@ Progress Trainer::after(const parallel::StepResult& result) const {
 
 std::string Trainer::record(const parallel::StepResult& result) const {
   const Progress next = after(result);
-  return to_record(next, numbers_hash_,
-                   brief_json(next.step, result, learning_rate(), tokens_per_step(), data_.training->windows_per_step()));
+  return to_record(
+      next, numbers_hash_,
+      brief_json(next.step, result, learning_rate(), positions_per_step(), data_.training->rows_of_step(progress_.cursor).count()));
 }
 
 void Trainer::write_metrics(const StepReport& r) {
@@ -226,8 +229,8 @@ void Trainer::write_metrics(const StepReport& r) {
   row.step = progress_.step;
   row.result = r.result;
   row.learning_rate = r.learning_rate;
-  row.tokens = tokens_per_step();
-  row.samples = data_.training->windows_per_step();
+  row.positions = positions_per_step();
+  row.samples = r.samples;
   row.seconds = r.seconds;
   row.validation_loss = r.validation_loss;
   row.validation_accuracy = r.validation_accuracy;
@@ -251,9 +254,12 @@ void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
   // What may be cut on a narrow terminal stands last.
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
+  const bool padded = positions_per_step() > r.result.data_tokens;
+  const std::string with_padding =
+      padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s{}  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
                                  r.result.loss, format_duration(per_step * static_cast<double>(*config_.steps - progress_.step)),
-                                 static_cast<double>(tokens_per_step()) / r.seconds, reads_images() ? "images" : "tokens",
+                                 static_cast<double>(r.result.data_tokens) / r.seconds, reads_images() ? "images" : "tokens", with_padding,
                                  r.result.grad_norm, r.learning_rate);
   console_.progress(line);
   folder_.log(line);
@@ -337,7 +343,7 @@ void Trainer::warn_of(const std::string& said) const {
 
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
-  return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, steps * tokens_per_step(), seconds_since(start_),
+  return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, progress_.tokens - first_tokens_, seconds_since(start_),
                  config_.endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 

@@ -41,6 +41,7 @@ class Trainer {
   struct StepReport {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
+    i64 samples = 0;          // rows that it trained on
     std::string why_skipped;  // where it was
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
@@ -89,7 +90,7 @@ class Trainer {
   /// After a step and its validation: whether the weights are of any use.
   void judge_weights(const StepReport& report);
   void stands(const std::string& line);
-  bool checkpoint_due() const;
+  bool checkpoint_due(const StepReport& report) const;
   /// What any rank wants to be done after this step, all do.
   struct Wanted {
     bool stop = false, time_up = false, save = false, asked = false;
@@ -124,7 +125,7 @@ class Trainer {
   /// With --profile.
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
-  i64 tokens_per_step() const;
+  i64 positions_per_step() const;
   bool reads_images() const { return session_.model().reads_images(); }
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -139,7 +140,7 @@ class Trainer {
   const TrainCallbacks callbacks_;
   Progress progress_;
   const std::string numbers_hash_;
-  const i64 first_step_;
+  const i64 first_step_, first_tokens_;
   const Clock::time_point start_;
   Clock::time_point last_save_;
   const TimeLimit limit_;

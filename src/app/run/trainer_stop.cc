@@ -136,7 +136,7 @@ void Trainer::diverge(const std::string& why, const std::string& advice) {
                                 why, what_is_good(set_aside), advice));
 }
 
-bool Trainer::checkpoint_due() const {
+bool Trainer::checkpoint_due(const StepReport& report) const {
   const Cadence& every = config_.checkpoint_every;
   switch (every.unit) {
     case Cadence::Unit::steps:
@@ -145,7 +145,7 @@ bool Trainer::checkpoint_due() const {
       return seconds_since(last_save_) >= static_cast<double>(every.count);
     case Cadence::Unit::epochs: {
       const i64 windows = data_.training->windows() * every.count;
-      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
+      return progress_.cursor / windows > (progress_.cursor - report.samples) / windows;
     }
   }
   return false;

@@ -42,9 +42,10 @@ Trained Trainer::trained() const {
   made.parameters = session_.model().parameter_elems();
   made.trained = made.parameters - frozen_elems(session_.model());
   made.steps = progress_.step - first_step_;
-  made.tokens = made.steps * tokens_per_step();
+  made.tokens = progress_.tokens - first_tokens_;
+  made.positions = made.steps * positions_per_step();
   made.counted = counted_targets_;
-  made.tokens_per_s = static_cast<double>(made.tokens) / seconds_since(start_);
+  made.seconds = seconds_since(start_);
   made.tokens_in_all = progress_.tokens;
   if (saves_.saved_step() == progress_.step) {
     const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), progress_.step);
@@ -65,10 +66,12 @@ std::string Trainer::trained_text() const {
   std::string text = fmt::format("  trained: {}, {} of {} parameters\n", what, o.trained, o.parameters);
   const char* plural = o.steps == 1 ? "" : "s";
   if (reads_images()) {
-    text += fmt::format("  images: {} in {} step{}, {:.0f}/s", o.tokens, o.steps, plural, o.tokens_per_s);
+    text += fmt::format("  images: {} in {} step{}, {:.0f}/s", o.tokens, o.steps, plural, o.per_s(o.tokens));
   } else {
-    text += fmt::format("  tokens: {} in {} step{} ({} of them counted), {:.0f}/s", o.tokens, o.steps, plural, o.counted, o.tokens_per_s);
+    text +=
+        fmt::format("  tokens: {} in {} step{} ({} of them counted), {:.0f}/s", o.tokens, o.steps, plural, o.counted, o.per_s(o.tokens));
   }
+  if (o.positions > o.tokens) text += fmt::format("; with padding {} positions, {:.0f}/s", o.positions, o.per_s(o.positions));
   text += o.tokens_in_all > o.tokens ? fmt::format("; with earlier starts {}\n", o.tokens_in_all) : "\n";
   if (o.checkpoint.empty()) return text + "  result: not saved (--no-final-checkpoint)\n";
   text += "  result: " + o.checkpoint + "\n";

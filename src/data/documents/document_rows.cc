@@ -13,7 +13,7 @@ namespace {
 
 class DocumentRows final : public TextRows {
  public:
-  DocumentRows(const PreparedFile& file, i64 T, bool packing, RowCounts& counts) : file_(file), T_(T), packing_(packing) {
+  DocumentRows(const PreparedFile& file, i64 T, RowPacking packing, RowCounts& counts) : file_(file), T_(T), packing_(packing) {
     counts.sequence_length = T;
     std::vector<u32> lengths;
     std::vector<u32> words(static_cast<size_t>(T));
@@ -33,13 +33,13 @@ class DocumentRows final : public TextRows {
       counts.documents += 1 + std::ranges::count_if(inner, [&](i64 begin) { return begin < length; });
       counts.tokens += length, counts.targets += targets;
     }
-    packed_ = packing ? pack_documents(lengths, T) : unpacked_documents(std::ssize(lengths));
+    packed_ = rows_of(lengths);
     tokens_ = counts.tokens, counts.rows = packed_.rows();
   }
 
   i64 rows() const override { return packed_.rows(); }
   i64 tokens() const override { return tokens_; }
-  bool packed() const override { return packing_ || file_.came_packed(); }
+  bool packed() const override { return packing_ != RowPacking::off || file_.came_packed(); }
 
   std::string why_none() const override {
     const PreparedCounts& all = file_.counts();
@@ -58,7 +58,7 @@ class DocumentRows final : public TextRows {
                        all.documents, file_.name(), T_, shortest);
   }
 
-  i64 read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
+  RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
     std::vector<u32> words(static_cast<size_t>(T_));
     size_t at = 0;
     i64 counted = 0;
@@ -78,11 +78,24 @@ class DocumentRows final : public TextRows {
         counted += target;
       }
     }
+    const auto tokens = static_cast<i64>(at);
     for (i32 position = 0; at < tokens_T.size(); ++at) tokens_T[at] = 0, targets_T[at] = kPaddingTarget, positions_T[at] = position++;
-    return counted;
+    return {tokens, counted};
   }
 
  private:
+  PackedRows rows_of(std::span<const u32> lengths) const {
+    switch (packing_) {
+      case RowPacking::best_fit:
+        return pack_documents(lengths, T_);
+      case RowPacking::in_order:
+        return pack_in_order(lengths, T_);
+      case RowPacking::off:
+        break;
+    }
+    return unpacked_documents(std::ssize(lengths));
+  }
+
   // Of a document's tokens as they stand: its first one is never a target.
   static i64 targets_in(std::span<const u32> words) {
     return std::count_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
@@ -90,7 +103,7 @@ class DocumentRows final : public TextRows {
 
   const PreparedFile& file_;
   const i64 T_;
-  const bool packing_;
+  const RowPacking packing_;
   std::vector<u32> kept_;
   PackedRows packed_;
   i64 tokens_ = 0;
@@ -98,7 +111,7 @@ class DocumentRows final : public TextRows {
 
 }  // namespace
 
-std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, bool packing, RowCounts& counts) {
+std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, RowPacking packing, RowCounts& counts) {
   require(sequence_length > 0, "[data] expected rows of at least one token");
   return std::make_unique<DocumentRows>(file, sequence_length, packing, counts);
 }

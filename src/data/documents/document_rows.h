@@ -15,8 +15,14 @@ struct RowCounts {
   double padding() const { return rows > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(rows * sequence_length) : 0; }
 };
 
-/// `packing`: several documents share a row, with borders between them that nothing crosses; else a row has one, or those that came packed
-/// in one line. `file` must outlive it.
-std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, bool packing, RowCounts& counts);
+/// Which documents share a row, with borders between them that nothing crosses.
+enum class RowPacking {
+  off,       // none: each, or those that came packed in one line, has a row of its own, in the order of the file
+  best_fit,  // those that leave the least padding, in no order (pack_documents)
+  in_order,  // neighbours: the documents of rows 0, 1, 2 … are those of the file, in its order (pack_in_order)
+};
+
+/// `file` must outlive it.
+std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, RowPacking packing, RowCounts& counts);
 
 }  // namespace spillway::data

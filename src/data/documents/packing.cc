@@ -54,10 +54,14 @@ std::vector<u32> longest_first(std::span<const u32> lengths, i64 most) {
   return order;
 }
 
+void check_lengths(std::span<const u32> lengths, i64 row_tokens) {
+  for (const u32 length : lengths) require(length > 0 && length <= row_tokens, "[packing] expected documents that fit into a row");
+}
+
 }  // namespace
 
 PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
-  for (const u32 length : lengths) require(length > 0 && length <= row_tokens, "[packing] expected documents that fit into a row");
+  check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
   std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;  // by room left: its rows, linked
@@ -91,6 +95,22 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   std::vector<u32> next(packed.begin.begin(), packed.begin.end());
   for (const u32 document : order) packed.documents[next[place(row_of[document])]++] = document;
   return packed;
+}
+
+PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens) {
+  check_lengths(lengths, row_tokens);
+  PackedRows rows{std::vector<u32>(lengths.size()), {}};
+  std::iota(rows.documents.begin(), rows.documents.end(), 0);
+  i64 left = 0;  // room in the last row
+  for (const u32 document : rows.documents) {
+    if (lengths[document] > left) {
+      rows.begin.push_back(document);
+      left = row_tokens;
+    }
+    left -= lengths[document];
+  }
+  rows.begin.push_back(static_cast<u32>(lengths.size()));
+  return rows;
 }
 
 PackedRows unpacked_documents(i64 documents) {

@@ -19,6 +19,9 @@ struct PackedRows {
 /// fewest rows and 4). Rows are then put in an order that tells nothing of their lengths, the same for the same lengths. At most 2^32 - 2
 /// documents.
 PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens);
+/// The same documents in their order: each goes into the last row where it fits, else it begins the next one. Rows have more padding than
+/// those of pack_documents.
+PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens);
 /// Each document a row of its own, in their order.
 PackedRows unpacked_documents(i64 documents);
 

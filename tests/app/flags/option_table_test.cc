@@ -34,6 +34,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"steps", "1 epoch"},
     {"epochs", "1"},
     {"data-order", "shuffled"},
+    {"drop-last", ""},
     {"workers", "as many as compute"},
     {"image-size", "the first image's height and width"},
     {"augment", "none"},

@@ -23,7 +23,8 @@ MetricsRow row_of(i64 step, double loss) {
   row.result.grad_norm = 1.0 / 3.0;
   row.learning_rate = 1e-3 / 7;
   row.seconds = 0.1;
-  row.tokens = 1000;
+  row.result.data_tokens = 1000;
+  row.positions = 1500;
   row.samples = 10;
   row.moved.read = {0, 10, 2000};
   row.moved.written = {0, 20, 4000};
@@ -59,6 +60,7 @@ TEST_F(HistoryTest, NumbersAreThoseOfTheFile) {
   EXPECT_EQ(h.first_step, 1);
   EXPECT_EQ(h.last_step, 10);
   EXPECT_EQ(h.tokens, 10'000);
+  EXPECT_EQ(h.positions, 15'000);
   EXPECT_EQ(h.measure("loss").last, (Point{10, 0.1 + 0.2}));
   EXPECT_EQ(h.measure("loss").least, (Point{10, 0.1 + 0.2}));
   EXPECT_EQ(h.measure("loss").most, (Point{1, 10.0 / 3}));
@@ -96,6 +98,15 @@ TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   EXPECT_EQ(h.measure("loss").most, (Point{6, 100}));
   EXPECT_EQ(h.tokens, 7000);
   EXPECT_EQ(h.parts_lost, 0);
+}
+
+// Their tokens have padding, and they have no positions.
+TEST_F(HistoryTest, LinesOfOlderProgramsAreReadAsTheyAre) {
+  text_ = R"({"step":1,"loss":2.5,"tokens":100,"tokens_per_s":200.0,"step_ms":500.0})"
+          "\n";
+  EXPECT_EQ(read().tokens, 100);
+  EXPECT_EQ(read().positions, 100);
+  EXPECT_EQ(read().measure("positions").count, 0);
 }
 
 TEST_F(HistoryTest, HalfALineIsLeftOutAndSaid) {

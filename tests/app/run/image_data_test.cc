@@ -64,15 +64,25 @@ TEST_F(ImageData, IdxFilesGiveOneChannelAndTheirSize) {
       << other.err;
   // From the checkpoint as from any model folder; its size is its own.
   const Outcome again = run_app({"train", "--model", path("run/checkpoints/step-00000002"), "--data", path("idx"), "--steps", "1", "--out",
-                                 path("again"), "--device", "cpu"});
+                                 path("again"), "--device", "cpu", "--micro-batch-size", "4"});
   EXPECT_EQ(again.status, 0) << again.err;
   const Outcome size = run_app({"train", "--model", path("run/checkpoints/step-00000002"), "--data", path("idx"), "--image-size", "32",
                                 "--out", path("no"), "--device", "cpu"});
   EXPECT_TRUE(size.status == 2 &&
               size.err.find("[--image-size] expected no such flag for step-00000002, whose config.json says it") != std::string::npos)
       << size.err;
-  const Outcome plan = run_app({"plan", "--model", "cifar-net", "--data", path("idx"), "--device", "cpu", "--json"});
+  const Words planned{"plan", "--model", "cifar-net", "--data", path("idx"), "--device", "cpu", "--json", "--micro-batch-size"};
+  const auto plan_of = [&](const char* batch) {
+    Words words = planned;
+    words.push_back(batch);
+    return run_app(words);
+  };
+  const Outcome plan = plan_of("25");
   ASSERT_EQ(plan.status, 0) << plan.err;
+  EXPECT_EQ(Json::parse(plan.out)["steps"], 2) << "the 10 left over of 60 are dropped";
+  const Outcome large = plan_of("64");
+  EXPECT_TRUE(large.status == 2 && large.err.find("expected steps of at most the 60 rows of an epoch, got 64") != std::string::npos)
+      << large.err;
   const Json planned = Json::parse(plan.out);
   int seen = 0;
   for (const Json& row : planned["rows"]) {
@@ -101,13 +111,14 @@ TEST_F(ImageData, FoldersGiveNamesOfClasses) {
   picture("swapped/another/1.png", "rgb.png");
   const Outcome other = run_app({"evaluate", "--model", path("run"), "--data", path("swapped"), "--device", "cpu"});
   EXPECT_TRUE(other.status == 4 && other.err.find("class 0 is shirt there, another here") != std::string::npos) << other.err;
-  const Outcome small = run_app({"train", "--model", "cifar-net", "--data", path("shop"), "--out", path("no"), "--device", "cpu"});
+  const Outcome small =
+      run_app({"train", "--model", "cifar-net", "--data", path("shop"), "--out", path("no"), "--device", "cpu", "--micro-batch-size", "2"});
   EXPECT_TRUE(small.status == 2 &&
               small.err.find("expected images of at least 16 x 16 pixels, got 9 x 13: --image-size") != std::string::npos)
       << small.err;
   folder_.write("shop/shirt/3.png", data::picture_bytes("rgb.png").substr(0, 300));
-  const Outcome damaged =
-      run_app({"train", "--model", "cifar-net", "--data", path("shop"), "--image-size", "24", "--out", path("damaged"), "--device", "cpu"});
+  const Outcome damaged = run_app({"train", "--model", "cifar-net", "--data", path("shop"), "--image-size", "24", "--out", path("damaged"),
+                                   "--device", "cpu", "--micro-batch-size", "2"});
   EXPECT_TRUE(damaged.status == 4 && damaged.err.find("shirt/3.png: expected a PNG image, got damage") != std::string::npos) << damaged.err;
 }
 

@@ -347,7 +347,7 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
   EXPECT_EQ(file.counts().without_targets, 1);
   EXPECT_EQ(file.counts().least_vocabulary, 503);
   RowCounts counts;
-  const auto rows = document_rows(file, 8, true, counts);
+  const auto rows = document_rows(file, 8, RowPacking::best_fit, counts);
   EXPECT_EQ(counts.documents, 3);
   EXPECT_EQ(counts.cut_documents, 2);
   EXPECT_EQ(counts.cut_tokens, 8);
@@ -358,7 +358,7 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
   i64 counted = 0;
   for (i64 r = 0; r < 2; ++r) {
     std::vector<i32> tokens(8), targets(8), positions(8);
-    counted += rows->read(r, tokens, targets, positions);
+    counted += rows->read(r, tokens, targets, positions).counted;
     for (size_t t = 0; t < 8; ++t) {
       if (positions[t] == 0) seen.insert(tokens[t]);
       if (targets[t] < 0) continue;
@@ -370,9 +370,47 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
   EXPECT_EQ(counted, counts.targets);
   EXPECT_EQ(counted, 3 + 4 + 2);
   RowCounts apart;
-  const auto each = document_rows(file, 8, false, apart);
+  const auto each = document_rows(file, 8, RowPacking::off, apart);
   EXPECT_EQ(each->rows(), 3);
   EXPECT_FALSE(each->packed());
+}
+
+// Documents of random lengths, numbered through by their tokens: one after the other the rows' documents are the file's.
+TEST(DocumentRows, InOrderAreTheFile) {
+  TemporaryFolder folder;
+  PreparedWriter writer(folder / "p");
+  std::vector<i32> want;
+  i32 next = 0;
+  u32 state = 7;
+  for (int d = 0; d < 300; ++d) {
+    Document document;
+    const u32 length = 2 + (state = state * 1664525u + 1013904223u) % 23;
+    for (u32 t = 0; t < length; ++t, ++next) document.ids.push_back(next), document.counted.push_back(1), want.push_back(next);
+    writer.add(document);
+  }
+  writer.finish();
+  const PreparedFile file(folder / "p", "p");
+  RowCounts counts, best;
+  const auto rows = document_rows(file, 32, RowPacking::in_order, counts);
+  EXPECT_TRUE(rows->packed());
+  std::vector<i32> got;
+  for (i64 r = 0; r < rows->rows(); ++r) {
+    std::vector<i32> tokens(32), targets(32), positions(32);
+    const RowTokens held = rows->read(r, tokens, targets, positions);
+    got.insert(got.end(), tokens.begin(), tokens.begin() + held.tokens);
+    EXPECT_EQ(std::ranges::count_if(targets, [](i32 target) { return target >= 0; }), held.counted);
+  }
+  EXPECT_EQ(got, want);
+  document_rows(file, 32, RowPacking::best_fit, best);
+  EXPECT_LE(best.rows, counts.rows);
+  EXPECT_LT(counts.padding(), 0.5) << "two neighbours are longer than a row";
+}
+
+TEST(Packing, InOrderFillsTheLastRowOrBeginsTheNext) {
+  const PackedRows rows = pack_in_order(std::vector<u32>{5, 3, 4, 8, 1, 7, 1}, 8);
+  EXPECT_EQ(rows.documents, (std::vector<u32>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(rows.begin, (std::vector<u32>{0, 2, 3, 4, 6, 7}));
+  EXPECT_EQ(pack_in_order({}, 8).rows(), 0);
 }
 
 }  // namespace

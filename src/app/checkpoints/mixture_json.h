@@ -1,0 +1,15 @@
+// Where a mixture's sources stand (data/mixture.h), as manifests of checkpoints and records on nvme keep it. Functions without state.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "data/mixture.h"
+
+namespace spillway::app {
+
+/// As the key `mixture`; nothing where there is none.
+void put_mixture(nlohmann::json& to, const std::optional<data::MixtureStart>& mixture);
+/// None where the key is missing, as of runs without a mixture and of older programs. Error(data): it is none.
+std::optional<data::MixtureStart> mixture_of(const nlohmann::json& from);
+
+}  // namespace spillway::app
