@@ -128,6 +128,78 @@ TEST_F(FineTuning, ATemplateThatRefusesATurnDoesNotEndTheChat) {
   EXPECT_EQ(without.erase(second, 2), smooth.out) << "what was refused is not part of the conversation";
 }
 
+TEST_F(FineTuning, TheTemplateItWasTrainedWithTravels) {
+  const std::string mine = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}";
+  at.write("mine.jinja", mine);
+  fs::create_directory(at / "base/additional_chat_templates");
+  at.write("base/additional_chat_templates/tool_use.jinja", "tools");
+  at.write("base/additional_chat_templates/rag.jinja", "rag");
+  at.write("base/chat_template.json", R"({"chat_template": "of a processor"})");
+  expect_ends(at.spillway(train("own", {"--chat-template", "mine.jinja"})));
+  expect_ends(at.spillway(train("named", {"--chat-template", "rag"})));
+  expect_ends(at.spillway(train("plain")));
+  for (const std::string run : {"own", "named", "plain"}) expect_ends(at.spillway({"export", run, "--merge", "--out", run + "-hf"}));
+  const auto text = [&](const std::string& folder, const std::string& name) {
+    return fs::exists(at / (folder + "/" + name)) ? at.read(folder + "/" + name) : "none";
+  };
+  const std::string step = "/checkpoints/step-00000006", tools = "additional_chat_templates/tool_use.jinja";
+  for (const std::string folder : {"own" + step, std::string("own-hf")}) {
+    EXPECT_EQ(text(folder, "chat_template.jinja"), mine) << folder;
+    EXPECT_EQ(text(folder, "chat_template.json"), "none") << folder;
+    EXPECT_EQ(text(folder, tools), "none") << folder << ": conversations with tools had the same template";
+    EXPECT_EQ(text(folder, "additional_chat_templates/rag.jinja"), "rag") << folder;
+  }
+  EXPECT_EQ(text("named-hf", "chat_template.jinja"), "rag");
+  for (const std::string folder : {"plain" + step, std::string("plain-hf")}) {
+    EXPECT_EQ(text(folder, "chat_template.jinja"), at.read("base/chat_template.jinja")) << folder;
+    EXPECT_EQ(text(folder, tools), "tools") << folder;
+  }
+  at.write("prompts.jsonl", R"({"messages": [{"role": "user", "content": "hello"}]})");
+  const auto answered = [&](const Args& more) {
+    Args all{"generate", "--model", "own", "--prompts", "prompts.jsonl", "--temperature", "0", "--max-tokens", "6", "--quiet"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished said = at.spillway(all);
+    expect_ends(said);
+    return said.out;
+  };
+  EXPECT_EQ(answered({}), answered({"--chat-template", "mine.jinja"}));
+  expect_ends(at.spillway({"export", "own", "--merge", "--format", "gguf", "--out", "own-gguf"}));
+  EXPECT_NE(at.read("own-gguf/model.gguf").find(mine), std::string::npos);
+}
+
+TEST_F(FineTuning, GenerationConfigSaysWhatEndsAText) {
+  const auto tokens = [&](const std::string& model) {
+    at.write("prompts.jsonl", R"({"prompt": "In the beginning"})");
+    const Finished said =
+        at.spillway({"generate", "--model", model, "--prompts", "prompts.jsonl", "--temperature", "0", "--max-tokens", "8", "--quiet"});
+    EXPECT_EQ(said.status, 0) << said.err;
+    return nlohmann::json::parse(said.out)["tokens"].get<std::vector<int>>();
+  };
+  fs::remove(at / "base/generation_config.json");
+  const std::vector<int> whole = tokens("base");
+  ASSERT_GE(whole.size(), 3u);
+  const int end = whole[2];
+  const auto before = std::vector<int>(whole.begin(), std::ranges::find(whole, end));
+  const std::string ends = R"({"eos_token_id": [641, )" + std::to_string(end) + "]}";
+  at.write("base/generation_config.json", ends);
+  EXPECT_EQ(tokens("base"), before);
+  at.write("base/generation_config.json", R"({"eos_token_id": )" + std::to_string(end) + "}");
+  EXPECT_EQ(tokens("base"), before);
+  at.write("base/generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_EQ(tokens("base"), whole) << "config.json's then";
+  at.write("base/generation_config.json", ends);
+  expect_ends(at.spillway(train("run")));
+  expect_ends(at.spillway({"export", "run", "--merge", "--out", "run-hf"}));
+  EXPECT_EQ(at.read("run/checkpoints/step-00000006/generation_config.json"), ends);
+  EXPECT_EQ(at.read("run-hf/generation_config.json"), ends);
+  for (const char* bad : {R"("<|eot|>")", "700", "-2", "true", "1.5", "[641, 700]", "[[641]]", R"({"a": 1})"}) {
+    at.write("base/generation_config.json", std::string(R"({"eos_token_id": )") + bad + "}");
+    const Finished refused = at.spillway({"generate", "--model", "base", "--prompt", "In", "--quiet"});
+    EXPECT_EQ(refused.status, 4) << bad;
+    EXPECT_NE(refused.err.find("generation_config.json: expected `eos_token_id` to be a token"), std::string::npos) << refused.err;
+  }
+}
+
 TEST_F(FineTuning, ATokenizerIsTheFileThatIsNamed) {
   fs::copy_file(at / "base/tokenizer.json", at / "tokenizer.json");
   fs::copy_file(test::data("tokenizer/gpt2-style/tokenizer.json"), at / "other.json");

@@ -4,7 +4,7 @@
 Its parts come from Rust crates with tables of several Unicode versions: accents and normal forms are of about Unicode 9, Bert's of 8, lower
 case, digits and the regex crate of 16, Oniguruma's classes of 16. Needs Python 3.11 (whose unicodedata is of Unicode 14, as are the PCRE2
 and utf8proc that Spillway asks for the rest) and tokenizers 0.23. Usage: unicode_tables.py; takes some minutes. It writes
-src/data/tokenizer/unicode_tables.cc, and tests/data/tokenizer/unicode.json with checksums of what each part makes of all code points.
+src/data/unicode/unicode_tables.cc, and tests/data/tokenizer/unicode.json with checksums of what each part makes of all code points.
 """
 import base64
 import json
@@ -166,7 +166,7 @@ def write_tables():
         ("kStandIns", "StandIn", stand_ins(), "Characters whose category is younger than Unicode 14, and an old one of the same category and length.", "stand_ins"),
     ]
     text = "// Written by tests/peers/unicode_tables.py: what Hugging Face's tokenizers 0.23 says of every code point.\n"
-    text += '#include "data/tokenizer/unicode_tables.h"\n\nnamespace spillway::data::unicode_tables {\nnamespace {\n\n// clang-format off\n'
+    text += '#include "data/unicode/unicode_tables.h"\n\nnamespace spillway::data::unicode_tables {\nnamespace {\n\n// clang-format off\n'
     text += "\n".join(rows_of(name, kind, rows, note) for name, kind, rows, note, _ in tables)
     text += "// clang-format on\n\n}  // namespace\n\n"
     text += "".join(f"std::span<const {kind}> {function}() {{ return {name}; }}\n" for name, kind, _, _, function in tables)
@@ -178,7 +178,7 @@ def write_tables():
             out.append(line[:cut])
             line = "    " + line[cut:]
         out.append(line)
-    (ROOT / "src/data/tokenizer/unicode_tables.cc").write_text("\n".join(out))
+    (ROOT / "src/data/unicode/unicode_tables.cc").write_text("\n".join(out))
 
 
 def write_checksums():

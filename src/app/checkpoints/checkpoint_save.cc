@@ -238,7 +238,8 @@ void take_permissions(const fs::path& folder, const fs::path& run) {
                   kWriting = perms::owner_write | perms::group_write | perms::others_write;
   const perms all = fs::status(run).permissions();
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder)) fs::permissions(entry.path(), all & (kReading | kWriting), ignored);
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    fs::permissions(entry.path(), entry.is_directory() ? all & perms::all : all & (kReading | kWriting), ignored);
   fs::permissions(folder, (all & perms::all) | (fs::status(folder).permissions() & perms::set_gid), ignored);
 }
 
@@ -261,7 +262,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
     : state_(std::make_unique<State>()) {
   const DType dtype = plan.scheduling.format.weight;
   const bool adapters = models::has_adapters(model);
-  if (source.tokenizer) state_->texts = tokenizer_files(*source.tokenizer);
+  state_->texts = model_files(source, source.tokenizer);
   if (adapters) {
     state_->texts.emplace_back(models::kAdapterConfigName,
                                models::adapter_json(source.config, models::adapted_modules(model), source.reference));

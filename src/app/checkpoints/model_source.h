@@ -16,6 +16,7 @@ struct ModelSource {
   bool has_weights = false;                     // safetensors lie in the folder
   bool made_here = false;  // a checkpoint of ours: where it has no tokenizer it was trained on bytes, or on tokens that others made
   std::optional<std::filesystem::path> tokenizer = {};  // its folder or file; none: bytes
+  std::optional<std::string> chat_template = {};        // the text of train's --chat-template, in the place of the tokenizer's own
   std::string reference = {};                           // how another program finds it: org/name, or the folder's whole path
   std::optional<std::filesystem::path> adapter = {};    // a PEFT folder or a checkpoint of adapters, whose weights come beside the folder's
   std::vector<std::string> notes = {};                  // about the folder, to be said once (models/folder_model.h)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/generation_ends.h"
 #include "app/checkpoints/model_source.h"
 #include "app/checkpoints/python_line.h"
 #include "app/checkpoints/tokenizer_files.h"
@@ -31,6 +32,7 @@ std::optional<std::filesystem::path> tokenizer_folder(const ModelSource& source)
 models::ExportResult write_gguf(const ModelSource& source, const models::PlainModel& model, const std::filesystem::path& folder,
                                 const std::optional<std::string>& dtype, Console& console) {
   models::GgufTokenizer tokenizer{tokenizer_folder(source)};
+  if (const auto ends = generation_ends(source)) tokenizer.more_ends = *ends;
   tokenizer.bytes = !tokenizer.folder && source.made_here && model.config().vocabulary == 256;
   const models::GgufExport written = models::export_gguf(model, source.name, tokenizer, folder / "model.gguf", dtype);
   for (const std::string& note : written.notes) console.log("gguf: " + note);
@@ -78,9 +80,8 @@ int run_export(const ExportConfig& config, Console& console) {
     if (config.format == "onnx") return models::export_onnx(model, folder.path(), config.dtype);
     return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes);
   }();
-  const auto tokenizer = config.format == "gguf" ? std::nullopt : tokenizer_folder(source);  // which a GGUF file has in it
-  if (tokenizer) {
-    for (const auto& [name, text] : tokenizer_files(*tokenizer)) folder.write_text(name, text);
+  if (config.format != "gguf") {  // which has the tokenizer in it
+    for (const auto& [name, text] : model_files(source, tokenizer_folder(source))) folder.write_text(name, text);
   }
   folder.commit();
   if (console.json()) {

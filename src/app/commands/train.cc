@@ -187,6 +187,7 @@ class Training {
     check_weights(config_, source_);
     resolve_model(config_, source_);
     source_.tokenizer = tokenizer_place(config_, source_);
+    if (config_.chat_template) source_.chat_template = chat_template_of(config_.chat_template, chat_folder(source_))->source();
     ranks_before_ = keep_global_batch(config_);
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
     data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), loader_workers(config_, peers_.place()), source_,

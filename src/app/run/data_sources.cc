@@ -55,7 +55,7 @@ bool is_prepared(const std::string& path, bool bytes) {
 
 std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::string>& wish, const std::optional<fs::path>& folder) {
   if (wish && fs::is_regular_file(*wish)) return data::ChatTemplate(contents_of(*wish), *wish);
-  const std::string name = wish.value_or("default");
+  const std::string name = wish.value_or("");
   auto found = folder ? data::find_chat_template(*folder, name) : std::nullopt;
   if (found || !wish) return found;
   const auto names = folder ? data::chat_template_names(*folder) : std::vector<std::string>();
@@ -91,6 +91,11 @@ std::string around_note(const data::DocumentMaker& maker) {
       "each text, and each prompt with its completion, {} and {}, as the tokenizer's files say; a conversation has what its "
       "template writes",
       begins, behind.empty() ? "has " + ends : ends);
+}
+
+std::optional<fs::path> chat_folder(const ModelSource& source) {
+  if (!source.tokenizer) return source.folder;
+  return fs::is_directory(*source.tokenizer) ? *source.tokenizer : source.tokenizer->parent_path();
 }
 
 std::string data_cache(const TextConfig& text, const fs::path& run) {
@@ -176,7 +181,9 @@ TextWay text_way(const ResourceConfig& config, const TextConfig& text, const Mod
   auto chat = rows ? chat_template_of(text.chat_template, folder ? folder : source.folder) : std::nullopt;
   auto variables = std::make_shared<const nlohmann::ordered_json>(folder && rows ? data::special_token_variables(*folder)
                                                                                  : nlohmann::ordered_json::object());
-  way.options.chat = chat ? chat->source() + variables->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) : "";
+  way.options.chat = chat ? chat->source() + (chat->for_tools() ? chat->for_tools()->source() : "") +
+                                variables->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                          : "";
   way.options.tokenizer = bytes ? "bytes" : tokenizer_files(*place).front().second;
   way.options.cache = cache;
   way.options.skip_bad_lines = text.skip_bad_lines;

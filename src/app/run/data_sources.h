@@ -22,6 +22,8 @@ bool any_text(const std::vector<std::string>& paths);
 /// Error(usage) for a name that is not there, Error(data).
 std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::string>& wish,
                                                    const std::optional<std::filesystem::path>& folder);
+/// The folder whose chat templates count: that of source.tokenizer, else the model's own.
+std::optional<std::filesystem::path> chat_folder(const ModelSource& source);
 /// The folder or file of that tokenizer; none: bytes.
 std::optional<std::filesystem::path> tokenizer_place(const ResourceConfig& config, const ModelSource& source);
 

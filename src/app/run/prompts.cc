@@ -25,7 +25,8 @@ bool has(const Json& json, const char* key) { return json.is_object() && json.co
 
 Conversations::Conversations(const WritingConfig& config, const ModelSource& source, std::shared_ptr<const data::Tokenizer> tokenizer)
     : tokenizer_(std::move(tokenizer)) {
-  const auto place = tokenizer_place(config, source);
+  auto place = tokenizer_place(config, source);
+  if (place && !std::filesystem::is_directory(*place)) place = place->parent_path();
   auto found = chat_template_of(config.chat_template, place ? place : source.folder);
   if (!found) {
     throw Error(ErrorCode::usage, fmt::format("[chat] expected a chat template (chat_template.jinja) in {}, got none: give --chat-template "

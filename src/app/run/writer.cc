@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "app/checkpoints/checkpoint_tensors.h"
+#include "app/checkpoints/generation_ends.h"
 #include "app/run/data_sources.h"
 #include "base/error.h"
 
@@ -15,12 +17,17 @@ struct Line {
   Answer answer;
 };
 
+bool trained_here(const ModelSource& source) {
+  return source.made_here || (source.adapter && std::filesystem::exists(*source.adapter / kStateName));
+}
+
 }  // namespace
 
 Writer::Writer(Command command, const WritingConfig& config, const Peers& peers) : config_(config), model_(command, config, peers) {
   if (source().config.reads_images())
     throw Error(ErrorCode::usage, "[generate] expected a language model, got " + source().name + ", which reads images");
   tokenizer_ = tokenizer_of(config, source(), true);
+  ends_ = end_tokens();
 }
 
 void Writer::open(const Settings& settings, Facts facts, i64 rows, const TextLengths& lengths, Console& console) {
@@ -29,12 +36,18 @@ void Writer::open(const Settings& settings, Facts facts, i64 rows, const TextLen
               console);
 }
 
-// A model that was trained on bytes ends nowhere, whatever its config.json says.
-bool Writer::ends(i32 id) const {
-  if (!tokenizer_place(config_, source())) return false;
-  const std::vector<i64>& end_tokens = source().config.end_tokens;
-  return std::ranges::find(end_tokens, id) != end_tokens.end() || tokenizer_->named().end_of_text == id;
+// A model that was trained on bytes ends nowhere, whatever its files say. What is trained here may have learnt the tokenizer's end token
+// beside those of its generation_config.json.
+std::vector<i64> Writer::end_tokens() const {
+  if (!tokenizer_place(config_, source())) return {};
+  const auto named = generation_ends(source());
+  std::vector<i64> ends = named.value_or(source().config.end_tokens);
+  const auto end_of_text = tokenizer_->named().end_of_text;
+  if (end_of_text && (!named || trained_here(source()))) ends.push_back(*end_of_text);
+  return ends;
 }
+
+bool Writer::ends(i32 id) const { return std::ranges::find(ends_, id) != ends_.end(); }
 
 std::vector<Answer> Writer::write(const std::vector<std::vector<i32>>& prompts, i64 first,
                                   const std::function<void(size_t row, const std::string& piece)>& put) {

@@ -33,11 +33,13 @@ class Writer {
                             const std::function<void(size_t row, const std::string& piece)>& put);
 
  private:
+  std::vector<i64> end_tokens() const;
   bool ends(i32 id) const;
 
   const WritingConfig& config_;
   Inference model_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::vector<i64> ends_;  // the tokens that end a text
 };
 
 }  // namespace spillway::app

@@ -51,6 +51,10 @@ Value call_builtin(Run& run, const char* kind, const Builtin& builtin, Arguments
 /// Filters by name; the value filtered is the first argument.
 Value apply_filter(Run& run, const std::string& name, Arguments arguments);
 bool has_filter(std::string_view name);
+/// The filters that take their arguments by name, in three tables by what they are for.
+std::span<const Builtin> text_filters();
+std::span<const Builtin> number_filters();
+std::span<const Builtin> list_filters();
 
 /// Tests by name; the value tested is the first argument.
 bool apply_test(Run& run, const std::string& name, Arguments arguments);

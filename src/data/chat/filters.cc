@@ -1,4 +1,4 @@
-#include "data/chat/filters.h"
+#include "data/chat/builtins.h"
 
 #include <algorithm>
 

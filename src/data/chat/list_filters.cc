@@ -5,7 +5,7 @@
 #include <set>
 
 #include "data/chat/access.h"
-#include "data/chat/filters.h"
+#include "data/chat/builtins.h"
 #include "data/chat/markup.h"
 #include "data/chat/operators.h"
 #include "data/chat/print_value.h"

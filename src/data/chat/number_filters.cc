@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "data/chat/filters.h"
+#include "data/chat/builtins.h"
 #include "data/chat/operators.h"
 #include "data/python_text/code_points.h"
 

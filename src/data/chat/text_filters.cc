@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "data/chat/access.h"
-#include "data/chat/filters.h"
+#include "data/chat/builtins.h"
 #include "data/chat/markup.h"
 #include "data/chat/operators.h"
 #include "data/chat/print_value.h"

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "base/error.h"
-#include "data/tokenizer/unicode_tables.h"
 #include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode_tables.h"
 
 namespace spillway::data {
 namespace {

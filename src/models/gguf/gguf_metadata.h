@@ -18,6 +18,7 @@ void add_gguf_config(const ModelConfig& config, const std::string& name, GgufTyp
 struct GgufTokenizer {
   std::optional<std::filesystem::path> folder;
   bool bytes = false;
+  std::vector<i64> more_ends = {};  // tokens that end a text beside those of config.json
 };
 /// `notes` gets what llama.cpp will do otherwise. Error(data): files that cannot be read, or more tokens than the model has.
 void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata, std::vector<std::string>& notes);

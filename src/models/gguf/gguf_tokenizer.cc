@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -74,13 +75,14 @@ std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
 
 class TokenizerKeys {
  public:
-  TokenizerKeys(const ModelConfig& config, const std::filesystem::path& folder, GgufMetadata& metadata, std::vector<std::string>& notes)
+  TokenizerKeys(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata, std::vector<std::string>& notes)
       : config_(config),
-        folder_(folder),
+        folder_(*tokenizer.folder),
+        more_ends_(tokenizer.more_ends),
         metadata_(metadata),
         notes_(notes),
-        tokenizer_(data::read_tokenizer(folder)),
-        file_(data::read_json(folder / "tokenizer.json")) {
+        tokenizer_(data::read_tokenizer(folder_)),
+        file_(data::read_json(folder_ / "tokenizer.json")) {
     if (const auto found = file_.find("pre_tokenizer"); found != file_.end()) flatten(*found, steps_);
   }
 
@@ -100,10 +102,29 @@ class TokenizerKeys {
       return;
     }
     add_special();
-    if (const auto chat = data::find_chat_template(folder_)) metadata_.add("tokenizer.chat_template", chat->source());
+    add_chat_templates();
   }
 
  private:
+  // The default one, and others under their names, in which llama.cpp's converter allows letters and digits alone.
+  void add_chat_templates() {
+    std::vector<std::string> names;
+    for (const std::string& name : data::chat_template_names(folder_)) {
+      const std::string source = data::find_chat_template(folder_, name)->source();
+      if (name == "default") {
+        metadata_.add("tokenizer.chat_template", source);
+        continue;
+      }
+      std::string plain = name;
+      std::ranges::replace_if(
+          plain, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+      if (plain.empty() || std::ranges::find(names, plain) != names.end()) continue;
+      metadata_.add("tokenizer.chat_template." + plain, source);
+      names.push_back(plain);
+    }
+    if (!names.empty()) metadata_.add("tokenizer.chat_templates", names);
+  }
+
   void add_byte_level() {
     std::string rule = rule_of(steps_, flag(file_["model"], "ignore_merges", false));
     if (rule.empty()) {
@@ -184,7 +205,9 @@ class TokenizerKeys {
     put("bos", begin);
     put("eos", end);
     if (!end) notes_.push_back("neither tokenizer nor config.json names a token that ends a text: llama.cpp takes one of its own for it");
-    for (const i64 id : config_.end_tokens) {
+    std::vector<i64> ends = config_.end_tokens;
+    ends.insert(ends.end(), more_ends_.begin(), more_ends_.end());
+    for (const i64 id : ends) {
       if (id == end || !known(id)) continue;
       put("eot", id);  // a second one; llama.cpp finds more by their names
       break;
@@ -231,6 +254,7 @@ class TokenizerKeys {
 
   const ModelConfig& config_;
   const std::filesystem::path& folder_;
+  const std::vector<i64>& more_ends_;
   GgufMetadata& metadata_;
   std::vector<std::string>& notes_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
@@ -256,7 +280,7 @@ void add_bytes(GgufMetadata& metadata) {
 
 void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata,
                         std::vector<std::string>& notes) {
-  if (tokenizer.folder) return TokenizerKeys(config, *tokenizer.folder, metadata, notes).add();
+  if (tokenizer.folder) return TokenizerKeys(config, tokenizer, metadata, notes).add();
   if (tokenizer.bytes) return add_bytes(metadata);
   notes.push_back("without a tokenizer, which the model has not: llama.cpp takes and gives tokens");
   metadata.add("tokenizer.ggml.model", "none");

@@ -153,6 +153,26 @@ TEST(Gguf, ATemplateAndNamedTokensComeWithTheTokenizer) {
   EXPECT_THAT(notes, testing::IsEmpty());
 }
 
+TEST(Gguf, OtherTemplatesComeUnderTheirNames) {
+  const TemporaryFolder folder;
+  fs::copy(test::data("tokenizer/llama3-style/tokenizer.json"), folder.path());
+  folder.write("tokenizer_config.json",
+               R"({"eos_token": "<|end_of_text|>", "chat_template": {"default": "d", "tool-use": "t", "rag": "r"}})");
+  ModelConfig config;
+  config.vocabulary = 700;
+  GgufMetadata metadata, want, end;
+  std::vector<std::string> notes;
+  add_gguf_tokenizer(config, {.folder = folder.path(), .more_ends = {641, 8}}, metadata, notes);
+  want.add("tokenizer.chat_template", "d");
+  want.add("tokenizer.chat_template.rag", "r");
+  want.add("tokenizer.chat_template.tool_use", "t");
+  want.add("tokenizer.chat_templates", std::vector<std::string>{"rag", "tool_use"});
+  EXPECT_TRUE(metadata.bytes().ends_with(want.bytes()));
+  end.add("tokenizer.ggml.eos_token_id", u32{641});
+  end.add("tokenizer.ggml.eot_token_id", u32{8});
+  EXPECT_NE(metadata.bytes().find(end.bytes()), std::string::npos);
+}
+
 // A parameter of these numbers.
 class Numbers final : public WeightSource {
  public:

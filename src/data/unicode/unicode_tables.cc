@@ -1,5 +1,5 @@
 // Written by tests/peers/unicode_tables.py: what Hugging Face's tokenizers 0.23 says of every code point.
-#include "data/tokenizer/unicode_tables.h"
+#include "data/unicode/unicode_tables.h"
 
 namespace spillway::data::unicode_tables {
 namespace {
