@@ -44,10 +44,9 @@ std::filesystem::path weights_file(const std::filesystem::path& folder) {
 // PEFT saves a whole embedding and head beside the adapters where the vocabulary was resized.
 const char* why_unknown(const std::string& tensor) {
   const bool whole = tensor.ends_with(".weight") && is_embedding_or_head(tensor.substr(0, tensor.rfind('.')));
-  return whole
-             ? "is a whole embedding or head, which is not built beside adapters (in Python, merge_and_unload() and save_pretrained() make "
-               "a --model of both)"
-             : "belongs to no layer of this model that adapter_config.json adapts";
+  return whole ? "is a whole embedding or head, which is not built beside adapters (PEFT's merge_and_unload() and save_pretrained make "
+                 "a --model of both)"
+               : "belongs to no layer of this model that adapter_config.json adapts";
 }
 
 std::vector<double> all_of(const WeightSource& source, const nn::Parameter& parameter) {

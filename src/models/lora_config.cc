@@ -49,9 +49,7 @@ bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
-constexpr const char* kMergeInPython =
-    "merge it in Python (PeftModel.from_pretrained(model, folder).merge_and_unload(), then save_pretrained) and give that folder as "
-    "--model";
+constexpr const char* kMergeInPython = "PEFT's merge_and_unload() and save_pretrained make a --model of both";
 
 // How adapters began. PEFT repeats it when it loads them: of these ways it changes the base's weights (pissa, olora, loftq), needs what
 // only the training program had (corda, lora_ga), or leaves half of the adapter frozen (mica). The others' values are all in the file.
@@ -63,9 +61,9 @@ void check_beginning(const ConfigObject& object) {
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (name == "gaussian") return;
   object.complain("init_lora_weights",
-                  std::string("true, false, gaussian, orthogonal or eva (others change the base's weights when PEFT loads them, or train "
-                              "otherwise, and are not built: ") +
-                      kMergeInPython + ")");
+                  fmt::format("true, false, gaussian, orthogonal or eva (with others the base or the training differs: "
+                              "{})",
+                              kMergeInPython));
 }
 
 std::vector<std::string> targets_of(const ConfigObject& object) {

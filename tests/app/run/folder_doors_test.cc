@@ -63,7 +63,7 @@ class FolderDoors : public ::testing::Test {
     config.update(says);
     folder_.write(name + "/config.json", config.dump());
   }
-  Words train(const std::string& base, const std::string& out, const Words& more) const {
+  Words train(const std::string& base, const std::string& out, const Words& more, const char* steps = "3") const {
     Words all{"--model",
               at(base),
               "--data",
@@ -75,7 +75,7 @@ class FolderDoors : public ::testing::Test {
               "--micro-batch-size",
               "2",
               "--steps",
-              "3",
+              steps,
               "--learning-rate",
               "1e-2",
               "--device-memory",
@@ -89,8 +89,8 @@ class FolderDoors : public ::testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  Outcome trained(const std::string& base, const std::string& out, const Words& more = {}) {
-    return train_on(1, train(base, out, more)).front();
+  Outcome trained(const std::string& base, const std::string& out, const Words& more = {}, const char* steps = "3") {
+    return train_on(1, train(base, out, more, steps)).front();
   }
   double loss_of(const std::string& model) {
     const Outcome run = run_app({"evaluate", "--model", at(model), "--data", at("text.txt"), "--tokenizer", "bytes", "--sequence-length",
@@ -122,7 +122,7 @@ TEST_F(FolderDoors, AHeadOfItsOwnIsKeptAtEveryDoor) {
   const fs::path saved = checkpoint_path(at("run"), 3);
   EXPECT_EQ(json::parse(whole(saved / "config.json")).at("tie_word_embeddings"), false);
   EXPECT_NE(tensor(saved / "model.safetensors", kHead), tensor(saved / "model.safetensors", kEmbedding));
-  const Outcome more = trained("says-tied", "run", {"--steps", "4"});
+  const Outcome more = trained("says-tied", "run", {}, "4");
   EXPECT_EQ(more.status, 0) << more.err;
   EXPECT_THAT(more.err, AllOf(HasSubstr("continues at step 3"), Not(HasSubstr("older program"))));
 
@@ -167,7 +167,7 @@ TEST_F(FolderDoors, AnOldRunGoesOnWithItsTiedHead) {
   ASSERT_EQ(trained("base", "run").status, 0);
   make_old("run", 3);
   fs::copy_file(at("with-head/model.safetensors"), at("base/model.safetensors"), fs::copy_options::overwrite_existing);
-  const Outcome more = trained("base", "run", {"--steps", "4"});
+  const Outcome more = trained("base", "run", {}, "4");
   EXPECT_EQ(more.status, 0) << more.err;
   EXPECT_THAT(more.err, AllOf(HasSubstr("continues at step 3"), HasSubstr("goes on with a tied head")));
   EXPECT_EQ(json::parse(whole(checkpoint_path(at("run"), 4) / "config.json")).at("tie_word_embeddings"), true);
@@ -201,7 +201,7 @@ TEST_F(FolderDoors, ThePaddingRowRestsInEveryPlacement) {
   EXPECT_EQ(train_on(2, train("base", "stages", with({"--pipeline-stages", "2"}))).front().status, 0);
   EXPECT_TRUE(state_in(at("stages"), 3) == want);
   make_old("device", 3);
-  const Outcome more = trained("base", "device", with({"--steps", "4", "--place-optimizer", "device"}));
+  const Outcome more = trained("base", "device", with({"--place-optimizer", "device"}), "4");
   EXPECT_EQ(more.status, 0) << more.err;
   EXPECT_THAT(more.err, HasSubstr("begun by an older program: from here on row 101"));
 }
