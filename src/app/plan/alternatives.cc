@@ -188,6 +188,8 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlanWishes& wishe
   std::vector<Variation> variations = {{"", wishes, budgets}};
   std::vector<Alternative> all = {first.told};
   for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
+    // All stages with each flag would take several times as long, most of a minute for hundreds of ranks.
+    if (!variation.wishes.zero_stage) variation.wishes.zero_stage = first.chosen.plan.scheduling.sharding.stage;
     const std::optional<Made> one = made_if_it_fits(base, variation, rates);
     if (!one) continue;
     all.push_back(one->told);

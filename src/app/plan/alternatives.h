@@ -24,8 +24,8 @@ struct Choice {
   std::vector<Alternative> others;  // fastest first; of those with the same places and time one
 };
 
-/// As choose_stage_plans, which is asked once more for each flag that could be added to the wishes. None of `others` is more than 2 %
-/// faster than the chosen plan, and none that takes as long writes less to nvme. Without training there are none.
+/// As choose_stage_plans, which is asked once more for each flag that could be added to the wishes, at the ZeRO stage chosen first. None of
+/// `others` is more than 2 % faster than the chosen plan, and none that takes as long writes less to nvme. Without training there are none.
 /// Errors: those of choose_stage_plans.
 Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
                                 const Rates& rates);
