@@ -46,8 +46,8 @@ TEST(Evaluate, ALossThatIsNotFiniteIsNoSuccess) {
   u64 header = 0;
   weights.read(reinterpret_cast<char*>(&header), sizeof header);
   weights.seekp(static_cast<std::streamoff>(sizeof header + header));
-  const std::vector<u32> nan(64, 0x7fc00000);
-  weights.write(reinterpret_cast<const char*>(nan.data()), 256);
+  const std::vector<u32> nan(1 << 14, 0x7fc00000);
+  weights.write(reinterpret_cast<const char*>(nan.data()), static_cast<std::streamsize>(nan.size() * sizeof(u32)));
   weights.close();
   const Args args = {"evaluate", "--model",           "model", "--data",   "text.txt", "--tokenizer",
                      "bytes",    "--sequence-length", "32",    "--device", "cpu"};

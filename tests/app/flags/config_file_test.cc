@@ -242,6 +242,8 @@ TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
                                                           {"--lr-schedule", "polynomial", "--lr-power", "2"},
                                                           {"--warmup-steps", "3"},
                                                           {"--min-lr-ratio", "0"},
+                                                          {"--schedule-steps", "9"},
+                                                          {"--loss-scale-window", "9"},
                                                           {"--gradient-clipping", "0"},
                                                           {"--data", "b.txt"},
                                                           {"--validation-fraction", "0.1"},

@@ -125,7 +125,7 @@ TEST_F(Thaw, HasTheSameBitsAnywhere) {
   EXPECT_TRUE(run("nvme", 1, 1, on_nvme) == want);
   for (const char* stage : {"0", "1", "3"})
     EXPECT_TRUE(run(std::string("sharded-") + stage, 1, 2, {"--zero-stage", stage, "--place-optimizer", "host"}) == want) << stage;
-  EXPECT_TRUE(run("sharded-nvme", 2, 1, on_nvme) == want);
+  EXPECT_TRUE(run("sharded-nvme", 1, 2, on_nvme + Args{"--zero-stage", "2"}) == want);
 }
 
 TEST_F(Thaw, FreezingMoreDropsTheState) {
