@@ -115,6 +115,26 @@ TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
               at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
+// Each validation is of 100 micro-batches, so that a signal comes within one, or in the step before it: either way the save is next.
+TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
+  at.write_text("held-out.txt", 13000);
+  const Args more{"--validation-data", "held-out.txt", "--validate-every", "1"}, args = with(spilled("run", 4), more);
+  ASSERT_EQ(at.spillway(with(spilled("straight", 4), more)).status, 0);
+  const Finished f = at.spillway_until(
+      args, [&] { return at.metrics("run").size() >= 1; }, SIGTERM);
+  ASSERT_EQ(f.status, 75) << f.err;
+  EXPECT_TRUE(mentions(f.err, "saved; run the same command again to go on, first with the validation after this step")) << f.err;
+  EXPECT_FALSE(mentions(at.metrics("run").back(), "validation_loss")) << "half a validation is none";
+  const Finished rest = at.spillway(args);
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  ASSERT_EQ(at.metrics("run").size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(nlohmann::json::parse(at.metrics("run")[i])["validation_loss"],
+              nlohmann::json::parse(at.metrics("straight")[i])["validation_loss"])
+        << i;
+  }
+}
+
 // Of a mean over four tokens gradients are beyond fp16 at first, and the loss scale is halved until they are not.
 TEST_F(Training, AnFp16RunStopsAndGoesOnWithItsLossScale) {
   const auto fp16 = [](Args args) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,23 +15,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::streamsize kMostBytes = 4 * kKiB;
+constexpr i64 kMostSteps = 1'000'000'000'000'000;
+
 fs::path best_file(const fs::path& run) { return run / "best.json"; }
 
+std::string first_bytes(std::ifstream& in) {
+  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
+  in.read(text.data(), std::ssize(text));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+// Empty when the text is not what write_best() writes.
+std::optional<Best> parse_best(const std::string& text) {
+  if (std::ssize(text) > kMostBytes) return {};
+  const auto all = nlohmann::json::parse(text, nullptr, false);
+  if (!all.is_object() || !all.contains("step") || !all["step"].is_number_integer() || !all.contains("validation_loss") ||
+      !all["validation_loss"].is_number())
+    return {};
+  const Best best{all["step"].get<i64>(), all["validation_loss"].get<double>()};
+  return is_possible(best) ? std::optional(best) : std::nullopt;
+}
+
 }  // namespace
+
+bool is_possible(const Best& best) { return best.step >= 1 && best.step <= kMostSteps && std::isfinite(best.loss); }
 
 std::optional<Best> read_best(const fs::path& run) {
   std::ifstream in(best_file(run));
   if (!in) return {};
-  const auto all = nlohmann::json::parse(in, nullptr, false);
-  const bool whole = all.is_object() && all.contains("step") && all["step"].is_number_integer() && all.contains("validation_loss") &&
-                     all["validation_loss"].is_number();
-  if (!whole) {
-    throw Error(ErrorCode::data, fmt::format("[best] {}: expected an object with step and validation_loss: remove it, and the next "
-                                             "validation is the best",
+  const std::optional<Best> best = parse_best(first_bytes(in));
+  if (!best) {
+    throw Error(ErrorCode::data, fmt::format("[best] {}: expected an object with step and validation_loss, a step from 1 and a finite "
+                                             "loss: remove it, and the next validation is the best",
                                              best_file(run).string()));
   }
-  const Best best{all["step"], all["validation_loss"]};
-  return fs::exists(checkpoint_path(run, best.step)) ? std::optional(best) : std::nullopt;
+  return fs::exists(checkpoint_path(run, best->step)) ? best : std::nullopt;
 }
 
 void write_best(const fs::path& run, const Best& best) {

@@ -109,6 +109,7 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
                            {"numbers", numbers_hash},
                            {"metrics", metrics_line}};
   if (p.loss_scale) record["loss_scale"] = p.loss_scale->scale, record["finite_steps"] = p.loss_scale->finite_steps;
+  if (p.standing != Standing()) record[kStanding] = to_json(p.standing);
   return record.dump();
 }
 
@@ -128,6 +129,7 @@ std::optional<Record> parse_record(const std::string& text) {
   record.progress.loss_scale = loss_scale_of(json);
   record.progress.made_with = text_of(json, "made_with");
   record.progress.data = text_of(json, "data");
+  record.progress.standing = standing_of(json.value(kStanding, nlohmann::json()));
   record.numbers_hash = text_of(json, "numbers");
   record.metrics_line = text_of(json, "metrics");
   return record;
@@ -183,7 +185,8 @@ Progress read_progress(const fs::path& checkpoint) {
           schedule_steps,
           loss_scale_of(manifest),
           text_of(manifest, "made_with"),
-          text_of(manifest, "data")};
+          text_of(manifest, "data"),
+          standing_of(manifest.value(kStanding, nlohmann::json()))};
 }
 
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
@@ -221,12 +224,16 @@ void load_checkpoint(const fs::path& checkpoint, const ModelSource& source, cons
   });
 }
 
-void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> kept) {
-  std::vector<fs::path> all = checkpoints(run);
+void prune_checkpoints(const fs::path& run, i64 keep, std::optional<i64> best, std::optional<i64> good) {
+  const std::vector<fs::path> all = checkpoints(run);
+  fs::path newest_good;
+  for (const fs::path& checkpoint : all) {
+    if (good && checkpoint <= checkpoint_path(run, *good)) newest_good = checkpoint;
+  }
   std::error_code ignored;
   for (i64 i = 0; i + keep < static_cast<i64>(all.size()); ++i) {
     const fs::path& old = all[static_cast<size_t>(i)];
-    if (kept && old == checkpoint_path(run, *kept)) continue;
+    if (old == newest_good || (best && old == checkpoint_path(run, *best))) continue;
     const fs::path doomed = old.string() + kRemoved;
     fs::rename(old, doomed, ignored);
     fs::remove_all(doomed, ignored);

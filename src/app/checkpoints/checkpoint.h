@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/checkpoints/model_source.h"
+#include "app/checkpoints/standing.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 
@@ -27,6 +28,7 @@ struct Progress {
   std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
   std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
   std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
+  Standing standing;                           // of its validations, and of its last losses
 };
 
 /// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.
@@ -85,8 +87,8 @@ std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& check
 /// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape, or a byte is not the one that was saved.
 /// `source`: what the run trains, of which a base comes from its own folder.
 void load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model, parallel::Rank& rank);
-/// Removes all but the newest `keep` and that of step `kept`.
-void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> kept = {});
+/// Removes all but the newest `keep`, that of step `best`, and the newest of those up to step `good`.
+void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> best = {}, std::optional<i64> good = {});
 /// Those of the run that one which goes on from `from` (none: from what lies on nvme) at `step` does not descend from: the later ones; all,
 /// where `from` is another run's.
 std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, const std::optional<std::filesystem::path>& from, i64 step);

@@ -62,6 +62,33 @@ struct Written {
   }
 };
 
+// Whether a value's exponent bits are all ones, which is infinity or not a number.
+template <class Bits>
+bool any_not_finite(std::span<const std::byte> bytes, Bits exponent) {
+  bool any = false;
+  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    any |= (value & exponent) == exponent;
+  }
+  return any;
+}
+
+bool any_not_finite(std::span<const std::byte> weights, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return any_not_finite<u32>(weights, 0x7f800000);
+    case DType::bf16:
+      return any_not_finite<u16>(weights, 0x7f80);
+    case DType::f16:
+      return any_not_finite<u16>(weights, 0x7c00);
+    case DType::f64:
+      return any_not_finite<u64>(weights, 0x7ff0000000000000);
+    default:
+      return false;
+  }
+}
+
 // Fills both files with tiles as they come.
 class Writer {
  public:
@@ -83,6 +110,7 @@ class Writer {
     parallel::for_segments(layout_.groups[group], own.begin * kTileElems, own.end * kTileElems, [&](i64 begin, i64 end, const Segment* s) {
       if (!s) return;
       const Run run{format, weights.data(), state.data(), begin - first, end - first, begin - s->begin};
+      check_finite(s->parameter, weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
       if (const size_t of_weights = weights_of_[s->parameter]; of_weights != kNone) {
         weights_.write(weights_.tensors()[of_weights], run.at * size,
                        weights.subspan(static_cast<size_t>(run.begin * size), static_cast<size_t>((end - begin) * size)));
@@ -123,12 +151,20 @@ class Writer {
     i64 at;                            // in the parameter
   };
 
+  // A run that goes on from weights that are not finite has no finite loss either.
+  void check_finite(u32 parameter, std::span<const std::byte> weights) const {
+    if (trained_[parameter].empty() || !any_not_finite(weights, format_.weight)) return;
+    throw Error(ErrorCode::numbers,
+                fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or no numbers", trained_[parameter]));
+  }
+
   // Of a model with adapters those alone.
   std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     const bool adapters = models::has_adapters(model);
     for (const auto& p : model.parameters) {
       const bool saved = !adapters || models::is_adapter(*p);
+      trained_.push_back(p->frozen || p->statistic ? "" : p->name);
       weights_of_.push_back(saved ? tensors.size() : kNone);
       if (saved) tensors.push_back(describe(p->shape, adapters ? models::peft_name(*p) : p->name, format_.weight));
     }
@@ -180,7 +216,8 @@ class Writer {
   const parallel::Scheduling scheduling_;
   const optim::StateFormat format_;
   static constexpr size_t kNone = ~size_t{0};
-  std::vector<size_t> weights_of_;  // by parameter: its tensor of weights_
+  std::vector<size_t> weights_of_;    // by parameter: its tensor of weights_
+  std::vector<std::string> trained_;  // by parameter: its name; empty of one that no step changes, and of running statistics
   using Parts = std::vector<std::pair<size_t, optim::StatePart>>;
   std::vector<Parts> parts_of_;  // by parameter: its tensors of state_, and what they hold
   const char* const weights_name_;
@@ -240,6 +277,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
                              {"schedule_steps", progress.schedule_steps},
                              {"data", progress.data}};
   put_loss_scale(manifest, progress);
+  if (progress.standing != Standing()) manifest[kStanding] = to_json(progress.standing);
   if (adapters) {
     manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);

@@ -11,6 +11,7 @@
 namespace spillway::app {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
+constexpr const char* kStanding = "standing";  // in manifest.json and in a commit's record
 
 struct StateTensor {
   std::string suffix;  // after the parameter's name: ".exp_avg", as torch.optim has it

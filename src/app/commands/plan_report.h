@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "app/commands/plan_alternatives.h"
+#include "app/record/wear.h"
 #include "app/roofline/roofline.h"
 #include "app/run/session.h"
-#include "app/run/wear.h"
 
 namespace spillway::app {
 

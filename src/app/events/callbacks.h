@@ -33,14 +33,16 @@ struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Asked after each step: true stops the run as Ctrl-C does, saved, to be gone on with.
+  /// Asked after each step, and between micro-batches of a validation and tokens of a sample, which it breaks off: true stops the run as
+  /// Ctrl-C does, saved, to be gone on with.
   std::function<bool()> wants_stop;
   /// Asked between the parts of what comes before the first step, which may take minutes: true stops there, with nothing trained.
   std::function<bool()> gives_up;
-  /// Above 0: the run is over, as after its last step, once so many validations in a row were no better than the best. Counted anew by a
-  /// run that goes on.
+  /// Above 0: the run is over, as after its last step, once so many validations in a row were no better than the best. A run that goes on
+  /// counts those of earlier starts.
   i64 patience = 0;
-  /// A checkpoint of each best validation, which stays beside the newest ones of --keep; best.json in the run's folder names it.
+  /// A checkpoint of each best validation, which stays beside the newest ones of --keep; best.json in the run's folder names it. It also
+  /// stays where a later start, by the command too, does not ask for this.
   bool keep_best = false;
 };
 

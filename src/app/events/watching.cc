@@ -65,7 +65,7 @@ std::string next_event_name(const fs::path& run, i64 now) {
   return name + std::to_string(number);
 }
 
-Watching::Watching(const fs::path& run, WatchWish wish, i64 step, const std::string& config) {
+Watching::Watching(const fs::path& run, WatchWish wish, i64 step, const std::string& config) : run_(run) {
   const auto open = [&](bool wanted, std::optional<GrowingFile>& file, const char* name, const std::function<GrowingFile()>& make) {
     try {
       if (wanted) file.emplace(make());
@@ -83,6 +83,12 @@ void Watching::line(const std::string& metrics_line) {
   if (step.step == 0) return;
   if (events_) events_->append(scalars_event(wall_time(), step.step, step.scalars));
   if (csv_) csv_->append(csv_row(step));
+}
+
+void Watching::validation(const std::string& added) {
+  const StepScalars step = scalars_of(added);
+  if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
+  if (csv_) csv_.emplace(open_csv(run_));
 }
 
 void Watching::text(i64 step, std::string_view tag, std::string_view text) {

@@ -26,12 +26,15 @@ class Watching {
   const std::vector<std::string>& missing() const { return missing_; }
   /// A line of metrics.jsonl.
   void line(const std::string& metrics_line);
+  /// Numbers of a step whose line was changed after it was written: "step" and what was added to it.
+  void validation(const std::string& added);
   /// For TensorBoard alone.
   void text(i64 step, std::string_view tag, std::string_view text);
   void histogram(i64 step, std::string_view tag, const Histogram& histogram);
   std::vector<const GrowingFile*> files() const;
 
  private:
+  const std::filesystem::path run_;
   std::optional<GrowingFile> events_, csv_;
   std::vector<std::string> missing_;
 };

@@ -68,7 +68,7 @@ std::vector<Option> run_folder() {
       unbuilt("keep-weights-every", kRun, Kind::integer, "STEPS", "weights alone kept for good", "export RUN --checkpoint N writes them"),
       {.name = "time-limit",
        .group = kRun,
-       .help = "save two measured save times before it and exit 75",
+       .help = "stop where the next step and two saves would not end before it, save and exit 75",
        .field = duration(&TrainConfig::time_limit_s),
        .commands = kTrain,
        .default_text = "Slurm's end time",

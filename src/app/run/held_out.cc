@@ -31,18 +31,19 @@ i64 count_right(const std::vector<double>& logits_NK, std::span<const i32> targe
 }  // namespace
 
 HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader,
-                          i64 micro_batches, const std::function<void(const HeldOutLoss&)>& so_far) {
+                          i64 micro_batches, const std::function<void(const HeldOutLoss&)>& so_far, const std::function<bool()>& stops) {
   const StreamScope scope(rank.input_stream());
   HeldOutLoss loss;
   for (i64 round = 0; loss.micro_batches < micro_batches; ++round) {
     const MicroBatch batch = loader.validation(round);
     const bool images = batch.images_NCHW.defined();
-    std::vector<double> mine{rank.evaluate(batch), static_cast<double>(batch.counted_targets), 0, 0};
+    std::vector<double> mine{rank.evaluate(batch), static_cast<double>(batch.counted_targets), 0, 0, 0};
     if (images) {
       const std::vector<double> logits = rank.logits(batch, 0);
       mine[2] = static_cast<double>(count_right(logits, batch.targets_BT.span<i32>(), 1));
       mine[3] = static_cast<double>(count_right(logits, batch.targets_BT.span<i32>(), 5));
     }
+    mine[4] = stops();
     const std::vector<std::vector<double>> all = peers.gather(mine);
     for (int r = 0; r < mesh.data && loss.micro_batches < micro_batches; ++r) {
       const std::vector<double>& of = all[static_cast<size_t>(mesh.world_rank(r, 0))];
@@ -53,6 +54,7 @@ HeldOutLoss held_out_loss(parallel::Rank& rank, const parallel::Mesh& mesh, cons
       ++loss.micro_batches;
     }
     so_far(loss);
+    if (std::ranges::any_of(all, [](const auto& of) { return of[4] != 0; })) break;
   }
   return loss;
 }

@@ -30,9 +30,11 @@ struct HeldOutLoss {
 /// Of all ranks together.
 i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size);
 
-/// The first `micro_batches` of them. All ranks together; `so_far` hears of every round.
+/// The first `micro_batches` of them. All ranks together; `so_far` hears of every round. `stops` is asked on every rank after each round
+/// but the last: where one says yes all stop, with fewer micro-batches in the result.
 HeldOutLoss held_out_loss(
     parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
-    const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {});
+    const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {},
+    const std::function<bool()>& stops = [] { return false; });
 
 }  // namespace spillway::app

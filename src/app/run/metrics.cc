@@ -88,6 +88,14 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
   return row.dump();
 }
 
+std::string validation_json(i64 step, double loss, std::optional<double> accuracy) {
+  Json row;
+  row["step"] = step;
+  put(row, "validation_loss", loss);
+  if (accuracy) put(row, "validation_accuracy", *accuracy);
+  return row.dump();
+}
+
 std::string to_json(const Summary& s) {
   Json row;
   row["step"] = s.step;

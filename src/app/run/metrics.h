@@ -6,7 +6,7 @@
 
 #include "app/plan/profile.h"
 #include "app/record/audit.h"
-#include "app/run/wear.h"
+#include "app/record/wear.h"
 #include "parallel/run/rank.h"
 
 namespace spillway::app {
@@ -34,6 +34,9 @@ std::string to_json(const MetricsRow& row);
 
 /// The numbers of a step alone, for a line whose process died before it could write the whole one.
 std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 tokens, i64 samples);
+
+/// The numbers of a validation alone, made after the step's line was written.
+std::string validation_json(i64 step, double loss, std::optional<double> accuracy);
 
 /// What a run made, and of what.
 struct Trained {

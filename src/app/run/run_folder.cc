@@ -157,6 +157,21 @@ std::string RunFolder::metrics_line(const std::string& json) {
   return said_of_disk();
 }
 
+std::string RunFolder::add_validation(i64 step, const std::string& json) {
+  if (!writes() || metrics_->waits()) return "";
+  const fs::path file = path_ / "metrics.jsonl";
+  std::string text = metrics_before(file);
+  const size_t begin = text.size() > 1 ? text.rfind('\n', text.size() - 2) + 1 : 0;  // rfind's npos + 1 is 0
+  nlohmann::ordered_json last = nlohmann::ordered_json::parse(text.substr(begin), nullptr, false);
+  if (!last.is_object() || last.value("step", i64{0}) != step) return "";
+  last.update(nlohmann::ordered_json::parse(json));
+  text = text.substr(0, begin) + last.dump() + "\n";
+  data::replace_text(file, text);
+  metrics_.emplace(data::File::open_to_write(file), static_cast<i64>(text.size()));
+  if (watching_) watching_->validation(json);
+  return said_of_disk();
+}
+
 std::string RunFolder::sample(i64 step, const std::string& text) {
   if (!watching_) return "";
   watching_->text(step, "sample", text);

@@ -36,6 +36,9 @@ class RunFolder {
   /// Where the disk takes no more, the line waits in memory for the next one that it takes. Returns a line of text, to be said, when that
   /// begins and when it ends; else nothing.
   std::string metrics_line(const std::string& json);
+  /// A validation after `step` that an earlier process did not make: its numbers ("validation_loss" …) go into that step's line, which is
+  /// the last. Likewise.
+  std::string add_validation(i64 step, const std::string& json);
   /// Text that the model wrote after `step`. Returns what metrics_line() returns.
   std::string sample(i64 step, const std::string& text);
   /// Of a parameter's values after `step`. Likewise.

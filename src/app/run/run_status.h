@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "app/run/wear.h"
+#include "app/record/wear.h"
 #include "offload/tier.h"
 
 namespace spillway::app {

@@ -28,7 +28,22 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+double first_save_s(const Session& session, const RunFolder& folder, const Peers& peers) {
+  const i64 bytes = checkpoint_bytes(session.model(), session.format()), nodes = peers.ranks() / std::max(1, peers.place().local_ranks);
+  return expected_save_s(bytes, nodes, load_calibration().disk(folder.path()).write_bytes_per_s);
+}
+
 }  // namespace
+
+Saves::Saves(Session& session, RunFolder& folder, Console& console, const Peers& peers, i64 keep, i64 first_step)
+    : session_(session),
+      folder_(folder),
+      console_(console),
+      peers_(peers),
+      keep_(keep),
+      saved_step_(newest_step(folder.path())),
+      good_(first_step - 1),
+      took_(first_save_s(session, folder, peers)) {}
 
 void Saves::begin(const Progress& progress, double patience_s, bool must) {
   begin_ = Clock::now();
@@ -65,7 +80,36 @@ void Saves::make_writer(const Progress& progress) {
 void Saves::commit(std::span<const std::string> written) {
   folder_.sync();
   writer_->commit(written);
-  prune_checkpoints(folder_.path(), keep_, kept_step_);
+  prune();
+}
+
+void Saves::prune() {
+  if (!sound_) return void(spared_ = true);
+  const i64 good = good_;
+  spared_ = newest_step(folder_.path()) > good;
+  prune_checkpoints(folder_.path(), keep_, kept_step_, good);
+}
+
+void Saves::judge(i64 good, bool sound) {
+  good_ = std::max<i64>(good_, good);
+  sound_ = sound;
+  prune_spared();
+}
+
+// What a commit left since it was not yet known whether the new checkpoint is good.
+void Saves::prune_spared() {
+  if (peers_.first() && spared_ && sound_ && !session_.rank().snapshot() && newest_step(folder_.path()) <= good_) prune();
+}
+
+std::vector<std::string> Saves::set_doubtful_aside() {
+  std::vector<std::string> aside;
+  peers_.together([&] {
+    if (!peers_.first()) return;
+    for (const std::filesystem::path& checkpoint : not_before(folder_.path(), {}, good_))
+      aside.push_back(set_checkpoint_aside(checkpoint, "not-finite").string());
+  });
+  saved_step_ = peers_.most({peers_.first() ? newest_step(folder_.path()) : -1})[0];
+  return aside;
 }
 
 void Saves::commit_together() {
@@ -106,7 +150,7 @@ void Saves::tell(bool must) {
       if (outcome.error) std::rethrow_exception(outcome.error);
     });
     if (peers_.ranks() > 1) commit_together();
-    seconds_ = outcome.writing_s;
+    took_.add(outcome.writing_s);
     saved_step_ = step_ = step;
     const double durable_s = peers_.ranks() > 1 ? seconds_since(begin_) : before_s_ + outcome.seconds;
     const std::string line = fmt::format("saved {}: blocked {}, durable after {}", checkpoint_path(folder_.path(), step).string(),
@@ -114,6 +158,7 @@ void Saves::tell(bool must) {
     console_.end_progress();
     console_.log(line);
     if (saved_) saved_(step);
+    prune_spared();
   } catch (const AgreedError& e) {
     writer_.reset();
     if (must) throw;

@@ -213,6 +213,8 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   const i64 step = record->progress.step;
   const auto aside = [&](const std::string& why) { return Recovery{.set_aside = fmt::format("it is of step {}, and {}", step, why)}; };
   if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path) return aside("--resume says otherwise");
+  if (record->progress.standing.diverged)
+    return {.written_over = fmt::format("of step {} is given up: the run ended there, for its numbers were not finite", step)};
   if (step <= from_checkpoint.step)
     return {.written_over = fmt::format("of step {} is given up: there is a checkpoint of step {}", step, from_checkpoint.step)};
   if (step > *config.steps) {

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <ctime>
 #include <set>
+#include <utility>
 
 #include "app/flags/update_rule.h"
-#include "app/node/host.h"
-#include "app/node/process_memory.h"
 #include "app/node/signals.h"
 #include "app/node/working.h"
 #include "app/ranks/rank_report.h"
-#include "app/run/held_out.h"
 #include "app/run/metrics.h"
 #include "app/run/plan_record.h"
 #include "app/run/weight_histograms.h"
@@ -26,23 +22,9 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kMostNonfinite = 20;    // steps in a row
-constexpr i64 kAnnounced = 20;        // steps by whose time a signal is answered
-constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
-
-// Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
-double seconds_gone() {
-  if (const auto begin = Host{}.env("SLURM_JOB_START_TIME"))
-    return std::max(0.0, std::difftime(std::time(nullptr), static_cast<std::time_t>(std::atoll(begin->c_str()))));
-  return process_age_s();
-}
-
-// Seconds from now to the end Slurm has set, if it has.
-std::optional<double> slurm_seconds_left() {
-  const auto end = Host{}.env("SLURM_JOB_END_TIME");
-  if (!end) return {};
-  return std::difftime(static_cast<std::time_t>(std::atoll(end->c_str())), std::time(nullptr));
-}
+constexpr i64 kMostNonfinite = 20;  // steps in a row
+constexpr i64 kSampledTokens = 128;
+constexpr i64 kAnnounced = 20;  // steps by whose time a signal is answered
 
 }  // namespace
 
@@ -61,9 +43,10 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       first_step_(progress.step),
       start_(Clock::now()),
       last_save_(start_),
+      limit_(seconds_left(config)),
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
-      saves_(session, folder, console, peers, config.keep),
+      saves_(session, folder, console, peers, config.keep, progress.step),
       accounts_(session),
       recorder_(folder.path(), peers, progress.step, *config.steps) {
   if (config.precision != Precision::fp16) {
@@ -73,13 +56,9 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
   }
   if (config.profile) profile_.emplace();
   if (session.rank().plan().on_gpu()) steps_ahead_.emplace(*data.training, MemoryPool::heap());
-  limit_s_ = config.time_limit_s ? std::optional(static_cast<double>(*config.time_limit_s) - seconds_gone()) : slurm_seconds_left();
-  if (callbacks_.keep_best) {
-    peers_.together([&] { best_ = read_best(folder_.path()); });
-    if (best_) saves_.keep_step(best_->step);
-  }
+  find_best();
   saves_.on_saved([this](i64 step) {
-    if (callbacks_.keep_best && best_ && best_->step == step) name_best();
+    if (to_keep_ && to_keep_->step == step) name_best();
     if (callbacks_.on_save && peers_.first()) callbacks_.on_save({step, checkpoint_path(folder_.path(), step)});
   });
   if (!config.keep_schedule || progress_.schedule_steps == 0) progress_.schedule_steps = *config.steps;
@@ -89,57 +68,39 @@ i64 Trainer::tokens_per_step() const { return data_.training->windows_per_step()
 
 int Trainer::run() {
   StepReport report;
-  set_answers("");
+  set_answers("this step");
   warn_of(recorder_.plan(record_of(session_, peers_.ranks(), tokens_per_step(), first_step_)));
-  while (progress_.step < *config_.steps) {
+  if (const auto status = make_up_validation()) return *status;
+  if (const std::string why = is_over() ? "" : why_not_begun(); !why.empty()) {
+    console_.log(why);
+    return kStoppedStatus;
+  }
+  while (!is_over()) {
     report = stepping();
     if (progress_.step - first_step_ <= kAnnounced || saves_.saved_step() != answered_step_)
-      set_answers(" (about " + format_duration(report.seconds) + ")");
+      set_answers("this step (about " + format_duration(report.seconds) + ")");
     report_step(progress_.step);
-    const Wanted now = wanted(report);
+    Wanted now = wanted(report);
+    if (progress_.standing.owes_validation && !now.ends()) {
+      validate(report);
+      now = wanted(report);
+    }
+    judge_weights(report);
     write_metrics(report);
     if (profile_) profile_->step(session_.rank(), session_.model(), report.seconds);
     if (trace_) trace_->step(progress_.step, session_.rank());
     warn_of(recorder_.step(progress_.step, session_.rank()));
     show_progress(report);
-    sample();
-    write_histograms();
+    if (!now.ends()) sample(), write_histograms();
     saves_.stepped(report.seconds);
     if (const std::string rereads = session_.rank().state().take_rereads(); !rereads.empty()) console_.warn(rereads);
     tell(report);
-    if (now.stop) return stop("stopped by " + signal_text());
-    if (now.asked) return stop("stopped");
-    if (now.time_up) return stop("the time limit is near");
-    const bool best = report.validation_loss && no_better_ == 0;
-    if (now.save || (best && callbacks_.keep_best)) save(false);
-    if (callbacks_.patience > 0 && no_better_ >= callbacks_.patience) {
-      stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best", progress_.step,
-                         *config_.steps, no_better_, no_better_ == 1 ? "" : "s"));
-      break;
-    }
+    if (now.ends()) return stop(why_stopped(now));
+    owes_save_ |= now.save || (to_keep_ && to_keep_->step == progress_.step);
+    if (owes_save_ && !progress_.standing.unsound) save(false);
   }
-  if (!config_.no_final_checkpoint) save(true);
-  saves_.finish(false);
-  finish(report);
+  end(report);
   return 0;
-}
-
-// Below a progress line that stands there.
-std::string Trainer::stop_answer(const std::string& when) const {
-  const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
-  return fmt::format("{}stopping after this step{}, then saving{}press Ctrl-C again to leave without saving", begin, when, middle);
-}
-
-void Trainer::set_answers(const std::string& when) {
-  answered_step_ = saves_.saved_step();
-  if (peers_.first())
-    set_stop_answers(stop_answer(when), fmt::format("{}left without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
-}
-
-// Of the run, for the next start.
-std::string Trainer::what_stands() const {
-  if (session_.chosen().recoverable()) return "its state on nvme stands";
-  return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} stands", saves_.saved_step());
 }
 
 // The first one, and those that are long, give a sign of life.
@@ -148,28 +109,7 @@ Trainer::StepReport Trainer::stepping() {
   std::optional<Working> working;
   if (step_seconds_ == 0 || step_seconds_ > kLong_s)
     working.emplace(console_, fmt::format("step {} of {}", progress_.step + 1, *config_.steps));
-  StepReport report = step();
-  working.reset();
-  if (validates_now()) {
-    validate(report);
-    judge(report);
-  }
-  return report;
-}
-
-void Trainer::judge(const StepReport& report) {
-  const double loss = *report.validation_loss;
-  const bool best = std::isfinite(loss) && (!best_ || loss < best_->loss);
-  no_better_ = best ? 0 : no_better_ + 1;
-  if (best) best_ = Best{progress_.step, loss};
-}
-
-// Its checkpoint being durable: until then the one before it stays and is the best that is named.
-void Trainer::name_best() {
-  peers_.together([&] {
-    if (peers_.first()) write_best(folder_.path(), *best_);
-  });
-  saves_.keep_step(best_->step);
+  return step();
 }
 
 void Trainer::tell(const StepReport& r) const {
@@ -178,14 +118,13 @@ void Trainer::tell(const StepReport& r) const {
     callbacks_.on_step({progress_.step, *config_.steps, r.result.loss, r.result.grad_norm, r.learning_rate, r.seconds, tokens_per_step(),
                         r.result.skipped});
   }
-  if (callbacks_.on_validate && r.validation_loss)
-    callbacks_.on_validate({progress_.step, *r.validation_loss, r.validation_accuracy, no_better_ == 0});
+  tell_validation(r);
 }
 
 Trainer::Wanted Trainer::wanted(StepReport& report) const {
-  const bool more = progress_.step < *config_.steps;
+  const bool more = progress_.step < *config_.steps || progress_.standing.owes_validation;
   const double stop = stop_requested(), time_up = more && time_is_up(), save = more && checkpoint_due();
-  const double asked = more && peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop();
+  const double asked = more && is_asked_to_stop();
   const std::vector<std::vector<double>> all =
       peers_.gather(std::vector{stop, time_up, save, report.accounts.meeting_s / report.seconds, asked});
   const auto any = [&](size_t what) { return std::ranges::any_of(all, [&](const auto& rank) { return rank[what] != 0; }); };
@@ -193,15 +132,6 @@ Trainer::Wanted Trainer::wanted(StepReport& report) const {
   report.slowest_rank = static_cast<int>(slowest - all.begin());
   report.slowest_wait = (*slowest)[3];
   return {any(0), any(1), any(2), any(4)};
-}
-
-// The lowest rank's that got one.
-std::string Trainer::signal_text() const {
-  const std::vector<std::string> signals = peers_.gather(stop_signal());
-  for (size_t r = 0; r < signals.size(); ++r) {
-    if (!signals[r].empty()) return signals[r] + (signals.size() > 1 ? " of " + peers_.name(static_cast<int>(r)) : "");
-  }
-  return "a signal";
 }
 
 parallel::StepSettings Trainer::step_settings() const {
@@ -234,10 +164,10 @@ Trainer::StepReport Trainer::step() {
   report.learning_rate = settings.update.learning_rate;
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
+  ahead_.step.add(report.seconds);
   report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
-  nonfinite_in_a_row_ = report.result.skipped ? nonfinite_in_a_row_ + 1 : 0;
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
   // No op's result: a sum of them. A loss scale that is above 1 was too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
@@ -246,13 +176,10 @@ Trainer::StepReport Trainer::step() {
                                   "rounded, is not; {}",
                                   progress_.step, report.why_skipped, what_stands()));
   }
-  if (nonfinite_in_a_row_ >= kMostNonfinite) {
-    throw AgreedError(
-        ErrorCode::numbers,
-        fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}; {}; try a lower "
-                    "--learning-rate or a longer --warmup-steps{}",
-                    kMostNonfinite, progress_.step, report.why_skipped, what_stands(),
-                    progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : ""));
+  if (progress_.standing.skipped_in_a_row >= kMostNonfinite) {
+    diverge(fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}", kMostNonfinite,
+                        progress_.step, report.why_skipped),
+            progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : "");
   }
   return report;
 }
@@ -279,6 +206,9 @@ Progress Trainer::after(const parallel::StepResult& result) const {
   next.tokens += tokens_per_step();
   next.updates += !result.skipped;
   if (next.loss_scale) next.loss_scale = next.loss_scale->after(!result.skipped);
+  next.standing.skipped_in_a_row = result.skipped ? next.standing.skipped_in_a_row + 1 : 0;
+  next.standing.unsound = !std::isfinite(result.loss) || (result.skipped && !next.loss_scale);
+  next.standing.owes_validation = validates_after(next.step);
   return next;
 }
 
@@ -286,21 +216,6 @@ std::string Trainer::record(const parallel::StepResult& result) const {
   const Progress next = after(result);
   return to_record(next, numbers_hash_,
                    brief_json(next.step, result, learning_rate(), tokens_per_step(), data_.training->windows_per_step()));
-}
-
-bool Trainer::validates_now() const {
-  if (!data_.held_out) return false;
-  return progress_.step == *config_.steps || (config_.validate_every && progress_.step % *config_.validate_every == 0);
-}
-
-void Trainer::validate(StepReport& report) {
-  const Working working(console_, fmt::format("validating after step {}", progress_.step));
-  accounts_.settle();
-  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
-  const i64 counted = std::min(all, config_.validation_steps.value_or(all));
-  const HeldOutLoss loss = held_out_loss(session_.rank(), session_.mesh(), peers_, *data_.held_out, counted);
-  last_validation_ = report.validation_loss = loss.mean();
-  last_accuracy_ = report.validation_accuracy = loss.accuracy();
 }
 
 void Trainer::write_metrics(const StepReport& r) {
@@ -341,10 +256,7 @@ void Trainer::show_progress(const StepReport& r) {
   console_.progress(line);
   folder_.log(line);
   if (r.result.skipped) stands("  step skipped: " + r.why_skipped);
-  if (r.validation_loss) {
-    const std::string accuracy = r.validation_accuracy ? fmt::format("  accuracy {:.4f}", *r.validation_accuracy) : "";
-    stands(fmt::format("  validation loss {:.4f}{}", *r.validation_loss, accuracy));
-  }
+  show_validation(r);
 }
 
 // Under the progress line, which stands then too.
@@ -384,10 +296,14 @@ void Trainer::sample() {
   std::vector<i32> tokens;
   std::optional<Working> working(std::in_place, console_, "writing a sample");
   const TextRow row{tokenizer->encode(prompt), {.seed = config_.seed}};
-  generate_tokens(session_.rank(), {row}, 128, session_.source().config.positions, [&](size_t, i32 id) {
+  const auto begin = Clock::now();
+  auto last = begin;
+  generate_tokens(session_.rank(), {row}, kSampledTokens, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
-    return true;
+    ahead_.token.add(seconds_since(std::exchange(last, Clock::now())));
+    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // a save comes first
   });
+  if (std::ssize(tokens) == kSampledTokens) ahead_.sample.add(seconds_since(begin));
   working.reset();
   console_.end_progress();
   const std::string text = prompt + tokenizer->decode(tokens);
@@ -399,6 +315,7 @@ void Trainer::write_histograms() {
   if (config_.histograms_every == 0 || progress_.step % config_.histograms_every != 0) return;
   accounts_.settle();
   const Working working(console_, "counting histograms");
+  const auto begin = Clock::now();
   i64 not_finite = 0;
   std::vector<std::string> of;
   weight_histograms(session_.model(), session_.rank(), peers_, [&](const nn::Parameter& parameter, const Histogram& histogram) {
@@ -406,6 +323,7 @@ void Trainer::write_histograms() {
     if (histogram.not_finite() > 0) of.push_back(parameter.name);
     warn_of(folder_.histogram(progress_.step, parameter.name, histogram));
   });
+  ahead_.histograms.add(seconds_since(begin));
   if (of.empty()) return;
   console_.warn(fmt::format("{} weight{} not finite after step {}, in {} parameter{}, {} the first: no histogram counts such", not_finite,
                             not_finite == 1 ? " is" : "s are", progress_.step, of.size(), of.size() == 1 ? "" : "s", of[0]));
@@ -413,43 +331,6 @@ void Trainer::write_histograms() {
 
 void Trainer::warn_of(const std::string& said) const {
   if (!said.empty()) console_.warn(said);
-}
-
-bool Trainer::checkpoint_due() const {
-  const Cadence& every = config_.checkpoint_every;
-  switch (every.unit) {
-    case Cadence::Unit::steps:
-      return progress_.step % every.count == 0;
-    case Cadence::Unit::seconds:
-      return seconds_since(last_save_) >= static_cast<double>(every.count);
-    case Cadence::Unit::epochs: {
-      const i64 windows = data_.training->windows() * every.count;
-      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
-    }
-  }
-  return false;
-}
-
-void Trainer::save(bool must) {
-  if (!saves_.has(progress_.step)) {
-    accounts_.settle();
-    saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
-  }
-  if (must) {
-    const Working working(console_, "saving");
-    saves_.finish(true);
-  }
-  last_save_ = Clock::now();
-}
-
-bool Trainer::time_is_up() const { return limit_s_ && seconds_since(start_) + 2 * saves_.seconds() >= *limit_s_; }
-
-int Trainer::stop(const std::string& why) {
-  save(true);
-  console_.end_progress();
-  console_.log(fmt::format("{} after step {} of {}: saved; run the same command again to go on", why, progress_.step, *config_.steps));
-  if (profile_) console_.log(profile_text());
-  return kStoppedStatus;
 }
 
 Wear Trainer::wear() const {

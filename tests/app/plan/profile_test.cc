@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/run/wear.h"
+#include "app/record/wear.h"
 
 namespace spillway::app::profile_test {
 namespace {

@@ -94,7 +94,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
     std::ostream nowhere(nullptr);
     Console console(nowhere, nowhere);
     RunFolder folder(onto, peers.first());
-    Saves saves(session, folder, console, peers, 1);
+    Saves saves(session, folder, console, peers, 1, step);
     saves.begin(read_progress(checkpoint_path(run, step)), parallel::Snapshot::kPatient, true);
     saves.finish(true);
     return 0;

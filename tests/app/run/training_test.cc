@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -34,11 +37,27 @@ class ProgramTraining : public testing::Test {
     for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
     return lines;
   }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
   TrainingResult train(Training& training) {
     std::ostringstream results, log;
     const TrainingResult result = training.run(results, log);
     results_ = results.str();
     return result;
+  }
+  std::string said() const { return text_of(run() + "/log.txt"); }
+  // One process after the other, each stopped before the validation that follows its first one, until the run is over.
+  int train_in_pieces(const Words& words, i64 patience) {
+    for (int starts = 1;; ++starts) {
+      Training training(words);
+      training.callbacks.patience = patience;
+      bool validated = false;
+      training.callbacks.on_validate = [&](const ValidationEvent&) { validated = true; };
+      training.callbacks.wants_stop = [&] { return validated; };
+      if (train(training).finished || starts == 50) return starts;
+    }
   }
   const TemporaryFolder folder_;
   std::string results_;
@@ -167,6 +186,166 @@ TEST_F(ProgramTraining, SameEventsOnRanksThatAreThreads) {
   EXPECT_TRUE(train(training).finished);
   EXPECT_EQ(static_cast<size_t>(validations), metrics().size());
   EXPECT_LT(validations, 8);
+}
+
+// The plain command knows nothing of keep_best, and prunes all the same.
+TEST_F(ProgramTraining, TheBestStaysWhenTheCommandGoesOn) {
+  Words worse = kWorse;
+  worse.insert(worse.end(), {"--keep", "1", "--checkpoint-every", "1", "--lr-schedule", "constant"});
+  Training training(flags(worse));
+  i64 best = 0, validations = 0;
+  training.callbacks.keep_best = true;
+  training.callbacks.on_validate = [&](const ValidationEvent& e) { ++validations, best = e.best ? e.step : best; };
+  training.callbacks.wants_stop = [&] { return validations == 4; };
+  EXPECT_FALSE(train(training).finished);
+  ASSERT_LT(best, 4) << "no validation was worse: the test's learning rate is too small";
+  Words words = flags(worse);
+  words.insert(words.begin(), "train");
+  const Outcome rest = run_app(words);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(checkpoints(run()), (std::vector{checkpoint_path(run(), best), checkpoint_path(run(), 8)}));
+  EXPECT_EQ(find_checkpoint(run(), "best"), checkpoint_path(run(), best));
+}
+
+TEST_F(ProgramTraining, ASpoiltBestFileIsSaidAndWrittenAnew) {
+  Words worse = kWorse;
+  worse.insert(worse.end(), {"--keep", "1", "--checkpoint-every", "1", "--lr-schedule", "constant"});
+  Training training(flags(worse));
+  i64 best = 0, validations = 0;
+  training.callbacks.keep_best = true;
+  training.callbacks.on_validate = [&](const ValidationEvent& e) { ++validations, best = e.best ? e.step : best; };
+  training.callbacks.wants_stop = [&] { return validations == 4; };
+  EXPECT_FALSE(train(training).finished);
+  std::ofstream(run() + "/best.json") << "{\"step\": 99999999999999999999}";
+  Words words = flags(worse);
+  words.insert(words.begin(), "train");
+  const Outcome rest = run_app(words);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_NE(rest.err.find("best.json: expected an object with step and validation_loss"), std::string::npos) << rest.err;
+  ASSERT_TRUE(read_best(run()));
+  EXPECT_EQ(read_best(run())->step, best);
+}
+
+TEST_F(ProgramTraining, PatienceIsCountedOverRestarts) {
+  Words worse = kWorse;
+  worse.insert(worse.end(), {"--checkpoint-every", "1"});
+  Training straight(flags(worse));
+  straight.callbacks.patience = 3;
+  EXPECT_TRUE(train(straight).finished);
+  const std::vector<Json> at_once = metrics();
+  ASSERT_LT(at_once.size(), 8u) << "nothing was stopped early: the test's learning rate is too small";
+  std::filesystem::remove_all(run());
+  EXPECT_GT(train_in_pieces(flags(worse), 3), 2);
+  ASSERT_EQ(metrics().size(), at_once.size());
+  for (size_t i = 0; i < at_once.size(); ++i) {
+    EXPECT_EQ(metrics()[i]["loss"], at_once[i]["loss"]) << i;
+    EXPECT_EQ(metrics()[i]["validation_loss"], at_once[i]["validation_loss"]) << i;
+  }
+  EXPECT_EQ(train_in_pieces(flags(worse), 3), 1) << "a run that has lost its patience takes no further step";
+  EXPECT_EQ(metrics().size(), at_once.size());
+}
+
+TEST_F(ProgramTraining, AnotherRunsPatienceIsNotThisOnes) {
+  Words worse = kWorse;
+  worse.insert(worse.end(), {"--checkpoint-every", "1"});
+  Training first(flags(worse));
+  first.callbacks.patience = 2;
+  const std::filesystem::path from = train(first).checkpoint;
+  Words other = flags(worse);
+  *std::find(other.begin(), other.end(), run()) = (folder_.path() / "other").string();
+  other.insert(other.end(), {"--resume", from.string()});
+  Training second(other);
+  second.callbacks.patience = 2;
+  int validations = 0;
+  second.callbacks.on_validate = [&](const ValidationEvent&) { ++validations; };
+  train(second);
+  EXPECT_GT(validations, 0);
+}
+
+// The second question after a step comes within its validation, of which it ends the first part.
+TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
+  Words words{"--validation-fraction", "0.2", "--validate-every", "3", "--checkpoint-every", "100", "--metrics-csv"};
+  Training straight(flags(words));
+  train(straight);
+  const std::vector<Json> whole = metrics();
+  const std::string csv = text_of(run() + "/metrics.csv");
+  for (const Words& more : {Words{}, Words{"--ranks", "2", "--communicator", "local", "--global-batch-size", "2"}}) {
+    std::filesystem::remove_all(run());
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    Training training(flags(all));
+    i64 asked = 0;
+    training.callbacks.wants_stop = [&] { return ++asked == 4 || asked == 5; };
+    EXPECT_FALSE(train(training).finished);
+    EXPECT_NE(said().find("stopped after step 3 of 8: saved; run the same command again to go on, first with the validation"),
+              std::string::npos)
+        << said();
+    EXPECT_EQ(metrics().size(), 3u);
+    EXPECT_FALSE(metrics().back().contains("validation_loss")) << "half a validation is none";
+    EXPECT_EQ(checkpoints(run()), (std::vector{checkpoint_path(run(), 3)}));
+    EXPECT_TRUE(read_progress(checkpoint_path(run(), 3)).standing.owes_validation);
+    Training rest(flags(all));
+    std::vector<i64> validated;
+    rest.callbacks.on_validate = [&](const ValidationEvent& e) { validated.push_back(e.step); };
+    EXPECT_TRUE(train(rest).finished);
+    EXPECT_EQ(validated, (std::vector<i64>{3, 6, 8}));
+    ASSERT_EQ(metrics().size(), 8u);
+    EXPECT_TRUE(metrics()[2].contains("validation_loss"));
+    if (!more.empty()) continue;
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(metrics()[i].value("validation_loss", 0.0), whole[i].value("validation_loss", 0.0)) << i;
+    EXPECT_EQ(std::ranges::count(text_of(run() + "/metrics.csv"), '\n'), std::ranges::count(csv, '\n'));
+  }
+}
+
+// Also when it was the last one: the run is not finished before.
+TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
+  const Words words{"--validation-fraction", "0.2", "--validate-every", "8"};
+  Training training(flags(words));
+  i64 asked = 0;
+  training.callbacks.wants_stop = [&] { return ++asked > 8; };
+  EXPECT_FALSE(train(training).finished);
+  EXPECT_FALSE(metrics().back().contains("validation_loss"));
+  Training rest(flags(words));
+  EXPECT_TRUE(train(rest).finished);
+  EXPECT_TRUE(metrics().back().contains("validation_loss"));
+  Training again(flags(words));
+  train(again);
+  EXPECT_NE(results_.find("finished: "), std::string::npos) << results_;
+}
+
+// A time limit that no whole validation fits into must not keep a run from going on for ever.
+TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
+  const Words words{"--validation-fraction", "0.2", "--validate-every", "3"};
+  i64 asked = 0;
+  Training first(flags(words));
+  first.callbacks.wants_stop = [&] { return ++asked >= 4; };
+  train(first);
+  Training second(flags(words));
+  second.callbacks.wants_stop = [] { return true; };
+  EXPECT_FALSE(train(second).finished);
+  EXPECT_NE(said().find("was interrupted once more: it is left out"), std::string::npos) << said();
+  Training third(flags(words));
+  std::vector<i64> validated;
+  third.callbacks.on_validate = [&](const ValidationEvent& e) { validated.push_back(e.step); };
+  EXPECT_TRUE(train(third).finished);
+  EXPECT_EQ(validated, (std::vector<i64>{6, 8}));
+}
+
+// What Slurm says of the end is over: no step is begun, none is lost.
+TEST_F(ProgramTraining, AStepThatDoesNotFitInTheTimeLeftIsNotBegun) {
+  struct Variable {
+    Variable(const char* of, const std::string& value) : name(of) { ::setenv(of, value.c_str(), 1); }
+    ~Variable() { ::unsetenv(name); }
+    const char* name;
+  };
+  const Variable end("SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) - 10));
+  for (const Words& more : {Words{}, Words{"--time-limit", "1000h"}, Words{"--ranks", "2", "--communicator", "local"}}) {
+    std::filesystem::remove_all(run());
+    Training training(flags(more));
+    EXPECT_FALSE(train(training).finished);
+    EXPECT_NE(said().find("the time limit is near: step 1 is not begun"), std::string::npos) << said();
+    EXPECT_TRUE(metrics().empty());
+  }
 }
 
 TEST_F(ProgramTraining, WhatACallbackThrowsEndsTheRun) {

@@ -1,4 +1,4 @@
-#include "app/run/wear.h"
+#include "app/record/wear.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,205 @@
+// When and how a training run stops: at a signal, before its time is over, and where its numbers are of no use; what is saved then, and
+// what it says of the way to go on.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+
+#include "app/node/host.h"
+#include "app/node/process_memory.h"
+#include "app/node/signals.h"
+#include "app/node/working.h"
+#include "app/run/trainer.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace spillway::app {
+namespace {
+
+constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
+
+// Seconds since 1970; empty where Slurm does not say, or says what is no time.
+std::optional<std::time_t> slurm_time(const char* variable) {
+  const std::time_t time = std::atoll(Host{}.env(variable).value_or("0").c_str());
+  return time > 0 ? std::optional(time) : std::nullopt;
+}
+
+// Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
+double seconds_gone() {
+  const auto begin = slurm_time("SLURM_JOB_START_TIME");
+  return begin ? std::max(0.0, std::difftime(std::time(nullptr), *begin)) : process_age_s();
+}
+
+}  // namespace
+
+// Slurm ends the job at its own time, whatever --time-limit says.
+std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
+  std::optional<double> left;
+  if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
+  if (const auto end = slurm_time("SLURM_JOB_END_TIME")) {
+    const double slurms = std::difftime(*end, std::time(nullptr));
+    left = std::min(left.value_or(slurms), slurms);
+  }
+  return left;
+}
+
+TimeAhead::Next Trainer::after_next_step() const {
+  const i64 step = progress_.step + 1;
+  const auto at = [&](i64 every) { return every > 0 && step % every == 0; };
+  return {validates_after(step), at(config_.sample_every), at(config_.histograms_every)};
+}
+
+double Trainer::seconds_ahead() const {
+  return progress_.standing.owes_validation ? ahead_.part_of_validation_s() : ahead_.seconds(after_next_step());
+}
+
+bool Trainer::time_is_up() const { return limit_.is_short(seconds_since(start_), seconds_ahead(), saves_.seconds()); }
+
+// The first rank alone knows what the plan was predicted to take.
+std::string Trainer::why_not_begun() {
+  if (!limit_.any()) return "";
+  const parallel::Program& program = session_.chosen().train;
+  if (peers_.first()) ahead_.step = LongestLately(session_.prediction().step(program, program.commit).seconds);
+  if (peers_.most({peers_.first() && time_is_up()})[0] == 0) return "";
+  return fmt::format(
+      "the time limit is near: step {} is not begun, for it may take {} (predicted), a save {}, and {} are left; nothing was trained, run "
+      "the same command again with more time",
+      progress_.step + 1, format_duration(ahead_.step.seconds()), format_duration(saves_.seconds()),
+      format_duration(std::max(0.0, limit_.left_s(seconds_since(start_)))));
+}
+
+// The lowest rank's that got one.
+std::string Trainer::signal_text() const {
+  const std::vector<std::string> signals = peers_.gather(stop_signal());
+  for (size_t r = 0; r < signals.size(); ++r) {
+    if (!signals[r].empty()) return signals[r] + (signals.size() > 1 ? " of " + peers_.name(static_cast<int>(r)) : "");
+  }
+  return "a signal";
+}
+
+bool Trainer::is_asked_to_stop() const { return peers_.first() && callbacks_.wants_stop && callbacks_.wants_stop(); }
+
+bool Trainer::breaks_off(double part_s) const {
+  return stop_requested() || is_asked_to_stop() || limit_.is_short(seconds_since(start_), part_s, saves_.seconds());
+}
+
+std::string Trainer::why_stopped(const Wanted& now) const {
+  if (now.stop) return "stopped by " + signal_text();
+  if (now.asked) return "stopped";
+  return fmt::format("the time limit is near (what is next may take {}, a save {}), stopped", format_duration(seconds_ahead()),
+                     format_duration(saves_.seconds()));
+}
+
+// Below a progress line that stands there.
+std::string Trainer::stop_answer(const std::string& after) const {
+  const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
+  return fmt::format("{}stopping after {}, then saving{}press Ctrl-C again to leave without saving", begin, after, middle);
+}
+
+void Trainer::set_answers(const std::string& after) {
+  answered_step_ = saves_.saved_step();
+  if (peers_.first())
+    set_stop_answers(stop_answer(after), fmt::format("{}left without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
+}
+
+// Of the run, for the next start.
+std::string Trainer::what_stands() const {
+  if (session_.chosen().recoverable()) return "its state on nvme stands";
+  return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} stands", saves_.saved_step());
+}
+
+// After nothing goes on from the state on nvme, nor from these checkpoints that were set aside.
+std::string Trainer::what_is_good(const std::vector<std::string>& set_aside) const {
+  std::string text = "nothing was saved yet, the same command begins anew";
+  if (!set_aside.empty()) text = "no checkpoint is known to be good, the same command begins anew";
+  if (!config_.resume.path.empty()) text = fmt::format("the same command goes on from {}", config_.resume.path);
+  if (const i64 good = saves_.saved_step(); good >= 0) {
+    text = fmt::format("the last good checkpoint is {}, the same command goes on from it", checkpoint_path(folder_.path(), good).string());
+  }
+  if (!set_aside.empty()) text += fmt::format(" (kept apart, for its weights gave no finite loss: {})", fmt::join(set_aside, ", "));
+  return text + " and comes to the same numbers unless something is changed";
+}
+
+void Trainer::diverge(const std::string& why, const std::string& advice) {
+  saves_.finish(false);
+  const std::vector<std::string> set_aside = saves_.set_doubtful_aside();
+  progress_.standing.diverged = true;
+  peers_.together([&] {
+    parallel::ModelState& state = session_.rank().state();
+    state.commit(state.generation(), to_record(progress_, numbers_hash_, ""));
+  });
+  throw AgreedError(ErrorCode::numbers,
+                    fmt::format("{}; {}: try a lower --learning-rate with --allow-change learning_rate, or a longer --warmup-steps with "
+                                "--allow-change warmup_steps{}",
+                                why, what_is_good(set_aside), advice));
+}
+
+bool Trainer::checkpoint_due() const {
+  const Cadence& every = config_.checkpoint_every;
+  switch (every.unit) {
+    case Cadence::Unit::steps:
+      return progress_.step % every.count == 0;
+    case Cadence::Unit::seconds:
+      return seconds_since(last_save_) >= static_cast<double>(every.count);
+    case Cadence::Unit::epochs: {
+      const i64 windows = data_.training->windows() * every.count;
+      return progress_.cursor / windows > (progress_.cursor - data_.training->windows_per_step()) / windows;
+    }
+  }
+  return false;
+}
+
+void Trainer::save(bool must) {
+  if (!saves_.has(progress_.step)) {
+    accounts_.settle();
+    saves_.begin(progress_, step_seconds_ * kMostBlocked, must);
+  }
+  if (must) finish_save();
+  owes_save_ = false;
+  last_save_ = Clock::now();
+}
+
+void Trainer::finish_save() try {
+  const Working working(console_, "saving");
+  saves_.finish(true);
+} catch (const AgreedError& e) {
+  if (e.code() != ErrorCode::numbers) throw;
+  diverge(fmt::format("[train] step {} was not saved: {}", progress_.step, e.what()), "");
+}
+
+// After a step whose loss is not finite nobody knows whether the weights are of any use: what was saved before is not replaced by them.
+int Trainer::stop(const std::string& why) {
+  const bool sound = !progress_.standing.unsound;
+  sound ? save(true) : saves_.finish(false);
+  console_.end_progress();
+  console_.log(fmt::format("{} after step {} of {}: {}; run the same command again to go on{}", why, progress_.step, *config_.steps,
+                           sound ? "saved" : "not saved, for the numbers of this step are not finite; " + what_stands(),
+                           progress_.standing.owes_validation ? ", first with the validation after this step" : ""));
+  if (profile_) console_.log(profile_text());
+  return kStoppedStatus;
+}
+
+// Of a run whose every step was taken before and saved nothing is left to save.
+void Trainer::end(const StepReport& last) {
+  if (has_run_out_of_patience()) {
+    const i64 count = progress_.standing.no_better;
+    stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best{}", progress_.step,
+                       *config_.steps, count, count == 1 ? "" : "s", progress_.step == first_step_ ? "; more patience goes on" : ""));
+  }
+  const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
+  if (!config_.no_final_checkpoint && !is_saved) {
+    if (progress_.standing.unsound) {
+      throw AgreedError(ErrorCode::numbers,
+                        fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If it was "
+                                    "this batch alone, larger --steps go on",
+                                    progress_.step, what_stands()));
+    }
+    save(true);
+  }
+  saves_.finish(false);
+  finish(last);
+}
+
+}  // namespace spillway::app

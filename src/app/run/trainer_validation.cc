@@ -1,0 +1,139 @@
+// What a training run does with its validations: when they are made, which is the best, and what one that was interrupted comes to.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "app/node/signals.h"
+#include "app/node/working.h"
+#include "app/run/held_out.h"
+#include "app/run/metrics.h"
+#include "app/run/trainer.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+
+namespace spillway::app {
+namespace {
+
+// Of what validations are made on, a short text.
+std::string validation_data(const TrainConfig& config, const RunData& data) {
+  if (!data.held_out) return "";
+  const std::string all =
+      fmt::format("{} {} {}", data.held_out->fingerprint(), config.validation_fraction, config.validation_steps.value_or(0));
+  return fmt::format("{:08x}", crc32c(std::as_bytes(std::span(all))));
+}
+
+}  // namespace
+
+bool Trainer::validates_after(i64 step) const {
+  if (!data_.held_out) return false;
+  return step == *config_.steps || (config_.validate_every && step % *config_.validate_every == 0);
+}
+
+void Trainer::validate(StepReport& report) {
+  const Working working(console_, fmt::format("validating after step {}", progress_.step));
+  set_answers("this part of the validation");
+  accounts_.settle();
+  const i64 all = held_out_micro_batches(*data_.held_out, config_.micro_batch_rows());
+  const i64 counted = std::min(all, config_.validation_steps.value_or(all));
+  const auto begin = Clock::now();
+  auto last = begin;
+  const auto breaks = [&] {
+    ahead_.micro_batch.add(seconds_since(std::exchange(last, Clock::now())));
+    return breaks_off(ahead_.micro_batch.seconds());
+  };
+  const HeldOutLoss loss = held_out_loss(
+      session_.rank(), session_.mesh(), peers_, *data_.held_out, counted, [](const HeldOutLoss&) {}, breaks);
+  set_answers("this step");
+  if (loss.micro_batches < counted) return;
+  ahead_.validation.add(seconds_since(begin));
+  last_validation_ = report.validation_loss = loss.mean();
+  last_accuracy_ = report.validation_accuracy = loss.accuracy();
+  progress_.standing.owes_validation = false;
+  judge(report);
+}
+
+// One that is interrupted again is left out: else a run whose validation is longer than its time limit would never go on.
+std::optional<int> Trainer::make_up_validation() {
+  if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
+  console_.log(fmt::format("makes up the validation after step {}, which an earlier start did not finish", progress_.step));
+  StepReport report;
+  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // the training loss is that process's
+  validate(report);
+  validated_late_ = true;
+  if (!report.validation_loss) {
+    stands(fmt::format("the validation after step {} was interrupted once more: it is left out", progress_.step));
+    return stop(peers_.most({stop_requested()})[0] != 0 ? "stopped by " + signal_text() : "stopped");
+  }
+  judge_weights(report);
+  warn_of(folder_.add_validation(progress_.step, validation_json(progress_.step, *report.validation_loss, report.validation_accuracy)));
+  show_validation(report);
+  tell_validation(report);
+  if (to_keep_) saves_.saved_step() == progress_.step ? name_best() : save(false);
+  return {};
+}
+
+// By best.json, whether or not this start is to keep the best: its checkpoint stays. Of a spoilt one the run's own state says what it
+// named.
+void Trainer::find_best() {
+  Standing& standing = progress_.standing;
+  std::string spoilt;
+  peers_.together([&] {
+    try {
+      kept_ = read_best(folder_.path());
+    } catch (const Error& e) {
+      spoilt = e.what();
+    }
+    if (spoilt.empty() || !standing.best || !std::filesystem::exists(checkpoint_path(folder_.path(), standing.best->step))) return;
+    kept_ = standing.best;
+    if (peers_.first()) write_best(folder_.path(), *kept_);
+  });
+  if (!spoilt.empty())
+    console_.warn(fmt::format("{}; {}", spoilt,
+                              kept_ ? fmt::format("it is written anew: the run's best checkpoint is that of step {}", kept_->step)
+                                    : "no older checkpoint is taken for the best"));
+  if (kept_) saves_.keep_step(kept_->step);
+  if (!data_.held_out) return;
+  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // of an older program
+  if (!standing.validates_on(validation_data(config_, data_))) return;
+  console_.log("the validations until now were on other data: which is the best, and --patience of a program, count from here on");
+  if (kept_) kept_->loss = std::numeric_limits<double>::infinity();
+}
+
+void Trainer::judge(const StepReport& report) {
+  const double loss = *report.validation_loss;
+  is_best_ = progress_.standing.judge(progress_.step, loss);
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // or as good as kept
+  if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
+}
+
+// Its checkpoint being durable: until then the one before it stays and is the best that is named.
+void Trainer::name_best() {
+  peers_.together([&] {
+    if (peers_.first()) write_best(folder_.path(), *to_keep_);
+  });
+  kept_ = to_keep_;
+  saves_.keep_step(kept_->step);
+}
+
+// A finite training loss shows that the weights before the step were good, a finite validation loss that those after it are.
+void Trainer::judge_weights(const StepReport& r) {
+  const bool validated = r.validation_loss && std::isfinite(*r.validation_loss);
+  if (validated) progress_.standing.unsound = false;
+  const i64 good = validated ? progress_.step : std::isfinite(r.result.loss) ? progress_.step - 1 : -1;
+  saves_.judge(good, !progress_.standing.unsound && (validated || !r.validation_loss));
+}
+
+void Trainer::tell_validation(const StepReport& r) const {
+  if (peers_.first() && callbacks_.on_validate && r.validation_loss)
+    callbacks_.on_validate({progress_.step, *r.validation_loss, r.validation_accuracy, is_best_});
+}
+
+void Trainer::show_validation(const StepReport& r) {
+  if (!r.validation_loss) return;
+  const std::string accuracy = r.validation_accuracy ? fmt::format("  accuracy {:.4f}", *r.validation_accuracy) : "";
+  stands(fmt::format("  validation loss {:.4f}{}", *r.validation_loss, accuracy));
+}
+
+}  // namespace spillway::app
