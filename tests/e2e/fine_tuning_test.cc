@@ -133,7 +133,8 @@ TEST_F(FineTuning, TheTemplateItWasTrainedWithTravels) {
   at.write("mine.jinja", mine);
   fs::create_directory(at / "base/additional_chat_templates");
   at.write("base/additional_chat_templates/tool_use.jinja", "tools");
-  at.write("base/additional_chat_templates/rag.jinja", "rag");
+  const std::string rag = "rag: {% for m in messages %}{{ m.content }}\n{% endfor %}";
+  at.write("base/additional_chat_templates/rag.jinja", rag);
   at.write("base/chat_template.json", R"({"chat_template": "of a processor"})");
   expect_ends(at.spillway(train("own", {"--chat-template", "mine.jinja"})));
   expect_ends(at.spillway(train("named", {"--chat-template", "rag"})));
@@ -143,14 +144,14 @@ TEST_F(FineTuning, TheTemplateItWasTrainedWithTravels) {
     return fs::exists(at / (folder + "/" + name)) ? at.read(folder + "/" + name) : "none";
   };
   const std::string step = "/checkpoints/step-00000006", tools = "additional_chat_templates/tool_use.jinja";
-  for (const std::string folder : {"own" + step, std::string("own-hf")}) {
+  for (const std::string& folder : {"own" + step, std::string("own-hf")}) {
     EXPECT_EQ(text(folder, "chat_template.jinja"), mine) << folder;
     EXPECT_EQ(text(folder, "chat_template.json"), "none") << folder;
     EXPECT_EQ(text(folder, tools), "none") << folder << ": conversations with tools had the same template";
-    EXPECT_EQ(text(folder, "additional_chat_templates/rag.jinja"), "rag") << folder;
+    EXPECT_EQ(text(folder, "additional_chat_templates/rag.jinja"), rag) << folder;
   }
-  EXPECT_EQ(text("named-hf", "chat_template.jinja"), "rag");
-  for (const std::string folder : {"plain" + step, std::string("plain-hf")}) {
+  EXPECT_EQ(text("named-hf", "chat_template.jinja"), rag);
+  for (const std::string& folder : {"plain" + step, std::string("plain-hf")}) {
     EXPECT_EQ(text(folder, "chat_template.jinja"), at.read("base/chat_template.jinja")) << folder;
     EXPECT_EQ(text(folder, tools), "tools") << folder;
   }
