@@ -7,6 +7,7 @@
 
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/deepspeed_state.h"
+#include "app/checkpoints/number_rules.h"
 #include "app/commands/commands.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/weighted_path.h"
@@ -204,42 +205,8 @@ class Training {
     start_ = find_start(config_);
     if (!start_.checkpoint) return;
     progress_ = start_.progress;
-    keep_tied_head();
+    keep_tied_head(*start_.checkpoint, progress_, source_);
     contents_notes_ = check_same_run(run_of(*start_.checkpoint), config_, progress_, contents_);
-  }
-
-  // A run begun by older rules trained the head tied whatever lm_head.weight the folder had: its weights and state have no other.
-  void keep_tied_head() {
-    if (progress_.rules >= kNumberRules || source_.config.tied_head || source_.config.lora || is_deepspeed_checkpoint(*start_.checkpoint))
-      return;
-    if (!models::read_config(*start_.checkpoint).tied_head) return;
-    source_.config.tied_head = true;
-    source_.notes.emplace_back("the run was begun by an older program, which took the head as tied: it goes on with a tied head");
-  }
-
-  // What the steps to come compute otherwise than those before.
-  void tell_of_rules() const {
-    if (progress_.step == 0 || progress_.rules >= kNumberRules || !peers_.first()) return;
-    const models::ModelConfig& model = session_->source().config;
-    if (trains_embedding() && model.padding_row)
-      console_.warn(
-          fmt::format("the run was begun by an older program: from here on row {} of the embedding (pad_token_id) gets no gradient "
-                      "from the inputs",
-                      *model.padding_row));
-    if (model.experts && model.experts->evened_out)
-      console_.warn("the run was begun by an older program: from here on the router loss leaves padding out");
-    if (model.lora && !model.tied_head && says_tied())
-      console_.warn("the run was begun by an older program: from here on its base has the head of its own that its folder holds");
-  }
-  bool says_tied() const { return models::read_config(*session_->source().folder).tied_head; }
-
-  bool trains_embedding() const { return !session_->model().parameters.front()->frozen; }
-  void tell_of_model() const {
-    if (!peers_.first()) return;
-    for (const std::string& note : session_->source().notes) console_.log("model: " + note);
-    if (const auto& row = session_->source().config.padding_row; row && trains_embedding())
-      console_.log(
-          fmt::format("model: row {} of the embedding, of pad_token_id, gets no gradient from the inputs, as in transformers", *row));
   }
 
   Facts facts() const {
@@ -354,8 +321,11 @@ class Training {
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
     tell_of_damaged();
-    tell_of_model();
-    tell_of_rules();
+    if (peers_.first()) {
+      for (const std::string& note : model_notes(session_->source(), session_->model())) console_.log("model: " + note);
+      for (const std::string& change : changed_rules(progress_, session_->source(), session_->model()))
+        console_.warn("the run was begun by an older program: from here on " + change);
+    }
     for (const auto& data : {weighted_paths(config_.data).paths, config_.validation_data}) {
       if (const std::string notice = peers_.first() ? text_notice(data) : ""; !notice.empty()) console_.warn(notice);
     }
