@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/plan/choice.h"
-#include "app/plan/search.h"
 #include "app/plan/reasons.h"
+#include "app/plan/search.h"
 #include "app/plan/stage_plans.h"
 #include "models/model.h"
 #include "models/presets.h"

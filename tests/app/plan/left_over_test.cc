@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/search.h"
 #include "app/plan/freeze.h"
+#include "app/plan/search.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/app/support_app.h"
