@@ -115,9 +115,9 @@ TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
               at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
-// Each validation is of 100 micro-batches, so that a signal comes within one, or in the step before it: either way the save is next.
+// Each validation is of some 40 micro-batches, so that a signal comes within one, or in the step before it: either way the save is next.
 TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
-  at.write_text("held-out.txt", 13000);
+  at.write_text("held-out.txt", 5000);
   const Args more{"--validation-data", "held-out.txt", "--validate-every", "1"}, args = with(spilled("run", 4), more);
   ASSERT_EQ(at.spillway(with(spilled("straight", 4), more)).status, 0);
   const Finished f = at.spillway_until(
