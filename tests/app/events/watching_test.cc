@@ -221,8 +221,8 @@ TEST_F(WatchedTraining, TheSummaryOfAdapters) {
                                 "--sequence-length", "32", "--steps", "2", "--threads", "1", "--out", tuned});
   ASSERT_EQ(said.status, 0) << said.err;
   // 4 layers: from 128 to 2, from 2 to 3 * 128.
-  for (const char* piece : {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 64 in 2 steps (",
-                            "import peft; model = peft.AutoPeftModelForCausalLM"})
+  for (const char* piece : {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 38 in 2 steps (10 of them counted), ",
+                            "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;
   EXPECT_EQ(said.out.find("(64 of them counted)"), std::string::npos) << said.out;
 }
