@@ -149,17 +149,19 @@ TEST(RowTokens, ThatCamePackedAreDocumentsOfOneRow) {
     EXPECT_EQ(file->inner_begins(0), std::vector<i64>{3});
     EXPECT_TRUE(file->inner_begins(1).empty());
     RowCounts counts;
-    const auto rows = document_rows(*file, 6, false, counts);
+    const auto rows = document_rows(*file, 6, RowPacking::off, counts);
     EXPECT_EQ(rows->rows(), 2);
     EXPECT_TRUE(rows->packed());
     EXPECT_EQ(counts.documents, 3);
     EXPECT_EQ(counts.targets, 4);
     std::vector<i32> tokens(6), targets(6), positions(6);
-    EXPECT_EQ(rows->read(0, tokens, targets, positions), 3);
+    const RowTokens first = rows->read(0, tokens, targets, positions);
+    EXPECT_EQ(first.tokens, 5);
+    EXPECT_EQ(first.counted, 3);
     EXPECT_EQ(tokens, (std::vector<i32>{10, 11, 12, 20, 21, 0}));
-    EXPECT_EQ(targets, (std::vector<i32>{11, 12, kIgnoredTarget, 21, kIgnoredTarget, kIgnoredTarget}));
+    EXPECT_EQ(targets, (std::vector<i32>{11, 12, kIgnoredTarget, 21, kIgnoredTarget, kPaddingTarget}));
     EXPECT_EQ(positions, (std::vector<i32>{0, 1, 2, 0, 1, 0}));
-    const auto cut = document_rows(*file, 3, true, counts = {});
+    const auto cut = document_rows(*file, 3, RowPacking::best_fit, counts = {});
     EXPECT_EQ(counts.documents, 2) << "the second document of the row is cut away";
     EXPECT_EQ(counts.targets, 3);
   }
@@ -188,9 +190,9 @@ TEST(RowTokens, ThatLoseAllTargetsSayWhichLengthWouldKeepOne) {
   options.cache = folder / "cache", options.tokenizer = "bytes";
   const auto file = prepare(put(folder / "a.jsonl", lines), maker_of(std::make_shared<ByteTokenizer>(), {}), options);
   RowCounts counts;
-  EXPECT_THAT(document_rows(*file, 32, true, counts)->why_none(),
+  EXPECT_THAT(document_rows(*file, 32, RowPacking::best_fit, counts)->why_none(),
               testing::AllOf(HasSubstr("the prompts of all 2 rows of"), HasSubstr("fill --sequence-length 32"), HasSubstr("at least 41,")));
-  EXPECT_EQ(document_rows(*file, 41, true, counts = {})->rows(), 1);
+  EXPECT_EQ(document_rows(*file, 41, RowPacking::best_fit, counts = {})->rows(), 1);
 }
 
 }  // namespace
