@@ -174,6 +174,7 @@ Trainer::StepReport Trainer::step() {
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
   // No op's result: a sum of them. A loss scale that is above 1 was too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
+    saves_.finish(false);  // the message names the newest one
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, though every op's result is: what was added up over micro-batches and ranks, or "
                                   "rounded, is not; {}",

@@ -191,6 +191,7 @@ void Trainer::end(const StepReport& last) {
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
+      saves_.finish(false);  // the message names the newest one
       throw AgreedError(ErrorCode::numbers,
                         fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If it was "
                                     "this batch alone, larger --steps go on",

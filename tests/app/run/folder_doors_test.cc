@@ -98,13 +98,14 @@ class FolderDoors : public ::testing::Test {
     EXPECT_EQ(run.status, 0) << run.err;
     return run.status == 0 ? json::parse(run.out).at("loss").get<double>() : 0;
   }
-  // As an older program saved it: without checksums, and without a word of rules.
+  // As an older program saved it: without checksums, without a word of rules, and without what the run reads by contents.
   void make_old(const std::string& run, int step) {
     const fs::path manifest = checkpoint_path(at(run), step) / "manifest.json";
     json old = json::parse(whole(manifest));
     json kept = {{"format", 1}};
     for (const char* key : {"step", "updates", "cursor", "tokens", "dtype", "made_with", "schedule_steps", "data"}) kept[key] = old.at(key);
     std::ofstream(manifest) << kept.dump();
+    fs::remove(fs::path(at(run)) / "contents.json");
   }
 
   const TemporaryFolder folder_;

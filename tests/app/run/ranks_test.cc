@@ -101,7 +101,8 @@ TEST_F(RanksRelease, EveryStageFromEveryTierGivesTheSameBits) {
 TEST_F(RanksRelease, MeasuredBytesAreThePlans) {
   std::vector<i64> device_bytes;
   for (const char* stage : {"0", "1", "2", "3"}) {
-    const Args flags = Args{"--zero-stage", stage, "--optimizer-overlap", "none", "--trace", at("trace.json"), "--trace-steps", "2:2"} +
+    const Args flags = Args{"--zero-stage", stage, "--optimizer-overlap", "none", "--trace", at("trace.json"), "--trace-steps", "2:2",
+                            "--place-activations", "device", "--recompute", "none", "--pipeline-schedule", "1f1b", "--prefetch", "1"} +
                        places("device", "device", "device");
     expect_all_well(train_on(4, train(std::string("run") + stage, 2, flags)));
     Args plan = train("unused", 2, flags + Args{"--ranks", "4"});
@@ -299,12 +300,12 @@ TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   EXPECT_TRUE(ranks[1].status == 4 || ranks[1].status == 5) << ranks[1].status;
   EXPECT_EQ(ranks[0].status, 6) << ranks[0].err;
   EXPECT_NE(ranks[0].err.find("rank 1 gave up"), std::string::npos) << ranks[0].err;
-  // What both left lies there for them; another number of ranks has no use for it, and leaves it there until the run's last step.
+  // What both left lies there for them. It is all there is of the run, so another number of ranks is refused and changes nothing.
   EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
   const std::vector<Outcome> alone = train_on(1, train("run", 3, places("nvme", "device", "nvme")));
-  expect_all_well(alone);
-  EXPECT_NE(alone[0].err.find("of the run there is also spillway-"), std::string::npos) << alone[0].err;
-  EXPECT_TRUE(fs::is_empty(at("scratch")));
+  EXPECT_EQ(alone[0].status, 2);
+  EXPECT_NE(alone[0].err.find("it is of another number of ranks"), std::string::npos) << alone[0].err;
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
 }
 
 // All stop at the same step, saved; the same command goes on as if nothing had been.
