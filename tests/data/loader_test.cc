@@ -83,7 +83,7 @@ TEST(Loader, AStepEndsWhereItsEpochDoes) {
   for (const i64 cursor : {i64{4}, i64{6'000'000'000'004}}) {
     const StepBatch step = loader.step(cursor);
     EXPECT_EQ(values(step.micro_batches[0].tokens_BT), (std::vector<i32>{4, 5, 0, 0}));
-    EXPECT_EQ(values(step.micro_batches[0].targets_BT), (std::vector<i32>{5, 6, kIgnoredTarget, kIgnoredTarget}));
+    EXPECT_EQ(values(step.micro_batches[0].targets_BT), (std::vector<i32>{5, 6, kPaddingTarget, kPaddingTarget}));
     EXPECT_EQ(step.counted_targets, 2);
     EXPECT_EQ(step.data_tokens, 2);
     EXPECT_EQ(step.micro_batches[0].first_sample, cursor);
@@ -107,7 +107,7 @@ std::vector<std::vector<i32>> rows_by_step(const std::vector<std::unique_ptr<Loa
         i64 counted = 0;
         for (i64 b = 0; b < B; ++b) {
           const auto at = static_cast<size_t>(b * T);
-          if (mb.targets_BT.span<i32>()[at] != kIgnoredTarget) rows.push_back(mb.tokens_BT.span<i32>()[at]), counted += T;
+          if (mb.targets_BT.span<i32>()[at] != kPaddingTarget) rows.push_back(mb.tokens_BT.span<i32>()[at]), counted += T;
         }
         EXPECT_EQ(mb.counted_targets, counted);
         EXPECT_EQ(mb.data_tokens, counted);

@@ -68,7 +68,7 @@ TEST(TorchFile, WhatIsNoneSaysSo) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(path); }), HasSubstr(why)) << bytes.size();
   };
   refused("", "expected a file of torch.save's, a zip archive");
-  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "expected a file of torch.save's");
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "is a pointer of Git LFS");
   refused(bytes_of(test::data(kFolder / "old.bin")), "written by a PyTorch before 1.6");
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
   refused(whole.substr(0, whole.size() / 2), "expected a file of torch.save's");
