@@ -9,6 +9,7 @@
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/checkpoints/number_rules.h"
 #include "app/commands/commands.h"
+#include "app/commands/train_notes.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/weighted_path.h"
 #include "app/node/failure.h"
@@ -17,7 +18,6 @@
 #include "app/node/signals.h"
 #include "app/node/version.h"
 #include "app/node/working.h"
-#include "app/plan/freeze.h"
 #include "app/ranks/attention_choice.h"
 #include "app/ranks/device_choice.h"
 #include "app/ranks/rank_report.h"
@@ -57,20 +57,6 @@ void check_disk(const TrainConfig& config, const Session& session) {
                   tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
 }
 
-// Another instruction set sums in another order: the run goes on, but no longer with the bits it would have had. `attention`: who else does
-// part of the work.
-void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Console& console) {
-  std::string here = device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
-  if (!attention.empty()) here += ", " + attention;
-  if (!progress.made_with.empty() && progress.made_with != here) {
-    console.warn(
-        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; here {}): the last bits of the numbers may "
-                    "differ from here on",
-                    attention.empty() ? "" : ", or by other engines of cuDNN", progress.made_with, here));
-  }
-  progress.made_with = here;
-}
-
 // A folder without weights has nothing to load: new weights must be asked for.
 void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
@@ -80,22 +66,6 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
           "[model] {} has a config.json but neither model.safetensors, pytorch_model.bin nor a checkpoint of DeepSpeed's or FSDP's: give "
           "--from-scratch to start from new weights",
           config.model));
-}
-
-std::string kept_as(kernels::WeightFormat base) {
-  return base == kernels::WeightFormat::plain ? "" : ", those of products kept in " + to_string(base);
-}
-
-void tell_of_run(Session& session, const TrainConfig& config, Console& console) {
-  if (const std::string notice = session.pinning_notice(); !notice.empty()) console.warn(notice);
-  const i64 frozen = frozen_elems(session.model());
-  console.log(fmt::format(
-      "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
-      frozen ? fmt::format(" ({} of them frozen{})", frozen, kept_as(session.source().config.base_weights)) : "",
-      session.model().blocks.size(), to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
-      session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
-  if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
-  session.print_plan(console);
 }
 
 // One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks

@@ -1,0 +1,41 @@
+#include "app/commands/train_notes.h"
+
+#include <fmt/format.h>
+
+#include "app/plan/freeze.h"
+#include "optim/isa.h"
+
+namespace spillway::app {
+namespace {
+
+std::string kept_as(kernels::WeightFormat base) {
+  return base == kernels::WeightFormat::plain ? "" : ", those of products kept in " + to_string(base);
+}
+
+}  // namespace
+
+void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Console& console) {
+  std::string here = device.device.is_cuda() ? device.model : fmt::format("cpu, {}", optim::to_string(optim::resolve(optim::Isa::best)));
+  if (!attention.empty()) here += ", " + attention;
+  if (!progress.made_with.empty() && progress.made_with != here) {
+    console.warn(
+        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; here {}): the last bits of the numbers may "
+                    "differ from here on",
+                    attention.empty() ? "" : ", or by other engines of cuDNN", progress.made_with, here));
+  }
+  progress.made_with = here;
+}
+
+void tell_of_run(Session& session, const TrainConfig& config, Console& console) {
+  if (const std::string notice = session.pinning_notice(); !notice.empty()) console.warn(notice);
+  const i64 frozen = frozen_elems(session.model());
+  console.log(fmt::format(
+      "{}: {} parameters{} in {} blocks, {} on {}{}{} thread{}", session.source().name, session.model().parameter_elems(),
+      frozen ? fmt::format(" ({} of them frozen{})", frozen, kept_as(session.source().config.base_weights)) : "",
+      session.model().blocks.size(), to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
+      session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
+  if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) console.log(meeting);
+  session.print_plan(console);
+}
+
+}  // namespace spillway::app
