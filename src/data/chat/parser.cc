@@ -80,7 +80,7 @@ class Parser {
     if (tag == "if") branch(*node);
     if (tag == "set") set(*node);
     if (tag == "with") with(*node);
-    if (tag == "print") print(*node);
+    if (tag == "print") print_statement(*node);
     if (tag == "macro") macro(*node);
     if (tag == "call") call_block(*node);
     if (tag == "filter") filter_block(*node);
@@ -148,7 +148,7 @@ class Parser {
     node.parts.push_back(whole_body("endwith"));
   }
 
-  void print(Node& node) {
+  void print_statement(Node& node) {
     node.kind = NodeKind::print;
     while (stream_.now().kind != TokenKind::block_end) {
       if (!node.kids.empty()) stream_.expect(",");
