@@ -205,7 +205,9 @@ TEST_F(Adapters, OfAnotherBaseAreRefused) {
   const Finished run = evaluated({"--model", "run"});
   EXPECT_EQ(run.status, 4);
   EXPECT_NE(run.err.find("expected the base it was trained beside"), std::string::npos) << run.err;
-  EXPECT_EQ(at.spillway(train("other", {"--resume", (at / "run/checkpoints/step-00000006").string()}, "8")).status, 4);
+  const Finished resumed = at.spillway(train("other", {"--resume", (at / "run/checkpoints/step-00000006").string()}, "8"));
+  EXPECT_EQ(resumed.status, 2);
+  EXPECT_NE(resumed.err.find("expected in --model what the run was trained with"), std::string::npos) << resumed.err;
   at.write("base/model.safetensors", weights);
   expect_ends(evaluated({"--model", "run"}));
   fs::rename(at / "base", at / "gone");
