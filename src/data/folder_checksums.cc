@@ -107,6 +107,13 @@ void find_damage(const fs::path& path, const FileChecksums& checksums, std::vect
   found.emplace_back(e.what());
 }
 
+// Whether it names a file of the folder, or of a folder in it, in one way only.
+bool is_inside(const std::string& name) {
+  const fs::path path(name);
+  if (name.empty() || name == "." || path.is_absolute() || !path.has_filename()) return false;
+  return path.lexically_normal() == name && *path.begin() != "..";
+}
+
 }  // namespace
 
 FolderChecksums FolderChecksums::of(const fs::path& folder) {
@@ -130,8 +137,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   }
   FolderChecksums checksums;
   for (const auto& [name, entry] : (*found)["files"].items()) {
-    if (name.empty() || name.find('/') != name.npos || name == "." || name == "..")
-      reject(manifest, "no file is called " + in_quotes(name));
+    if (!is_inside(name)) reject(manifest, "no file is called " + in_quotes(name));
     checksums.add(name, parse_file(manifest, name, entry));
   }
   return checksums;

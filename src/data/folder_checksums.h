@@ -18,7 +18,7 @@ class FolderChecksums {
   static FolderChecksums of(const std::filesystem::path& folder);
 
   bool any() const { return !files_.empty(); }
-  /// By file name; none: nothing is known of it.
+  /// By its name, with the folder before it where it lies in one ("additional_chat_templates/rag.jinja"); none: nothing is known of it.
   std::optional<FileChecksums> find(const std::string& file) const;
   const std::map<std::string, FileChecksums>& files() const { return files_; }
 
