@@ -137,21 +137,23 @@ TEST_F(BadDays, AStoreThatIsTruncatedUnderTheRun) {
   expect_mended_by_a_restart();
 }
 
-// The second slot of the last blob begins 0.4 MiB before the end, at 20.4 MiB, and is first met in the first step.
+// The store ends at 20 MiB. What lies behind 19 MiB is met by the end of the first step, whatever order the plan has.
+constexpr i64 kNearTheEnd = 19 << 20;
+
 TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
   for (const int error_number : {EIO, ENODEV, EREMOTEIO}) {
-    at.before_start([error_number] { fail_beyond(40 << 19, error_number); });
+    at.before_start([error_number] { fail_beyond(kNearTheEnd, error_number); });
     const Finished f = at.spillway(on_nvme("run-" + std::to_string(error_number), "none"));
     expect_io_failure(f, error_number);
   }
 }
 
-// On a filesystem that cannot reserve blocks a disk may fill up during a step. The kernel answers ENOSPC where the second slot begins, so
+// On a filesystem that cannot reserve blocks a disk may fill up during a step. The kernel answers ENOSPC near the store's end, so
 // that it happens at the same write every time.
 TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   at.before_start([] {
     forbid(SYS_fallocate, EOPNOTSUPP);
-    fail_beyond(40 << 19, ENOSPC);
+    fail_beyond(kNearTheEnd, ENOSPC);
   });
   const Finished f = at.spillway(on_nvme("run", "none"));
   expect_io_failure(f, ENOSPC);
