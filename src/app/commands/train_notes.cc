@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "app/checkpoints/adapters.h"
 #include "app/plan/freeze.h"
 #include "optim/isa.h"
 
