@@ -1,11 +1,11 @@
-// What a dead run left on a scratch path, by the first pages of its store's first file: read before anything is opened, moved or written,
-// so that a start can refuse to leave it. Functions keep no state.
+// Reads the first pages of the store that a dead run left on a scratch path, before anything is opened, moved or written, so that a start
+// can refuse to give that store up. The functions keep no state.
 #pragma once
 #include "offload/nvme_store.h"
 
 namespace spillway::offload {
 
-/// What a dead run left in the folder that its first --nvme path had, by that file's pages.
+/// Describes the store that a dead run left below its first --nvme path, as the first pages of the store's file say.
 struct LeftStore {
   u64 layout_hash = 0;
   i64 persistent_tiles = 0;

@@ -1,4 +1,5 @@
-// Where a mixture's sources stand (data/mixture.h), as manifests of checkpoints and records on nvme keep it. Functions without state.
+// Writes and reads where a mixture's sources stand (data/mixture.h), the JSON form that checkpoints and records on nvme keep. The functions
+// keep no state.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

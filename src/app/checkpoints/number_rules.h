@@ -1,5 +1,5 @@
-// What a run that an older program began computes otherwise from here on (kNumberRules), and what a folder's model makes a command say in
-// its first lines. For train. Pure functions but for reading config.json files.
+// Tells which numbers of a run that an older program began are computed by other rules from here on (kNumberRules), and which notes on the
+// model train prints in its first lines. Pure functions, except that they read config.json files.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,10 +13,11 @@ namespace spillway::app {
 /// other, so the head stays tied, and the source's notes say so. Error(data): a config.json that cannot be read.
 void keep_tied_head(const std::filesystem::path& checkpoint, const Progress& progress, ModelSource& source);
 
-/// What is to be known of the model that is trained, a sentence each.
+/// Returns the notes on the trained model that train prints, a sentence each.
 std::vector<std::string> model_notes(const ModelSource& source, const nn::Sequential& model);
 
-/// What the steps to come compute otherwise than those before, a sentence each; none of a run that this program's rules began.
+/// Returns what the coming steps compute by other rules than the steps before, a sentence each. It is empty if the run was begun by the
+/// rules of this program.
 std::vector<std::string> changed_rules(const Progress& progress, const ModelSource& source, const nn::Sequential& model);
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// What a run knows of its own health between two steps: its best validation and how many since were no better, whether a validation is
+// The health of a run between two steps: its best validation and how many since were no better, whether a validation is
 // still to be made, and whether the last losses were finite. It is part of the run's state, in every checkpoint's manifest and in each
 // commit on nvme, so that a run that was stopped comes to the same decisions as one that was not. A value.
 #pragma once

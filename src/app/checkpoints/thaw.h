@@ -16,7 +16,7 @@ struct Thaw {
   std::vector<std::string> parameters;
 };
 
-/// Of which parameters a checkpoint has other states than a run that loads it: names, in the model's order.
+/// Names the parameters whose optimizer state in a checkpoint does not match the run that loads it, in the model's order.
 struct FreezeChange {
   std::vector<std::string> thawed;  // trained now, without a state in it
   std::vector<std::string> frozen;  // with a state in it, which is dropped
@@ -26,7 +26,7 @@ struct FreezeChange {
 std::vector<std::string> notes_of(const FreezeChange& change);
 
 nlohmann::json to_json(const std::vector<Thaw>& thawed);
-/// What is no list of ours is taken for none.
+/// Reads the list that to_json() wrote. Any other JSON value gives an empty list.
 std::vector<Thaw> thawed_of(const nlohmann::json& json);
 
 /// Gives the parameters that were thawed rates of their own, with their group's values and the updates that they count from. Where a

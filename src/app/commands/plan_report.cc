@@ -69,7 +69,7 @@ std::string moved_text(const PlanReport& report) {
   return text;
 }
 
-// Of a rank's writes.
+// Returns the price in seconds of what this rank writes to nvme in a step.
 double write_price_s(const PlanReport& report) {
   return report.rates.write_price_s(static_cast<double>(report.session.chosen().moved_per_step().written[2]));
 }
