@@ -43,6 +43,10 @@ if(SPILLWAY_SANITIZE)
     # gcc 12 reports false maybe-uninitialized inside the standard library once it instruments.
     target_compile_options(spillway_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
+  if(SPILLWAY_SANITIZE MATCHES "undefined")
+    # A null pointer that is followed is ASan's as well, and vptr's checks need every class's table: a sixth of the compiler's time.
+    target_compile_options(spillway_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr>)
+  endif()
 endif()
 
 set(SPILLWAY_HAS_CUDA OFF)

@@ -8,11 +8,6 @@
 #include "parallel/comm/transfer.h"
 
 namespace spillway::parallel {
-namespace {
-
-constexpr i64 kPastCachesBytes = 2 * kMiB;
-
-}  // namespace
 
 // The beginning of an area: how many exchanges its owner has published, and how many it has taken everything from. Then two halves; the
 // n-th exchange uses half n mod 2, and may do so when all have taken everything from the one before the last.

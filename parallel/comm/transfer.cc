@@ -14,8 +14,6 @@ namespace {
 // What is read or summed once and then written to several targets has to stay in the first caches: a sum, read again at once, in the first;
 // a copy in the second, because each piece that passes the caches ends with a wait for its last stores.
 constexpr i64 kSumTileBytes = 16 * kKiB, kCopyTileBytes = 128 * kKiB;
-// Results this large are not read again before other data has passed through the second-level cache.
-constexpr i64 kPastCachesBytes = 2 * kMiB;
 
 template <class T>
 T larger(T a, T b) {

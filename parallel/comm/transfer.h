@@ -9,6 +9,9 @@
 
 namespace spillway::parallel {
 
+/// Results this large are not read again before other data has passed through the second-level cache.
+constexpr i64 kPastCachesBytes = 2 * kMiB;
+
 /// One `from`: a copy. Several: a reduction in this order. A target may be one of the sources; else nothing overlaps.
 struct Transfer {
   std::vector<const std::byte*> from;

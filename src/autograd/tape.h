@@ -75,6 +75,8 @@ class Backward {
   /// Where to write the gradient of input `input`, whole; contiguous, its shape; of its type, of a parameter wide_dtype of it. Only if
   /// needs(input).
   Tensor target(int input);
+  /// target(input) where needs(input), else an undefined tensor.
+  Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
   /// For an op that adds while it computes: the gradient that input `input` has from others, undefined if none or if it must be left. The
   /// op then writes the sum of both to target(), which is another tensor. Only if needs(input), before target().
   Tensor take_others(int input);

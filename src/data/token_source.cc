@@ -215,7 +215,7 @@ std::unique_ptr<TokenSource> open_one(const fs::path& path, i64 vocabulary) {
 }  // namespace
 
 std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary) {
-  if (vocabulary < 1 || vocabulary > i64{1} << 31) {
+  if (vocabulary < 1 || vocabulary > kAnyVocabulary) {
     throw Error(ErrorCode::usage, fmt::format("[data] expected a vocabulary from 1 to 2^31, got {}", vocabulary));
   }
   std::vector<std::unique_ptr<TokenSource>> sources;

@@ -19,6 +19,9 @@ class TokenSource {
   virtual void read(i64 begin, std::span<i32> out) const = 0;
 };
 
+/// For files whose tokenizer is not known: every id that a token file can hold is below it.
+constexpr i64 kAnyVocabulary = i64{1} << 31;
+
 /// Opens `--data` paths: `.txt` (or a folder of them in byte order of names) through the byte tokenizer, token files `.bin` (llm.c's
 /// header, else nanoGPT's headerless uint16; Megatron where a .idx lies beside it). Ids at or above `vocabulary` are Error(data) with file
 /// and offset, found before step 1.

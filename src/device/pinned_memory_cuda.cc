@@ -21,7 +21,7 @@ namespace {
 // More do not make the kernel's zeroing and the driver's pinning any faster.
 constexpr i64 kMostThreads = 8;
 constexpr i64 kTouchedBytes = 64 * kMiB;  // by one thread at a time
-constexpr i64 kPage = 4 * kKiB;
+constexpr i64 kHostPage = 4 * kKiB;
 
 struct Piece {
   std::byte* at;
@@ -135,7 +135,7 @@ class PinnedMemory final : public MemorySource {
   void touch(std::byte* at, i64 bytes, const Done& done) const {
     on_threads(ceil_div(bytes, kTouchedBytes), [&](i64 n) {
       const i64 begin = n * kTouchedBytes, end = std::min(bytes, begin + kTouchedBytes);
-      for (i64 page = begin; page < end; page += kPage) *static_cast<volatile std::byte*>(at + page) = std::byte{0};
+      for (i64 page = begin; page < end; page += kHostPage) *static_cast<volatile std::byte*>(at + page) = std::byte{0};
       done(end - begin);
     });
   }

@@ -33,8 +33,6 @@ Tensor widened(const Tensor& x) {
   return to;
 }
 
-Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(input) : Tensor(); }
-
 }  // namespace
 
 Variable batch_norm2d(const Variable& in, const Variable& gain, const Variable& bias, const Variable& running_mean,
@@ -58,7 +56,7 @@ Variable batch_norm2d(const Variable& in, const Variable& gain, const Variable& 
   return r.output(y, [=](Backward& b) {
     if (b.needs(3)) b.pass(3, b.saved(kept_mean));
     if (b.needs(4)) b.pass(4, b.saved(kept_variance));
-    const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1), dbeta = target_if(b, 2);
+    const Tensor dx = b.target_if_needed(0), dgamma = b.target_if_needed(1), dbeta = b.target_if_needed(2);
     if (!dx.defined() && !dgamma.defined() && !dbeta.defined()) return;
     kernels::batch_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), training, dx, dgamma, dbeta);
   });
@@ -86,7 +84,7 @@ Variable of_groups(const char* op, const Variable& in, i64 groups, const Variabl
       return b.needs(input) ? empty({images, channels}, wide_dtype(b.gradient().dtype()), "gradient of each image") : Tensor();
     };
     const Tensor dgamma = each_image(1), dbeta = each_image(2);
-    kernels::group_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), target_if(b, 0), dgamma,
+    kernels::group_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), b.target_if_needed(0), dgamma,
                                  dbeta);
     if (b.needs(1)) kernels::sum_axis(dgamma, 1, images, channels, 1, b.target(1));
     if (b.needs(2)) kernels::sum_axis(dbeta, 1, images, channels, 1, b.target(2));

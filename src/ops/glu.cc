@@ -20,7 +20,7 @@ Variable glu(const char* op, Glu activation, const Variable& first, const Variab
   Recorder r({gate, up}, op);
   const auto kept_gate = r.save(gate), kept_up = r.save(up);
   return r.output(y, [=](Backward& b) {
-    const Tensor dgate = b.needs(0) ? b.target(0) : Tensor(), dup = b.needs(1) ? b.target(1) : Tensor();
+    const Tensor dgate = b.target_if_needed(0), dup = b.target_if_needed(1);
     kernels::glu_gradient(activation, b.saved(kept_gate), b.saved(kept_up), b.gradient(), dgate, dup);
   });
 }

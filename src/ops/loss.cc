@@ -206,7 +206,7 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
   const SavedTensor kept_logits = head.kept ? r.save(logits) : SavedTensor();
   return r.output(total, [=](Backward& b) {
     const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), memory, softcap);
-    const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.needs(1) ? b.target(1) : Tensor();
+    const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.target_if_needed(1);
     const Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
     const bool converted = again.kept && b.again();
     head_gradients(again, buffer, b.saved(kept_statistics), gradient_factor * b.gradient().item(), converted, dx, dw);

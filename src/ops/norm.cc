@@ -18,8 +18,6 @@ void check(const char* op, const Variable& x, const Variable& parameter) {
 
 Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, wide_dtype(x.dtype()), "norm statistics"); }
 
-Tensor target_if(Backward& b, int input) { return b.needs(input) ? b.target(input) : Tensor(); }
-
 }  // namespace
 
 Variable layer_norm(const Variable& in, const Variable& gain, const Variable& bias, double eps) {
@@ -33,7 +31,7 @@ Variable layer_norm(const Variable& in, const Variable& gain, const Variable& bi
   return r.output(y, [=](Backward& b) {
     const Tensor rows = b.saved(kept_x);
     const Tensor others = b.needs(0) ? b.take_others(0) : Tensor();
-    const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1), dbeta = target_if(b, 2);
+    const Tensor dx = b.target_if_needed(0), dgamma = b.target_if_needed(1), dbeta = b.target_if_needed(2);
     const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
     kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), true, others, dx, dgamma, dbeta,
                            workspace(bytes));
@@ -50,7 +48,7 @@ Variable rms_norm(const Variable& in, const Variable& gain, double eps, double g
   return r.output(y, [=](Backward& b) {
     const Tensor rows = b.saved(kept_x);
     const Tensor others = b.needs(0) ? b.take_others(0) : Tensor();
-    const Tensor dx = target_if(b, 0), dgamma = target_if(b, 1);
+    const Tensor dx = b.target_if_needed(0), dgamma = b.target_if_needed(1);
     const i64 bytes = kernels::norm_gradient_workspace_bytes(rows.elems() / rows.size(-1), rows.size(-1), rows.dtype());
     kernels::norm_gradient(rows, b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), false, others, dx, dgamma, {},
                            workspace(bytes), gain_offset);

@@ -68,6 +68,7 @@ class GpuCheck : public testing::Test {
   const Workplace place_;
 };
 using GpuCheckReportRelease = GpuCheck;
+using SoakGpuCheckReport = GpuCheck;
 
 const std::vector<std::string> kTests = {
     "tests of device",      "tests of kernels",     "tests of optim",       "tests of parallel",    "selftest", "memcheck of kernels",
@@ -131,7 +132,7 @@ TEST_F(GpuCheckReportRelease, ThreeCommandsMakeOneReport) {
   }
 }
 
-TEST_F(GpuCheckReportRelease, TestsThatFailHangCrashOrAreForgottenAndComplaints) {
+TEST_F(SoakGpuCheckReport, TestsThatFailHangCrashOrAreForgottenAndComplaints) {
   EXPECT_EQ(
       check("tests", "GPU_CHECK_TINY=54 FAULT_TESTS=fails,hang,crash,forgets FAULT_SMI='[N/A], [N/A]' FAULT_SANITIZER='Invalid write'"), 1)
       << said();
@@ -147,13 +148,13 @@ TEST_F(GpuCheckReportRelease, TestsThatFailHangCrashOrAreForgottenAndComplaints)
   EXPECT_TRUE(mentions(said(), "failed: tests of optim")) << said();
 }
 
-TEST_F(GpuCheckReportRelease, ASanitizerThatIsNotDoneHasNotPassed) {
+TEST_F(SoakGpuCheckReport, ASanitizerThatIsNotDoneHasNotPassed) {
   EXPECT_NE(check("tests", "GPU_CHECK_TINY=27 FAULT_SANITIZER=hang"), 0) << said();
   expect_row("racecheck of kernels", "cut short after 0 tests, nothing found, not done: EmbeddingTwins");
   EXPECT_TRUE(mentions(said(), "racecheck of kernels\n")) << "not among what is not done: " << said();
 }
 
-TEST_F(GpuCheckReportRelease, TrainingsThatHangDoNotLearnOrDiffer) {
+TEST_F(SoakGpuCheckReport, TrainingsThatHangDoNotLearnOrDiffer) {
   fs::remove(place_ / "machine/bin/bench_matmul_cuda");
   EXPECT_EQ(check("trainings", "GPU_CHECK_TINY=54 FAULT_TRAINING=hang,still,bits,refuse FAULT_NSYS=1 FAULT_BENCH='no figures'"), 1)
       << said();
@@ -168,7 +169,7 @@ TEST_F(GpuCheckReportRelease, TrainingsThatHangDoNotLearnOrDiffer) {
   expect_rows({"bench of memory", "bench of attention"}, "FAILED: bench: FileNotFoundError");
 }
 
-TEST_F(GpuCheckReportRelease, WithoutCudnnItsAttentionIsAbsent) {
+TEST_F(SoakGpuCheckReport, WithoutCudnnItsAttentionIsAbsent) {
   EXPECT_EQ(check("trainings", "FAULT_TRAINING=cudnn"), 3) << said();
   EXPECT_TRUE(mentions(said(), " 0 failed, 3 absent, 0 cut short")) << said();
   expect_row("gpt2-124m, attention by cuDNN", "absent: [attention] expected cuDNN, got none");
@@ -178,7 +179,7 @@ TEST_F(GpuCheckReportRelease, WithoutCudnnItsAttentionIsAbsent) {
   expect_row("bench of cuDNN's attention", "absent: cuDNN's attention: got none");
 }
 
-TEST_F(GpuCheckReportRelease, PeersThatAreMissingOrSayNothing) {
+TEST_F(SoakGpuCheckReport, PeersThatAreMissingOrSayNothing) {
   EXPECT_EQ(check("peers", "FAULT_PEERS='no torch' FAULT_NCU='==ERROR== ERR_NVGPUCTRPERM'"), 3) << said();
   expect_row("PyTorch beside", "absent: no PyTorch here");
   expect_rows({"gpt2-124m against PyTorch", "attention against FlashAttention-2", "attention against cuDNN"},
@@ -197,7 +198,7 @@ TEST_F(GpuCheckReportRelease, PeersThatAreMissingOrSayNothing) {
   EXPECT_TRUE(mentions(report(), "bench_attention_cuda printed no figures: 'no figures")) << report();
 }
 
-TEST_F(GpuCheckReportRelease, WithoutAGpuNothingPasses) {
+TEST_F(SoakGpuCheckReport, WithoutAGpuNothingPasses) {
   for (const char* part : {"tests", "trainings", "peers"}) {
     EXPECT_EQ(check(part, "CUDA_VISIBLE_DEVICES= FAULT_TESTS=no-gpu FAULT_BENCH='skipped: no driver'"), 3) << said();
     EXPECT_TRUE(mentions(said(), " 0 failed")) << said();
@@ -208,7 +209,7 @@ TEST_F(GpuCheckReportRelease, WithoutAGpuNothingPasses) {
   EXPECT_FALSE(mentions(report(), " passed")) << report();
 }
 
-TEST_F(GpuCheckReportRelease, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
+TEST_F(SoakGpuCheckReport, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
   const std::string ended = "PATH=" + std::string(kMachine) + ":$PATH FAULT_TESTS=hang timeout 3 " +
                             (place_ / "machine/gpu_check.sh").string() + " tests " + (place_ / "out").string() + " >" +
                             (place_ / "said").string() + " 2>&1";
@@ -219,7 +220,7 @@ TEST_F(GpuCheckReportRelease, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
   expect_row("a block's backward, llama-1.5b", "FAILED: no time was left for it");
 }
 
-TEST_F(GpuCheckReportRelease, WritesIntoNoFolderThatIsNotIts) {
+TEST_F(SoakGpuCheckReport, WritesIntoNoFolderThatIsNotIts) {
   EXPECT_EQ(check("all"), 2) << said();
   EXPECT_TRUE(mentions(said(), "usage: gpu_check.sh tests|trainings|peers")) << said();
   fs::create_directories(place_ / "out");
@@ -269,7 +270,7 @@ TEST_F(GpuCheckOnEmulatorMore, TrainingsAndPeers) {
 }
 
 // The archive of scripts/bundle.sh --check, unpacked and run where there is no GPU, or none to be seen.
-TEST(GpuCheckRelease, ArchiveRunsToItsEndWithoutAGpu) {
+TEST(SoakGpuCheckArchive, RunsToItsEndWithoutAGpu) {
   const Workplace place;
   const std::string unpacked = (place / "unpacked").string();
   fs::create_directories(unpacked);

@@ -225,7 +225,7 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
 }
 
 TEST_F(OnTerminalMore, ASecondCtrlCLeavesWithALine) {
-  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600"});
+  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "150"});
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
   ASSERT_TRUE(read_until([&] { return shows("new run of 100000 steps"); }, 300)) << screen.text();
@@ -238,7 +238,7 @@ TEST_F(OnTerminalMore, ASecondCtrlCLeavesWithALine) {
 }
 
 TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
-  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "600", "--ranks", "2"});
+  Args slow = small_run("run", 100'000, "64MiB", {"--gradient-accumulation-steps", "150", "--ranks", "2"});
   *(std::find(slow.begin(), slow.end(), "--sequence-length") + 1) = "64";
   start(slow);
   ASSERT_TRUE(read_until([&] { return in_a_step(); }, 300)) << screen.text();

@@ -13,11 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr i64 kMostBytes = 256 * kMiB;
+constexpr i64 kMostTokenizerBytes = 256 * kMiB;
 
 std::string contents_of(const fs::path& path) {
   const data::File file = data::File::open(path);
-  if (file.size_bytes() > kMostBytes)
+  if (file.size_bytes() > kMostTokenizerBytes)
     throw Error(ErrorCode::data, fmt::format("[tokenizer] {}: expected at most 256 MiB, got {} bytes", path.string(), file.size_bytes()));
   std::string text(static_cast<size_t>(file.size_bytes()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));

@@ -69,7 +69,7 @@ void check_targets(const HeldOutLoss& loss) {
   if (loss.targets == 0) throw Error(ErrorCode::data, "[evaluate] expected targets that count in --data, got none: there is no loss");
 }
 
-void check_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
+void check_loss_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
   if (std::isfinite(loss.mean())) return;
   throw Error(ErrorCode::numbers,
               fmt::format("[evaluate] expected a finite loss, got {} over {} targets: weights of {} are not finite, or values in between "
@@ -153,7 +153,7 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   console.end_progress();
   check_targets(loss);
   console.result(result_text(loss, console.json()));
-  check_finite(loss, config);
+  check_loss_finite(loss, config);
   return 0;
 }
 

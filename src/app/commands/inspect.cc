@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr i64 kAnyVocabulary = i64{1} << 31, kShownTokens = 16, kPieceTokens = 16 * kKiB;
+constexpr i64 kShownTokens = 16, kPieceTokens = 16 * kKiB;
 
 std::string read_text(const fs::path& path) {
   const auto text = read_whole(path);
@@ -80,7 +80,7 @@ Json describe_weights(const fs::path& path) {
 }
 
 Json describe_tokens(const fs::path& path) {
-  const auto sources = data::open_token_sources({path.string()}, kAnyVocabulary);
+  const auto sources = data::open_token_sources({path.string()}, data::kAnyVocabulary);
   const data::TokenSource& source = *sources.front();
   i32 highest = -1;
   Json first = Json::array();

@@ -11,6 +11,7 @@
 #include "app/node/working.h"
 #include "app/run/data_sources.h"
 #include "base/error.h"
+#include "data/token_source.h"
 #include "tensor/batch.h"
 
 namespace spillway::app {
@@ -25,7 +26,7 @@ ModelSource model_of(const InspectConfig& config) {
   if (config.model.empty()) {
     ModelSource none{};
     none.config.positions = std::numeric_limits<i32>::max();
-    none.config.vocabulary = i64{1} << 31;
+    none.config.vocabulary = data::kAnyVocabulary;
     return none;
   }
   ModelSource source = find_trained_model(config.model, "last");

@@ -21,7 +21,6 @@ namespace spillway::app {
 namespace {
 
 constexpr i64 kPieceTokens = 16 * kKiB;
-constexpr i64 kAnyVocabulary = i64{1} << 31;
 
 // Calls body(ids) piece by piece, so that a file of any size passes through 64 KiB.
 template <class Body>
@@ -96,7 +95,7 @@ int encode(const TokenizeConfig& config, Console& console) {
 int decode(const TokenizeConfig& config, Console& console) {
   const auto tokenizer = config.tokenizer == "bytes" ? std::make_unique<data::ByteTokenizer>() : data::read_tokenizer(config.tokenizer);
   const auto decoder = tokenizer->stream_decoder();
-  for (const auto& source : data::open_token_sources({config.decode}, kAnyVocabulary)) {
+  for (const auto& source : data::open_token_sources({config.decode}, data::kAnyVocabulary)) {
     for_pieces(*source, [&](std::span<const i32> ids) {
       std::string text;
       for (const i32 id : ids) text += decoder->put(id);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "app/flags/text.h"
+
 namespace spillway::app {
 namespace {
 
@@ -49,16 +51,10 @@ std::string wrapped(const std::string& text) {
   return out + "\n";
 }
 
-std::string list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::string description(const Option& option) {
   std::string text = option.help;
   if (!option.built) return text + " (not built yet)";
-  if (!option.later.empty()) text += " (not built yet: " + list(option.later) + ")";
+  if (!option.later.empty()) text += " (not built yet: " + spaced(option.later) + ")";
   if (option.range) text += "; " + option.range->text();
   return text;
 }

@@ -6,20 +6,14 @@
 namespace spillway::app {
 namespace {
 
-std::string list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 bool is_later(const Option& option, const std::string& text) { return std::ranges::find(option.later, text) != option.later.end(); }
 
 void check_choice(const Option& option, const std::string& text, const std::string& what) {
   if (is_later(option, text)) refuse("[" + what + "] not built yet: \"" + text + "\"; " + option.instead);
   if (std::ranges::find(option.field.choices, text) != option.field.choices.end()) return;
-  const std::string later = option.later.empty() ? "" : " (not built yet: " + list(option.later) + ")";
+  const std::string later = option.later.empty() ? "" : " (not built yet: " + spaced(option.later) + ")";
   const std::string unset = option.unset_word.empty() ? "" : " " + option.unset_word;
-  refuse("[" + what + "] expected one of: " + list(option.field.choices) + unset + later + ", got \"" + text + "\"");
+  refuse("[" + what + "] expected one of: " + spaced(option.field.choices) + unset + later + ", got \"" + text + "\"");
 }
 
 void check_range(const Option& option, const std::string& text, const std::string& what) {

@@ -26,6 +26,12 @@ bool whole(const std::string& text, T& value) {
 
 void refuse(const std::string& message) { throw Error(ErrorCode::usage, message); }
 
+std::string spaced(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 i64 parse_integer(const std::string& text, const std::string& what) {
   i64 value = 0;
   if (!whole(text, value)) reject(what, "a whole number", text);

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/flags/config.h"
 #include "base/error.h"
@@ -11,6 +12,9 @@ namespace spillway::app {
 
 /// Throws Error(usage).
 [[noreturn]] void refuse(const std::string& message);
+
+/// The words with a space between each two.
+std::string spaced(const std::vector<std::string>& words);
 
 i64 parse_integer(const std::string& text, const std::string& what);
 double parse_number(const std::string& text, const std::string& what);  // finite

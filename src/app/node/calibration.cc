@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-constexpr std::uintmax_t kMostFileBytes = kMiB;
+constexpr std::uintmax_t kMostCalibrationBytes = kMiB;
 
 // What a figure may be. A value outside is no measurement of a machine.
 struct Known {
@@ -73,7 +73,7 @@ Json read_rows(const fs::path& file, std::string& reason) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(file, error);
   if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return Json::array();
-  const auto text = error || bytes > kMostFileBytes ? std::nullopt : read_whole(file);
+  const auto text = error || bytes > kMostCalibrationBytes ? std::nullopt : read_whole(file);
   const Json parsed = text ? Json::parse(*text, nullptr, false) : Json();
   if (!text) {
     reason = "it cannot be read, or is far too large";

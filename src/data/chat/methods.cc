@@ -36,7 +36,7 @@ const Builtin kOfDicts[] = {
     {"values", {""}, 1, view<Form::values>},
 };
 
-Value count(Run& run, const Bound& a) {
+Value count_of_item(Run& run, const Bound& a) {
   const Values& items = a.at(0).sequence()->items;
   return i64{std::count_if(items.begin(), items.end(), [&](const Value& item) { return equal(run, item, a.at(1)); })};
 }
@@ -53,7 +53,7 @@ Value index(Run& run, const Bound& a) {
 
 const Builtin kOfLists[] = {
     {"copy", {""}, 1, copy},
-    {"count", {"", ""}, 2, count},
+    {"count", {"", ""}, 2, count_of_item},
     {"index", {"", "", "", ""}, 2, index},
 };
 

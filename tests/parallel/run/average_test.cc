@@ -185,7 +185,7 @@ TEST_P(Averages, ChangeNothingElse) {
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Kinds, Averages, testing::Values(kKinds[1]), kind_name);
-INSTANTIATE_TEST_SUITE_P(KindsMore, Averages, testing::Values(kKinds[0], kKinds[2], kKinds[3]), kind_name);
+INSTANTIATE_TEST_SUITE_P(SoakKinds, Averages, testing::Values(kKinds[0], kKinds[2], kKinds[3]), kind_name);
 
 }  // namespace
 }  // namespace spillway::test::average_test

@@ -153,7 +153,7 @@ std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
 
 const auto kCells = cells_of(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap, testing::ValuesIn(kCells.diagonal), cell_name);
-INSTANTIATE_TEST_SUITE_P(CornersMore, Overlap, testing::ValuesIn(kCells.rest), cell_name);
+INSTANTIATE_TEST_SUITE_P(SoakCorners, Overlap, testing::ValuesIn(kCells.rest), cell_name);
 
 // What blocks keep, or their inputs alone, in host memory or on disk.
 class ActivationSpill : public testing::TestWithParam<std::tuple<Tier, bool, Order>> {};
@@ -187,7 +187,7 @@ TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
 const auto kSpills =
     cells_of(std::vector{Tier::host, Tier::nvme}, std::vector{false, true}, std::vector{Order::micro_batch, Order::vertical});
 INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
-INSTANTIATE_TEST_SUITE_P(TiersMore, ActivationSpill, testing::ValuesIn(kSpills.rest));
+INSTANTIATE_TEST_SUITE_P(SoakTiers, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
 // Defers while it knows too little, speculates once 48 of the last 50 steps were calm, and defers again after three redone steps.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {

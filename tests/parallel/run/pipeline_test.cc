@@ -112,10 +112,10 @@ std::string name_of(const testing::TestParamInfo<Pipelines::ParamType>& info) {
 }
 const auto kCells = cells_of(range(size_t{0}, size_t{8}), range(size_t{0}, ways().size()));
 INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines, testing::ValuesIn(kCells.diagonal), name_of);
-INSTANTIATE_TEST_SUITE_P(SchedulesMore, Pipelines, testing::ValuesIn(kCells.rest), name_of);
+INSTANTIATE_TEST_SUITE_P(SoakSchedules, Pipelines, testing::ValuesIn(kCells.rest), name_of);
 const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<size_t>{3, 6, 7});
 INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
-INSTANTIATE_TEST_SUITE_P(LaterSchedulesMore, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
+INSTANTIATE_TEST_SUITE_P(SoakLaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
 // Variants of the numbers: each has its own reference.
 TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {

@@ -83,7 +83,7 @@ std::string cell_name(const testing::TestParamInfo<SameBits::ParamType>& info) {
 
 const auto kCells = cells_of(std::vector{"gpt2-tiny", "llama-tiny"}, kTiers, kTiers, kTiers);
 INSTANTIATE_TEST_SUITE_P(Tiers, SameBits, testing::ValuesIn(kCells.diagonal), cell_name);
-INSTANTIATE_TEST_SUITE_P(TiersMore, SameBits, testing::ValuesIn(kCells.rest), cell_name);
+INSTANTIATE_TEST_SUITE_P(SoakTiers, SameBits, testing::ValuesIn(kCells.rest), cell_name);
 
 struct Corner {
   Tier parameters, gradients, optimizer;
@@ -195,7 +195,7 @@ TEST_P(SameBitsCorner, WithDropout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corners, SameBitsCorner, testing::Values(2));
-INSTANTIATE_TEST_SUITE_P(CornersMore, SameBitsCorner, testing::Values(0, 1, 3));
+INSTANTIATE_TEST_SUITE_P(SoakCorners, SameBitsCorner, testing::Values(0, 1, 3));
 
 // The comparison itself must be able to fail: another learning rate is another run.
 TEST(SameBitsTest, ADifferenceShows) {

@@ -199,7 +199,7 @@ TEST_P(Placed, HoldsTheRulesBytes) {
 
 std::string name_of(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
 INSTANTIATE_TEST_SUITE_P(Kinds, Placed, testing::Values(kKinds[4]), name_of);
-INSTANTIATE_TEST_SUITE_P(KindsMore, Placed,
+INSTANTIATE_TEST_SUITE_P(SoakKinds, Placed,
                          testing::Values(kKinds[0], kKinds[1], kKinds[2], kKinds[3], kKinds[5], kKinds[6], kKinds[7], kKinds[8], kKinds[9]),
                          name_of);
 

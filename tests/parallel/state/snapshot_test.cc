@@ -104,7 +104,7 @@ std::string cell_name(const testing::TestParamInfo<Snapshots::ParamType>& info) 
 
 const auto kCells = cells_of(range(0, 6), range(0, 3));
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
-INSTANTIATE_TEST_SUITE_P(CellsMore, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
+INSTANTIATE_TEST_SUITE_P(SoakCells, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
 // Biases and the tied embedding: no Step passes them.
 TEST(SnapshotMore, HoldsFrozenWeights) {
