@@ -336,11 +336,9 @@ void make_training(Plan& plan, const PlanRequest& r) {
   if (r.adaptive_overlap) {
     scheduling.overlap = OptimizerOverlap::forward;
     plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
-    check(*plan.train_when_clipping, r.layout, r.placement, scheduling);
     scheduling.overlap = OptimizerOverlap::backward;
   }
   plan.train = generate_training(r.layout, r.placement, scheduling);
-  check(plan.train, r.layout, r.placement, scheduling);
 }
 
 // The request as it is for its pipeline rank alone, with what the model itself has to say.
@@ -417,7 +415,7 @@ WorkBytes work_bytes(const PlanRequest& request) {
   return work_bytes(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
 }
 
-Plan make_plan(const PlanRequest& request) {
+Plan size_plan(const PlanRequest& request) {
   require(request.cache_positions == 0 || (!request.training && request.cache_positions >= request.sequence_length),
           "[plan] expected a cache without training, of at least the positions of a pass");
   require(request.placement.cache != Tier::nvme, "[plan] a cache lies in memory");
@@ -442,10 +440,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.sequence_length = r.sequence_length;
   plan.cache_positions = r.cache_positions;
   plan.forward = generate_forward(r.layout, r.placement, r.scheduling);
-  check(plan.forward, r.layout, r.placement, r.scheduling);
-  if (r.training) {
-    make_training(plan, r);
-  }
+  if (r.training) make_training(plan, r);
   const i64 clipping_bytes = plan.train_when_clipping ? plan.train_when_clipping->moving_slab_bytes() : 0;
   plan.moving_slab_bytes = round_up(std::max({plan.train.moving_slab_bytes(), plan.forward.moving_slab_bytes(), clipping_bytes}), kPage);
   plan.spill_slab_bytes = round_up(plan.train.spill_slab_bytes(), kPage);
@@ -465,6 +460,24 @@ Plan make_plan(const PlanRequest& request) {
     size_queue(plan);
   }
   size_store(plan, r);
+  return plan;
+}
+
+void check_programs(const Plan& plan) {
+  check(plan.forward, plan.layout, plan.placement, plan.scheduling);
+  if (!plan.training) return;
+  Scheduling scheduling = plan.scheduling;
+  if (plan.train_when_clipping) {
+    scheduling.overlap = OptimizerOverlap::forward;
+    check(*plan.train_when_clipping, plan.layout, plan.placement, scheduling);
+    scheduling.overlap = OptimizerOverlap::backward;
+  }
+  check(plan.train, plan.layout, plan.placement, scheduling);
+}
+
+Plan make_plan(const PlanRequest& request) {
+  Plan plan = size_plan(request);
+  check_programs(plan);
   return plan;
 }
 

@@ -136,7 +136,12 @@ WorkBytes work_bytes(const PlanRequest& request);
 /// have not been sized.
 std::vector<i64> pass_lengths(i64 longest);
 
-/// Generates, checks and sizes. Throws Error(bug) if a generated Program fails its check.
+/// Generates the Programs and sizes what they need, without checking them: for a search, which sizes dozens of plans and keeps one. What it
+/// keeps has to pass check_programs.
+Plan size_plan(const PlanRequest& request);
+/// Throws Error(bug) if one of the plan's Programs fails its check (proof/check.h).
+void check_programs(const Plan& plan);
+/// size_plan, then check_programs.
 Plan make_plan(const PlanRequest& request);
 
 }  // namespace spillway::parallel

@@ -174,10 +174,10 @@ std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& pla
     std::fill_n(r.placement.activations.rbegin(), count, kept);
     return r;
   };
-  const size_t count = largest(blocks, [&](size_t n) { return fits(make_plan(keeping(n)), budgets); });
+  const size_t count = largest(blocks, [&](size_t n) { return fits(size_plan(keeping(n)), budgets); });
   if (count == 0) return {};
   PlanRequest fuller = keeping(count);
-  Plan made = make_plan(fuller);
+  Plan made = size_plan(fuller);
   if (cost_of(fuller, made, rates) >= cost_of(request, plan, rates)) return {};
   const std::string what = fmt::format("the last {} of {} blocks {}", count, blocks,
                                        all.tier == kept.tier ? "are not run again" : "keep their activations on the device");
@@ -190,7 +190,7 @@ std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, 
   if (plan.logits_bytes == 0 || request.placement.keeps_logits) return {};
   PlanRequest fuller = request;
   fuller.placement.keeps_logits = true;
-  Plan made = make_plan(fuller);
+  Plan made = size_plan(fuller);
   if (!fits(made, budgets) || cost_of(fuller, made, rates) >= cost_of(request, plan, rates)) return {};
   return Fuller{std::move(fuller), std::move(made), ""};
 }
@@ -202,7 +202,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
   Fuller best{request, plan, ""};
   double best_s = before_s;
   const auto take = [&](Filling& filling) {
-    Plan made = make_plan(filling.request());
+    Plan made = size_plan(filling.request());
     if (!fits(made, budgets)) return false;
     const double cost_s = cost_of(filling.request(), made, rates);
     const bool cheaper = cost_s < best_s;

@@ -64,7 +64,7 @@ namespace {
 ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (plan.training && plan.staging_buffers > 0) {
     request.staging_buffers = kMostStagingBuffers;
-    if (Plan deeper = make_plan(request); total_excess(deeper, budgets) == 0) {
+    if (Plan deeper = size_plan(request); total_excess(deeper, budgets) == 0) {
       plan = std::move(deeper);
     } else {
       request.staging_buffers = parallel::kLeastStagingBuffers;
@@ -165,6 +165,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
       others += fmt::format("; stage {} does not fit", stage);
     }
   }
+  check_programs(best->plan);
   if (base.scheduling.sharding.ranks > 1) best->why.insert(best->why.begin(), stage_text(best->plan, others));
   return std::move(*best);
 }

@@ -1,6 +1,7 @@
 #include "app/plan/search.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 
@@ -35,25 +36,6 @@ bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
          a.scheduling.order == b.scheduling.order && a.scheduling.overlap == b.scheduling.overlap;
-}
-
-PlanRequest request_of(PlanRequest base, const Plan& plan) {
-  base.placement = plan.placement;
-  base.scheduling = plan.scheduling;
-  base.adaptive_overlap = plan.train_when_clipping.has_value();
-  return base;
-}
-
-// Estimates in order of time may hide the one that is small enough.
-void look_for_the_smallest(Found& found, const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
-                           const Rates& rates) {
-  found.ways = ways_out(base, wishes, budgets, rates);
-  for (WayOut& way : found.ways) {
-    if (total_excess(way.plan, budgets) > 0) continue;
-    PlanRequest request = request_of(base, way.plan);
-    found.best = Fitting{std::move(request), std::move(way.plan)};
-    return;
-  }
 }
 
 }  // namespace
@@ -95,7 +77,7 @@ std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const P
   std::stable_sort(all.begin(), all.end(), [t](const Candidate& a, const Candidate& b) { return a.bytes[t] < b.bytes[t]; });
   std::optional<Plan> least;
   const auto try_one = [&](const Candidate& c) {
-    Plan plan = make_plan(c.request);
+    Plan plan = size_plan(c.request);
     if (total_excess(plan, budgets) == 0 && (!least || plan.total[t] < least->total[t])) least = std::move(plan);
   };
   for (size_t i = 0; i < all.size() && i < kMostTried; ++i) try_one(all[i]);
@@ -137,7 +119,7 @@ std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanR
     if (hopeless(c, budgets) || std::ranges::any_of(fitting, [&](const Fitting& f) { return alike(f.request, c.request); })) continue;
     if (!fitting.empty() && c.seconds > kWorthComparing * fitting.front().estimate_s) break;
     if (sized++ == kMostSized) break;
-    Plan plan = make_plan(c.request);
+    Plan plan = size_plan(c.request);
     if (total_excess(plan, budgets) == 0) {
       const double cost_s = plan.training && !quick ? step_cost_s(plan, *base.model, rates) : c.seconds;
       fitting.push_back({c.request, std::move(plan), c.seconds, cost_s});
@@ -158,6 +140,30 @@ std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const PlanWish
   return fastest_of(candidates(base, wishes, budgets, rates), base, budgets, rates, false, closest);
 }
 
+namespace {
+
+// Estimates in order of time may hide the one that is small enough: the ones that take least of a tier, tier by tier.
+std::optional<Fitting> smallest_that_fits(const std::vector<Candidate>& all, const TierBudgets& budgets) {
+  std::vector<const Candidate*> some;
+  for (const Candidate& c : all) {
+    if (!hopeless(c, budgets)) some.push_back(&c);
+  }
+  for (const Tier tier : {Tier::nvme, Tier::device, Tier::host}) {
+    const auto t = static_cast<size_t>(tier);
+    std::ranges::stable_sort(some, {}, [t](const Candidate* c) { return c->bytes[t]; });
+    std::optional<Fitting> least;
+    for (const Candidate* c : std::span(some).first(std::min(some.size(), kMostTried))) {
+      Plan plan = size_plan(c->request);
+      if (total_excess(plan, budgets) == 0 && (!least || plan.total[t] < least->plan.total[t]))
+        least = Fitting{c->request, std::move(plan), c->seconds};
+    }
+    if (least) return least;
+  }
+  return {};
+}
+
+}  // namespace
+
 Found search(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates, bool quick) {
   const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
@@ -165,10 +171,12 @@ Found search(const PlanRequest& base, const PlanWishes& wishes, const TierBudget
   found.best = fastest_of(all, base, budgets, rates, quick, found.closest);
   if (found.best) return found;
   if (quick && std::ranges::all_of(all, [&](const Candidate& c) { return hopeless(c, budgets); })) return found;
-  look_for_the_smallest(found, base, wishes, budgets, rates);
-  if (!found.best && !found.closest) {
+  found.best = smallest_that_fits(all, budgets);
+  if (found.best) return found;
+  if (wishes.explained) found.ways = ways_out(base, wishes, budgets, rates);
+  if (!found.closest) {
     const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
-    found.closest = make_plan(std::min_element(all.begin(), all.end(), least)->request);
+    found.closest = size_plan(std::min_element(all.begin(), all.end(), least)->request);
   }
   return found;
 }

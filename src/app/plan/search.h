@@ -21,7 +21,7 @@ struct WayOut {
   parallel::Plan plan;
 };
 /// For each tier the plan that takes least of it while the other budgets hold, of those tried: few are sized exactly. A tier that cannot
-/// help alone is left out. One of them may fit as the budgets are.
+/// help alone is left out.
 std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// Of one tier.
@@ -40,7 +40,7 @@ struct Fitting {
 
 struct Found {
   std::optional<Fitting> best;
-  std::vector<WayOut> ways;               // where there is no best
+  std::vector<WayOut> ways;               // where there is no best and the wishes are to be explained
   std::optional<parallel::Plan> closest;  // likewise
 };
 
