@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class BundleRelease : public testing::Test {
+class SoakBundle : public testing::Test {
  protected:
   void SetUp() override {
     if (!succeeds("unshare " + user_ + " --mount true")) GTEST_SKIP() << "this user may not make a mount namespace";
@@ -49,7 +49,7 @@ const std::string kTraining =
     "train --model gpt2-tiny --from-scratch --tokenizer bytes --steps 3 --sequence-length 64 --device cpu --device-memory 100MiB "
     "--host-memory 100MiB --place-optimizer nvme --seed 5 ";
 
-TEST_F(BundleRelease, RunsWhereThereIsNothingElse) {
+TEST_F(SoakBundle, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(mentions(place_.read("root/share/man/man1/spillway.1"), ".TH SPILLWAY 1"));
   EXPECT_TRUE(mentions(place_.read("root/share/bash-completion/completions/spillway"), "complete -o default -F _spillway spillway"));
   // Apptainer's recipe tests itself, here with the unpacked folder in its place.

@@ -162,6 +162,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
       [&] {
         if (at.metrics("run").size() < kKilledAfter) return false;
         said = at.read("stderr.txt");
+        ::kill(at.pid(), SIGSTOP);  // else it may have ended before the second looks
         second = at.spillway(right);
         return true;
       },
