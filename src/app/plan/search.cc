@@ -169,11 +169,9 @@ Found search(const PlanRequest& base, const PlanWishes& wishes, const TierBudget
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
   Found found;
   found.best = fastest_of(all, base, budgets, rates, quick, found.closest);
-  if (found.best) return found;
-  if (quick && std::ranges::all_of(all, [&](const Candidate& c) { return hopeless(c, budgets); })) return found;
-  found.best = smallest_that_fits(all, budgets);
-  if (found.best) return found;
-  if (wishes.explained) found.ways = ways_out(base, wishes, budgets, rates);
+  if (!found.best) found.best = smallest_that_fits(all, budgets);
+  if (found.best || quick || !wishes.explained) return found;
+  found.ways = ways_out(base, wishes, budgets, rates);
   if (!found.closest) {
     const auto least = [&](const Candidate& a, const Candidate& b) { return missing(a, budgets) < missing(b, budgets); };
     found.closest = size_plan(std::min_element(all.begin(), all.end(), least)->request);

@@ -40,8 +40,9 @@ struct Fitting {
 
 struct Found {
   std::optional<Fitting> best;
-  std::vector<WayOut> ways;               // where there is no best and the wishes are to be explained
-  std::optional<parallel::Plan> closest;  // likewise
+  // For a refusal, where there is no best: not after a quick search or one that nobody wants explained.
+  std::vector<WayOut> ways;
+  std::optional<parallel::Plan> closest;
 };
 
 /// At the ZeRO stage that `base` has, with the logits kept where it keeps them. `quick`: the first that fits is the best. Error(refused)

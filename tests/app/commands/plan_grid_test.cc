@@ -30,7 +30,7 @@ std::string better_than_chosen(const Json& plan) {
 
 class Grid {
  public:
-  // What does not fit is no plan.
+  // A plan that does not fit is not counted.
   void plan(const Words& words) {
     Words args = {"plan", "--threads", "1", "--json"};
     args.insert(args.end(), words.begin(), words.end());
