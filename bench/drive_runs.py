@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Predicted against measured steps with a drive in them, and how much of the time the drive is busy: gpt2-124m in bf16, (2, 256), in three
-placements, each once with clipping that never bites and once with clipping in every step. Everything is read from the audit at the end of
-`spillway train --json`. Run it on a quiet machine; a table of medians comes last.
+"""Predicted against measured steps with a drive in them, and how much of the time the drive is busy: gpt2-124m in bf16 in three placements,
+each once with clipping that never bites and once with clipping in every step. Everything is read from the audit at the end of
+`spillway train --json`. Run it on a quiet machine; a table of medians comes last. Where cores rather than the drive bound the step of
+(2, 256), fewer tokens make it the drive's: --batch 1 64.
 
-  bench/drive_runs.py --folder /scratch [--program build/release/spillway] [--runs 10] [--steps 24] [--only NAME ...]
+  bench/drive_runs.py --folder /scratch [--program build/release/spillway] [--runs 10] [--steps 24] [--batch 2 256] [--only NAME ...]
 """
 import argparse
 import json
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MODEL = ["--model", "gpt2-124m", "--precision", "bf16", "--micro-batch-size", "2", "--sequence-length", "256", "--device", "cpu"]
+MODEL = ["--model", "gpt2-124m", "--precision", "bf16", "--device", "cpu"]
 PLACEMENTS = {
     "optimizer": ["--device-memory", "600MiB", "--host-memory", "700MiB", "--place-optimizer", "nvme"],
     "weights and optimizer": ["--device-memory", "1GiB", "--host-memory", "800MiB", "--place-parameters", "nvme", "--place-optimizer", "nvme"],
@@ -25,7 +26,8 @@ CLIPPING = {"rare": ["--gradient-clipping", "1e9"], "always": ["--gradient-clipp
 
 def run(args, place, clipping, folder):
     data, out = folder / "text.txt", folder / "run"
-    command = [args.program, "train", *MODEL, *PLACEMENTS[place], *CLIPPING[clipping], "--nvme", str(folder / "nvme"), "--data", str(data),
+    rows, length = (str(n) for n in args.batch)
+    command = [args.program, "train", *MODEL, "--micro-batch-size", rows, "--sequence-length", length, *PLACEMENTS[place], *CLIPPING[clipping], "--nvme", str(folder / "nvme"), "--data", str(data),
                "--steps", str(args.steps), "--checkpoint-every", "1000000", "--out", str(out), "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True)
     subprocess.run(["rm", "-rf", str(out), str(folder / "nvme")], check=True)
@@ -50,6 +52,7 @@ def main():
     parser.add_argument("--program", default="build/release/spillway")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--batch", type=int, nargs=2, default=[2, 256], metavar=("ROWS", "LENGTH"))
     parser.add_argument("--only", nargs="*", default=list(PLACEMENTS), choices=list(PLACEMENTS))
     args = parser.parse_args()
     medians = []

@@ -42,7 +42,7 @@ std::set<Direction> directions_of(const Plan& plan) {
   std::set<Direction> all;
   const int me = plan.scheduling.pipeline.rank;
   const auto add = [&](const Program& program) {
-    for (const auto list : {&Program::head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred}) {
+    for (const auto& [name, list] : kLists) {
       for (const Instruction& i : program.*list) {
         if (sends_gpu_bytes(i)) all.insert({me, i.peer});
         if (receives_gpu_bytes(i)) all.insert({i.peer, me});

@@ -42,8 +42,12 @@ struct Placement {
 };
 
 /// Where the optimizer's Step of a training step stands: after its backward; inside it, speculatively into the next generation; or in the
-/// next step's forward, each block's just before the block.
+/// next step's forward, each block's just before the block. A speculation is in vain where the norm turns out to be clipped: then all Steps
+/// of that update stand in the next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
+
+/// Scheduling::deferred_sixteenths that leaves every Step to the next forward.
+constexpr int kAllSixteenths = 16;
 
 /// Micro-batch after micro-batch through all blocks, or (vertical) all micro-batches of a block before the next block, so that weights and
 /// accumulators that spill travel once a step.
@@ -56,6 +60,9 @@ struct Scheduling {
   bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
   bool reduce_each = false;      // gradients are summed over the ranks micro-batch by micro-batch (ZeRO 2 and 3), else once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
+  /// Overlap backward: so many sixteenths of what is stepped are left to the next forward (GroupResidency::deferred), for a drive that has
+  /// more to do than fits beside the backward. 0: none.
+  int deferred_sixteenths = 0;
   Order order = Order::micro_batch;
   Sharding sharding;
   Pipeline pipeline;
@@ -77,6 +84,8 @@ struct Scheduling {
   }
   /// To bf16. What flows to running statistics is no gradient, and stays as it is.
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
+  /// Some Steps wait for the next forward even when clipping does not bite.
+  bool defers() const { return overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && deferred_sixteenths > 0); }
   /// Gradients come by their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };

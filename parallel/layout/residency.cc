@@ -1,5 +1,7 @@
 #include "parallel/layout/residency.h"
 
+#include <algorithm>
+
 namespace spillway::parallel {
 namespace {
 
@@ -56,11 +58,53 @@ GroupResidency resolve(const Layout& layout, const Placement& placement, const S
   return r;
 }
 
+// Elements of each block that this rank steps, in whole groups, so that all data-parallel ranks come to the same.
+std::vector<i64> stepped_elems(const Layout& layout) {
+  std::vector<i64> elems(layout.blocks.size());
+  for (const Group& g : layout.groups) {
+    if (!g.frozen && layout.owns(g)) elems[g.owner_block] += g.elems;
+  }
+  return elems;
+}
+
+// What is deferred is spread evenly over the blocks, so that the drive has as much to do in the first half of a forward or backward as in
+// the second. The first trained block always is: nothing computes between its gradient and its weights' next use. Walked as the backward
+// does, which finds a block to step at its beginning.
+std::vector<bool> deferred_blocks(const Layout& layout, int sixteenths) {
+  const std::vector<i64> elems = stepped_elems(layout);
+  const auto first = std::ranges::find_if(elems, [](i64 e) { return e > 0; }) - elems.begin();
+  i64 all = 0, most = 0;
+  for (u16 b = 0; b < elems.size(); ++b) all += elems[b], most = std::max(most, b > first ? elems[b] : 0);
+  std::vector<bool> deferred(elems.size(), sixteenths > 0);
+  if (first + 1 >= std::ssize(elems) || sixteenths == kAllSixteenths) return deferred;
+  const double among = static_cast<double>(all - elems[static_cast<size_t>(first)]);
+  const double left = static_cast<double>(all) * (kAllSixteenths - sixteenths) / kAllSixteenths;
+  const double inside = among > 0 ? std::min(1.0, left / among) : 0;  // share of a block's elements that is stepped inside the backward
+  double credit = static_cast<double>(most) / 2;
+  for (size_t b = elems.size(); b-- > static_cast<size_t>(first) + 1;) {
+    credit += static_cast<double>(elems[b]) * inside;
+    deferred[b] = credit < static_cast<double>(elems[b]) / 2;
+    if (!deferred[b]) credit -= static_cast<double>(elems[b]);
+  }
+  return deferred;
+}
+
+// Weights that several pipeline ranks hold are deferred with the first block: they travel once, after all other Steps.
+void defer(const Layout& layout, const Scheduling& scheduling, Residency& all) {
+  const int sixteenths = scheduling.overlap == OptimizerOverlap::forward ? kAllSixteenths : scheduling.deferred_sixteenths;
+  const std::vector<bool> blocks = deferred_blocks(layout, sixteenths);
+  for (const Group& g : layout.groups) {
+    const bool shared = g.held() && std::ranges::any_of(g.uses, [&](u16 block) { return layout.rank_of[block] != layout.rank; });
+    all[g.id].deferred = !g.frozen && (shared || blocks[g.owner_block]);
+  }
+}
+
 }  // namespace
 
 Residency resolve(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Residency all;
   for (const Group& g : layout.groups) all.push_back(resolve(layout, placement, scheduling, g));
+  if (scheduling.defers()) defer(layout, scheduling, all);
   return all;
 }
 

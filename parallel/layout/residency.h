@@ -23,6 +23,8 @@ struct GroupResidency {
   bool weights_spread = false;
   /// Its finished gradient is not written to nvme but stays in its slot for its Steps.
   bool gradient_stays = false;
+  /// Its Steps wait for the next step's forward; else, under an overlap, they stand inside the backward.
+  bool deferred = false;
   /// The tiles of a reduced gradient that this rank goes on with.
   TileRange stepped;
   /// By use: its accumulator rests in the gradients' tier.

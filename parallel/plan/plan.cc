@@ -312,7 +312,7 @@ void choose_staying_blocks(PlanRequest& r) {
     scheduling.micro_batches = micro_batches;
     return generate_training(r.layout, r.placement, scheduling).moving_slab_bytes();
   };
-  const bool defers = r.adaptive_overlap || r.scheduling.overlap == OptimizerOverlap::forward;
+  const bool defers = r.adaptive_overlap || r.scheduling.defers();
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
   const i64 all = r.scheduling.micro_batches;
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
@@ -332,18 +332,17 @@ void choose_staying_blocks(PlanRequest& r) {
 
 // Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.
 void make_training(Plan& plan, const PlanRequest& r) {
+  plan.train = generate_training(r.layout, r.placement, r.scheduling);
+  if (!r.adaptive_overlap) return;
   Scheduling scheduling = r.scheduling;
-  if (r.adaptive_overlap) {
-    scheduling.overlap = OptimizerOverlap::forward;
-    plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
-    scheduling.overlap = OptimizerOverlap::backward;
-  }
-  plan.train = generate_training(r.layout, r.placement, scheduling);
+  scheduling.overlap = OptimizerOverlap::forward;
+  plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
 }
 
 // The request as it is for its pipeline rank alone, with what the model itself has to say.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
+  if (r.adaptive_overlap) r.scheduling.overlap = OptimizerOverlap::backward;
   const Stages stages = make_stages(r.layout, r.scheduling);
   if (r.scheduling.pipeline.ranks > 1) r.outputs = block_outputs(r);
   for (const BlockOutput& output : r.outputs) r.scheduling.output_bytes.push_back(output.bytes());
@@ -463,16 +462,26 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
+// All Steps of an update that one Program left may stand in the other's head.
+void check_alike(const Program& speculating, const Program& deferring) {
+  const auto gradients_of = [](const List& settle) {
+    std::map<u16, Slot> slots;
+    for (const Instruction& i : settle) {
+      if (i.op == Op::Step) slots[i.group] = i.in;
+    }
+    return slots;
+  };
+  if (gradients_of(speculating.clipped_settle) != gradients_of(deferring.settle))
+    throw Error(ErrorCode::bug, "[check] the Programs of an adaptive overlap leave gradients in different slots");
+}
+
 void check_programs(const Plan& plan) {
   check(plan.forward, plan.layout, plan.placement, plan.scheduling);
   if (!plan.training) return;
-  Scheduling scheduling = plan.scheduling;
-  if (plan.train_when_clipping) {
-    scheduling.overlap = OptimizerOverlap::forward;
-    check(*plan.train_when_clipping, plan.layout, plan.placement, scheduling);
-    scheduling.overlap = OptimizerOverlap::backward;
-  }
-  check(plan.train, plan.layout, plan.placement, scheduling);
+  check(plan.train, plan.layout, plan.placement, plan.scheduling);
+  if (!plan.train_when_clipping) return;
+  check(*plan.train_when_clipping, plan.layout, plan.placement, plan.scheduling);
+  check_alike(plan.train, *plan.train_when_clipping);
 }
 
 Plan make_plan(const PlanRequest& request) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <optional>
+#include <utility>
 
 #include "parallel/program/messages.h"
 #include "parallel/program/moves.h"
@@ -15,10 +15,11 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// Overlap forward: `left` is where the head before left gradients for their Steps in this one; none: no update waits for them.
+  /// `waiting`: the Steps that the head begins with; `left`: where the head before left gradients for them.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
-            std::optional<GroupSlots> left = {})
+            Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
+        waiting_(waiting),
         left_(std::move(left)),
         overlap_(training ? scheduling.overlap : OptimizerOverlap::none),
         order_(layout, scheduling, training),
@@ -31,7 +32,7 @@ class Generator {
 
   Program run() {
     if (training_) head_.add({.op = Op::Load, .lane = Lane::data});
-    if (left_) deferred_steps();
+    if (waiting_ != Waiting::nothing) deferred_steps();
     for (i64 i = 0; i < order_.size(); ++i) {
       weights_.fetch_due(i);
       gradients_.fetch_due(i);
@@ -113,9 +114,15 @@ class Generator {
 
   void settle(u16 group, u32 backward) {
     const u32 rests = gradients_.finished(group, backward);
-    if (overlap_ != OptimizerOverlap::backward) return;
-    const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests});
+    if (!speculates(group)) return;
+    const std::vector<u32> stepped = step(head_, group, gradients_.staying(group), {rests}, false);
     if (spreads(group)) unspread_.emplace_back(group, stepped);
+  }
+
+  // Its Steps stand inside the backward.
+  bool speculates(u16 group) const { return overlap_ == OptimizerOverlap::backward && !residency_[group].deferred; }
+  bool is_among(Waiting waiting, u16 group) const {
+    return !head_.frozen(group) && (waiting == Waiting::all || (waiting == Waiting::deferred && residency_[group].deferred));
   }
 
   // Trained, and held by other pipeline ranks too.
@@ -134,12 +141,14 @@ class Generator {
   }
 
   // New weights from their owner to the pipeline ranks that share them, after all Steps of both. Those that have come here, and when.
-  std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list) const {
+  template <class Among>
+  std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;
     for (const Group& g : groups()) {
-      if (!shared(g)) continue;
+      if (!shared(g) || !among(g.id)) continue;
       const bool owned = list.layout.owns(g);
       Instruction i{.op = owned ? Op::SendTied : Op::ReceiveTied, .lane = Lane::optimizer, .what = What::weights, .group = g.id};
+      i.deferred = deferred;
       i.tiles = residency_[g.id].stepped;
       for (u16 rank : sharers(list.layout, g)) {
         i.peer = rank;
@@ -151,7 +160,7 @@ class Generator {
   }
 
   void spread_stepped() {
-    for (const auto& [group, stepped] : unspread_) spread_by_.push_back(spread(head_, group, stepped));
+    for (const auto& [group, stepped] : unspread_) spread_by_.push_back(spread(head_, group, stepped, false));
     unspread_.clear();
   }
 
@@ -161,7 +170,7 @@ class Generator {
     settle_gradients(kNone);
     settle_shared();
     if (overlap_ == OptimizerOverlap::backward) {
-      for (auto& [group, by] : share_weights(head_)) {
+      for (auto& [group, by] : share_weights(head_, false, [&](u16 group) { return speculates(group); })) {
         if (spreads(group)) unspread_.emplace_back(group, std::move(by));
       }
     }
@@ -174,8 +183,9 @@ class Generator {
   }
 
   // The weights that the ranks have stepped, each its part, to all of them.
-  u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped) const {
+  u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped, bool deferred) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
+    gather.deferred = deferred;
     gather.tiles = residency_[group].stepped;
     gather.after = std::move(stepped);
     return list.add(std::move(gather));
@@ -190,27 +200,30 @@ class Generator {
   }
 
   // A Step for each bucket of the group in which this rank steps tiles; returns the last one's number, if there is one.
-  std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after) const {
+  std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after, bool deferred) const {
     std::vector<u32> last;
     const TileRange own = residency_[group].stepped;
     for (u16 id : groups()[group].buckets) {
       const Bucket& bucket = list.layout.buckets[id];
       const TileRange tiles = intersection(tiles_of(bucket), own);
-      if (tiles.count() > 0) last = {list.add(step_of(group, bucket, tiles, gradient, after))};
+      if (tiles.count() == 0) continue;
+      Instruction step = step_of(group, bucket, tiles, gradient, after);
+      step.deferred = deferred;
+      last = {list.add(std::move(step))};
     }
     return last;
   }
 
-  // The step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have landed, which is
-  // waited for one block late, so that a block's writes run beside the next one's reads.
+  // The update of the step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have
+  // landed, which is waited for one block late, so that a block's writes run beside the next one's reads.
   void deferred_steps() {
     std::vector<u16> written;
     std::vector<u32> spread_by;
-    for (const std::vector<u16>& block : trained_groups_by_first_use()) {
+    for (const std::vector<u16>& block : waiting_groups_by_first_use()) {
       for (u16 group : block) {
         std::vector<u32> stepped = deferred_step(group);
         if (spreads(group)) {
-          stepped = {spread(head_, group, std::move(stepped))};
+          stepped = {spread(head_, group, std::move(stepped), true)};
           spread_by.push_back(stepped.back());
         }
         weights_.ready_after(group, std::move(stepped));
@@ -219,20 +232,24 @@ class Generator {
       written = block;
     }
     land(written);
-    for (auto& [group, by] : share_weights(head_)) {
+    for (auto& [group, by] : share_weights(head_, true, [&](u16 group) { return is_among(waiting_, group); })) {
       if (spreads(group)) {
-        by = {spread(head_, group, std::move(by))};
+        by = {spread(head_, group, std::move(by), true)};
         spread_by.push_back(by.back());
       }
       weights_.ready_after(group, std::move(by));
     }
-    head_.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
+    head_.add(commit(true, std::move(spread_by)));
+  }
+
+  static Instruction commit(bool deferred, std::vector<u32> after) {
+    return {.op = Op::Commit, .lane = Lane::optimizer, .deferred = deferred, .after = std::move(after)};
   }
 
   std::vector<u32> deferred_step(u16 group) {
-    const auto left = left_->find(group);
-    if (left == left_->end()) return step(head_, group, {}, {});
-    std::vector<u32> done = step(head_, group, left->second, {});
+    const auto left = left_.find(group);
+    if (left == left_.end()) return step(head_, group, {}, {}, true);
+    std::vector<u32> done = step(head_, group, left->second, {}, true);
     slab_.give_up(left->second, done.back());
     return done;
   }
@@ -245,30 +262,31 @@ class Generator {
   }
 
   // By block, where there are any.
-  std::vector<std::vector<u16>> trained_groups_by_first_use() const {
+  std::vector<std::vector<u16>> waiting_groups_by_first_use() const {
     std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
       std::vector<u16> first;
       for (const GroupUse& g : block) {
-        if (!groups()[g.group].frozen && g.use == 0) first.push_back(g.group);
+        if (is_among(waiting_, g.group) && g.use == 0) first.push_back(g.group);
       }
       if (!first.empty()) all.push_back(std::move(first));
     }
     return all;
   }
 
-  List step_all() const {
+  // A list of its own. `deferred`: the update is the step before's.
+  List step_all(Waiting which, bool deferred) const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
     std::vector<u32> spread_by;
     for (const Group& g : groups()) {
-      if (g.frozen || !tail.layout.owns(g)) continue;
-      std::vector<u32> stepped = step(tail, g.id, gradients_.staying(g.id), {});
-      if (spreads(g.id)) spread_by.push_back(spread(tail, g.id, std::move(stepped)));
+      if (!is_among(which, g.id) || !tail.layout.owns(g)) continue;
+      std::vector<u32> stepped = step(tail, g.id, gradients_.staying(g.id), {}, deferred);
+      if (spreads(g.id)) spread_by.push_back(spread(tail, g.id, std::move(stepped), deferred));
     }
-    for (auto& [group, by] : share_weights(tail)) {
-      if (spreads(group)) spread_by.push_back(spread(tail, group, std::move(by)));
+    for (auto& [group, by] : share_weights(tail, deferred, [&](u16 group) { return is_among(which, group); })) {
+      if (spreads(group)) spread_by.push_back(spread(tail, group, std::move(by), deferred));
     }
-    tail.add({.op = Op::Commit, .lane = Lane::optimizer, .after = std::move(spread_by)});
+    tail.add(commit(deferred, std::move(spread_by)));
     return std::move(tail.list);
   }
 
@@ -279,17 +297,12 @@ class Generator {
   }
 
   void tails(Program& program) const {
-    switch (overlap_) {
-      case OptimizerOverlap::none:
-        program.commit = published(step_all());
-        return;
-      case OptimizerOverlap::backward:
-        program.commit = published({{.op = Op::Commit, .lane = Lane::optimizer}});
-        program.redo = published(step_all());
-        return;
-      case OptimizerOverlap::forward:
-        program.deferred = step_all();
-        return;
+    if (overlap_ == OptimizerOverlap::none) program.commit = published(step_all(Waiting::all, false));
+    if (overlap_ == OptimizerOverlap::backward) program.clipped_settle = step_all(Waiting::all, true);
+    if (head_.scheduling.defers()) {
+      program.settle = step_all(Waiting::deferred, true);
+    } else if (overlap_ == OptimizerOverlap::backward) {
+      program.commit = published({commit(false, {})});
     }
   }
 
@@ -302,7 +315,8 @@ class Generator {
   };
 
   const bool training_;
-  const std::optional<GroupSlots> left_;
+  const Waiting waiting_;
+  const GroupSlots left_;
   const OptimizerOverlap overlap_;
   const ComputingOrder order_;
   const Residency residency_;
@@ -321,17 +335,19 @@ class Generator {
 
 }  // namespace
 
-// A head that defers Steps leaves gradients in slots to the next one. Which slots is known once they have been planned, in a head that
-// finds none; that a Step reads one at the beginning moves none of them.
+// A head leaves gradients in slots to the Steps of the next one. Which slots is known once they have been planned, in a head that finds
+// none; that a Step reads one at the beginning moves none of them.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
-  Program first = Generator(layout, placement, scheduling, true).run();
-  if (scheduling.overlap != OptimizerOverlap::forward) return first;
-  GroupSlots left;
-  for (const Instruction& i : first.deferred) {
-    if (i.in.bytes > 0) left[i.group] = i.in;
-  }
-  Program program = Generator(layout, placement, scheduling, true, std::move(left)).run();
-  program.first_head = std::move(first.head);
+  Program program = Generator(layout, placement, scheduling, true).run();
+  const auto head_after = [&](Waiting waiting) {
+    GroupSlots left;
+    for (const Instruction& i : program.settle_for(waiting)) {
+      if (i.in.bytes > 0) left[i.group] = i.in;
+    }
+    return Generator(layout, placement, scheduling, true, waiting, std::move(left)).run().head;
+  };
+  if (scheduling.defers()) program.first_head = std::exchange(program.head, head_after(Waiting::deferred));
+  if (scheduling.overlap == OptimizerOverlap::backward) program.clipped_head = head_after(Waiting::all);
   return program;
 }
 

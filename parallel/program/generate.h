@@ -6,7 +6,7 @@
 
 namespace spillway::parallel {
 
-/// A training step: every micro-batch forward through all blocks and backward, then AgreeNorm; tails commit and skip.
+/// A training step: every micro-batch forward through all blocks and backward, then AgreeNorm; and what comes after that.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
 /// One micro-batch forward through all blocks (validation, generation): a head only.

@@ -1,9 +1,10 @@
-// What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is a
-// head and one of the tails commit, redo and skip, chosen by AgreeNorm. Ordering is one FIFO a lane plus `after`; the executor infers
-// nothing. Every memory operand is a planned Slot. Values; thread-safe to read.
+// What a rank does in a training step, as data: made before step 1, then read by the checker, the executor and the printer. A step is one
+// of the heads, chosen by what the step before left to do, and one of the tails commit and skip, chosen by AgreeNorm. Ordering is one FIFO
+// a lane plus `after`; the executor infers nothing. Every memory operand is a planned Slot. Values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "offload/tier.h"
@@ -79,6 +80,8 @@ struct Instruction {
   u8 use = 0;
   u16 peer = kNone;          // pipeline rank a message goes to or comes from
   TileRange tiles;           // of the group: what is moved, reduced or stepped
+  /// Step, Commit, Gather, SendTied and ReceiveTied of new weights: of the update that the step before left, not of this step's own.
+  bool deferred = false;
   bool first = false;        // Backward, BackwardWeight: stores the gradient instead of adding to it
   bool recompute = false;    // Forward keeps only its input; Backward or BackwardInput runs it again
   bool keep_logits = false;  // of what computes the last block: all of them are there from forward to backward (nn::Context)
@@ -97,16 +100,41 @@ struct Instruction {
 
 using List = std::vector<Instruction>;
 
+/// Which Steps of a step's update wait for the next head: none; those of the deferred groups (GroupResidency::deferred); or all, where the
+/// update was clipped and what was stepped inside the backward was in vain.
+enum class Waiting : u8 { nothing, deferred, all };
+
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  List head;
-  List first_head;                       // overlap forward: instead of the head when no update waits for its Steps, as in the first step
-  List commit, redo, skip;               // redo: the speculation's clip factor was wrong; skip: the norm is not finite
-  List deferred;                         // overlap forward: the Steps that wait for the next head, when something else comes first
+  List head;                             // after a step whose norm was not clipped
+  List first_head;                       // where Steps are deferred: instead of the head when none waits, as in the first step
+  List clipped_head;                     // overlap backward: instead of the head when all Steps wait
+  List commit, skip;                     // skip: the norm is not finite
+  List settle, clipped_settle;           // the Steps that wait for `head` and for `clipped_head`, when something else comes first
   std::array<i64, kSlabs> slab_bytes{};  // memory the slots lie in
+
+  /// What waits after a step that was not skipped.
+  Waiting leaves(bool clipped) const {
+    if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
+    return first_head.empty() ? Waiting::nothing : Waiting::deferred;
+  }
+  const List& head_for(Waiting waiting) const {
+    if (waiting == Waiting::nothing) return first_head.empty() ? head : first_head;
+    return waiting == Waiting::all && overlap == OptimizerOverlap::backward ? clipped_head : head;
+  }
+  const List& settle_for(Waiting waiting) const {
+    return waiting == Waiting::all && overlap == OptimizerOverlap::backward ? clipped_settle : settle;
+  }
+
   i64 moving_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::moving)]; }
   i64 spill_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::spill)]; }
 };
+
+/// The lists of a training Program, and what they are called.
+constexpr std::pair<const char*, List Program::*> kLists[] = {
+    {"head", &Program::head},     {"first head", &Program::first_head}, {"clipped head", &Program::clipped_head},
+    {"commit", &Program::commit}, {"skip", &Program::skip},             {"settle", &Program::settle},
+    {"clipped settle", &Program::clipped_settle}};
 
 /// One line an instruction: number, lane, operation, operands, slot, bytes, after.
 std::string to_text(const List& list);

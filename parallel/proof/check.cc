@@ -1,6 +1,8 @@
 #include "parallel/proof/check.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "parallel/proof/check_activations.h"
@@ -13,10 +15,8 @@ namespace {
 // A list from its first instruction to its last.
 class Checker {
  public:
-  Checker(const List& list, const Program& program, const Layout& layout, const Scheduling& scheduling, const Residency& residency,
-          const Gradients& found)
-      : checked_{ListWalk(list, program.slab_bytes), &list == &program.head ? program.overlap : OptimizerOverlap::none, layout, scheduling,
-                 residency},
+  Checker(const CheckedList& checked, const Gradients& found)
+      : checked_(checked),
         weights_(checked_),
         gradients_(checked_, found),
         activations_(checked_) {}
@@ -77,10 +77,11 @@ class Checker {
       case Op::ReceiveTied:
         return now.what == What::weights ? weights_.tied(i) : gradients_.tied(i);
       case Op::AgreeNorm:
-        if (checked_.overlap == OptimizerOverlap::backward) weights_.all_spread(i);
+        if (checked_.speculates) weights_.all_spread(i);
         activations_.all_computed(i);
         return gradients_.agree_norm(i);
       case Op::Commit:
+        return weights_.commit(i);
       case Op::Publish:
         return weights_.all_spread(i);
       case Op::Step:
@@ -113,12 +114,11 @@ class Checker {
   std::optional<u32> met_;  // the last meeting of data-parallel ranks
 };
 
-// What deferred Steps at the head's beginning take for granted.
-Gradients wanted_by_deferred(const Program& program, const Residency& residency) {
+// What the deferred Steps of a head or of what settles them take for granted.
+Gradients wanted_by_deferred(const List& list, const Residency& residency) {
   Gradients wanted;
-  if (program.overlap != OptimizerOverlap::forward) return wanted;
-  for (const Instruction& i : program.head) {
-    if (i.op != Op::Step) continue;
+  for (const Instruction& i : list) {
+    if (i.op != Op::Step || !i.deferred) continue;
     if (i.in.bytes > 0) {
       const std::pair slot{i.in, i.group};
       if (std::find(wanted.in_slots.begin(), wanted.in_slots.end(), slot) == wanted.in_slots.end()) wanted.in_slots.push_back(slot);
@@ -142,28 +142,31 @@ void refuse_lost(const Gradients& wanted, const Gradients& left) {
   }
 }
 
-void refuse_steps(const List& first_head) {
-  if (std::ranges::count(first_head, Op::Step, &Instruction::op) > 0)
-    throw Error(ErrorCode::bug, "[check] a Step in the first head, where no update waits");
-}
-
 }  // namespace
 
 void check(const Program& program, const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
-  const Residency residency = resolve(layout, placement, scheduling);
-  const auto run = [&](const List& list, const Gradients& found) {
-    return Checker(list, program, layout, scheduling, residency, found).run();
+  Scheduling own = scheduling;
+  own.overlap = program.overlap;
+  const Residency residency = resolve(layout, placement, own);
+  const bool speculates = program.overlap == OptimizerOverlap::backward;
+  enum class Kind { head, tail, settle };
+  const auto run = [&](const List& list, Kind kind, Waiting waiting, const Gradients& found) {
+    const ListWalk walk(list, program.slab_bytes);
+    return Checker({walk, waiting, kind == Kind::tail, kind == Kind::head && speculates, layout, own, residency}, found).run();
   };
-  const Gradients deferred = wanted_by_deferred(program, residency);
-  const auto run_step = [&](const List& head, const Gradients& found) {
-    const Gradients left = run(head, found);
-    for (const List* tail : {&program.commit, &program.redo, &program.skip}) refuse_lost(deferred, run(*tail, left));
-    run(program.deferred, left);
-  };
-  run_step(program.head, deferred);
-  if (program.overlap != OptimizerOverlap::forward) return;
-  refuse_steps(program.first_head);
-  run_step(program.first_head, {});
+  std::vector<Waiting> all{Waiting::nothing};
+  if (own.defers()) all.push_back(Waiting::deferred);
+  if (speculates) all.push_back(Waiting::all);
+  for (const Waiting before : all) {
+    const List& head = program.head_for(before);
+    const Gradients left = run(head, Kind::head, before, wanted_by_deferred(head, residency));
+    for (const List* tail : {&program.commit, &program.skip}) run(*tail, Kind::tail, Waiting::nothing, left);
+    for (const Waiting after : all) {
+      if (after == Waiting::nothing) continue;
+      refuse_lost(wanted_by_deferred(program.head_for(after), residency), left);
+      run(program.settle_for(after), Kind::settle, after, left);
+    }
+  }
 }
 
 }  // namespace spillway::parallel

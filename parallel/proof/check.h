@@ -19,11 +19,12 @@ namespace spillway::parallel {
 ///   5. a Fetch of a gradient comes after the Evict that wrote it;
 ///   6. slots lie inside their slab; a Backward or BackwardInput finds what its block kept where the Forward or a Fetch after its Evict
 ///      put it; before the norm every Forward has a Backward, or a BackwardInput and after it a BackwardWeight;
-///   7. a speculative Step (overlap backward) comes after the Reduce and the Evict of its group's gradient, and the head ends with a Land
-///      on the optimizer lane; a deferred one (overlap forward) before the group's weights are fetched or used and before its gradient is
-///      written again; weights on nvme are fetched after the Land of their Steps;
+///   7. a head has one deferred Step of each bucket that waited for it and, under overlap backward, one speculative Step of each that is not
+///      deferred. A speculative one comes after the Reduce and the Evict of its group's gradient and after the Commit of the deferred ones,
+///      and a head with any ends with a Land on the optimizer lane; a deferred one before the group's weights are fetched or used and
+///      before its gradient is written again; weights on nvme are fetched after the Land of their Steps;
 ///   8. a Step finds its group's reduced gradient in the slot it names, else at rest in its tier: one of a tail as the head leaves it, a
-///      deferred one as this Program's heads and tails leave it to the next head; the first head has none;
+///      deferred one as every head of this Program leaves it to the next one;
 ///   9. what another pipeline rank reads is in its slot when it is sent, what comes from one is there before it is read and its slot is not
 ///      filled again before that; uses of tied weights reach their owner, and new weights whoever shares them after their Steps;
 ///   10. of several data-parallel ranks: a gradient is summed over them after its last backward, or each micro-batch's after its own and

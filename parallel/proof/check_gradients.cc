@@ -181,7 +181,7 @@ void GradientRules::step(u32 i) {
   const Instruction& now = c_[i];
   const bool in_tier = now.in.bytes == 0 && c_.residency[now.group].gradients.moves;
   if (now.in.bytes > 0) expect(i, now.in, {now.group, u8{0}});
-  if (c_.overlap != OptimizerOverlap::backward) {
+  if (now.deferred || !c_.speculates) {
     if (in_tier && !at_rest_.count(now.group)) c_.walk.refuse(i, "steps on a gradient that does not rest in its tier");
     return;
   }

@@ -34,8 +34,7 @@ void check_lists(size_t rank, const List& first, const List& other) {
 
 void check_meetings(std::span<const Program* const> ranks) {
   for (size_t r = 1; r < ranks.size(); ++r) {
-    for (const auto list : {&Program::head, &Program::first_head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred})
-      check_lists(r, ranks[0]->*list, ranks[r]->*list);
+    for (const auto& [name, list] : kLists) check_lists(r, ranks[0]->*list, ranks[r]->*list);
   }
 }
 

@@ -92,7 +92,7 @@ class Together {
 
 void check_together(std::span<const Program* const> world, const Mesh& mesh) {
   require(std::ssize(world) == mesh.size(), "[check] a Program for each rank of the mesh");
-  for (const auto list : {&Program::head, &Program::first_head, &Program::commit, &Program::redo, &Program::skip, &Program::deferred}) {
+  for (const auto& [name, list] : kLists) {
     std::vector<const List*> lists;
     for (const Program* program : world) {
       refuse_other_lanes(program->*list);

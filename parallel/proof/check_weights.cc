@@ -33,13 +33,19 @@ void WeightRules::into_slot(u32 i) {
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
   if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
-  if (c_.residency[group].stepped.count() > 0 && !c_.done(stepped_, group, i)) c_.walk.refuse(i, "gathers weights before they are stepped");
-  spread_[group] = i;
+  if (c_.residency[group].stepped.count() > 0 && !c_.done(of(i).stepped, group, i))
+    c_.walk.refuse(i, "gathers weights before they are stepped");
+  of(i).spread[group] = i;
 }
 
 void WeightRules::all_spread(u32 i) const {
-  for (const auto& [group, step] : stepped_) {
-    if (c_.residency[group].weights_spread && !c_.done(spread_, group, i))
+  all_spread(i, deferred_);
+  all_spread(i, own_);
+}
+
+void WeightRules::all_spread(u32 i, const Done& done) const {
+  for (const auto& [group, step] : done.stepped) {
+    if (c_.residency[group].weights_spread && !c_.done(done.spread, group, i))
       c_.walk.refuse(i, fmt::format("comes before the weights of group {}, stepped by instruction {}, are gathered", group, step));
   }
 }
@@ -70,9 +76,23 @@ void WeightRules::read(u32 i) {
   }
 }
 
+// An own Step writes where the generation before the update before lies: it waits until that update is committed.
+void WeightRules::step(u32 i) {
+  if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
+    c_.walk.refuse(i, "steps before the update of the step before is committed");
+  of(i).stepped[c_[i].group] = i;
+}
+
+void WeightRules::commit(u32 i) {
+  all_spread(i);
+  if (c_[i].deferred) committed_ = i;
+}
+
 void WeightRules::land(u32 i) {
-  for (const auto& [group, last] : stepped_) {
-    if (c_[i].group == kNone || c_[i].group == group) landed_[group] = i;
+  for (Done* done : {&deferred_, &own_}) {
+    for (const auto& [group, last] : done->stepped) {
+      if (c_[i].group == kNone || c_[i].group == group) done->landed[group] = i;
+    }
   }
 }
 
@@ -80,39 +100,43 @@ void WeightRules::land(u32 i) {
 void WeightRules::tied(u32 i) {
   const u16 group = c_[i].group;
   if (c_[i].op == Op::ReceiveTied) {
-    stepped_[group] = landed_[group] = i;
-  } else if (c_.residency[group].stepped.count() > 0 && !c_.done(stepped_, group, i)) {
+    of(i).stepped[group] = of(i).landed[group] = i;
+  } else if (c_.residency[group].stepped.count() > 0 && !c_.done(of(i).stepped, group, i)) {
     c_.walk.refuse(i, "sends weights before they are stepped");
   }
 }
 
-// Overlap forward: whoever reads a group's weights waits for its deferred Steps; a backward does so through its Forward.
+// Whoever reads a group's weights waits for its deferred Steps; a backward does so through its Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
-  if (c_.overlap != OptimizerOverlap::forward || c_.layout.groups[group].frozen) return;
+  if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {
-    if (!c_.done(spread_, group, i)) c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
+    if (!c_.done(deferred_.spread, group, i)) c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
     return;
   }
   if (c_.residency[group].stepped.count() == 0) return;
-  if (!c_.done(c_.residency[group].weights.tier == Tier::nvme ? landed_ : stepped_, group, i))
+  if (!c_.done(c_.residency[group].weights.tier == Tier::nvme ? deferred_.landed : deferred_.stepped, group, i))
     c_.walk.refuse(i, fmt::format("uses the weights of group {} before its deferred Step is done and landed", group));
 }
 
 void WeightRules::list_ended() const {
-  if (c_.overlap == OptimizerOverlap::none) return;
+  if (c_.tail) return;
   const List& list = c_.walk.list();
-  std::map<decltype(Bucket::id), i64> steps;
+  std::map<std::pair<decltype(Bucket::id), bool>, i64> steps;
   for (const Instruction& i : list) {
-    if (i.op == Op::Step) ++steps[i.bucket];
+    if (i.op == Op::Step) ++steps[{i.bucket, i.deferred}];
   }
   for (const Bucket& b : c_.layout.buckets) {
-    const bool own = c_.layout.owns(c_.layout.groups[b.group]);
-    const i64 wanted = own && intersection(c_.residency[b.group].stepped, tiles_of(b)).count() > 0;
-    if (steps[b.id] != wanted)
-      throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} in the head", wanted ? "one Step" : "no Step", b.id));
+    const bool own = c_.layout.owns(c_.layout.groups[b.group]) && intersection(c_.residency[b.group].stepped, tiles_of(b)).count() > 0;
+    for (const bool deferred : {false, true}) {
+      const bool wanted = own && (deferred ? c_.waits(b.group) : c_.speculates_on(b.group));
+      if (steps[{b.id, deferred}] != (wanted ? 1 : 0))
+        throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} {}", wanted ? "one Step" : "no Step", b.id,
+                                                deferred ? "of the update before" : "inside the backward"));
+    }
   }
+  if (c_.waiting == Waiting::nothing && !c_.speculates) return;
   const i64 last = c_.walk.last_in(Lane::optimizer);
-  const Op wanted = c_.overlap == OptimizerOverlap::backward ? Op::Land : Op::Commit;
+  const Op wanted = c_.speculates ? Op::Land : Op::Commit;
   if (last < 0 || list[static_cast<size_t>(last)].op != wanted)
     c_.walk.refuse(static_cast<u32>(list.size()) - 1, fmt::format("the optimizer lane does not end with a {}", to_string(wanted)));
 }

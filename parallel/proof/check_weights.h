@@ -1,6 +1,9 @@
 // The checker's rules for weights: they are where a block reads them, of the generation it shall see, and the Steps that make the next one
 // come in time and land. Called by check.cc in the order of the list.
 #pragma once
+#include <map>
+#include <optional>
+
 #include "parallel/proof/checked_list.h"
 
 namespace spillway::parallel {
@@ -14,7 +17,8 @@ class WeightRules {
   void release(u32 i);
   /// By what computes a block.
   void read(u32 i);
-  void step(u32 i) { stepped_[c_[i].group] = i; }
+  void step(u32 i);
+  void commit(u32 i);
   void land(u32 i);
   /// To and from other pipeline ranks.
   void tied(u32 i);
@@ -29,8 +33,17 @@ class WeightRules {
   void absent(u32 i, u16 group) const;
   void stepped_before(u32 i, u16 group) const;
 
+  /// Of one update: by group, the last instruction that did.
+  struct Done {
+    std::map<u16, u32> stepped, landed, spread;
+  };
+  Done& of(u32 i) { return c_[i].deferred ? deferred_ : own_; }
+  void all_spread(u32 i, const Done& done) const;
+
   CheckedList& c_;
-  std::map<u16, u32> released_, stepped_, landed_, spread_;  // by group: the last instruction that did
+  std::map<u16, u32> released_;
+  Done deferred_, own_;
+  std::optional<u32> committed_;  // the update before
 };
 
 }  // namespace spillway::parallel

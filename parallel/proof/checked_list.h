@@ -11,10 +11,19 @@ namespace spillway::parallel {
 
 struct CheckedList {
   ListWalk walk;
-  OptimizerOverlap overlap;  // of a head; tails have none
+  Waiting waiting;  // which Steps of the update before it does
+  bool tail;        // which does all of this step's own update, or none
+  bool speculates;  // a head of overlap backward
   const Layout& layout;
   const Scheduling& scheduling;
   const Residency& residency;
+
+  /// The group's Steps of the update before are to be done in this list.
+  bool waits(u16 group) const {
+    return !layout.groups[group].frozen && (waiting == Waiting::all || (waiting == Waiting::deferred && residency[group].deferred));
+  }
+  /// Its Steps of this step's own update are, before AgreeNorm.
+  bool speculates_on(u16 group) const { return speculates && !layout.groups[group].frozen && !residency[group].deferred; }
 
   const Instruction& operator[](u32 i) const { return walk.list()[i]; }
 

@@ -1,5 +1,7 @@
-// Decides between speculating and deferring by how often clipping has bitten lately: a clipped step makes a speculative update in vain.
-// Its input is the same on all ranks, so is its answer; numbers do not depend on it. One thread.
+// Decides between speculating and deferring by how often clipping has bitten lately. A clipped step makes what was stepped inside its
+// backward in vain: it is stepped again in the next forward, where it would have been stepped anyway without speculation, so that costs no
+// time, but it was written to a drive for nothing. Its input is the same on all ranks, so is its answer; numbers do not depend on it. One
+// thread.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -12,11 +14,8 @@ class ClipRecord {
     recent_.push_back(clipped);
     if (recent_.size() > kWindow) recent_.pop_front();
   }
-  /// Fewer than 5 % of the last 50 steps were clipped. Steps not yet taken count as clipped: clipping bites most at the beginning.
-  bool speculate() const {
-    const auto calm = static_cast<size_t>(std::count(recent_.begin(), recent_.end(), false));
-    return 20 * (kWindow - calm) < kWindow;
-  }
+  /// At most half of the last 50 steps were clipped.
+  bool speculate() const { return 2 * std::ranges::count(recent_, true) <= std::ssize(recent_); }
 
  private:
   static constexpr size_t kWindow = 50;

@@ -6,9 +6,9 @@ void DataMeetings::gather(const Instruction& i) {
   const bool stepped = i.out.bytes == 0;
   const Group& group = work_.plan.layout.groups[i.group];
   offload::Blob& blob = work_.state.weights(i.group);
-  const auto all = stepped ? blob.view(whole(group), step_.from + 1) : work_.memory.bytes(i.out);
+  const auto all = stepped ? blob.view(whole(group), step_.of(i).from + 1) : work_.memory.bytes(i.out);
   std::span<const std::byte> mine = work_.memory.bytes(i.in);
-  if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_.from + 1 : work_.state.generation());
+  if (i.in.bytes == 0) mine = blob.view(i.tiles, stepped ? step_.of(i).from + 1 : work_.state.generation());
   work_.ranks.exchange().gather(work_.queue(i.lane), mine, all.data(), dealt(group, blob.tile_bytes()));
   bytes_ += std::ssize(all);
   if (!stepped) work_.weights.show(i.group, all.data());

@@ -36,7 +36,7 @@ double Dispatcher::carry_out(const Instruction& i) {
     case Op::Land:
       return microseconds_of([&] { parts_.stepping.land(i); });
     case Op::Commit:
-      return microseconds_of([&] { parts_.stepping.commit(); });
+      return microseconds_of([&] { parts_.stepping.commit(i); });
     default:
       compute(i);
       return 0;

@@ -44,7 +44,7 @@ std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot&
 void PipelineMessages::send_weights(const Instruction& i) {
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);
-  const u64 generation = step_.from + 1;
+  const u64 generation = step_.of(i).from + 1;
   const auto send = [&](std::span<const std::byte> bytes) {
     bytes_ += std::ssize(bytes);
     work_.ranks.pipeline().send(bytes, i.peer, tag(i)).wait();
@@ -63,7 +63,7 @@ void PipelineMessages::send_weights(const Instruction& i) {
 void PipelineMessages::receive_weights(const Instruction& i) {
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);
-  const u64 generation = step_.from + 1;
+  const u64 generation = step_.of(i).from + 1;
   const auto receive = [&](std::span<std::byte> bytes) { work_.ranks.pipeline().receive(bytes, i.peer, tag(i)).wait(); };
   for_pieces(i.tiles, work_.plan.chunk_tiles, [&](TileRange piece) {
     if (!blob.is_staged()) return receive(blob.view(piece, generation));

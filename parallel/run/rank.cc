@@ -31,17 +31,16 @@ Rank::~Rank() {
 
 // Readers wait for each group's Step, so they may look for the new generation from the start.
 void Rank::begin_deferred() {
-  step_.update = *deferred_;
-  deferred_.reset();
-  step_.from = work_.state.generation();
+  step_.deferred = step_.own;
+  waiting_ = Waiting::nothing;
   work_.weights.publish();
 }
 
 void Rank::settle() {
-  if (!deferred_) return;
+  if (waiting_ == Waiting::nothing) return;
+  const List& list = program_->settle_for(waiting_);
   begin_deferred();
-  const Program& deferring = plan_.train_when_clipping ? *plan_.train_when_clipping : plan_.train;
-  std::vector<Timing> timings = run_list(deferring.deferred);
+  std::vector<Timing> timings = run_list(list);
   dispatcher_.end(timings);
   if (snapshot_) snapshot_->step_ended();
 }
@@ -66,19 +65,21 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Which Program, and what its Steps do: an update that was deferred, or one that hopes not to be clipped.
+// Which Program: one that hopes not to be clipped, or not. Both leave the gradients of all groups at the same places, so all Steps of an
+// update that one of them left may stand in the other's head; a part of them is done before.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
-  program_ = plan_.train_when_clipping && !clip_record_.speculate() ? &*plan_.train_when_clipping : &plan_.train;
-  if (program_->overlap != OptimizerOverlap::forward) settle();
-  step_.from = work_.state.generation();
-  step_.update = update_of(settings, 1);
+  const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;
+  if (&program != program_ && waiting_ == Waiting::deferred) settle();
+  program_ = &program;
 }
 
+// Steps inside the backward apply an update that hopes not to be clipped.
 void Rank::run_head() {
-  const bool nothing_deferred = program_->overlap == OptimizerOverlap::forward && !deferred_;
-  head_ = nothing_deferred ? &program_->first_head : &program_->head;
-  if (deferred_) begin_deferred();
+  head_ = &program_->head_for(waiting_);
+  if (waiting_ != Waiting::nothing) begin_deferred();
+  step_.own.update = update_of(step_.settings, 1);
+  step_.own.from = work_.state.generation();
   head_begin_ = std::chrono::steady_clock::now();
   head_timings_ = run_list(*head_, Steps::beside_compute);
 }
@@ -88,17 +89,16 @@ StepResult Rank::judge_step() {
   double factor = 1;
   const StepResult result = parts_.numbers.judge(step_, program_->overlap, factor);
   step_.batch = {};
-  step_.update = update_of(step_.settings, factor);
-  if (step_.settings.record) step_.record = step_.settings.record(result);
-  step_.from = work_.state.generation();
+  step_.own.update = update_of(step_.settings, factor);
+  if (step_.settings.record) step_.own.record = step_.settings.record(result);
   clip_record_.add(result.clipped);
-  if (program_->overlap == OptimizerOverlap::forward && !result.skipped) deferred_ = step_.update;
+  if (!result.skipped) waiting_ = program_->leaves(result.clipped);
   return result;
 }
 
 // The GPU goes on with the tail before anybody asks it when it ran the head.
 void Rank::run_tail(const StepResult& result) {
-  tail_ = result.skipped ? &program_->skip : result.redo ? &program_->redo : &program_->commit;
+  tail_ = result.skipped || waiting_ == Waiting::all ? &program_->skip : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();
   tail_timings_ = run_list(*tail_);
   dispatcher_.end(head_timings_);

@@ -23,8 +23,8 @@ class Rank {
   using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
   void load(const Source& source, const MomentSource& moments = {});
 
-  /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Under overlap forward the
-  /// update itself waits for the next train_step or settle().
+  /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Where Steps are deferred
+  /// the update is done by the next train_step or settle().
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
   /// Executes a deferred update: to be called before anything but the next train_step looks at state(). evaluate() and logits() do it.
   void settle();
@@ -88,7 +88,7 @@ class Rank {
   // Of the step under way.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  std::optional<Update> deferred_;  // overlap forward: an update whose gradients wait
+  Waiting waiting_ = Waiting::nothing;  // what of the last step's own update is still to be done
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;

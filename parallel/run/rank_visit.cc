@@ -36,7 +36,7 @@ void to_f32(DType dtype, const std::byte* from, std::span<float> to) {
 }  // namespace
 
 void Rank::visit(u32 parameter, const Visit& visit) {
-  require(!deferred_, "[rank] weights are looked at while an update of theirs is deferred");
+  require(waiting_ == Waiting::nothing, "[rank] weights are looked at while an update of theirs is deferred");
   const auto& [group_id, index] = plan_.layout.parameter_segment[parameter];
   const Group& group = plan_.layout.groups[group_id];
   if (!group.held() || !plan_.layout.owns(group)) return;

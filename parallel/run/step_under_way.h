@@ -24,7 +24,7 @@ struct StepResult {
   /// of the model's first.
   std::vector<u32> not_finite;
   bool clipped = false;
-  bool redo = false;  // the speculation was in vain
+  bool redo = false;  // what was stepped inside the backward was in vain, and is stepped again
 };
 
 struct StepSettings {
@@ -43,15 +43,23 @@ struct StepSettings {
 
 enum class Steps { alone, beside_compute };
 
+/// What Steps apply, the generation they read, and the record that the next one is committed with.
+struct UpdateUnderWay {
+  Update update;
+  u64 from = 0;
+  std::string record;
+};
+
 /// Written between lists, but for the batch, which the data lane loads.
 struct StepUnderWay {
   const std::function<StepBatch()>* load_batch = nullptr;
   StepBatch batch;
   StepSettings settings;
   Steps steps = Steps::alone;
-  Update update;       // what the Steps under way apply
-  u64 from = 0;        // and the generation they read
-  std::string record;  // and the record they are committed with
+  UpdateUnderWay own;       // this step's
+  UpdateUnderWay deferred;  // the step before's, where some of it waited
+
+  const UpdateUnderWay& of(const Instruction& i) const { return i.deferred ? deferred : own; }
 };
 
 }  // namespace spillway::parallel

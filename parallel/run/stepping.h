@@ -13,7 +13,7 @@ class Stepping {
   double step(const Instruction& i);
   /// Of a group, or where it names none of all.
   void land(const Instruction& i);
-  void commit();
+  void commit(const Instruction& i);
 
  private:
   Workplace& work_;

@@ -55,7 +55,7 @@ ChosenDevice device_of(PlanConfig& config, const GpuReport& gpus, const RankPlac
 // Of a pipeline as many stages as can be looked at one by one.
 Timeline timeline_of(Session& session) {
   const parallel::Plan& plan = session.chosen();
-  const StepCost& cost = session.prediction().step(plan.train, plan.train.commit);
+  const StepCost& cost = session.prediction().step(plan.train);
   Timeline timeline;
   timeline.ranks.push_back(timeline_of(plan.train, cost, ""));
   const parallel::PlanRequest& request = session.prediction().request();
@@ -110,7 +110,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   if (config.roofline) roofline = make_roofline(session.chosen(), session.source().config);
   Prediction& prediction = session.prediction();
   const parallel::Program& program = session.chosen().train;
-  const StepCost& cost = prediction.step(program, program.commit);
+  const StepCost& cost = prediction.step(program);
   const Pace pace = pace_of(config, session, steps, cost.seconds, place.local_ranks);
   const PlanReport report{config,
                           session,

@@ -48,14 +48,9 @@ Json json_of(const Roofline& r) {
 }
 
 std::string program_text(const parallel::Program& program) {
-  const std::pair<const char*, const parallel::List*> lists[] = {{"head", &program.head},
-                                                                 {"commit", &program.commit},
-                                                                 {"redo", &program.redo},
-                                                                 {"skip", &program.skip},
-                                                                 {"deferred", &program.deferred}};
   std::string text;
-  for (const auto& [name, list] : lists) {
-    if (!list->empty()) text += std::string(name) + "\n" + to_text(*list);
+  for (const auto& [name, list] : parallel::kLists) {
+    if (!(program.*list).empty()) text += std::string(name) + "\n" + to_text(program.*list);
   }
   return text;
 }

@@ -89,7 +89,8 @@ std::vector<Option> speed() {
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
-       .help = "where the optimizer's step stands: after backward, inside it (speculative), or inside the next forward",
+       .help = "where the optimizer's step stands: after backward, inside it (speculative), inside the next forward, or (auto) partly here and "
+               "partly there",
        .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
                                                          {"none", OptimizerOverlap::none},
                                                          {"backward", OptimizerOverlap::backward},

@@ -40,7 +40,7 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 | `tokens`, `positions`, `samples` | of this step: tokens without padding; positions, which are tokens and padding; rows. Older programs counted padding as tokens, and had no `positions` |
 | `tokens_per_s`, `positions_per_s`, `samples_per_s` | the same by the step's seconds |
 | `step_ms`, `predicted_ms`, `phase_ms`, `bound_by` | measured; the plan's; by kind of work; what the plan says limits it |
-| `loss_scale`, `skipped`, `clipped`, `redo` | fp16's scale; gradients were not finite; the norm was over `--gradient-clipping`; a speculated update was done again |
+| `loss_scale`, `skipped`, `clipped`, `redo` | fp16's scale; gradients were not finite; the norm was over `--gradient-clipping`; what was updated inside the backward is updated again |
 | `tier_bytes`, `peak_bytes`, `read_bytes`, `written_bytes` | each an object of `device`, `host`, `nvme`: held now, held at most, moved in this step |
 | `exchanged_bytes`, `sent_bytes`, `slowest_rank`, `slowest_rank_waits` | of several ranks: bytes between data-parallel ranks, and to other pipeline stages; who waited least for the others, and which share of the step |
 | `nvme_written_per_step`, `nvme_written_per_token`, `nvme_written_per_day`, `days_to_endurance` | bytes; the last with `--endurance` |

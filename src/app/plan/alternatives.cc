@@ -129,7 +129,7 @@ Made made(const PlanRequest& asked, const Variation& variation, const Rates& rat
   Shares shares{asked.stripe_weights, "", false};
   apply_choice(to_text(chosen.plan, shares), request, shares);
   Prediction prediction(chosen.plan, request, {.rates = rates, .doubts = ""}, 1);
-  const double seconds = prediction.step(chosen.plan.train, chosen.plan.train.commit).seconds;
+  const double seconds = prediction.step(chosen.plan.train).seconds;
   const i64 written_bytes = chosen.plan.moved_per_step().written[static_cast<size_t>(Tier::nvme)];
   Alternative told{variation.flag, seconds, written_bytes, chosen.plan.total};
   return {std::move(chosen), std::move(told)};

@@ -1,6 +1,7 @@
 #include "app/plan/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace spillway::app {
@@ -265,6 +266,7 @@ class Enumeration {
     }
     if (spill != Tier::device) moved.spilled = 2 * k * static_cast<double>(activations.spilled);
     if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
+    if (c.request.adaptive_overlap) c.request.scheduling.deferred_sixteenths = sixteenths_to_defer(c.request, moved);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
     // Of equals, the deeper prefetch, and what speculates.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
@@ -277,6 +279,15 @@ class Enumeration {
     double spilled = 0;                                  // activations, both ways
     double cache = 0;                                    // keys and values, to the device at the most
   };
+
+  // What of the Steps takes longer than the backward they stand in, beside what else the drive has to do there.
+  int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
+    const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
+    const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));
+    const double inside_s = std::max(0.0, backward_s - fetched_s);
+    if (steps_s <= inside_s) return 0;
+    return static_cast<int>(std::ceil(parallel::kAllSixteenths * (1 - inside_s / steps_s)));
+  }
 
   bool recomputes(const PlanRequest& r) const { return training() && r.placement.activations.front().recompute; }
   bool fetches_in_time(const PlanRequest& r) const {
@@ -312,10 +323,14 @@ class Enumeration {
     if (!training()) return head_s;
     const StepsBesideGpu steps = steps_of(r.placement);
     const double tail_s = std::max(steps.cpu_s, disk_s(moved.tail));
-    const double window_s = scheduling.overlap == Overlap::none       ? 0
-                            : scheduling.overlap == Overlap::backward ? backward_s / k
-                                                                      : forward_s_ / k;
-    return steps.gpu_s + std::max(head_s + std::max(0.0, tail_s - window_s), disk_s(moved.head) + disk_s(moved.tail));
+    const double deferred = scheduling.overlap == Overlap::forward ? 1
+                            : scheduling.overlap == Overlap::backward
+                                ? static_cast<double>(scheduling.deferred_sixteenths) / parallel::kAllSixteenths
+                                : 0;
+    double exposed_s = tail_s;
+    if (scheduling.overlap != Overlap::none)
+      exposed_s = std::max(0.0, deferred * tail_s - forward_s_ / k) + std::max(0.0, (1 - deferred) * tail_s - backward_s / k);
+    return steps.gpu_s + std::max(head_s + exposed_s, disk_s(moved.head) + disk_s(moved.tail));
   }
 
   struct StepsBesideGpu {

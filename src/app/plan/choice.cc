@@ -36,6 +36,7 @@ std::string to_text(const parallel::Plan& plan, const Shares& shares) {
                        {"cache", static_cast<int>(plan.placement.cache)},
                        {"prefetch", s.prefetch},
                        {"overlap", static_cast<int>(s.overlap)},
+                       {"deferred_sixteenths", s.deferred_sixteenths},
                        {"order", static_cast<int>(s.order)},
                        {"stage", s.sharding.stage},
                        {"begins", s.pipeline.begins},
@@ -61,6 +62,7 @@ void apply_choice(const std::string& text, parallel::PlanRequest& request, Share
   parallel::Scheduling& s = request.scheduling;
   s.prefetch = choice["prefetch"].get<int>();
   s.overlap = static_cast<parallel::OptimizerOverlap>(choice["overlap"].get<int>());
+  s.deferred_sixteenths = choice.value("deferred_sixteenths", 0);  // older ones do not say
   s.order = static_cast<parallel::Order>(choice["order"].get<int>());
   s.sharding.stage = choice["stage"].get<int>();
   s.pipeline.begins = choice["begins"].get<std::vector<u16>>();

@@ -177,7 +177,7 @@ double computing_s(const parallel::Plan& plan, const parallel::List& list, std::
 
 // While the drive has something to do, if reads and writes always run beside one another where there are both.
 double least_disk_s(const parallel::Program& program, const StepLists& lists, const Rates& rates) {
-  parallel::TierBytes moved = moved_bytes(program.head);
+  parallel::TierBytes moved = moved_bytes(program.*lists.head);
   moved += moved_bytes(program.*lists.tail);
   return rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
 }
@@ -192,7 +192,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
     for (const parallel::Plan* plan : plans) {
       const parallel::Program& program = lists.program(*plan);
       costing.emplace_back(*plan, model, rates, in_head);
-      world.push_back(in_head ? &program.head : &(program.*lists.tail));
+      world.push_back(&(program.*(in_head ? lists.head : lists.tail)));
     }
     std::vector<parallel::Timing> timings =
         simulation(world, [&](int rank, const Instruction& i) { return costing[static_cast<size_t>(rank)](i); });

@@ -82,10 +82,11 @@ struct StepCost {
   double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }
 };
 
-/// The lists that make up a step: which of a plan's two Programs (without training there is one, forward), and how it ended. Every stage of
-/// a pipeline runs the same.
+/// The lists that make up a step: which of a plan's two Programs (without training there is one, forward), what the step before left to do,
+/// and how it ended. Every stage of a pipeline runs the same.
 struct StepLists {
   bool when_clipping = false;
+  parallel::List parallel::Program::*head = &parallel::Program::head;
   parallel::List parallel::Program::*tail = &parallel::Program::commit;
 
   const parallel::Program& program(const parallel::Plan& plan) const {

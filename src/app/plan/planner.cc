@@ -22,8 +22,11 @@ using parallel::Tier;
 constexpr double kWorthSplitting = 0.98;
 // And a plan in which something gives way to the logits, of one in which nothing does.
 constexpr double kWorthMoving = 0.98;
-// More hide no more: they outlast the eviction of a large block.
-constexpr i64 kMostStagingBuffers = 12;
+// They outlast the eviction of a large block.
+constexpr i64 kRoomyStagingBuffers = 12;
+// Where nothing else wants the memory: drives that complete requests in bursts of tens of MiB still have some to do after each. More hide
+// no more.
+constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
 
@@ -59,17 +62,42 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
-// left holds what else would move.
-ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
-  if (plan.training && plan.staging_buffers > 0) {
-    request.staging_buffers = kMostStagingBuffers;
-    if (Plan deeper = size_plan(request); total_excess(deeper, budgets) == 0) {
-      plan = std::move(deeper);
-    } else {
-      request.staging_buffers = parallel::kLeastStagingBuffers;
-    }
+// How much of the Steps waits for the next forward: estimates see a backward and a forward as one stretch of time each; from theirs, where
+// simulated steps are shortest.
+void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
+  constexpr int kApart = 2;  // sixteenths
+  if (!request.adaptive_overlap) return;
+  double best_s = step_seconds(plan, *request.model, rates);
+  const auto better = [&](int sixteenths) {
+    if (sixteenths < 0 || sixteenths >= parallel::kAllSixteenths) return false;
+    PlanRequest other = request;
+    other.scheduling.deferred_sixteenths = sixteenths;
+    Plan spread = size_plan(other);
+    const double spread_s = step_seconds(spread, *request.model, rates);
+    if (spread_s >= best_s || total_excess(spread, budgets) > 0) return false;
+    request = std::move(other), plan = std::move(spread), best_s = spread_s;
+    return true;
+  };
+  for (const int apart : {-kApart, kApart}) {
+    bool moved = false;
+    while (better(request.scheduling.deferred_sixteenths + apart)) moved = true;
+    if (moved) return;
   }
+}
+
+// Where the ring can have so many.
+void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudgets& budgets) {
+  if (!plan.training || plan.staging_buffers == 0) return;
+  PlanRequest other = request;
+  other.staging_buffers = buffers;
+  Plan deeper = size_plan(other);
+  if (total_excess(deeper, budgets) == 0) request = std::move(other), plan = std::move(deeper);
+}
+
+// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
+// left holds what else would move, and the rest lets it once more.
+ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+  deepen_ring(request, plan, kRoomyStagingBuffers, budgets);
   std::vector<std::string> filled;
   for (const auto& fill : {keep_left_over, fill_left_over, keep_logits}) {
     std::optional<Fuller> fuller = fill(request, plan, wishes, budgets, rates);
@@ -78,6 +106,8 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
     plan = std::move(fuller->plan);
     if (!fuller->why.empty()) filled.push_back(std::move(fuller->why));
   }
+  deepen_ring(request, plan, kMostStagingBuffers, budgets);
+  spread_steps(request, plan, budgets, rates);
   std::vector<std::string> why = reasons(plan);
   why.insert(why.end(), filled.begin(), filled.end());
   return {std::move(plan), std::move(why)};

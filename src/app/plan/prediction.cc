@@ -9,11 +9,12 @@
 
 namespace spillway::app {
 
-const StepCost& Prediction::step(const parallel::Program& program, const parallel::List& tail) {
-  const auto [at, isnew] = steps_.try_emplace(&tail);
+const StepCost& Prediction::step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail) {
+  const auto [at, isnew] = steps_.try_emplace({&head, &tail});
   if (!isnew) return at->second;
   StepLists lists{.when_clipping = &program != &plan_.train};
-  for (const auto list : {&parallel::Program::commit, &parallel::Program::redo, &parallel::Program::skip}) {
+  for (const auto& [name, list] : parallel::kLists) {
+    if (&(program.*list) == &head) lists.head = list;
     if (&(program.*list) == &tail) lists.tail = list;
   }
   return at->second = simulated(lists);
@@ -53,7 +54,7 @@ i64 Prediction::process_bytes() const {
 }
 
 std::string Prediction::step_text() {
-  const StepCost& cost = committed(plan_.train);
+  const StepCost& cost = step(plan_.train);
   const parallel::TierBytes moved = plan_.moved_per_step();
   const auto busy = [&](parallel::Lane lane) { return format_duration(cost.account.busy_s[static_cast<size_t>(lane)]); };
   const double disk_s = node_.rates.disk_s(static_cast<double>(moved.read[2]), static_cast<double>(moved.written[2]));
@@ -67,8 +68,8 @@ std::string Prediction::step_text() {
 std::string Prediction::text() {
   std::string text = "predicted: " + step_text();
   if (plan_.train_when_clipping)
-    text += fmt::format(", {} while clipping is not rare", format_duration(committed(*plan_.train_when_clipping).seconds));
-  const StepCost& cost = committed(plan_.train);
+    text += fmt::format(", {} while clipping is frequent", format_duration(step(*plan_.train_when_clipping).seconds));
+  const StepCost& cost = step(plan_.train);
   text += fmt::format("; {} {:.0f} % of the step", plan_.on_gpu() ? "the GPU computes" : "computing goes on for",
                       100 * cost.share(cost.computing_s));
   text += fmt::format("; the process about {}", format_bytes(process_bytes()));

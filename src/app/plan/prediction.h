@@ -11,9 +11,11 @@ class Prediction {
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 
-  /// Of a step of a plan for training that runs this Program of it and ends with this list of the Program's. In a pipeline its ranks wait
-  /// for each other.
-  const StepCost& step(const parallel::Program& program, const parallel::List& tail);
+  /// Of a step of a plan for training that runs this Program of it, with these of the Program's lists. In a pipeline its ranks wait for each
+  /// other.
+  const StepCost& step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail);
+  /// Of one like most: it finds what such a step leaves, and is not clipped.
+  const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
   /// Memory of the whole process at its most.
   i64 process_bytes() const;
   /// "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process about 3.4 GiB; …", and what makes
@@ -25,14 +27,13 @@ class Prediction {
 
  private:
   StepCost simulated(const StepLists& lists) const;
-  const StepCost& committed(const parallel::Program& program) { return step(program, program.commit); }
   std::string step_text();
 
   const parallel::Plan& plan_;
   const parallel::PlanRequest& request_;
   const NodeRates node_;
   const int process_ranks_;
-  std::map<const parallel::List*, StepCost> steps_;  // by how the step ended
+  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // by its lists
 };
 
 }  // namespace spillway::app

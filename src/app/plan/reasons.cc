@@ -39,10 +39,16 @@ std::string activations_text(const std::vector<parallel::ActivationPolicy>& bloc
 }
 
 std::string overlap_text(const Plan& plan) {
-  if (plan.train_when_clipping) return "optimizer: inside backward while clipping is rare, else inside the next forward";
+  if (plan.train_when_clipping && plan.scheduling.defers()) {
+    const auto steps = [&](const parallel::Group& g) { return plan.has_steps(g); };
+    const auto inside = [&](const parallel::Group& g) { return plan.has_steps(g) && !plan.residency[g.id].deferred; };
+    return fmt::format("optimizer: inside backward for {} of {} groups unless clipping is frequent, else inside the next forward",
+                       std::ranges::count_if(plan.layout.groups, inside), std::ranges::count_if(plan.layout.groups, steps));
+  }
+  if (plan.train_when_clipping) return "optimizer: inside backward unless clipping is frequent, else inside the next forward";
   switch (plan.train.overlap) {
     case parallel::OptimizerOverlap::backward:
-      return "optimizer: inside backward, done again when clipping bites";
+      return "optimizer: inside backward, and again inside the next forward when clipping bites";
     case parallel::OptimizerOverlap::forward:
       return "optimizer: inside the next forward";
     default:

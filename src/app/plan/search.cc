@@ -35,7 +35,8 @@ i64 missing(const Candidate& c, const TierBudgets& b) {
 bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
-         a.scheduling.order == b.scheduling.order && a.scheduling.overlap == b.scheduling.overlap;
+         a.scheduling.order == b.scheduling.order && a.scheduling.overlap == b.scheduling.overlap &&
+         a.scheduling.deferred_sixteenths == b.scheduling.deferred_sixteenths;
 }
 
 }  // namespace

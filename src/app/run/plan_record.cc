@@ -6,7 +6,7 @@ namespace spillway::app {
 
 RunPlan record_of(Session& session, i64 ranks, i64 tokens_per_step, i64 began_at_step) {
   const parallel::Plan& plan = session.chosen();
-  const StepCost& cost = session.prediction().step(plan.train, plan.train.commit);
+  const StepCost& cost = session.prediction().step(plan.train);
   RunPlan record;
   record.began_at_step = began_at_step;
   record.model = session.source().name;

@@ -54,7 +54,7 @@ StepSample StepAccounts::end(double seconds) {
   add_lanes(step.phases, step.account);
   if (session_.chosen().uses(Tier::nvme)) add_disk(step.phases, step.disk);
   step.meeting_s = meeting_s(head, rank.head_timings()) + meeting_s(tail, rank.tail_timings());
-  step.predicted = &session_.prediction().step(rank.last_program(), tail);
+  step.predicted = &session_.prediction().step(rank.last_program(), head, tail);
   moved_ += step.moved;
   planned_ += step.planned;
   audit_.step(step);

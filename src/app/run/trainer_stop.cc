@@ -61,7 +61,7 @@ bool Trainer::time_is_up() const { return limit_.is_short(seconds_since(start_),
 std::string Trainer::why_not_begun() {
   if (!limit_.any()) return "";
   const parallel::Program& program = session_.chosen().train;
-  if (peers_.first()) ahead_.step = LongestLately(session_.prediction().step(program, program.commit).seconds);
+  if (peers_.first()) ahead_.step = LongestLately(session_.prediction().step(program).seconds);
   if (peers_.most({peers_.first() && time_is_up()})[0] == 0) return "";
   return fmt::format(
       "the time limit is near: step {} is not begun, for it may take {} (predicted), a save {}, and {} are left; nothing was trained, run "

@@ -29,10 +29,10 @@ struct PredictionTest : testing::Test {
 TEST_F(PredictionTest, AKindOfStepIsSimulatedOnce) {
   const parallel::Plan plan = make_plan(request);
   Prediction prediction(plan, request, {}, 1);
-  const StepCost& cost = prediction.step(plan.train, plan.train.commit);
+  const StepCost& cost = prediction.step(plan.train);
   EXPECT_DOUBLE_EQ(cost.seconds, predict(plan, {}, model, Rates()).seconds);
-  EXPECT_EQ(&prediction.step(plan.train, plan.train.commit), &cost);
-  EXPECT_DOUBLE_EQ(prediction.step(plan.train, plan.train.skip).seconds,
+  EXPECT_EQ(&prediction.step(plan.train), &cost);
+  EXPECT_DOUBLE_EQ(prediction.step(plan.train, plan.train.head, plan.train.skip).seconds,
                    predict(plan, {.tail = &parallel::Program::skip}, model, Rates()).seconds);
 }
 
@@ -91,7 +91,7 @@ TEST_F(PredictionTest, RanksOfAPipelineWaitForEachOther) {
   EXPECT_EQ(stages[1].total, plan.total);
   EXPECT_EQ(stages[0].scheduling.pipeline.rank, 0);
   Prediction prediction(plan, request, {}, 1);
-  EXPECT_DOUBLE_EQ(prediction.step(plan.train, plan.train.commit).seconds, predict_together(stages, 1, {}, model, Rates()).seconds);
+  EXPECT_DOUBLE_EQ(prediction.step(plan.train).seconds, predict_together(stages, 1, {}, model, Rates()).seconds);
 }
 
 TEST_F(PredictionTest, ProgramsOfOnePlanMeetAndThoseOfTwoDoNot) {

@@ -85,7 +85,7 @@ TEST_P(EveryKind, MissesEveryMessageThatIsLeftOut) {
   World world(options());
   int deleted = 0;
   for (size_t r = 0; r < world.size(); ++r) {
-    for (const auto list : {&Program::head, &Program::first_head, &Program::commit, &Program::redo, &Program::deferred}) {
+    for (const auto& [name, list] : parallel::kLists) {
       const List all = world.program(r).*list;
       for (size_t i = 0; i < all.size(); ++i) {
         if (!is_message(all[i])) continue;

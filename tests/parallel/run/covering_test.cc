@@ -15,7 +15,7 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// An adaptive overlap changes its Program after three clipped steps.
+// An adaptive overlap changes its Program when more than half of the steps were clipped.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 4;
 #else

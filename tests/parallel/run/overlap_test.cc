@@ -1,11 +1,12 @@
-// The optimizer inside backward (speculative) and inside the next forward: every loss, norm and weight of the plain order to the bit, with
-// clipping that never, sometimes and always bites, with a skipped step, with accumulation in both orders. Counters show that redo and skip
-// happened, and that exactly the planned bytes moved.
+// The optimizer inside backward (speculative), inside the next forward, and partly here and there: every loss, norm and weight of the plain
+// order to the bit, with clipping that never, sometimes and always bites, with a skipped step, with accumulation in both orders. Counters
+// show that redo and skip happened, and that exactly the planned bytes moved.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -75,7 +76,18 @@ i64 count(const RunResult& r, bool parallel::StepResult::*what) {
   return std::count_if(r.steps.begin(), r.steps.end(), [&](const auto& s) { return s.*what; });
 }
 
-class Overlap : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
+// Split: half of it inside the backward, half inside the next forward.
+struct Where {
+  const char* name;
+  OptimizerOverlap overlap;
+  int deferred_sixteenths = 0;
+};
+constexpr Where kWheres[] = {{"none", OptimizerOverlap::none},
+                             {"backward", OptimizerOverlap::backward},
+                             {"forward", OptimizerOverlap::forward},
+                             {"split", OptimizerOverlap::backward, 8}};
+
+class Overlap : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   RunOptions options() const {
     RunOptions o = base();
@@ -83,10 +95,12 @@ class Overlap : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>>
     o.parameters = c.parameters;
     o.gradients = c.gradients;
     o.optimizer = c.optimizer;
-    o.overlap = std::get<1>(GetParam());
+    o.overlap = where().overlap;
+    o.deferred_sixteenths = where().deferred_sixteenths;
     return o;
   }
-  bool speculates() const { return std::get<1>(GetParam()) == OptimizerOverlap::backward; }
+  const Where& where() const { return kWheres[std::get<1>(GetParam())]; }
+  bool speculates() const { return where().overlap == OptimizerOverlap::backward; }
 };
 
 // The norms of the first steps lie around 3: 100 never bites, 1e-3 always, their median half of the time.
@@ -147,11 +161,10 @@ TEST_P(Overlap, SameBitsWithAccumulationInBothOrders) {
 }
 
 std::string cell_name(const testing::TestParamInfo<Overlap::ParamType>& info) {
-  constexpr const char* kNames[] = {"none", "backward", "forward"};
-  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[static_cast<size_t>(std::get<1>(info.param))];
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kWheres[std::get<1>(info.param)].name;
 }
 
-const auto kCells = cells_of(range(0, 6), std::vector{OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward});
+const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, Overlap, testing::ValuesIn(kCells.rest), cell_name);
 
@@ -189,23 +202,30 @@ const auto kSpills =
 INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
 INSTANTIATE_TEST_SUITE_P(SoakTiers, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
-// Defers while it knows too little, speculates once 48 of the last 50 steps were calm, and defers again after three redone steps.
+// Speculates until more than half of the steps were clipped, and again when they are no more. All Steps of a clipped step stand in the next
+// head, whichever Program's it is.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
+  const std::set<i64> clipped{3, 4, 5, 6, 8, 9}, speculated{3, 4, 5, 6, 8};
   for (const Corner& c : {kCorners[2], kCorners[4]}) {
-    RunOptions o = base();
-    o.parameters = c.parameters;
-    o.gradients = c.gradients;
-    o.optimizer = c.optimizer;
-    o.sequence_length = 8;
-    o.micro_batch_size = 1;
-    o.adaptive = true;
-    o.steps = 56;
-    o.clipping = [](i64 step) { return step < 51 ? 1e6 : 1e-6; };
-    const RunResult got = train(o);
-    expect_same(got, plain(o));
-    EXPECT_EQ(count(got, &parallel::StepResult::clipped), 5);
-    EXPECT_EQ(count(got, &parallel::StepResult::redo), 3);
-    EXPECT_TRUE(got.steps[51].redo && got.steps[52].redo && got.steps[53].redo);
+    for (const int sixteenths : {0, 8}) {
+      RunOptions o = base();
+      o.parameters = c.parameters;
+      o.gradients = c.gradients;
+      o.optimizer = c.optimizer;
+      o.sequence_length = 8;
+      o.micro_batch_size = 1;
+      o.adaptive = true;
+      o.deferred_sixteenths = sixteenths;
+      o.steps = 12;
+      o.clipping = [&](i64 step) { return clipped.count(step) > 0 ? 1e-6 : 1e6; };
+      const RunResult got = train(o);
+      expect_same(got, plain(o));
+      for (i64 step = 0; step < o.steps; ++step) {
+        const auto& result = got.steps[static_cast<size_t>(step)];
+        EXPECT_EQ(result.clipped, clipped.count(step) > 0) << step;
+        EXPECT_EQ(result.redo, speculated.count(step) > 0) << step;
+      }
+    }
   }
 }
 
@@ -246,6 +266,7 @@ TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
     RunOptions o = base();
     o.parameters = o.gradients = o.optimizer = Tier::nvme;
     o.adaptive = adaptive;
+    o.deferred_sixteenths = 8;
     if (!adaptive) o.overlap = OptimizerOverlap::forward;
     const RunResult want = plain(o);
     std::vector<double> seen;
@@ -296,30 +317,86 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   o.steps = 0;
   o.optimizer = Tier::nvme;
   o.gradients = Tier::host;
-  for (const auto& [overlap, parameters] : {std::pair(OptimizerOverlap::backward, Tier::nvme),
-                                            {OptimizerOverlap::forward, Tier::nvme},
-                                            {OptimizerOverlap::backward, Tier::host},
-                                            {OptimizerOverlap::forward, Tier::host}}) {
-    o.overlap = overlap;
-    o.parameters = parameters;
-    const parallel::Plan plan = train(o).plan;
-    ASSERT_EQ(refusal(plan.train, plan), "");
-    int refused = 0;
-    for (size_t i = 0; i < plan.train.head.size(); ++i) {
-      const auto& now = plan.train.head[i];
-      const bool waits =
-          overlap == OptimizerOverlap::backward ? now.op == Op::Step : now.op == Op::Fetch && now.what == parallel::What::weights;
-      if (!waits || now.after.empty()) continue;
-      parallel::Program broken = plan.train;
-      broken.head[i].after.clear();
-      refused += !refusal(broken, plan).empty();
+  for (const Where& where : {kWheres[1], kWheres[2], kWheres[3]}) {
+    for (const Tier parameters : {Tier::nvme, Tier::host}) {
+      o.overlap = where.overlap;
+      o.deferred_sixteenths = where.deferred_sixteenths;
+      o.parameters = parameters;
+      const parallel::Plan plan = train(o).plan;
+      ASSERT_EQ(refusal(plan.train, plan), "");
+      for (const auto list : {&parallel::Program::head, &parallel::Program::first_head, &parallel::Program::clipped_head}) {
+        const parallel::List& all = plan.train.*list;
+        int refused = 0, steps = 0;
+        for (size_t i = 0; i < all.size(); ++i) {
+          const bool step = all[i].op == Op::Step;
+          steps += step;
+          const bool waits = step ? !all[i].deferred : all[i].op == Op::Fetch && all[i].what == parallel::What::weights;
+          if (!waits || all[i].after.empty()) continue;
+          parallel::Program broken = plan.train;
+          (broken.*list)[i].after.clear();
+          refused += !refusal(broken, plan).empty();
+        }
+        if (steps > 0) {
+          EXPECT_GE(refused, where.deferred_sixteenths > 0 ? 3 : 5) << where.name;
+        }
+        for (size_t i = 0; i < all.size(); ++i) {
+          if (all[i].op != Op::Step) continue;
+          parallel::Program broken = plan.train;
+          (broken.*list)[i].op = Op::Load;
+          EXPECT_NE(refusal(broken, plan), "") << where.name;
+          (broken.*list)[i] = all[i];
+          (broken.*list)[i].deferred ^= true;
+          EXPECT_NE(refusal(broken, plan), "") << where.name;
+        }
+      }
     }
-    EXPECT_GE(refused, 5);
+  }
+}
+
+// What a Step inside the backward writes over is the generation before the one that the deferred Steps make: that must be committed.
+TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
+  RunOptions o = base();
+  o.steps = 0;
+  o.parameters = o.gradients = o.optimizer = Tier::nvme;
+  o.overlap = OptimizerOverlap::backward;
+  o.deferred_sixteenths = 8;
+  const parallel::Plan plan = train(o).plan;
+  for (const auto list : {&parallel::Program::head, &parallel::Program::clipped_head}) {
     parallel::Program broken = plan.train;
-    for (auto& i : broken.head) {
-      if (i.op == Op::Step) i.op = Op::Load;
+    const auto commit = std::ranges::find(broken.*list, Op::Commit, &parallel::Instruction::op);
+    ASSERT_NE(commit, (broken.*list).end());
+    commit->op = Op::Load;
+    const std::string why = refusal(broken, plan);
+    EXPECT_NE(why.find("before the update of the step before is committed"), std::string::npos) << why;
+  }
+}
+
+// Evenly over the blocks, but for the first, whose gradient comes last and whose weights are wanted first.
+TEST(DeferredGroups, AreSpreadOverTheBlocks) {
+  const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
+  RunOptions o = base("gpt2-124m");
+  o.dtype = DType::bf16;
+  parallel::PlanRequest request = plan_request(model, o);
+  request.scheduling.overlap = OptimizerOverlap::backward;
+  const parallel::Layout layout = restricted(request.layout, std::vector<u16>(request.layout.blocks.size(), 0), 0);
+  i64 all = 0, first = 0;
+  for (const parallel::Group& g : layout.groups) all += g.elems, first += g.owner_block == 0 ? g.elems : 0;
+  for (int sixteenths = 0; sixteenths <= parallel::kAllSixteenths; ++sixteenths) {
+    request.scheduling.deferred_sixteenths = sixteenths;
+    const parallel::Residency residency = resolve(layout, request.placement, request.scheduling);
+    i64 inside = 0, layer = 0;
+    for (const parallel::Group& g : layout.groups) {
+      if (g.owner_block == 0) {
+        EXPECT_EQ(residency[g.id].deferred, sixteenths > 0);
+      }
+      if (g.owner_block == 5) layer = g.elems;
+      if (g.owner_block == 12) {  // the first that the backward comes to
+        EXPECT_EQ(residency[g.id].deferred, sixteenths == parallel::kAllSixteenths);
+      }
+      inside += residency[g.id].deferred ? 0 : g.elems;
     }
-    EXPECT_NE(refusal(broken, plan), "");
+    const i64 wanted = all * (parallel::kAllSixteenths - sixteenths) / parallel::kAllSixteenths;
+    EXPECT_LE(std::abs(inside - (sixteenths == 0 ? all : std::min(wanted, all - first))), layer) << sixteenths;
   }
 }
 

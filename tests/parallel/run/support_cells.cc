@@ -68,6 +68,7 @@ RunOptions options_of(const Row& cell, i64 steps) {
   o.recompute = cell[kRecompute] == 1;
   o.adaptive = cell[kOverlap] == 3;
   o.overlap = o.adaptive ? OptimizerOverlap::none : static_cast<OptimizerOverlap>(cell[kOverlap]);
+  o.deferred_sixteenths = o.adaptive ? 8 : 0;
   o.master = static_cast<optim::Master>(cell[kMaster]);
   o.order = static_cast<Order>(cell[kOrder]);
   o.stripes = cell[kStripes] + 1;

@@ -105,6 +105,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.scheduling.sharding = {o.zero_stage, rank, o.ranks};
   request.scheduling.pipeline = o.pipeline;
   request.scheduling.pipeline.rank = pipeline_rank;
+  request.scheduling.deferred_sixteenths = o.deferred_sixteenths;
   request.adaptive_overlap = o.adaptive;
   if (o.on_gpu) request.device = Device::Kind::cuda;
   request.scheduling.copy_engines = o.on_gpu;

@@ -48,6 +48,7 @@ struct RunOptions {
   bool recompute = false, adaptive = false, keeps_logits = false;
   parallel::Tier activations = parallel::Tier::device;
   parallel::OptimizerOverlap overlap = parallel::OptimizerOverlap::none;
+  int deferred_sixteenths = 0;
   parallel::Order order = parallel::Order::micro_batch;
   offload::IoEngineKind engine = offload::IoEngineKind::automatic;
   std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // planted faults and delays

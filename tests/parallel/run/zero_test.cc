@@ -219,8 +219,7 @@ class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverl
 TEST_P(ZeroProgram, MissesEveryMeetingThatIsLeftOut) {
   const parallel::Plan whole_plan = plan();
   int deleted = 0;
-  for (const auto list : {&parallel::Program::head, &parallel::Program::first_head, &parallel::Program::commit, &parallel::Program::redo,
-                          &parallel::Program::deferred}) {
+  for (const auto& [name, list] : parallel::kLists) {
     const parallel::List& all = whole_plan.train.*list;
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i].op != parallel::Op::Gather && all[i].op != parallel::Op::Exchange) continue;

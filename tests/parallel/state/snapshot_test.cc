@@ -28,9 +28,16 @@ struct Corner {
 constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::host, Tier::host, Tier::host},
                                {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
                                {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
-constexpr OptimizerOverlap kOverlaps[] = {OptimizerOverlap::none, OptimizerOverlap::backward, OptimizerOverlap::forward};
+// Split: half of the Steps inside the backward, half inside the next forward.
+struct Where {
+  const char* name;
+  OptimizerOverlap overlap;
+  int deferred_sixteenths = 0;
+};
+constexpr Where kNone{"none", OptimizerOverlap::none}, kForward{"forward", OptimizerOverlap::forward};
+constexpr Where kWheres[] = {kNone, {"backward", OptimizerOverlap::backward}, kForward, {"split", OptimizerOverlap::backward, 8}};
 
-RunOptions base(const Corner& corner, OptimizerOverlap overlap) {
+RunOptions base(const Corner& corner, const Where& where) {
   RunOptions o;
   o.model = models::preset("gpt2-tiny");
   o.micro_batch_size = 1;
@@ -39,13 +46,14 @@ RunOptions base(const Corner& corner, OptimizerOverlap overlap) {
   o.parameters = corner.parameters;
   o.gradients = corner.gradients;
   o.optimizer = corner.optimizer;
-  o.overlap = overlap;
+  o.overlap = where.overlap;
+  o.deferred_sixteenths = where.deferred_sixteenths;
   return o;
 }
 
 // Step 1 is skipped (position 200 is infinite, and it alone looks there), step 2 clipped, which under speculation is a redo.
-RunOptions eventful(const Corner& corner, OptimizerOverlap overlap, i64 micro_batches) {
-  RunOptions o = base(corner, overlap);
+RunOptions eventful(const Corner& corner, const Where& where, i64 micro_batches) {
+  RunOptions o = base(corner, where);
   o.steps = 5;
   o.micro_batches = micro_batches;
   o.order = micro_batches > 1 ? Order::vertical : Order::micro_batch;
@@ -77,14 +85,14 @@ class Snapshots : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(Snapshots, AreTheBytesOfABlockingScan) {
   const Corner& corner = kCorners[std::get<0>(GetParam())];
-  const OptimizerOverlap overlap = kOverlaps[std::get<1>(GetParam())];
+  const Where& where = kWheres[std::get<1>(GetParam())];
   const std::vector<i64> saves{1, 4};
   for (const i64 micro_batches : kMicroBatches) {
-    const RunOptions o = eventful(corner, overlap, micro_batches);
+    const RunOptions o = eventful(corner, where, micro_batches);
     RunResult want;
     const std::map<i64, StateBytes> scans = train_with_scans(o, saves, want);
     EXPECT_TRUE(want.steps[1].skipped && want.steps[2].clipped);
-    EXPECT_EQ(want.steps[2].redo, overlap == OptimizerOverlap::backward);
+    EXPECT_EQ(want.steps[2].redo, where.overlap == OptimizerOverlap::backward);
     EXPECT_FALSE(same(scans.at(1), scans.at(4))) << "the comparison cannot fail";
     for (const Pace pace : kPaces) {
       RunResult got;
@@ -98,19 +106,18 @@ TEST_P(Snapshots, AreTheBytesOfABlockingScan) {
 }
 
 std::string cell_name(const testing::TestParamInfo<Snapshots::ParamType>& info) {
-  constexpr const char* kNames[] = {"none", "backward", "forward"};
-  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kNames[std::get<1>(info.param)];
+  return "corner" + std::to_string(std::get<0>(info.param)) + "_" + kWheres[std::get<1>(info.param)].name;
 }
 
-const auto kCells = cells_of(range(0, 6), range(0, 3));
+const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCells, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
 // Biases and the tied embedding: no Step passes them.
 TEST(SnapshotMore, HoldsFrozenWeights) {
   for (const Corner& corner : kCorners) {
-    for (const OptimizerOverlap overlap : {OptimizerOverlap::none, OptimizerOverlap::forward}) {
-      RunOptions o = base(corner, overlap);
+    for (const Where& where : {kNone, kForward}) {
+      RunOptions o = base(corner, where);
       o.steps = 3;
       o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("bias") || p.name.ends_with("wte.weight"); };
       RunResult want;
@@ -128,8 +135,8 @@ TEST(SnapshotMore, HoldsFrozenWeights) {
 // A Step reads no bf16 weights from nvme that have a whole master; a save has them nevertheless.
 TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
-    for (const OptimizerOverlap overlap : kOverlaps) {
-      RunOptions o = base(corner, overlap);
+    for (const Where& where : kWheres) {
+      RunOptions o = base(corner, where);
       o.dtype = DType::bf16;
       o.steps = 4;
       RunResult want;
@@ -148,8 +155,8 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
 // The weights that rest are those of their masters, on every tier: comparisons of trainings look at masters alone.
 TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   for (const Corner& corner : kCorners) {
-    for (const OptimizerOverlap overlap : kOverlaps) {
-      RunOptions o = base(corner, overlap);
+    for (const Where& where : kWheres) {
+      RunOptions o = base(corner, where);
       o.dtype = DType::bf16;
       o.steps = 2;
       i64 tiles = 0;
@@ -173,8 +180,8 @@ TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
 
 TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
   for (const Corner& corner : kCorners) {
-    for (const OptimizerOverlap overlap : kOverlaps) {
-      RunOptions o = base(corner, overlap);
+    for (const Where& where : kWheres) {
+      RunOptions o = base(corner, where);
       o.dtype = corner.parameters == Tier::nvme ? DType::bf16 : DType::f32;
       o.steps = 4;
       RunResult got;
@@ -193,7 +200,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
 TEST(Snapshot, CountsItsOwnReadsApart) {
   for (const Pace pace : {Pace::quick, Pace::impatient}) {
     for (const bool frozen : {false, true}) {
-      RunOptions o = base(kCorners[5], OptimizerOverlap::forward);
+      RunOptions o = base(kCorners[5], kForward);
       o.steps = 4;
       if (frozen) o.freeze = [](const nn::Parameter& p) { return p.name.ends_with("wte.weight"); };
       i64 read_for_saves = 0;
@@ -210,7 +217,7 @@ TEST(Snapshot, CountsItsOwnReadsApart) {
 // The planted fault: a snapshot that the Stepper does not know of saves what the steps have made of it meanwhile.
 TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {
-    RunOptions o = base(corner, OptimizerOverlap::none);
+    RunOptions o = base(corner, kNone);
     o.steps = 3;
     StateBytes want;
     Saved got;
@@ -245,7 +252,7 @@ TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
 // A save that fails takes no more tiles, and training does not notice.
 TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   for (const Corner& corner : kCorners) {
-    RunOptions o = base(corner, OptimizerOverlap::none);
+    RunOptions o = base(corner, kNone);
     const RunResult want = train(o);
     i64 visits = 0;
     o.between = [&](Rank& rank, i64 steps) {
@@ -269,7 +276,7 @@ TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
 
 // Ended while it waits for tiles that no Step has handed over yet: the save is told so.
 TEST(Snapshot, GivenUpItEnds) {
-  RunOptions o = base(kCorners[5], OptimizerOverlap::none);
+  RunOptions o = base(kCorners[5], kNone);
   o.steps = 1;
   std::string told;
   o.between = [&](Rank& rank, i64) {

@@ -1,0 +1,61 @@
+// Where a drive has more to do than fits beside a backward, some Steps wait for the next forward, so that it is busy in both; where it has
+// less, none does.
+#include <gtest/gtest.h>
+
+#include "app/plan/search.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "tests/app/support_app.h"
+
+namespace spillway::app::spread_steps_test {
+namespace {
+
+using parallel::Tier;
+
+class SpreadSteps : public testing::Test {
+ protected:
+  SpreadSteps() : model_(models::build(models::preset("gpt2-124m"), DType::bf16)) {
+    request_.model = &model_;
+    request_.layout = parallel::make_layout(model_);
+    request_.scheduling.format = optim::plain_format(DType::bf16);
+    request_.sequence_length = 256;
+    rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 3e9;
+    rates_.machine.cores = 16;
+  }
+  parallel::Plan plan(OptimizerOverlap overlap) const {
+    PlanWishes wishes;
+    wishes.optimizer = PlacementWish::whole(Tier::nvme);
+    wishes.overlap = overlap;
+    return choose_plan(request_, wishes, {.bytes = {kGiB, kGiB, 10 * kGiB}}, rates_).plan;
+  }
+  StepCost cost(const parallel::Plan& plan) const { return predict(plan, {}, model_, rates_); }
+
+  nn::Sequential model_;
+  parallel::PlanRequest request_;
+  Rates rates_;
+};
+
+TEST_F(SpreadSteps, KeepTheDriveBusy) {
+  rates_.flops = 1e12;
+  const parallel::Plan chosen = plan(OptimizerOverlap::automatic);
+  EXPECT_TRUE(chosen.train_when_clipping);
+  EXPECT_GT(chosen.scheduling.deferred_sixteenths, 0);
+  EXPECT_LT(chosen.scheduling.deferred_sixteenths, parallel::kAllSixteenths);
+  const StepCost spread = cost(chosen);
+  EXPECT_GE(spread.phase_ms.at("disk") / 1e3, 0.85 * spread.seconds);
+  for (const OptimizerOverlap whole : {OptimizerOverlap::backward, OptimizerOverlap::forward}) {
+    const StepCost other = cost(plan(whole));
+    EXPECT_LT(spread.seconds, 0.95 * other.seconds);
+    EXPECT_LT(other.phase_ms.at("disk") / 1e3, 0.85 * other.seconds) << "nothing to gain";
+  }
+}
+
+TEST_F(SpreadSteps, StandInsideTheBackwardWhereTheyFit) {
+  rates_.flops = 1e11;
+  const parallel::Plan chosen = plan(OptimizerOverlap::automatic);
+  EXPECT_EQ(chosen.scheduling.deferred_sixteenths, 0);
+  EXPECT_FALSE(chosen.scheduling.defers());
+}
+
+}  // namespace
+}  // namespace spillway::app::spread_steps_test
