@@ -312,12 +312,11 @@ void choose_staying_blocks(PlanRequest& r) {
     scheduling.micro_batches = micro_batches;
     return generate_training(r.layout, r.placement, scheduling).moving_slab_bytes();
   };
-  const bool defers = r.adaptive_overlap || r.scheduling.defers();
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
   const i64 all = r.scheduling.micro_batches;
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
   const i64 least_bytes = slab_bytes(1, few);
-  i64 most = defers ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
+  i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
   while (blocks < most) {  // more need no less
     const i64 middle = (blocks + most + 1) / 2;
     if (slab_bytes(middle, few) <= least_bytes) {

@@ -78,8 +78,8 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
-  u16 peer = kNone;          // pipeline rank a message goes to or comes from
-  TileRange tiles;           // of the group: what is moved, reduced or stepped
+  u16 peer = kNone;  // pipeline rank a message goes to or comes from
+  TileRange tiles;   // of the group: what is moved, reduced or stepped
   /// Step, Commit, Gather, SendTied and ReceiveTied of new weights: of the update that the step before left, not of this step's own.
   bool deferred = false;
   bool first = false;        // Backward, BackwardWeight: stores the gradient instead of adding to it
@@ -131,10 +131,13 @@ struct Program {
 };
 
 /// The lists of a training Program, and what they are called.
-constexpr std::pair<const char*, List Program::*> kLists[] = {
-    {"head", &Program::head},     {"first head", &Program::first_head}, {"clipped head", &Program::clipped_head},
-    {"commit", &Program::commit}, {"skip", &Program::skip},             {"settle", &Program::settle},
-    {"clipped settle", &Program::clipped_settle}};
+constexpr std::pair<const char*, List Program::*> kLists[] = {{"head", &Program::head},
+                                                              {"first head", &Program::first_head},
+                                                              {"clipped head", &Program::clipped_head},
+                                                              {"commit", &Program::commit},
+                                                              {"skip", &Program::skip},
+                                                              {"settle", &Program::settle},
+                                                              {"clipped settle", &Program::clipped_settle}};
 
 /// One line an instruction: number, lane, operation, operands, slot, bytes, after.
 std::string to_text(const List& list);

@@ -16,10 +16,7 @@ namespace {
 class Checker {
  public:
   Checker(const CheckedList& checked, const Gradients& found)
-      : checked_(checked),
-        weights_(checked_),
-        gradients_(checked_, found),
-        activations_(checked_) {}
+      : checked_(checked), weights_(checked_), gradients_(checked_, found), activations_(checked_) {}
 
   /// What it leaves.
   Gradients run() {

@@ -19,7 +19,8 @@ namespace spillway::parallel {
 ///   5. a Fetch of a gradient comes after the Evict that wrote it;
 ///   6. slots lie inside their slab; a Backward or BackwardInput finds what its block kept where the Forward or a Fetch after its Evict
 ///      put it; before the norm every Forward has a Backward, or a BackwardInput and after it a BackwardWeight;
-///   7. a head has one deferred Step of each bucket that waited for it and, under overlap backward, one speculative Step of each that is not
+///   7. a head has one deferred Step of each bucket that waited for it and, under overlap backward, one speculative Step of each that is
+///   not
 ///      deferred. A speculative one comes after the Reduce and the Evict of its group's gradient and after the Commit of the deferred ones,
 ///      and a head with any ends with a Land on the optimizer lane; a deferred one before the group's weights are fetched or used and
 ///      before its gradient is written again; weights on nvme are fetched after the Land of their Steps;

@@ -110,7 +110,8 @@ void WeightRules::tied(u32 i) {
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {
-    if (!c_.done(deferred_.spread, group, i)) c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
+    if (!c_.done(deferred_.spread, group, i))
+      c_.walk.refuse(i, fmt::format("uses the weights of group {} before they are gathered", group));
     return;
   }
   if (c_.residency[group].stepped.count() == 0) return;

@@ -89,8 +89,9 @@ std::vector<Option> speed() {
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
-       .help = "where the optimizer's step stands: after backward, inside it (speculative), inside the next forward, or (auto) partly here and "
-               "partly there",
+       .help =
+           "where the optimizer's step stands: after backward, inside it (speculative), inside the next forward, or (auto) partly here and "
+           "partly there",
        .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
                                                          {"none", OptimizerOverlap::none},
                                                          {"backward", OptimizerOverlap::backward},

@@ -63,13 +63,13 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 namespace {
 
 // How much of the Steps waits for the next forward: estimates see a backward and a forward as one stretch of time each; from theirs, where
-// simulated steps are shortest.
+// simulated steps are shortest. With none more gradients may stay for their Steps.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
-  constexpr int kApart = 2;  // sixteenths
+  constexpr int kApart = 2;
   if (!request.adaptive_overlap) return;
   double best_s = step_seconds(plan, *request.model, rates);
   const auto better = [&](int sixteenths) {
-    if (sixteenths < 0 || sixteenths >= parallel::kAllSixteenths) return false;
+    if (sixteenths < 0 || sixteenths >= parallel::kAllSixteenths || sixteenths == request.scheduling.deferred_sixteenths) return false;
     PlanRequest other = request;
     other.scheduling.deferred_sixteenths = sixteenths;
     Plan spread = size_plan(other);
@@ -81,8 +81,9 @@ void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, 
   for (const int apart : {-kApart, kApart}) {
     bool moved = false;
     while (better(request.scheduling.deferred_sixteenths + apart)) moved = true;
-    if (moved) return;
+    if (moved) break;
   }
+  better(0);
 }
 
 // Where the ring can have so many.

@@ -83,11 +83,20 @@ TEST(PlanGridRelease, NoAlternativeOfEightBillionWeightsOnOneCardBeatsTheChosenP
 // Llama 3.1 405B: 15 minutes a step were chosen where 2 min 10 s stood beside it.
 TEST(PlanGridRelease, NoAlternativeOf405BillionWeightsOn512GpusBeatsTheChosenPlan) {
   const TemporaryFolder folder;
-  const Json config = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"},      {"hidden_size", 16384},
-                       {"intermediate_size", 53248},            {"num_hidden_layers", 126},   {"num_attention_heads", 128},
-                       {"num_key_value_heads", 8},              {"vocab_size", 128256},       {"max_position_embeddings", 131072},
-                       {"rms_norm_eps", 1e-5},                  {"rope_theta", 500000.0},     {"hidden_act", "silu"},
-                       {"tie_word_embeddings", false},          {"torch_dtype", "bfloat16"}};
+  const Json config = {{"architectures", {"LlamaForCausalLM"}},
+                       {"model_type", "llama"},
+                       {"hidden_size", 16384},
+                       {"intermediate_size", 53248},
+                       {"num_hidden_layers", 126},
+                       {"num_attention_heads", 128},
+                       {"num_key_value_heads", 8},
+                       {"vocab_size", 128256},
+                       {"max_position_embeddings", 131072},
+                       {"rms_norm_eps", 1e-5},
+                       {"rope_theta", 500000.0},
+                       {"hidden_act", "silu"},
+                       {"tie_word_embeddings", false},
+                       {"torch_dtype", "bfloat16"}};
   folder.write("config.json", config.dump());
   Grid grid;
   grid.plan_each({folder.path().string()}, {"64x8xH100-80GiB,1TiB,nvme=7TB"}, {{"--micro-batch-size", "1", "--sequence-length", "4096"}});
@@ -108,13 +117,13 @@ TEST(PlanGridRelease, NoAlternativeOnACpuBeatsTheChosenPlan) {
 
 TEST(SoakPlanGrid, NoAlternativeBeatsTheChosenPlan) {
   const Words models = {"gpt2-355m", "gpt2-1.5b", "llama3-1b", "llama3-8b", "qwen2.5-7b", "llama3-70b"};
-  const Words clusters = {"1x1xA-8GB,32GiB,nvme=1TB",   "1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-24GB,128GiB,nvme=4TB",
-                          "1x2xA-24GB,128GiB,nvme=2TB", "1x8xA-80GiB,1TiB,nvme=7TB", "2x8xA-40GiB,512GiB",
-                          "16x8xA-80GiB,2TiB,nvme=14TB"};
+  const Words alone = {"1x1xA-8GB,32GiB,nvme=1TB", "1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-24GB,128GiB,nvme=4TB"};
+  const Words together = {"1x2xA-24GB,128GiB,nvme=2TB", "1x8xA-80GiB,1TiB,nvme=7TB", "2x8xA-40GiB,512GiB", "16x8xA-80GiB,2TiB,nvme=14TB"};
   const Words stages = {
       "--micro-batch-size", "1", "--sequence-length", "1024", "--pipeline-stages", "2", "--gradient-accumulation-steps", "8"};
   Grid grid;
-  grid.plan_each(models, clusters, {kSmallBatch, kLargeBatch, stages});
+  grid.plan_each(models, alone, {kSmallBatch, kLargeBatch});
+  grid.plan_each(models, together, {kSmallBatch, kLargeBatch, stages});
   EXPECT_EQ(grid.faults, "");
   EXPECT_GE(grid.plans, 60);
 }

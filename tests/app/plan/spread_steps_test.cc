@@ -36,17 +36,18 @@ class SpreadSteps : public testing::Test {
 };
 
 TEST_F(SpreadSteps, KeepTheDriveBusy) {
-  rates_.flops = 1e12;
+  rates_.flops = 4e11;
   const parallel::Plan chosen = plan(OptimizerOverlap::automatic);
   EXPECT_TRUE(chosen.train_when_clipping);
   EXPECT_GT(chosen.scheduling.deferred_sixteenths, 0);
   EXPECT_LT(chosen.scheduling.deferred_sixteenths, parallel::kAllSixteenths);
   const StepCost spread = cost(chosen);
-  EXPECT_GE(spread.phase_ms.at("disk") / 1e3, 0.85 * spread.seconds);
+  const auto busy = [](const StepCost& cost) { return cost.phase_ms.at("disk") / 1e3 / cost.seconds; };
+  EXPECT_GE(busy(spread), 0.83);  // the head alone, of 50,257 words, has a tenth of the computing
   for (const OptimizerOverlap whole : {OptimizerOverlap::backward, OptimizerOverlap::forward}) {
     const StepCost other = cost(plan(whole));
     EXPECT_LT(spread.seconds, 0.95 * other.seconds);
-    EXPECT_LT(other.phase_ms.at("disk") / 1e3, 0.85 * other.seconds) << "nothing to gain";
+    EXPECT_LT(busy(other), busy(spread) - 0.04);
   }
 }
 

@@ -236,12 +236,14 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
   o.dtype = DType::bf16;
   o.max_bucket_elems = parallel::kMaxBucketElems;
   o.parameters = o.gradients = o.optimizer = Tier::nvme;
-  for (const auto& [overlap, adaptive] : {std::pair(OptimizerOverlap::none, false),
-                                          {OptimizerOverlap::backward, false},
-                                          {OptimizerOverlap::forward, false},
-                                          {OptimizerOverlap::none, true}}) {
+  for (const auto& [overlap, adaptive, sixteenths] : {std::tuple(OptimizerOverlap::none, false, 0),
+                                                      {OptimizerOverlap::backward, false, 0},
+                                                      {OptimizerOverlap::forward, false, 0},
+                                                      {OptimizerOverlap::backward, true, 0},
+                                                      {OptimizerOverlap::backward, true, 8}}) {
     o.overlap = overlap;
     o.adaptive = adaptive;
+    o.deferred_sixteenths = sixteenths;
     const parallel::PlanRequest request = plan_request(model, o);
     const parallel::Plan plan = make_plan(request);
     const auto with = [&](u16 blocks) {
@@ -251,7 +253,7 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
     };
     const u16 blocks = plan.scheduling.staying_blocks;
     EXPECT_EQ(plan.train.moving_slab_bytes(), with(1));
-    if (adaptive || overlap == OptimizerOverlap::forward) {
+    if (plan.scheduling.defers()) {
       EXPECT_EQ(blocks, 2);  // the first weights wait for no Step that they would not wait for anyway
     } else {
       EXPECT_GT(blocks, 2);

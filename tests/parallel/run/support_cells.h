@@ -12,7 +12,8 @@
 
 namespace spillway::test {
 
-// Tiers are 0 device, 1 host, 2 nvme; overlap 3 is adaptive, with half of the Steps left to the next forward; clipping 0 never bites, 1 always, 2 sometimes.
+// Tiers are 0 device, 1 host, 2 nvme; overlap 3 is adaptive, with half of the Steps left to the next forward; clipping 0 never bites, 1
+// always, 2 sometimes.
 enum Factor {
   kParameters,
   kGradients,
