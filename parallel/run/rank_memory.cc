@@ -8,7 +8,8 @@ RankMemory::RankMemory(const Plan& plan, ModelState& state, const Resources& res
       moving_(resources.device->allocate(plan.moving_slab_bytes, "weights and gradients in motion")),
       spill_(resources.host->allocate(plan.spill_slab_bytes, "activations spilled")),
       activation_slab_(resources.device->allocate(plan.activation_slab_bytes, "activations")),
-      cache_slab_((plan.placement.cache == Tier::device ? resources.device : resources.host)->allocate(plan.cache_bytes, "key/value cache")),
+      cache_slab_(
+          (plan.placement.cache == Tier::device ? resources.device : resources.host)->allocate(plan.cache_bytes, "key/value cache")),
       norm_(resources.host->allocate(plan.norm_bytes, "norm")),
       activations_(activation_slab_.data(), plan.activation_slab_bytes),
       cache_(cache_slab_.data(), plan.cache_bytes) {}

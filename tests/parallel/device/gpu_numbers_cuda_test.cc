@@ -68,8 +68,14 @@ struct Where {
   Tier parameters, gradients, optimizer;
   OptimizerOverlap overlap;
   Order order;
+  int deferred_sixteenths = 0;
+
+  void set(RunOptions& o) const {
+    o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer;
+    o.overlap = overlap, o.order = order, o.deferred_sixteenths = deferred_sixteenths;
+  }
 };
-constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOverlap::backward, Order::micro_batch},
+constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOverlap::backward, Order::micro_batch, 8},
                              {Tier::host, Tier::nvme, Tier::device, OptimizerOverlap::forward, Order::vertical},
                              {Tier::nvme, Tier::nvme, Tier::nvme, OptimizerOverlap::none, Order::micro_batch}};
 
@@ -88,8 +94,7 @@ TEST_P(GpuVariants, GiveTheSameBitsAnywhere) {
   variants()[GetParam()].change(o);
   const RunResult want = train(o);
   for (size_t turn = 0; turn < kTurns; ++turn) {
-    const Where& w = kPlaces[(GetParam() + turn) % std::size(kPlaces)];
-    o.parameters = w.parameters, o.gradients = w.gradients, o.optimizer = w.optimizer, o.overlap = w.overlap, o.order = w.order;
+    kPlaces[(GetParam() + turn) % std::size(kPlaces)].set(o);
     o.recompute = (GetParam() + turn) % 2 == 1;
     expect_same_run(train(o), want);
   }
@@ -107,7 +112,7 @@ TEST_F(GpuRuns, GradientsBeyondF16SkipSteps) {
   EXPECT_TRUE(want.steps[0].skipped && want.steps[1].skipped);
   EXPECT_TRUE(std::isfinite(want.losses[1]));
   for (const Where& w : kPlaces) {
-    o.parameters = w.parameters, o.gradients = w.gradients, o.optimizer = w.optimizer, o.overlap = w.overlap, o.order = w.order;
+    w.set(o);
     expect_same_numbers(train(o), want);
   }
 }

@@ -75,6 +75,7 @@ class EveryKind : public testing::TestWithParam<std::tuple<ScheduleKind, int, Op
     RunOptions o = tiny(1, {.ranks = ranks, .kind = kind, .chunks = parallel::default_chunks(kind)});
     if (kind == ScheduleKind::vertical) o.order = parallel::Order::vertical;
     o.overlap = overlap;
+    o.deferred_sixteenths = 8;
     return o;
   }
 };
@@ -223,6 +224,7 @@ TEST(PipelineCheck, ShardedRanksMeet) {
     o.zero_stage = stage;
     o.parameters = parallel::Tier::nvme;
     o.overlap = OptimizerOverlap::backward;
+    o.deferred_sixteenths = 8;
     World world(o);
     EXPECT_EQ(world.refusal(), "") << "stage " << stage;
     const List all = world.program(3).head;

@@ -75,7 +75,9 @@ const std::vector<Way>& ways() {
       {"nvme", placed(nvme, nvme, nvme, OptimizerOverlap::none)},
       {"nvme_forward", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
       {"nvme_backward_ahead",
-       [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = nvme, o.overlap = OptimizerOverlap::backward, o.prefetch = 3; }},
+       [](RunOptions& o) {
+         o.parameters = o.gradients = o.optimizer = nvme, o.overlap = OptimizerOverlap::backward, o.deferred_sixteenths = 8, o.prefetch = 3;
+       }},
       {"gradients_on_nvme_adaptive", [](RunOptions& o) { o.gradients = nvme, o.adaptive = true, o.threads = 2, o.optimizer = host; }},
       {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.overlap = OptimizerOverlap::backward; }},
       {"vertical_nvme",
@@ -91,7 +93,9 @@ const std::vector<Way>& ways() {
          o.parameters = o.gradients = o.optimizer = nvme, o.overlap = OptimizerOverlap::forward;
        }},
       {"zb_h1_2_backward",
-       [](RunOptions& o) { o.pipeline = {.ranks = 2, .kind = ScheduleKind::zb_h1}, o.overlap = OptimizerOverlap::backward; }},
+       [](RunOptions& o) {
+         o.pipeline = {.ranks = 2, .kind = ScheduleKind::zb_h1}, o.overlap = OptimizerOverlap::backward, o.deferred_sixteenths = 8;
+       }},
       {"vertical2_host", [](RunOptions& o) { o.pipeline = {.ranks = 2}, o.order = Order::vertical, o.gradients = host; }},
   };
   return all;

@@ -236,6 +236,7 @@ TEST(PipelineSnapshot, HandsOutEveryTileOnceOverAllRanks) {
     o.pipeline = dealt()[deal].pipeline;
     o.optimizer = Tier::nvme;
     o.overlap = OptimizerOverlap::backward;
+    o.deferred_sixteenths = 8;
     EXPECT_TRUE(snapshot_of(o) == want) << dealt()[deal].name;
   }
   RunOptions o = tiny("gpt2-tiny", 2);

@@ -91,13 +91,16 @@ const std::vector<Way>& deeper() {
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
   static const std::vector<Way> all = {
       {"device", [](RunOptions&) {}},
-      {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.overlap = OptimizerOverlap::backward; }},
+      {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.overlap = OptimizerOverlap::backward, o.deferred_sixteenths = 8; }},
       {"nvme", [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = nvme, o.prefetch = 2; }},
       {"nvme_vertical",
        [](RunOptions& o) {
          o.parameters = o.gradients = o.optimizer = nvme, o.order = Order::vertical, o.overlap = OptimizerOverlap::forward;
        }},
-      {"host_adaptive", [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = host, o.adaptive = true, o.threads = 2; }},
+      {"host_adaptive",
+       [](RunOptions& o) {
+         o.parameters = o.gradients = o.optimizer = host, o.adaptive = true, o.deferred_sixteenths = 8, o.threads = 2;
+       }},
       {"spilled", [](RunOptions& o) { o.activations = nvme, o.recompute = true, o.gradients = host, o.optimizer = device; }},
       {"stripes", [](RunOptions& o) { o.optimizer = nvme, o.stripes = 2, o.engine = offload::IoEngineKind::pread; }},
       {"device_forward_two_threads", [](RunOptions& o) { o.overlap = OptimizerOverlap::forward, o.threads = 2, o.parameters = device; }},
@@ -208,6 +211,7 @@ class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverl
   parallel::Plan plan(int rank = 0) const {
     RunOptions o = tiny("gpt2-tiny", 2, std::get<0>(GetParam()));
     o.overlap = std::get<1>(GetParam());
+    o.deferred_sixteenths = 8;
     return make_plan(plan_request(model_, o, rank));
   }
   void expect_refused(const parallel::Plan& plan, const parallel::Program& program, const std::string& what) const {
