@@ -274,7 +274,7 @@ TEST_F(Training, PlanTellsWithoutWriting) {
   plan[0] = "plan";
   const Finished f = at.spillway(with(plan, {"--program"}));
   EXPECT_EQ(f.status, 0) << f.err;
-  for (const char* what : {"weights", "optimizer state", "activations", "Fetch", "Backward", "Publish"})
+  for (const char* what : {"weights", "optimizer state", "activations", "Fetch", "Backward", "Commit"})
     EXPECT_TRUE(mentions(f.out, what)) << what;
   EXPECT_FALSE(fs::exists(at / "run"));
   EXPECT_FALSE(fs::exists(at / "scratch"));
