@@ -62,11 +62,11 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// How much of the Steps waits for the next forward: estimates see a backward and a forward as one stretch of time each; from theirs, where
-// simulated steps are shortest. With none more gradients may stay for their Steps.
+// How much of the Steps waits for the next forward, where some does: estimates see a backward and a forward as one stretch of time each;
+// from theirs, where simulated steps are shortest. Where none waits, more gradients may stay for their Steps.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
   constexpr int kApart = 2;
-  if (!request.adaptive_overlap) return;
+  if (!request.adaptive_overlap || request.scheduling.deferred_sixteenths == 0) return;
   double best_s = step_seconds(plan, *request.model, rates);
   const auto better = [&](int sixteenths) {
     if (sixteenths < 0 || sixteenths >= parallel::kAllSixteenths || sixteenths == request.scheduling.deferred_sixteenths) return false;

@@ -233,7 +233,7 @@ TEST(ProgramCrashOptions, LeaveSomeStepsToTheNextForward) {
 // Few images, everywhere.
 TEST_F(ProgramCrash, SomeInstantsRecover) {
   const IoLog log = record(3, Durability::step, 1);
-  const Verdict verdict = judge(log, 3, Durability::step, Disaster::process_death, 0, 50, 17);
+  const Verdict verdict = judge(log, 3, Durability::step, Disaster::process_death, 0, 50, 11);
   EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
   EXPECT_GE(verdict.images, 100);
 }
