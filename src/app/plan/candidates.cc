@@ -280,7 +280,7 @@ class Enumeration {
     double cache = 0;                                    // keys and values, to the device at the most
   };
 
-  // What of the Steps takes longer than the backward they stand in, beside what else the drive has to do there.
+  // The share of the Steps, in sixteenths, for which the backward has no time beside the drive's other work there.
   int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
     const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
     const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));

@@ -24,8 +24,8 @@ constexpr double kWorthSplitting = 0.98;
 constexpr double kWorthMoving = 0.98;
 // They outlast the eviction of a large block.
 constexpr i64 kRoomyStagingBuffers = 12;
-// Where nothing else wants the memory: drives that complete requests in bursts of tens of MiB still have some to do after each. More hide
-// no more.
+// Taken when nothing else wants the memory. Some drives complete requests in bursts of tens of MiB; with this many buffers requests remain
+// after a burst. More buffers hide no more.
 constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
@@ -86,7 +86,7 @@ void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, 
   better(0);
 }
 
-// Where the ring can have so many.
+// Gives the staging ring this many buffers if the budgets have room for them.
 void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudgets& budgets) {
   if (!plan.training || plan.staging_buffers == 0) return;
   PlanRequest other = request;

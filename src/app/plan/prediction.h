@@ -11,10 +11,10 @@ class Prediction {
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 
-  /// Of a step of a plan for training that runs this Program of it, with these of the Program's lists. In a pipeline its ranks wait for
-  /// each other.
+  /// The cost of a training step that runs this Program of the plan with these two of the Program's lists. In a pipeline the ranks wait
+  /// for each other.
   const StepCost& step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail);
-  /// Of one like most: it finds what such a step leaves, and is not clipped.
+  /// The cost of a usual step: its norm is not clipped, and neither was that of the step before.
   const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
   /// Memory of the whole process at its most.
   i64 process_bytes() const;
