@@ -67,9 +67,9 @@ std::vector<i64> stepped_elems(const Layout& layout) {
   return elems;
 }
 
-// What is deferred is spread evenly over the blocks, so that the drive has as much to do in the first half of a forward or backward as in
-// the second. The first trained block always is: nothing computes between its gradient and its weights' next use. Walked as the backward
-// does, which finds a block to step at its beginning.
+// Chooses the blocks whose Steps are deferred. They are spread evenly over the model, so that the drive has as much to do in the first half
+// of a forward or backward as in the second. The first trained block is always deferred: nothing computes between its gradient and the next
+// use of its weights. The walk goes from the last block to the first, as the backward does, and begins with a block that is not deferred.
 std::vector<bool> deferred_blocks(const Layout& layout, int sixteenths) {
   const std::vector<i64> elems = stepped_elems(layout);
   const auto first = std::ranges::find_if(elems, [](i64 e) { return e > 0; }) - elems.begin();

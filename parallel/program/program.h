@@ -113,7 +113,7 @@ struct Program {
   List settle, clipped_settle;           // the Steps that wait for `head` and for `clipped_head`, when something else comes first
   std::array<i64, kSlabs> slab_bytes{};  // memory the slots lie in
 
-  /// What waits after a step that was not skipped.
+  /// Returns which Steps wait for the next head after a step that was not skipped.
   Waiting leaves(bool clipped) const {
     if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
     return first_head.empty() ? Waiting::nothing : Waiting::deferred;

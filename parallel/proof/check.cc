@@ -111,7 +111,7 @@ class Checker {
   std::optional<u32> met_;  // the last meeting of data-parallel ranks
 };
 
-// What the deferred Steps of a head or of what settles them take for granted.
+// Returns the gradients that the deferred Steps of this list (a head, or a list that settles) expect to find.
 Gradients wanted_by_deferred(const List& list, const Residency& residency) {
   Gradients wanted;
   for (const Instruction& i : list) {

@@ -33,7 +33,7 @@ class WeightRules {
   void absent(u32 i, u16 group) const;
   void stepped_before(u32 i, u16 group) const;
 
-  /// Of one update: by group, the last instruction that did.
+  /// Holds what the list has done of one update: by group, the last instruction that did it.
   struct Done {
     std::map<u16, u32> stepped, landed, spread;
   };

@@ -355,7 +355,7 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   }
 }
 
-// What a Step inside the backward writes over is the generation before the one that the deferred Steps make: that must be committed.
+// A Step inside the backward writes over the generation before the one that the deferred Steps complete, so that one must be committed.
 TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   RunOptions o = base();
   o.steps = 0;

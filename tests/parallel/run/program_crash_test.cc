@@ -91,7 +91,7 @@ class Training {
         return record_of(step + 1);
       };
       rank.train_step([&] { return random_batch(o_, step); }, settings);
-      // What was left to the next step is committed inside that.
+      // Steps that were left to the next step are committed inside it.
       if (commits(*rank.last_head())) at(2 * step + 2);
       if (commits(*rank.last_tail())) at(2 * step + 4);
     }
