@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "offload/piece.h"
 
 namespace spillway::offload {
@@ -39,7 +40,7 @@ class UringEngine final : public PieceEngine {
   UringEngine(const io_uring& ring, int wake, int queue_depth, SystemCalls& system)
       : PieceEngine(system), ring_(ring), wake_(wake), slots_(static_cast<size_t>(queue_depth)) {
     for (u64 slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
-    owner_ = std::thread([this] { own_ring(); });
+    owner_ = start_thread([this] { own_ring(); });
   }
 
   ~UringEngine() override {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "offload/piece.h"
 
 namespace spillway::offload {
@@ -52,7 +53,14 @@ class PreadEngine final : public PieceEngine {
   }
 
   void add_threads() {
-    for (int i = 0; i < kThreadsPerDrive && threads_.size() < queue_depth_; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < kThreadsPerDrive && threads_.size() < queue_depth_; ++i) {
+      try {
+        threads_.push_back(start_thread([this] { work(); }));
+      } catch (const Error&) {  // fewer do as well, none do not
+        if (threads_.empty()) throw;
+        return;
+      }
+    }
   }
 
   void work() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
 #include "parallel/comm/local_group.h"
 
 namespace spillway::parallel {
@@ -24,7 +25,7 @@ int useful_threads(int ranks, const LocalOptions& options) {
 LocalWorld::LocalWorld(int ranks, const LocalOptions& options)
     : timeout_(timeout_of(options)), movers_(useful_threads(ranks, options)), last_heard_(static_cast<size_t>(ranks)) {
   for (int r = 0; r < ranks; ++r) heard_from(r);
-  watcher_ = std::thread([this, now = Clock::now()] { watch_all(now); });
+  watcher_ = start_thread([this, now = Clock::now()] { watch_all(now); });
 }
 
 LocalWorld::~LocalWorld() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace spillway::parallel {
 namespace {
@@ -63,15 +64,20 @@ struct Movers::Job {
 
 Movers::Movers(int threads) {
   if (threads < 1) throw Error(ErrorCode::usage, "[communicator] expected at least 1 thread to move data, got " + std::to_string(threads));
-  for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { serve(); });
+  start_threads(
+      threads_, threads, [this](int) { serve(); }, [this] { end(); });
 }
 
-Movers::~Movers() {
+void Movers::end() {
   {
     const Lock lock(mutex_);
     stop_ = has_work_ = true;
   }
   wake_.notify_all();
+}
+
+Movers::~Movers() {
+  end();
   for (std::thread& thread : threads_) thread.join();
 }
 

@@ -31,6 +31,7 @@ class Movers {
   struct Job;
   using Lock = std::unique_lock<std::mutex>;
   void serve();
+  void end();
   bool wait_for_work(Lock& lock);
 
   std::mutex mutex_;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "parallel/comm/process_group.h"
 
 namespace spillway::parallel {
@@ -27,7 +28,7 @@ ProcessWorld::ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s)
   std::vector<int> all(static_cast<size_t>(wire_->size()));
   std::iota(all.begin(), all.end(), 0);
   whole_ = add_group(0, all, std::vector<i64>(all.size(), 0));
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 ProcessWorld::~ProcessWorld() {

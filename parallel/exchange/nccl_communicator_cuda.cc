@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "device/cuda_handle.h"
 #include "device/memory_pool.h"
@@ -116,12 +117,12 @@ void NcclCommunicator::give_up(const std::string& why) noexcept {
   bool left = false;
   try {
     auto ended = std::make_shared<std::promise<void>>();
-    std::thread([let_go, ended] {
+    start_thread([let_go, ended] {
       let_go();
       ended->set_value();
     }).detach();
     left = true;
-    aborting_ = std::thread([why, end = ended->get_future(), place = place_] {
+    aborting_ = start_thread([why, end = ended->get_future(), place = place_] {
       if (end.wait_for(std::chrono::duration<double>(place.abort_s)) == std::future_status::ready || !place.stuck) return;
       place.stuck(fmt::format("[nccl] expected NCCL to give up {} within {}, got no answer: {} hangs in what they began, given up for: {}",
                               place.members, format_duration(place.abort_s), to_string(place.gpu), why));

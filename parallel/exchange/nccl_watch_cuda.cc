@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "device/cuda_handle.h"
 
@@ -37,7 +38,7 @@ std::string message_of(const std::exception_ptr& error) {
 }  // namespace
 
 NcclWatch::NcclWatch(Device gpu, std::function<void(const std::string&)> failed)
-    : gpu_(gpu), failed_(std::move(failed)), thread_([this] { run(); }) {}
+    : gpu_(gpu), failed_(std::move(failed)), thread_(start_thread([this] { run(); })) {}
 
 NcclWatch::~NcclWatch() { static_cast<void>(stop()); }
 

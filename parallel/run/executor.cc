@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace spillway::parallel {
 namespace {
 
@@ -85,7 +87,7 @@ class Run {
 // Does one piece of work after another, when it is given one.
 class Executor::LaneThread {
  public:
-  LaneThread() : thread_([this] { run(); }) {}
+  LaneThread() : thread_(start_thread([this] { run(); })) {}
   ~LaneThread() {
     give([this] { ends_ = true; });
     thread_.join();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace spillway::parallel {
 namespace {
@@ -35,7 +36,7 @@ Snapshot::Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& qu
     stages_[i] = Stage::taken;
     --left_;
   }
-  thread_ = std::thread([this, save = std::move(save)] { run(save); });
+  thread_ = start_thread([this, save = std::move(save)] { run(save); });
 }
 
 Snapshot::~Snapshot() {

@@ -227,7 +227,7 @@ void Model::save(const std::string& folder) const {
   const std::unique_ptr<Weights> here = device_.is_cuda() ? copied_to_host() : nullptr;
   const Running running;
   const Unlocked unlocked;
-  data::AtomicFolder made(folder);
+  data::AtomicFolder made(folder, data::Existing::replace);
   models::save(here ? here->model : weights_->model, made.path());
   made.write_text("config.json", config_json());
   made.commit();

@@ -38,17 +38,20 @@ std::string host_name() {
   return name.data();
 }
 
-// Since boot, of a process of this host: a number that was given again has another (proc(5), field 22 of stat). Empty: there is none.
-std::string start_ticks(long pid) {
+// Of a process of this host, by proc(5)'s numbers, from 3 on: 3 is its state, 22 its start since boot. Empty: there is none.
+std::string proc_field(long pid, int number) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return "";
   std::istringstream rest(text.substr(name_end + 1));
   std::string field;
-  for (int n = 3; n <= 22; ++n) rest >> field;
+  for (int n = 3; n <= number; ++n) rest >> field;
   return field;
 }
+
+// A process number that was given again has another.
+std::string start_ticks(long pid) { return proc_field(pid, 22); }
 
 struct Holder {
   std::string host, ticks, job, life;
@@ -170,9 +173,30 @@ std::optional<FileLock> FileLock::take(int descriptor, const fs::path& file, Kin
   return std::nullopt;
 }
 
+void FileLock::sign(int descriptor, const fs::path& file) const {
+  const std::string text = fmt::format("host {}, process {}\n", host_name(), ::getpid());
+  const bool whole = ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, text.data(), text.size(), 0) == std::ssize(text);
+  if (!whole) cannot_write(file, errno);
+}
+
 std::string FileLock::holder(const fs::path& file) {
   const Beside now(beside(file));
-  return now.alive && now.holder ? fmt::format("host={} pid={}", now.holder->host, now.holder->pid) : "";
+  std::string host, text;
+  long pid = 0;
+  if (now.alive && now.holder) {
+    host = now.holder->host, pid = now.holder->pid;
+  } else {
+    std::array<char, 512> begin{};
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor >= 0 && ::read(descriptor, begin.data(), begin.size() - 1) > 0) text = begin.data();
+    if (descriptor >= 0) ::close(descriptor);
+    std::istringstream words(text);
+    std::string word;
+    if (!(words >> word >> host >> word >> pid) || pid <= 0 || !host.ends_with(',')) return "";
+    host.pop_back();
+  }
+  const bool stopped = host == host_name() && proc_field(pid, 3) == "T";
+  return fmt::format("host {}, process {}{}", host, pid, stopped ? fmt::format(", which is stopped (kill -CONT {} lets it go on)", pid) : "");
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : holder_(std::exchange(other.holder_, {})), why_not_(std::move(other.why_not_)) {}

@@ -21,7 +21,10 @@ class FileLock {
   /// Removes the file beside. What flock holds goes with the descriptor.
   ~FileLock();
 
-  /// Who holds it by the file beside, "host=n1 pid=17"; empty where there is none, or its holder is dead.
+  /// Writes "host h, process p" into the file, which is a lock and nothing else, for those who find it held. Error(io).
+  void sign(int descriptor, const std::filesystem::path& file) const;
+  /// Who holds a signed lock, in these words, and whether the process is stopped, which no waiting ends. By the file beside where there is
+  /// one with a living holder. Empty when nothing is known.
   static std::string holder(const std::filesystem::path& file);
 
   /// Why it is only a file beside, in words; empty for flock.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace spillway {
 namespace {
@@ -61,6 +62,14 @@ struct ThreadPool::State {
     }
   }
 
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+  }
+
   void worker(int thread) {
     u64 seen = 0;
     for (;;) {
@@ -86,15 +95,13 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads < 1) throw Error(ErrorCode::usage, "[thread pool] expected at least 1 thread, got " + std::to_string(threads));
-  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([this, t] { state_->worker(t); });
+  State* state = state_.get();
+  start_threads(
+      state->workers, threads - 1, [state](int t) { state->worker(t + 1); }, [state] { state->end(); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
+  state_->end();
   for (auto& worker : state_->workers) worker.join();
 }
 

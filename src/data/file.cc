@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/lfs_pointer.h"
+#include "data/beside.h"
 
 namespace spillway::data {
 namespace {
@@ -65,11 +66,12 @@ File File::open(const std::filesystem::path& path) {
 }
 
 File File::open_to_write(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_io("open for writing", path, errno);
   File file(path, fd, 0);
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw_io("look at", path, errno);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, fmt::format("[file] expected a regular file, got a device or pipe: {}", path.string()));
   file.size_bytes_ = status.st_size;
   return file;
 }
@@ -162,16 +164,9 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
 }
 
 void replace_text(const std::filesystem::path& path, std::string_view text) {
-  // Processes that replace one file at the same time each have their own beside it: the last to rename wins, whole.
-  const std::filesystem::path beside = fmt::format("{}.{}.new", path.string(), ::getpid());
-  try {
-    write_text(beside, text);
-    if (::rename(beside.c_str(), path.c_str()) != 0) throw_io("rename the finished file to", path, errno);
-  } catch (...) {
-    ::unlink(beside.c_str());
-    throw;
-  }
-  sync_path(parent_of(path));
+  AtomicFile file(path, Existing::overwrite);
+  file.file().write(0, std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 std::string in_quotes(std::string_view text) {

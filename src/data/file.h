@@ -64,8 +64,8 @@ std::filesystem::path parent_of(const std::filesystem::path& path);
 /// A file of this text, its contents on stable storage on return; an old one of that name is emptied first.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
-/// The same, whole or not at all: written beside as PATH.PID.new and renamed, the name durable on return. Death at any instant leaves
-/// the old file or the new one; a failure before the rename, the old one and nothing beside. One thread of a process at a time.
+/// The same, whole or not at all: written beside and renamed (data/beside.h), the name durable on return. Death at any instant leaves the
+/// old file or the new one; a failure before the rename, the old one and nothing beside. Of several who replace one file the last one wins.
 void replace_text(const std::filesystem::path& path, std::string_view text);
 
 /// Text from an untrusted file made fit for a message: in quotes, control and non-ASCII characters escaped, at most about 100 characters.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
+#include "base/json.h"
 #include "data/safetensors.h"
 
 namespace spillway::data {
@@ -129,7 +130,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
-  const json object = json::parse(text, nullptr, false);
+  const json object = parse_json(text);
   const auto found = object.is_object() ? object.find(kKey) : object.end();
   if (!object.is_object() || found == object.end() || !found->is_object() || found->value("block_bytes", json()) != kChecksumBlockBytes ||
       !found->contains("files") || !(*found)["files"].is_object()) {
@@ -149,7 +150,7 @@ std::optional<FileChecksums> FolderChecksums::find(const std::string& file) cons
 }
 
 std::string FolderChecksums::seal(const std::string& object) const {
-  json manifest = json::parse(object);
+  json manifest = parse_json(object);
   json& checksums = manifest[kKey] = {{"block_bytes", kChecksumBlockBytes}, {"files", json::object()}};
   for (const auto& [name, file] : files_) checksums["files"][name] = {{"bytes", file.bytes}, {"crc32c", hex(file.blocks)}};
   manifest[kOwnKey] = kZeros;

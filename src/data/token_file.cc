@@ -11,23 +11,31 @@
 
 namespace spillway::data {
 namespace {
+
 constexpr size_t kPendingBytes = 65536;
+
+// Anything else has a name in common with what is to be written, by mistake.
+const std::filesystem::path& only_token_file(const std::filesystem::path& path) {
+  std::error_code unseen;
+  if (std::filesystem::exists(path, unseen) && !begins_as_token_file(File::open(path))) {
+    throw Error(ErrorCode::usage, fmt::format("[token file] expected a new file, or one of tokens to be replaced, got {}, which is something "
+                                              "else: give another name",
+                                              path.string()));
+  }
+  return path;
 }
+
+}  // namespace
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, i64 vocabulary)
-    : file_(File::create(path)), vocabulary_(vocabulary), width_bytes_(vocabulary <= 65536 ? 2 : 4), flushed_bytes_(kLlmcHeaderBytes) {
+    : file_(only_token_file(path), Existing::replace), vocabulary_(vocabulary), width_bytes_(vocabulary <= 65536 ? 2 : 4), flushed_bytes_(kLlmcHeaderBytes) {
   pending_.reserve(kPendingBytes);
-}
-
-TokenFileWriter::~TokenFileWriter() {
-  std::error_code ignored;
-  if (!finished_) std::filesystem::remove(file_.path(), ignored);
 }
 
 void TokenFileWriter::write(std::span<const i32> ids) {
   for (const i32 id : ids) {
     if (id < 0 || id >= vocabulary_) {
-      throw Error(ErrorCode::data, fmt::format("[token file] {}: expected ids from 0 to {}, got {} at token {}", file_.path().string(),
+      throw Error(ErrorCode::data, fmt::format("[token file] {}: expected ids from 0 to {}, got {} at token {}", file_.final_path().string(),
                                                vocabulary_ - 1, id, tokens_));
     }
     for (int i = 0; i < width_bytes_; ++i) pending_.push_back(static_cast<std::byte>(id >> (8 * i)));
@@ -37,7 +45,7 @@ void TokenFileWriter::write(std::span<const i32> ids) {
 }
 
 void TokenFileWriter::flush() {
-  file_.write(flushed_bytes_, pending_);
+  file_.file().write(flushed_bytes_, pending_);
   flushed_bytes_ += static_cast<i64>(pending_.size());
   pending_.clear();
 }
@@ -49,10 +57,8 @@ void TokenFileWriter::finish() {
   header[1] = width_bytes_ == 2 ? kLlmcVersion16 : kLlmcVersion32;
   header[2] = static_cast<u32>(tokens_);
   header[3] = static_cast<u32>(static_cast<u64>(tokens_) >> 32);
-  file_.write(0, std::as_bytes(std::span(header)));
-  file_.sync();
-  file_.close();
-  finished_ = true;
+  file_.file().write(0, std::as_bytes(std::span(header)));
+  file_.commit();
 }
 
 }  // namespace spillway::data

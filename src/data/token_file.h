@@ -4,22 +4,19 @@
 #include <span>
 #include <vector>
 
-#include "data/file.h"
+#include "data/beside.h"
 
 namespace spillway::data {
 
 class TokenFileWriter {
  public:
-  /// uint16 tokens where `vocabulary` allows it (up to 65536), else uint32.
+  /// uint16 tokens where `vocabulary` allows it (up to 65536), else uint32. It is written beside `path` and replaces an older token file
+  /// there when it is whole. Error(usage): another kind of file is there.
   TokenFileWriter(const std::filesystem::path& path, i64 vocabulary);
-  /// Removes the file unless finish() was reached.
-  ~TokenFileWriter();
-  TokenFileWriter(const TokenFileWriter&) = delete;
-  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   /// Throws Error(data) on an id outside [0, vocabulary), Error(io) when the disk is full.
   void write(std::span<const i32> ids);
-  /// Writes what is left and the header, fsyncs and closes. The header stands last, so a file that was not finished is seen to be none.
+  /// Writes what is left and the header, and puts the file in place, on stable storage.
   void finish();
 
   i64 tokens() const { return tokens_; }
@@ -27,12 +24,11 @@ class TokenFileWriter {
 
  private:
   void flush();
-  File file_;
+  AtomicFile file_;
   const i64 vocabulary_;
   const int width_bytes_;
   i64 tokens_ = 0, flushed_bytes_ = 0;
   std::vector<std::byte> pending_;
-  bool finished_ = false;
 };
 
 }  // namespace spillway::data

@@ -108,7 +108,26 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   return {0, tokens, type->width_bytes, type->is_signed};
 }
 
+// Earlier programs wrote the header last, into the file itself: one that was killed left zeros in its place.
+void refuse_unfinished(const File& file) {
+  std::array<std::byte, kLlmcHeaderBytes> head;
+  if (file.size_bytes() < kLlmcHeaderBytes) return;
+  file.read(0, head);
+  if (std::ranges::any_of(head, [](std::byte b) { return b != std::byte{0}; })) return;
+  reject(file, fmt::format("expected a header or tokens, got {} bytes of zeros at its beginning: whoever wrote it was interrupted; write it "
+                           "again",
+                           kLlmcHeaderBytes));
+}
+
 }  // namespace
+
+bool begins_as_token_file(const File& file) {
+  std::array<std::byte, 8> head{};
+  if (file.size_bytes() == 0) return true;
+  if (file.size_bytes() >= std::ssize(head)) file.read(0, head);
+  const auto magic = load<u32>(head.data()), version = load<u32>(head.data() + 4);
+  return (magic == kLlmcMagic16 && version == kLlmcVersion16) || (magic == kLlmcMagic32 && version == kLlmcVersion32);
+}
 
 TokenLayout token_layout(const File& file) {
   if (auto beside = file.path(); std::filesystem::exists(beside.replace_extension(".idx")))
@@ -118,6 +137,7 @@ TokenLayout token_layout(const File& file) {
   const auto magic = load<u32>(head.data());
   if (magic == kLlmcMagic16) return llmc_layout(file, head, kLlmcVersion16, 2);
   if (magic == kLlmcMagic32) return llmc_layout(file, head, kLlmcVersion32, 4);
+  refuse_unfinished(file);
   return headerless_layout(file);
 }
 

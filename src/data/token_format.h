@@ -23,6 +23,9 @@ struct TokenLayout {
   bool is_signed = false;
 };
 
+/// Whether it begins with the magic number and the version of a token file in llm.c's format, or is empty.
+bool begins_as_token_file(const File& file);
+
 /// Finds the format of an opened `.bin` file and checks its sizes, and those of the .idx where one lies beside it. Throws Error(data).
 TokenLayout token_layout(const File& file);
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "base/units.h"
 #include "device/cuda_handle.h"
 #include "device/gpu_copy_cuda.h"
@@ -150,15 +151,16 @@ class PinnedMemory final : public MemorySource {
       for (i64 n = next++; n < count; n = next++) body(n);
     };
     const i64 cores = pinning_.cores.empty() ? std::max<i64>(1, std::thread::hardware_concurrency()) : std::ssize(pinning_.cores);
-    std::vector<std::jthread> threads;
+    std::vector<std::thread> threads;
     for (i64 t = 0; t < std::min({count, cores, kMostThreads}); ++t) {
       try {
-        threads.emplace_back(work);
-      } catch (const std::system_error&) {
+        threads.push_back(start_thread(work));
+      } catch (const Error&) {
         if (threads.empty()) throw;
         break;
       }
     }
+    for (std::thread& thread : threads) thread.join();
   }
 
   const Pinning pinning_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/line_column.h"
 
 namespace spillway::models {
@@ -10,15 +11,9 @@ namespace spillway::models {
 using nlohmann::json;
 
 json parse_object(std::string_view text, const std::string& file, const char* what) {
-  json root;
-  try {
-    root = json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw Error(ErrorCode::data, fmt::format("[{}] {}: expected JSON, which goes wrong in {}: is it cut short?", what, file,
-                                             line_and_column(text, error.byte)));
-  } catch (const json::out_of_range&) {
-    throw Error(ErrorCode::data, fmt::format("[{}] {}: expected numbers of at most 1.8e308, got a larger one", what, file));
-  }
+  JsonFault fault;
+  json root = parse_json(text, &fault);
+  if (root.is_discarded()) throw Error(ErrorCode::data, fmt::format("[{}] {}: {}", what, file, fault.in_words(text)));
   if (!root.is_object()) throw Error(ErrorCode::data, fmt::format("[{}] {}: expected a JSON object, got {}", what, file, root.type_name()));
   return root;
 }

@@ -131,15 +131,36 @@ TEST_F(Locks, AFileThatNamesNobodyCountsForAMinute) {
   }
 }
 
-TEST_F(Locks, TheHolderIsTheOneOfTheFileBeside) {
-  std::ofstream(file) << "host elsewhere, process 3\n";
+TEST_F(Locks, TheHolderIsTheOneOfTheFileBesideOrElseWhoSigned) {
+  std::ofstream(file) << "not signed\n";
   EXPECT_EQ(FileLock::holder(file), "");
+  std::ofstream(file) << "host elsewhere, process 3\n";
+  EXPECT_EQ(FileLock::holder(file), "host elsewhere, process 3");
   write_holder("n1 17 1000 - -\n");
-  EXPECT_EQ(FileLock::holder(file), "host=n1 pid=17");
+  EXPECT_EQ(FileLock::holder(file), "host n1, process 17");
   EXPECT_EQ(another_takes(true), 0);
   fs::remove(folder / "lock.holder");
   ASSERT_EQ(another_takes(true), 2);
-  EXPECT_EQ(FileLock::holder(file), "") << "it is dead";
+  EXPECT_EQ(FileLock::holder(file), "host elsewhere, process 3") << "the one of the file beside is dead";
+}
+
+TEST_F(Locks, AStoppedHolderIsNamedAsSuch) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const auto lock = FileLock::take(descriptor, file);
+  ASSERT_TRUE(lock);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    lock->sign(descriptor, file);
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(FileLock::holder(file).ends_with(fmt::format("process {}, which is stopped (kill -CONT {} lets it go on)", child, child)));
+  ::kill(child, SIGCONT);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(FileLock::holder(file).ends_with(fmt::format("process {}", child)));
+  ::close(descriptor);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 
 void write_checkpoint(const fs::path& path, const std::string& text) {
-  AtomicFolder folder(path);
+  AtomicFolder folder(path, Existing::replace);
   folder.write_text("manifest.json", text);
   folder.write_text("weights/part.txt", text);
   folder.commit();
@@ -37,7 +37,7 @@ void write_checkpoint(const fs::path& path, const std::string& text) {
 TEST(AtomicFolder, AppearsOnlyOnCommit) {
   const TemporaryFolder root;
   {
-    AtomicFolder folder(root / "runs" / "step-1/");
+    AtomicFolder folder(root / "runs" / "step-1/", Existing::replace);
     EXPECT_EQ(folder.final_path(), root / "runs" / "step-1");
     folder.write_text("a.txt", "hello");
     EXPECT_FALSE(fs::exists(root / "runs" / "step-1"));
@@ -52,7 +52,7 @@ TEST(AtomicFolder, WithoutCommitNothingIsLeft) {
   const TemporaryFolder root;
   write_checkpoint(root / "last", "old");
   try {
-    AtomicFolder folder(root / "last");
+    AtomicFolder folder(root / "last", Existing::replace);
     folder.write_text("manifest.json", "new");
     throw Error(ErrorCode::io, "half-way");
   } catch (const Error&) {
@@ -91,7 +91,7 @@ TEST(AtomicFolder, AProcessKilledHalfWayLeavesTheOldOneAndItsRestIsFound) {
   const TemporaryFolder root;
   write_checkpoint(root / "last", "old");
   const pid_t dead = killed_in([&](const std::function<void()>& die) {
-    AtomicFolder folder(root / "last");
+    AtomicFolder folder(root / "last", Existing::replace);
     folder.write_text("manifest.json", "new");
     die();
   });
@@ -101,18 +101,18 @@ TEST(AtomicFolder, AProcessKilledHalfWayLeavesTheOldOneAndItsRestIsFound) {
 
   put(root / "notes.partial-draft", "no folder of ours");
   fs::create_directory(root / "other.partial-12x");
-  EXPECT_EQ(AtomicFolder::remove_stale(root.path()), std::vector<fs::path>{rest});
+  EXPECT_EQ(Beside::remove_left(root.path()), std::vector<fs::path>{rest});
   EXPECT_FALSE(fs::exists(rest));
   EXPECT_TRUE(fs::exists(root / "other.partial-12x"));
-  EXPECT_TRUE(AtomicFolder::remove_stale(root.path()).empty());
-  EXPECT_TRUE(AtomicFolder::remove_stale(root / "not there").empty());
+  EXPECT_TRUE(Beside::remove_left(root.path()).empty());
+  EXPECT_TRUE(Beside::remove_left(root / "not there").empty());
 }
 
 TEST(AtomicFolder, AProcessKilledAfterCommitLeavesTheNewOne) {
   const TemporaryFolder root;
   write_checkpoint(root / "last", "old");
   killed_in([&](const std::function<void()>& die) {
-    AtomicFolder folder(root / "last");
+    AtomicFolder folder(root / "last", Existing::replace);
     folder.write_text("manifest.json", "new");
     folder.commit();
     die();
@@ -125,7 +125,7 @@ TEST(AtomicFolder, TheRestOfADeadProcessOfOurNumberIsReplaced) {
   const fs::path rest = root / ("last.partial-" + std::to_string(::getpid()));
   fs::create_directory(rest);
   put(rest / "old.txt", "x");
-  AtomicFolder folder(root / "last");
+  AtomicFolder folder(root / "last", Existing::replace);
   folder.write_text("new.txt", "y");
   folder.commit();
   EXPECT_EQ(names_in(root / "last"), std::vector<std::string>{"new.txt"});
@@ -135,7 +135,7 @@ TEST(AtomicFolder, AFullDiskIsSaidInWords) {
   const TemporaryFolder root;
   write_checkpoint(root / "last", "old");
   {
-    AtomicFolder folder(root / "last");
+    AtomicFolder folder(root / "last", Existing::replace);
     fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // a device on which every write fails with ENOSPC
     const std::string text = error_of(ErrorCode::io, [&] { folder.write_text("manifest.json", "new"); });
     EXPECT_THAT(text, HasSubstr("the disk is full"));
@@ -149,11 +149,127 @@ TEST(AtomicFolder, AFullDiskIsSaidInWords) {
 TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
   const TemporaryFolder root;
   put(root / "file", "x");
-  EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last"); }), HasSubstr("file"));
-  AtomicFolder folder(root / "file");  // an old file in the way is exchanged for the folder, too
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last", Existing::replace); }), HasSubstr("file"));
+  AtomicFolder folder(root / "file", Existing::replace);  // an old file in the way is exchanged for the folder, too
   folder.write_text("a", "b");
   folder.commit();
   EXPECT_TRUE(fs::is_directory(root / "file"));
+}
+
+// What another program puts at the final place while we write stays, and so does what we wrote.
+TEST(AtomicFolder, WhatComesToBeMeanwhileStays) {
+  for (const Existing existing : {Existing::refuse, Existing::replace}) {
+    const TemporaryFolder root;
+    std::string text;
+    {
+      AtomicFolder folder(root / "out", existing);
+      folder.write_text("weights", "ours");
+      fs::create_directory(root / "out");
+      put(root / "out" / "thesis.txt", "theirs");
+      text = error_of(ErrorCode::io, [&] { folder.commit(); });
+    }
+    const std::string kept = "out.finished-" + std::to_string(::getpid());
+    EXPECT_THAT(text, HasSubstr(kept));
+    EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"out", kept}));
+    EXPECT_EQ(bytes_of(root / "out" / "thesis.txt"), "theirs");
+    EXPECT_EQ(bytes_of(root / kept / "weights"), "ours");
+  }
+}
+
+TEST(AtomicFolder, AnOldOneThatAnotherProgramExchangedStays) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "out", "old");
+  {
+    AtomicFolder folder(root / "out", Existing::replace);
+    folder.write_text("weights", "ours");
+    fs::rename(root / "out", root / "aside");
+    fs::create_directory(root / "out");
+    put(root / "out" / "thesis.txt", "theirs");
+    error_of(ErrorCode::io, [&] { folder.commit(); });
+  }
+  EXPECT_EQ(bytes_of(root / "out" / "thesis.txt"), "theirs");
+  EXPECT_EQ(bytes_of(root / "aside" / "manifest.json"), "old");
+  EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"aside", "out", "out.finished-" + std::to_string(::getpid())}));
+}
+
+TEST(AtomicFolder, AnOldOneThatWasRemovedMeanwhileIsNoHindrance) {
+  const TemporaryFolder root;
+  write_checkpoint(root / "out", "old");
+  AtomicFolder folder(root / "out", Existing::replace);
+  folder.write_text("weights", "ours");
+  fs::remove_all(root / "out");
+  folder.commit();
+  EXPECT_EQ(names_in(root.path()), std::vector<std::string>{"out"});
+}
+
+TEST(AtomicFolder, WhatIsThereIsRefusedWhereNothingIsToBeReplaced) {
+  const TemporaryFolder root;
+  fs::create_directory(root / "empty");
+  fs::create_symlink(root / "nowhere", root / "link");
+  put(root / "file", "x");
+  for (const char* name : {"empty", "link", "file"}) {
+    EXPECT_THAT(error_of(ErrorCode::usage, [&] { AtomicFolder folder(root / name, Existing::refuse); }), HasSubstr(name));
+  }
+  EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"empty", "file", "link"}));
+}
+
+// Two of one place at once: neither takes the other for the rest of a dead process.
+TEST(AtomicFolder, TheWorkOfALivingProcessIsNotRemoved) {
+  const TemporaryFolder root;
+  AtomicFolder first(root / "out", Existing::refuse), second(root / "out", Existing::refuse);
+  first.write_text("a", "first");
+  second.write_text("a", "second");
+  EXPECT_NE(first.path(), second.path());
+  second.commit();
+  error_of(ErrorCode::io, [&] { first.commit(); });
+  EXPECT_EQ(bytes_of(root / "out" / "a"), "second");
+}
+
+TEST(AtomicFile, ReplacesOnlyWhatWasThere) {
+  const TemporaryFolder root;
+  const auto write = [&](Existing existing, const std::function<void()>& meanwhile) {
+    AtomicFile file(root / "out", existing);
+    file.file().write(0, std::as_bytes(std::span(std::string_view("new"))));
+    meanwhile();
+    file.commit();
+  };
+  write(Existing::refuse, [] {});
+  EXPECT_EQ(bytes_of(root / "out"), "new");
+  error_of(ErrorCode::usage, [&] { write(Existing::refuse, [] {}); });
+
+  put(root / "out", "old");
+  write(Existing::replace, [&] { EXPECT_EQ(bytes_of(root / "out"), "old"); });
+  EXPECT_EQ(bytes_of(root / "out"), "new");
+
+  const auto theirs = [&] {
+    fs::remove(root / "out");
+    put(root / "other", "keeps the number of the file from being given again");
+    put(root / "out", "theirs");
+  };
+  error_of(ErrorCode::io, [&] { write(Existing::replace, theirs); });
+  EXPECT_EQ(bytes_of(root / "out"), "theirs");
+  fs::remove(root / "out");
+  error_of(ErrorCode::io, [&] { write(Existing::refuse, theirs); });
+  EXPECT_EQ(bytes_of(root / "out"), "theirs");
+  write(Existing::overwrite, theirs);
+  EXPECT_EQ(bytes_of(root / "out"), "new");
+}
+
+TEST(AtomicFile, AProcessKilledHalfWayLeavesTheOldOneAndTheNextRemovesItsRest) {
+  const TemporaryFolder root;
+  put(root / "out", "old");
+  killed_in([&](const std::function<void()>& die) {
+    AtomicFile file(root / "out", Existing::replace);
+    file.file().write(0, std::as_bytes(std::span(std::string_view("new"))));
+    die();
+  });
+  EXPECT_EQ(bytes_of(root / "out"), "old");
+  EXPECT_EQ(names_in(root.path()).size(), 2u);
+  put(root / "out.partial-notes", "a user's");
+  put(root / "other.partial-77", "of another file");
+  AtomicFile file(root / "out", Existing::replace);
+  file.commit();
+  EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"other.partial-77", "out", "out.partial-notes"}));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(File, RoomIsReservedWhereTheFilesystemCanAndGivenLaterWhereNot) {
 
 TEST(File, ATextIsDurableBeforeItsNameIsAndTheNameAfterwards) {
   const TemporaryFolder folder;
-  const std::string beside = "a." + std::to_string(::getpid()) + ".new";
+  const std::string beside = "a.partial-" + std::to_string(::getpid());
   recording = true;
   replace_text(put(folder / "a", "a longer old text"), "new");
   recording = false;
@@ -188,7 +188,7 @@ TEST(SafetensorsWriter, AFailedSyncIsNotAFinishedFile) {
 
 TEST(AtomicFolder, EverythingIsDurableBeforeTheRenameAndTheRenameAfterwards) {
   const TemporaryFolder root;
-  AtomicFolder folder(root / "runs" / "step-1");
+  AtomicFolder folder(root / "runs" / "step-1", Existing::replace);
   folder.write_text("weights/part.txt", "x");
   put(folder.path() / "by another rank.txt", "y");
   recording = true;
@@ -207,12 +207,12 @@ TEST(AtomicFolder, EverythingIsDurableBeforeTheRenameAndTheRenameAfterwards) {
 TEST(AtomicFolder, AFailedSyncLeavesTheOldOne) {
   const TemporaryFolder root;
   {
-    AtomicFolder old(root / "last");
+    AtomicFolder old(root / "last", Existing::replace);
     old.write_text("a", "old");
     old.commit();
   }
   {
-    AtomicFolder folder(root / "last");
+    AtomicFolder folder(root / "last", Existing::replace);
     folder.write_text("a", "new");
     const Failing on(EIO);
     EXPECT_THAT(error_of(ErrorCode::io, [&] { folder.commit(); }), HasSubstr("errno 5"));

@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "data/token_file.h"
 #include "tests/data/support_files.h"
+#include "tests/support/file_limit.h"
 
 namespace spillway::data::token_source_test {
 namespace {
@@ -226,6 +227,7 @@ TEST(TokenSources, BeyondTwoGiga) {
   if (error) GTEST_SKIP() << "this filesystem takes no sparse file of 8 GiB: " << error.message();
   {
     std::fstream file(folder / "a.bin", std::ios::binary | std::ios::in | std::ios::out);
+    file << raw<u16>({10});  // a file that begins with a kilobyte of zeros is one that was not finished
     file.seekp((tokens - 2) * 2);
     file << raw<u16>({11, 12});
   }
@@ -272,12 +274,39 @@ TEST(TokenFileWriter, WrongIdsAndUnfinishedFiles) {
     TokenFileWriter writer(folder / "a.bin", 100);
     writer.write(std::vector<i32>(70000, 1));
     EXPECT_THAT(error_of(ErrorCode::data, [&] { writer.write(std::vector<i32>{3, 100}); }), HasSubstr("got 100 at token 70001"));
-    EXPECT_TRUE(std::filesystem::exists(folder / "a.bin"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "a.bin"));
   }
-  EXPECT_FALSE(std::filesystem::exists(folder / "a.bin"));
-  std::filesystem::create_symlink("/dev/full", folder / "full.bin");
-  TokenFileWriter writer(folder / "full.bin", 100);
-  EXPECT_THAT(error_of(ErrorCode::io, [&] { writer.write(std::vector<i32>(70000, 1)); }), HasSubstr("the disk is full"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  {
+    TokenFileWriter writer(folder / "full.bin", 100);
+    const test::FileLimit full(1000);
+    error_of(ErrorCode::io, [&] { writer.write(std::vector<i32>(70000, 1)); });
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(TokenFileWriter, ReplacesAnOlderTokenFileAndNothingElse) {
+  const TemporaryFolder folder;
+  const auto write = [&](i32 id) {
+    TokenFileWriter writer(folder / "a.bin", 100);
+    writer.write(std::vector<i32>{id});
+    writer.finish();
+    return bytes_of(folder / "a.bin");
+  };
+  const std::string one = write(1), two = write(2);
+  EXPECT_NE(one, two);
+  put(folder / "a.bin", "chapter one");
+  EXPECT_THAT(error_of(ErrorCode::usage, [&] { write(3); }), HasSubstr("which is something else"));
+  EXPECT_EQ(bytes_of(folder / "a.bin"), "chapter one");
+}
+
+// Earlier programs left this when they were killed. Headerless tokens begin with 512 times the token 0 as good as never.
+TEST(TokenSource, AHeaderOfZerosIsNoToken) {
+  const TemporaryFolder folder;
+  put(folder / "a.bin", std::string(1024, '\0') + raw<u16>({5, 6, 7}));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { open_token_sources({folder / "a.bin"}, 100); }), HasSubstr("was interrupted"));
+  put(folder / "a.bin", std::string(1000, '\0') + raw<u16>(std::vector<u16>(20, 7)));
+  EXPECT_EQ(open_token_sources({folder / "a.bin"}, 100)[0]->tokens(), 520);
 }
 
 }  // namespace

@@ -167,9 +167,9 @@ TEST(WeightFolder, EveryEntryOfTheIndexIsChecked) {
   refused(R"({"weight_map":{"a":"one.safetensors","a":"one.safetensors"}})", "twice");
   refused(R"({"weight_map":[]})", "weight_map");
   refused(R"([])", "weight_map");
-  refused(R"({)", "not JSON");
-  refused("{\"a\":\"\xff\"}", "not JSON");
-  refused(std::string(100000, '['), "nests too deeply");
+  refused(R"({)", "expected JSON");
+  refused("{\"a\":\"\xff\"}", "expected JSON");
+  refused(std::string(100000, '['), "nested at most 200 deep");
   std::filesystem::remove(folder / "model.safetensors.index.json");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }), HasSubstr("model.safetensors.index.json"));
 }

@@ -8,6 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/folder_checksums.h"
 #include "models/lora.h"
 #include "models/model.h"
@@ -55,7 +56,7 @@ void check_targets(const ModelSource& source) {
 
 std::string manifest_text(const fs::path& folder, const char* key) {
   if (!fs::exists(folder / data::kManifestName)) return "";
-  const auto manifest = nlohmann::json::parse(data::read_checked_text({}, folder / data::kManifestName), nullptr, false);
+  const auto manifest = parse_json(data::read_checked_text({}, folder / data::kManifestName));
   return manifest.is_object() && manifest.contains(key) && manifest[key].is_string() ? manifest[key].get<std::string>() : "";
 }
 
@@ -176,6 +177,11 @@ bool is_adapter_folder(const fs::path& folder) {
 
 ModelSource find_adapted(const fs::path& folder, std::string name) {
   const auto [reference, revision] = models::read_adapter_base(folder);
+  if (fs::is_directory(reference) && is_adapter_folder(reference)) {
+    throw Error(ErrorCode::data, fmt::format("[adapter] {}: expected a model with weights as its base, got {}, which holds adapters itself: "
+                                             "merge those into their base first (export --merge)",
+                                             folder.string(), reference));
+  }
   ModelSource base;
   try {
     base = find_model(reference, revision);

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/checkpoint.h"
+#include "app/node/host.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/file.h"
 
 namespace spillway::app {
@@ -20,17 +21,10 @@ constexpr i64 kMostSteps = 1'000'000'000'000'000;
 
 fs::path best_file(const fs::path& run) { return run / "best.json"; }
 
-std::string first_bytes(std::ifstream& in) {
-  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
-  in.read(text.data(), std::ssize(text));
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
-}
-
 // Empty when the text is not what write_best() writes.
 std::optional<Best> parse_best(const std::string& text) {
   if (std::ssize(text) > kMostBytes) return {};
-  const auto all = nlohmann::json::parse(text, nullptr, false);
+  const auto all = parse_json(text);
   if (!all.is_object() || !all.contains("step") || !all["step"].is_number_integer() || !all.contains("validation_loss") ||
       !all["validation_loss"].is_number())
     return {};
@@ -43,9 +37,9 @@ std::optional<Best> parse_best(const std::string& text) {
 bool is_possible(const Best& best) { return best.step >= 1 && best.step <= kMostSteps && std::isfinite(best.loss); }
 
 std::optional<Best> read_best(const fs::path& run) {
-  std::ifstream in(best_file(run));
-  if (!in) return {};
-  const std::optional<Best> best = parse_best(first_bytes(in));
+  std::error_code unseen;
+  if (!fs::exists(best_file(run), unseen)) return {};
+  const std::optional<Best> best = parse_best(read_whole(best_file(run)).value_or(""));
   if (!best) {
     throw Error(ErrorCode::data, fmt::format("[best] {}: expected an object with step and validation_loss, a step from 1 and a finite "
                                              "loss: remove it, and the next validation is the best",

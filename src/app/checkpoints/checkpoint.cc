@@ -13,7 +13,9 @@
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/checkpoints/mixture_json.h"
+#include "app/node/host.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/safetensors.h"
 
 namespace spillway::app {
@@ -69,8 +71,7 @@ class StateReader {
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
   const bool checked = data::FolderChecksums::of(checkpoint).any();  // by its own checksum
-  std::ifstream file(checkpoint / data::kManifestName);
-  const nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json manifest = parse_json(read_whole(checkpoint / data::kManifestName).value_or(""));
   if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
       manifest["format"] < 1) {
     throw data::Damaged(checkpoint, fmt::format("expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
@@ -128,7 +129,7 @@ std::string to_record(const Progress& p, const std::string& numbers_hash, const 
 }
 
 std::optional<Record> parse_record(const std::string& text) try {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = parse_json(text);
   if (!json.is_object()) return {};
   Record record;
   for (const auto& [key, member] : {std::pair("step", &Progress::step),

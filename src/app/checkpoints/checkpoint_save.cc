@@ -284,7 +284,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
   }
   state_->manifest = manifest.dump();
   state_->run = run;
-  state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step)).path();
+  state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step), data::Existing::replace).path();
   state_->writer.emplace(state_->folder, model, plan, Writer::Mode::created);
 }
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
 
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/checkpoint.h"
 #include "app/checkpoints/checkpoint_tensors.h"
+#include "app/node/host.h"
 #include "base/error.h"
 #include "data/folder_checksums.h"
 #include "data/weights/weight_folder.h"
@@ -37,7 +38,7 @@ std::optional<fs::path> cached_snapshot(const std::string& model, const std::str
   if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
   const fs::path folder = hugging_face_cache() / ("models--" + model.substr(0, slash) + "--" + model.substr(slash + 1));
   if (fs::path(revision).is_absolute() || revision.find("..") != std::string::npos) return {};
-  std::ifstream ref(folder / "refs" / revision);
+  std::istringstream ref(read_whole(folder / "refs" / revision).value_or(""));
   std::string commit;
   if (!(ref >> commit)) commit = revision;
   if (commit.find('/') == std::string::npos && fs::exists(folder / "snapshots" / commit / "config.json"))

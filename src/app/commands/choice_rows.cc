@@ -9,6 +9,7 @@
 #include "app/run/data_sources.h"
 #include "app/text/generation.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/prepare.h"
 
@@ -27,7 +28,7 @@ struct Texts {
 // What a row is, before it is tokens. Error(data) says what was expected, and got, behind `where`.
 Texts texts_of(const std::string& line, const std::string& where) {
   const auto complain = [&](const std::string& expected) { throw Error(ErrorCode::data, where + " expected " + expected); };
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = parse_ordered_json(line);
   if (json.is_discarded() || !json.is_object())
     complain(R"({"prompt": TEXT, "choices": [TEXT, …], "answer": NUMBER or TEXT}, got no JSON object)");
   const auto text = [&](const Json& value, const std::string& what) {
@@ -98,7 +99,7 @@ bool has_choices(const std::string& path) {
   if (!data::is_json_lines(path)) return false;
   data::LineReader lines(path);
   for (std::string line; lines.next(line);) {
-    if (const Json json = Json::parse(line, nullptr, false); json.is_object()) return json.contains("choices");
+    if (const Json json = parse_ordered_json(line); json.is_object()) return json.contains("choices");
   }
   return false;
 }

@@ -51,9 +51,6 @@ std::string loading_line(const models::ModelConfig& config, bool adapter, const 
 int run_export(const ExportConfig& config, Console& console) {
   const ModelSource source = find_trained_model(config.model, config.checkpoint);
   if (!source.has_weights) throw Error(ErrorCode::usage, fmt::format("[export] {} has no weights to export", config.model));
-  if (std::filesystem::exists(config.out)) {
-    throw Error(ErrorCode::usage, fmt::format("[export] {} exists already: give a new folder, nothing is overwritten", config.out));
-  }
   if (config.merge && !source.adapter)
     throw Error(ErrorCode::usage,
                 fmt::format("[--merge] expected a run or a checkpoint with adapters, got {}: leave it out", config.model));
@@ -71,8 +68,8 @@ int run_export(const ExportConfig& config, Console& console) {
                                               "leave --format out",
                                               config.format));
   }
+  data::AtomicFolder folder(config.out, data::Existing::refuse);
   for (const std::string& note : source.notes) console.log("model: " + note);
-  data::AtomicFolder folder(config.out);
   const models::ExportResult written = [&] {
     if (adapter) return models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages);
     const models::PlainModel model(source.config, *source.folder, source.adapter, averages);

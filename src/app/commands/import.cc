@@ -25,11 +25,9 @@ std::string import_note(const models::ModelConfig& config) {
 }  // namespace
 
 int run_import(const ImportConfig& config, Console& console) {
-  if (std::filesystem::exists(config.out))
-    throw Error(ErrorCode::usage, fmt::format("[import] {} exists already: give a new folder, nothing is overwritten", config.out));
   const models::ImportedModel imported = models::imported_model(config.file, config.as);
   const models::PlainModel model(imported.config, config.file);
-  data::AtomicFolder folder(config.out);
+  data::AtomicFolder folder(config.out, data::Existing::refuse);
   const models::ExportResult written = models::export_folder(model, folder.path(), {}, config.max_shard_size_bytes);
   folder.commit();
   console.log(import_note(imported.config));

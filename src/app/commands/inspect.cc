@@ -10,8 +10,10 @@
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/commands/commands.h"
 #include "app/commands/inspect_rows.h"
+#include "app/events/lines_backward.h"
 #include "base/error.h"
-#include "base/line_column.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "data/documents/prepare.h"
 #include "data/folder_checksums.h"
@@ -36,14 +38,10 @@ std::string read_text(const fs::path& path) {
 
 Json read_json(const fs::path& path) {
   const std::string text = read_text(path);
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw Error(ErrorCode::data, "[inspect] expected JSON in " + path.string() + ", which goes wrong in " +
-                                     line_and_column(text, error.byte) + ": is it cut short?");
-  } catch (const Json::out_of_range&) {
-    throw Error(ErrorCode::data, "[inspect] expected numbers of at most 1.8e308 in " + path.string() + ", got a larger one");
-  }
+  JsonFault fault;
+  Json json = parse_ordered_json(text, &fault);
+  if (json.is_discarded()) throw Error(ErrorCode::data, "[inspect] " + path.string() + ": " + fault.in_words(text));
+  return json;
 }
 
 Json tensor_row(const data::TensorInfo& tensor) {
@@ -129,7 +127,7 @@ Json describe_checkpoint(const fs::path& folder) {
 Json describe_model(const fs::path& folder) {
   Json about = {{"kind", "model"}, {"path", folder.string()}};
   const models::FolderModel model = models::read_folder_model(folder);
-  about["config"] = Json::parse(models::to_json(model.config));
+  about["config"] = parse_ordered_json(models::to_json(model.config));
   if (!model.notes.empty()) about["notes"] = model.notes;
   about["table"] = weight_files(folder);
   return about;
@@ -153,10 +151,14 @@ Json describe_deepspeed(const fs::path& folder) {
 
 // The last whole line: a run under way may be writing the next one.
 std::string last_line(const fs::path& path) {
-  std::istringstream lines(fs::exists(path) ? read_text(path) : "");
-  std::string last;
-  for (std::string line; std::getline(lines, line) && !lines.eof();) last = line;
-  return last;
+  if (!fs::exists(path)) return "";
+  const data::File file = data::File::open(path);
+  LinesBackward lines(file);
+  LinesBackward::Line line;
+  while (lines.next(line)) {
+    if (line.ends) return line.text;
+  }
+  return "";
 }
 
 Json checkpoint_rows(const fs::path& run) {
@@ -178,7 +180,7 @@ Json checkpoint_rows(const fs::path& run) {
 Json describe_run(const fs::path& folder) {
   Json about = {{"kind", "run"}, {"path", folder.string()}};
   const Json config = fs::exists(folder / "config.json") ? read_json(folder / "config.json") : Json::object();
-  const Json last = Json::parse(last_line(folder / "metrics.jsonl"), nullptr, false);
+  const Json last = parse_ordered_json(last_line(folder / "metrics.jsonl"));
   const auto say = [&](const Json& from, std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
       if (from.is_object() && from.contains(key)) about[key] = from[key];
@@ -211,7 +213,7 @@ Json describe(const fs::path& path) {
 std::string cell(const std::string& key, const Json& value) {
   const bool bytes = (key == "bytes" || key.ends_with("_bytes")) && value.is_number_integer();
   if (bytes) return format_bytes(value.get<i64>());
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return in_one_line(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string render_table(const Json& table) {
@@ -241,9 +243,9 @@ std::string render(const Json& about, const std::string& indent = "", const std:
     if (key == "table") {
       if (!value.empty()) text += "\n" + render_table(value);
     } else if (value.is_object()) {
-      text += indent + key + ":\n" + render(value, indent + "  ", key);
+      text += indent + in_one_line(key) + ":\n" + render(value, indent + "  ", key);
     } else {
-      text += indent + key + ": " + cell(within.ends_with("_bytes") ? within : key, value) + "\n";
+      text += indent + in_one_line(key) + ": " + cell(within.ends_with("_bytes") ? within : key, value) + "\n";
     }
   }
   return text;

@@ -11,6 +11,7 @@
 #include "app/node/working.h"
 #include "app/run/data_sources.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/token_source.h"
 #include "tensor/batch.h"
 
@@ -95,19 +96,6 @@ Json lengths_of(const data::PreparedFile& file) {
   return {{"min", lengths.front()}, {"median", at(0.5)}, {"90_percent", at(0.9)}, {"max", lengths.back()}};
 }
 
-// What a terminal would take for more than text.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const unsigned char next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f, c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
-    if (c1) ++i;
-    out += control ? fmt::format("\\x{:02x}", c) : c1 ? fmt::format("\\u{:04x}", next) : std::string(1, text[i]);
-  }
-  return out;
-}
-
 // Between characters.
 std::string shortened(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
@@ -127,7 +115,7 @@ std::string row_text(const Json& row, const Console& console) {
     if (left == 0) break;
     if (!text.empty()) text += "\n----\n";
     for (const Json& piece : document) {
-      const std::string whole = escaped(piece["text"].get<std::string>()), some = shortened(whole, left);
+      const std::string whole = for_terminal(piece["text"].get<std::string>()), some = shortened(whole, left);
       if (!some.empty()) text += piece["counted"].get<bool>() ? marked(some, console) : some;
       left = some.size() < whole.size() ? 0 : left - some.size();
       if (left == 0) break;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -24,7 +25,7 @@ double number(const Json& of, const char* key) {
 }
 
 Json object_of(const std::string& text) {
-  const Json value = Json::parse(text, nullptr, false);
+  const Json value = parse_ordered_json(text);
   return value.is_object() ? value : Json::object();
 }
 

@@ -8,6 +8,7 @@
 
 #include "app/node/host.h"
 #include "app/node/signals.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> whole_lines(const std::filesystem::path& file) {
 Rows objects_of(const std::filesystem::path& file) {
   Rows rows;
   for (const std::string& line : whole_lines(file)) {
-    if (Json row = Json::parse(line, nullptr, false); row.is_object()) rows.push_back(std::move(row));
+    if (Json row = parse_ordered_json(line); row.is_object()) rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -18,6 +18,7 @@
 #include "app/ranks/device_choice.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "models/lora.h"
 #include "optim/isa.h"
@@ -134,7 +135,7 @@ CellResult train(const SelftestCell& cell, const std::string& device, const fs::
   }
   std::istringstream lines(read_whole(out / "metrics.jsonl").value_or(""));
   for (std::string line; std::getline(lines, line);) {
-    const Json row = Json::parse(line);
+    const Json row = parse_ordered_json(line);
     trained.loss = row.at("loss").dump(), trained.norm = row.at("grad_norm").dump();
     trained.steps += trained.loss + " " + trained.norm + "\n";
   }

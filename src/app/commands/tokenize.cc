@@ -108,8 +108,7 @@ int decode(const TokenizeConfig& config, Console& console) {
 
 // A text a line, so that no word reaches over the end of one.
 int train_vocabulary(const TokenizeConfig& config, Console& console) {
-  if (std::filesystem::exists(config.out))
-    throw Error(ErrorCode::usage, fmt::format("[--out] expected a new folder for the tokenizer, got {}, which exists", config.out));
+  data::AtomicFolder folder(config.out, data::Existing::refuse);
   size_t at = 0;
   std::unique_ptr<data::LineReader> reader;
   const auto next = [&](std::string& text) {
@@ -126,7 +125,6 @@ int train_vocabulary(const TokenizeConfig& config, Console& console) {
   training.vocabulary = *config.train_vocab;
   const Working working(console, "counting words and joining pairs");
   const data::TrainedTokenizer trained = data::train_byte_level_bpe(next, training);
-  data::AtomicFolder folder(config.out);
   folder.write_text("tokenizer.json", trained.tokenizer_json);
   folder.write_text("tokenizer_config.json", trained.tokenizer_config_json);
   folder.commit();

@@ -11,6 +11,7 @@
 #include "app/commands/commands.h"
 #include "app/node/signals.h"
 #include "app/report/top_view.h"
+#include "base/printable.h"
 
 namespace spillway::app {
 namespace {
@@ -64,8 +65,8 @@ class Screen {
     std::vector<std::string> lines = top_screen(view, columns - 1);
     if (lines.size() + 1 > rows) lines.resize(rows - 1);
     std::string text = height_ > 0 ? fmt::format("\033[{}A\r", height_) : "";
-    for (const std::string& line : lines) text += Console::cut_to(line, columns - 1) + "\033[K\n";
-    console_.stream(text + "\033[J");
+    for (const std::string& line : lines) text += Console::cut_to(in_one_line(line), columns - 1) + "\033[K\n";
+    console_.draw(text + "\033[J");
     height_ = lines.size();
   }
 
@@ -101,7 +102,7 @@ int run_top(const TopConfig& config, Console& console) {
     if (drawn) {
       screen.show(view);
     } else {
-      console.stream((console.json() ? to_json_line(view) : top_line(view)) + "\n");
+      console.stream(in_one_line(console.json() ? to_json_line(view) : top_line(view)) + "\n");
     }
     if (view.status.state != RunStatus::State::running || keys.quits_within(static_cast<double>(config.every_s))) return 0;
   }

@@ -206,7 +206,7 @@ class Training {
                                parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
       report_log_file(fs::absolute(folder_->path() / "log.txt").string());
       console_.record([this](std::string_view line) { folder_->log(line); });
-      data::AtomicFolder::remove_stale(folder_->path() / "checkpoints");
+      data::Beside::remove_left(folder_->path() / "checkpoints");
       remove_half_pruned(folder_->path());
     }
     session_->open(config_.trace ? &watch_ : nullptr, &ends_);

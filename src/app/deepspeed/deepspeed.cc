@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -100,11 +101,13 @@ class Keys {
 };
 
 // Of all, micro and accumulation DeepSpeed wants two, and the ranks are the fourth.
+constexpr i64 kMostRows = std::numeric_limits<i32>::max();  // the product of two is no overflow
+
 void take_batches(DeepspeedReader& file) {
   const std::string all = "train_batch_size", micro = "train_micro_batch_size_per_gpu", steps = "gradient_accumulation_steps";
   const auto rows = file.integer(all), each = file.integer(micro), accumulated = file.integer(steps);
   for (const auto& [path, value] : {std::pair(all, rows), std::pair(micro, each), std::pair(steps, accumulated)}) {
-    if (value && *value < 1) file.refuse_value(path, "at least 1");
+    if (value && (*value < 1 || *value > kMostRows)) file.refuse_value(path, fmt::format("from 1 to {}", kMostRows));
   }
   if (each) file.give("micro-batch-size", std::to_string(*each), micro);
   if (rows) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -46,7 +47,7 @@ std::string value(std::string_view tag, const std::string& what) { return bytes(
 // As JSON's writer and reader mend it.
 std::string as_utf8(std::string_view text) {
   using Json = nlohmann::json;
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  return parse_json(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
 // So that Markdown shows it as it is.

@@ -16,7 +16,10 @@ GrowingFile::~GrowingFile() {
 void GrowingFile::append(std::string_view piece) {
   if (waits() && waiting_.size() + piece.size() > most_waiting_) {
     write();
-    if (waits()) return;
+    if (waits()) {
+      ++lost_;
+      return;
+    }
   }
   waiting_ += piece;
   write();

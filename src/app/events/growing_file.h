@@ -13,7 +13,7 @@ namespace spillway::app {
 
 class GrowingFile {
  public:
-  /// Of `file` the first `bytes` are whole. `most_waiting`: bytes; beyond them a piece that would wait is lost.
+  /// Of `file` the first `bytes` are whole. `most_waiting`: bytes; beyond them a piece that would wait is lost, and counted.
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
   /// What waits is tried once more.
   ~GrowingFile();
@@ -24,6 +24,7 @@ class GrowingFile {
   bool waits() const { return !waiting_.empty(); }
   /// While it waits: why.
   const std::string& why() const { return why_; }
+  i64 lost() const { return lost_; }
   std::string name() const { return file_.path().filename().string(); }
   /// What does not wait is on stable storage. Error(io).
   void sync() { file_.sync(); }
@@ -32,7 +33,8 @@ class GrowingFile {
   void write();
 
   data::File file_;
-  i64 bytes_;  // whole pieces
+  i64 bytes_;     // whole pieces
+  i64 lost_ = 0;  // pieces
   const size_t most_waiting_;
   std::string waiting_, why_;
 };

@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "app/plan/phases.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr u64 kMostStep = 9'000'000'000'000'000;
 
 struct Named {
   std::vector<std::string> path;  // in the line
@@ -83,7 +87,21 @@ std::optional<double> number_of(const Json& line, const Named& one) {
   return line["nonfinite"] == "inf" ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
 }
 
+i64 step_in(const Json& line) {
+  const Json* step = line.is_object() ? find(line, {"step"}) : nullptr;
+  if (step == nullptr || !step->is_number_integer()) return 0;
+  return step->is_number_unsigned() && step->get<u64>() <= kMostStep ? step->get<i64>() : 0;
+}
+
 }  // namespace
+
+i64 step_of_line(const std::string& metrics_line) { return step_in(parse_json(metrics_line)); }
+
+i64 step_of_row(const std::string& csv_row) {
+  i64 step = 0;
+  const auto [end, wrong] = std::from_chars(csv_row.data(), csv_row.data() + csv_row.size(), step);
+  return wrong == std::errc() && end < csv_row.data() + csv_row.size() && *end == ',' ? step : 0;
+}
 
 const std::vector<std::string>& scalar_tags() {
   static const std::vector<std::string> tags = [] {
@@ -95,11 +113,10 @@ const std::vector<std::string>& scalar_tags() {
 }
 
 StepScalars scalars_of(const std::string& metrics_line) {
-  const Json line = Json::parse(metrics_line, nullptr, false);
+  const Json line = parse_json(metrics_line);
   StepScalars found;
-  const Json* step = line.is_object() ? find(line, {"step"}) : nullptr;
-  if (step == nullptr || !step->is_number_integer() || step->get<i64>() < 1) return found;
-  found.step = step->get<i64>();
+  found.step = step_in(line);
+  if (found.step == 0) return found;
   for (const Named& one : named()) {
     if (const auto value = number_of(line, one)) found.scalars.push_back({one.tag, *value});
   }

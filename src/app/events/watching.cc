@@ -7,11 +7,13 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <sstream>
+#include <span>
 
 #include "app/events/event.h"
+#include "app/events/lines.h"
+#include "app/events/lines_backward.h"
 #include "app/events/scalars.h"
-#include "app/node/host.h"
+#include "data/beside.h"
 
 namespace spillway::app {
 namespace {
@@ -40,14 +42,43 @@ GrowingFile open_events(const fs::path& run, i64 step, const std::string& config
   return events;
 }
 
-GrowingFile open_csv(const fs::path& run) {
-  std::istringstream lines(read_whole(run / "metrics.jsonl").value_or(""));
+// From all lines of metrics.jsonl.
+void make_csv(const fs::path& run) {
+  constexpr size_t kWrittenAtOnce = 1 * kMiB;
+  data::AtomicFile csv(run / "metrics.csv", data::Existing::overwrite);
   std::string rows = csv_header();
-  for (std::string line; std::getline(lines, line);) {
-    if (const StepScalars step = scalars_of(line); step.step > 0) rows += csv_row(step);
+  i64 written = 0;
+  const auto write = [&] {
+    csv.file().write(written, std::as_bytes(std::span(rows)));
+    written += std::ssize(rows);
+    rows.clear();
+  };
+  Lines lines(run / "metrics.jsonl");
+  for (Lines::Line line; lines.next(line);) {
+    if (const StepScalars step = scalars_of(line.text); line.ends && step.step > 0) rows += csv_row(step);
+    if (rows.size() > kWrittenAtOnce) write();
   }
-  data::replace_text(run / "metrics.csv", rows);
-  return {data::File::open_to_write(run / "metrics.csv"), static_cast<i64>(rows.size()), kMostWaiting};
+  write();
+  csv.commit();
+}
+
+// Up to the row of `step`, which is the last one of metrics.jsonl, or without any row for 0. A file with other columns or without that row is
+// made anew.
+GrowingFile open_csv(const fs::path& run, i64 step) {
+  const fs::path path = run / "metrics.csv";
+  std::error_code unseen;
+  const std::string header = csv_header();
+  for (bool made = false;; made = true) {
+    if (made || !fs::exists(path, unseen)) make_csv(run);
+    data::File csv = data::File::open_to_write(path);
+    std::string begin(header.size(), ' ');
+    if (csv.size_bytes() >= std::ssize(begin)) csv.read(0, std::as_writable_bytes(std::span(begin)));
+    const LastLine last = last_line_of(csv, step, step_of_row);
+    if (!made && (begin != header || last.step != step)) continue;
+    const i64 bytes = last.step > 0 ? last.end : std::ssize(header);
+    csv.resize(bytes);
+    return {std::move(csv), bytes};
+  }
 }
 
 }  // namespace
@@ -74,7 +105,7 @@ Watching::Watching(const fs::path& run, WatchWish wish, i64 step, const std::str
     }
   };
   open(wish.tensorboard, events_, "event files for TensorBoard", [&] { return open_events(run, step, config); });
-  open(wish.metrics_csv || fs::exists(run / "metrics.csv"), csv_, "metrics.csv", [&] { return open_csv(run); });
+  open(wish.metrics_csv || fs::exists(run / "metrics.csv"), csv_, "metrics.csv", [&] { return open_csv(run, step); });
 }
 
 void Watching::line(const std::string& metrics_line) {
@@ -85,10 +116,15 @@ void Watching::line(const std::string& metrics_line) {
   if (csv_) csv_->append(csv_row(step));
 }
 
-void Watching::validation(const std::string& added) {
+void Watching::validation(const std::string& added, const std::string& line) {
   const StepScalars step = scalars_of(added);
   if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
-  if (csv_) csv_.emplace(open_csv(run_));
+  if (!csv_) return;
+  const StepScalars whole = scalars_of(line);
+  data::File csv = data::File::open_to_write(run_ / "metrics.csv");
+  const LastLine row = last_line_of(csv, whole.step, step_of_row);
+  csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
+  csv_->append(csv_row(whole));
 }
 
 void Watching::text(i64 step, std::string_view tag, std::string_view text) {

@@ -26,8 +26,8 @@ class Watching {
   const std::vector<std::string>& missing() const { return missing_; }
   /// A line of metrics.jsonl.
   void line(const std::string& metrics_line);
-  /// Numbers of a step whose line was changed after it was written: "step" and what was added to it.
-  void validation(const std::string& added);
+  /// Numbers of the last step, whose line was changed after it was written: "step" and what was added to it, and the whole line now.
+  void validation(const std::string& added, const std::string& line);
   /// For TensorBoard alone.
   void text(i64 step, std::string_view tag, std::string_view text);
   void histogram(i64 step, std::string_view tag, const Histogram& histogram);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/file.h"
 
 namespace spillway::app {
@@ -74,7 +75,7 @@ Json read_rows(const fs::path& file, std::string& reason) {
   const std::uintmax_t bytes = fs::file_size(file, error);
   if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return Json::array();
   const auto text = error || bytes > kMostCalibrationBytes ? std::nullopt : read_whole(file);
-  const Json parsed = text ? Json::parse(*text, nullptr, false) : Json();
+  const Json parsed = text ? parse_ordered_json(*text) : Json();
   if (!text) {
     reason = "it cannot be read, or is far too large";
   } else if (!parsed.is_object() || !parsed.contains("rows") || !parsed["rows"].is_array()) {

@@ -4,9 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+
+#include "base/printable.h"
 
 namespace spillway::app {
 namespace {
+
+constexpr const char *kGreen = "\033[32m", *kYellow = "\033[33m", *kRed = "\033[31m", *kNone = "\033[0m";
 
 size_t terminal_width(int descriptor) {
   winsize size{};
@@ -102,12 +107,30 @@ void Console::record(std::function<void(std::string_view)> record) {
   early_.clear();
 }
 
-void Console::result(std::string_view text) {
+// Fit for a terminal, but for what painted() put in.
+std::string Console::shown(std::string_view text) const {
+  if (!colour_) return for_terminal(text);
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t escape = std::min(text.find('\033', begin), text.size());
+    out += for_terminal(text.substr(begin, escape - begin));
+    const std::string_view rest = text.substr(escape);
+    const auto codes = std::array<std::string_view, 4>{kGreen, kYellow, kRed, kNone};
+    const auto code = std::ranges::find_if(codes, [&](std::string_view one) { return rest.starts_with(one); });
+    const std::string_view taken = code != codes.end() ? *code : rest.substr(0, 1);
+    out += code != codes.end() ? std::string(taken) : for_terminal(taken);
+    begin = escape + taken.size();
+  }
+  return out;
+}
+
+void Console::result(std::string_view given) {
   std::lock_guard lock(mutex_);
   clear_progress();
+  const std::string text = shown(given);
   keep(text);
   err_.flush();
-  out_ << (out_terminal_ && !json_ ? wrapped(text, terminal_width(STDOUT_FILENO)) : std::string(text));
+  out_ << (out_terminal_ && !json_ ? wrapped(text, terminal_width(STDOUT_FILENO)) : text);
   if (!text.ends_with('\n')) out_ << '\n';
   out_.flush();
 }
@@ -121,31 +144,41 @@ void Console::stream(std::string_view text) {
   std::lock_guard lock(mutex_);
   clear_progress();
   err_.flush();
+  out_ << (out_terminal_ ? shown(text) : std::string(text)) << std::flush;
+}
+
+void Console::draw(std::string_view text) {
+  std::lock_guard lock(mutex_);
+  clear_progress();
+  err_.flush();
   out_ << text << std::flush;
 }
 
-void Console::log(std::string_view line) {
+void Console::log(std::string_view given) {
   std::lock_guard lock(mutex_);
+  const std::string line = for_terminal(given);
   keep(line);
   if (quiet_) return;
   clear_progress();
   say(line);
 }
 
-void Console::warn(std::string_view line) {
+void Console::warn(std::string_view given) {
   std::lock_guard lock(mutex_);
-  keep("warning: " + std::string(line));
+  const std::string line = "warning: " + for_terminal(given);
+  keep(line);
   clear_progress();
-  say("warning: " + std::string(line));
+  say(line);
 }
 
 void Console::say(std::string_view text) {
   err_ << (terminal_ ? wrapped(text, terminal_width(STDERR_FILENO)) : std::string(text)) << '\n' << std::flush;
 }
 
-void Console::progress(std::string_view line) {
+void Console::progress(std::string_view given) {
   if (quiet_) return;
   std::lock_guard lock(mutex_);
+  const std::string line = in_one_line(given);
   if (terminal_) {
     clear_progress();
     err_ << cut(line, terminal_width(STDERR_FILENO) - 1) << std::flush;
@@ -174,8 +207,8 @@ void Console::end_progress() {
 
 std::string Console::painted(std::string_view word, Colour colour) const {
   if (!colour_ || colour == Colour::none) return std::string(word);
-  const char* code = colour == Colour::green ? "\033[32m" : colour == Colour::yellow ? "\033[33m" : "\033[31m";
-  return code + std::string(word) + "\033[0m";
+  const char* code = colour == Colour::green ? kGreen : colour == Colour::yellow ? kYellow : kRed;
+  return code + std::string(word) + kNone;
 }
 
 }  // namespace spillway::app

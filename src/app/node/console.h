@@ -1,6 +1,7 @@
 // Where the program speaks: results to `out`, progress and log to `err`. On a terminal lines wrap between words, and the progress is one
 // line that is refreshed; piped it is plain lines, those of passing() now and then. What is said is also recorded, where there is a record.
-// --quiet silences progress and log, never warnings and results. Thread-safe; the streams must outlive it.
+// --quiet silences progress and log, never warnings and results. Control characters are written out (base/printable.h): much that is said is
+// of unknown origin. Thread-safe; the streams must outlive it.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -40,8 +41,10 @@ class Console {
   /// An answer: the text, or with --json that; then `set_text`'s stream, if there is one, gets the text beside it.
   void result(const std::function<std::string()>& json, const std::function<std::string()>& text);
   void set_text(std::ostream* text) { text_ = text; }
-  /// Text for stdout as it is, flushed: streaming output.
+  /// Text for stdout, flushed: streaming output. Where stdout is no terminal it is written as it is: it may be a program's input.
   void stream(std::string_view text);
+  /// Likewise, with control sequences of our own.
+  void draw(std::string_view text);
   /// A line for stderr.
   void log(std::string_view line);
   void warn(std::string_view line);
@@ -61,6 +64,7 @@ class Console {
 
  private:
   void clear_progress();
+  std::string shown(std::string_view text) const;
   void say(std::string_view text);
   void keep(std::string_view line);
 

@@ -7,6 +7,7 @@
 
 #include "app/node/disk_load.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/memory_pool.h"
 
 namespace spillway::app {
@@ -23,7 +24,8 @@ constexpr double kMostFillSeconds = 0.5, kMostMixedSeconds = 1, kMostAloneSecond
 class Computing {
  public:
   explicit Computing(int threads) {
-    for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { compute(); });
+    start_threads(
+        threads_, threads, [this](int) { compute(); }, [this] { stop_ = true; });
   }
   ~Computing() {
     stop_ = true;

@@ -5,10 +5,16 @@
 #include <optional>
 #include <string>
 
+#include "base/types.h"
+
 namespace spillway::app {
 
-/// A whole file; empty when it cannot be read, or is a folder.
+/// A whole file; empty when it cannot be read, or is larger than a gigabyte, or no file at all: a folder, a device, a named pipe, for whose
+/// writer one would wait for ever. What the shell has opened for this process (/dev/fd/63 of `<(command)`) is read to its end.
 std::optional<std::string> read_whole(const std::filesystem::path& path);
+
+/// The last `bytes` of a file, or all of a shorter one; empty where read_whole() has nothing.
+std::string read_tail(const std::filesystem::path& path, i64 bytes);
 
 struct Host {
   std::filesystem::path root = "/";

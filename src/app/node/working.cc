@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "base/thread.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -11,7 +12,7 @@ Working::Working(Console& console, std::string what, std::chrono::milliseconds p
           console, [what = std::move(what)] { return what; }, pause) {}
 
 Working::Working(Console& console, std::function<std::string()> what, std::chrono::milliseconds pause)
-    : console_(console), what_(std::move(what)), pause_(pause), thread_([this] { run(); }) {}
+    : console_(console), what_(std::move(what)), pause_(pause), thread_(start_thread([this] { run(); })) {}
 
 Working::~Working() {
   {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -48,7 +49,7 @@ std::string to_text(const parallel::Plan& plan, const Shares& shares) {
 }
 
 void apply_choice(const std::string& text, parallel::PlanRequest& request, Shares& shares) {
-  const Json choice = Json::parse(text);
+  const Json choice = parse_json(text);
   parallel::Placement& p = request.placement;
   p.parameters = tiers_of(choice["parameters"]);
   p.gradients = tiers_of(choice["gradients"]);

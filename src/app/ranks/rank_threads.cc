@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "app/node/failure.h"
+#include "base/thread.h"
 #include "parallel/comm/communicator_local.h"
 
 namespace spillway::app {
@@ -31,8 +32,9 @@ class Group {
     std::vector<std::thread> threads;
     for (int r = 0; r < given_.ranks; ++r) {
       try {
-        threads.emplace_back([&body, this, r, end = std::move(ends[static_cast<size_t>(r)])]() mutable { be(r, std::move(end), body); });
-      } catch (const std::system_error& error) {
+        threads.push_back(
+            start_thread([&body, this, r, end = std::move(ends[static_cast<size_t>(r)])]() mutable { be(r, std::move(end), body); }));
+      } catch (const Error& error) {
         ended(r, 0, std::make_exception_ptr(Error(ErrorCode::io, too_many(r, error.what()))));
         for (int never = r + 1; never < given_.ranks; ++never) ended(never, 0, nullptr);
         break;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "app/node/version.h"
+#include "base/json.h"
 #include "parallel/sockets/build_id.h"
 
 namespace spillway::app {
@@ -23,7 +24,7 @@ constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "d
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string told_text(const std::string& flags, const Facts& facts) {
-  Json told = Json::parse(flags);
+  Json told = parse_ordered_json(flags);
   for (const std::string_view key : kOfOneNode) told.erase(std::string(key));
   for (const NumberKey& fact : facts) told[fact.key] = fact.value;
   return shown(told);
@@ -37,7 +38,7 @@ void check_same_flags(const Peers& peers, const std::string& flags, const Facts&
   const std::vector<std::string> all = peers.gather(told_text(flags, facts));
   if (std::ranges::all_of(all, [&](const std::string& text) { return text == all.front(); })) return;
   std::vector<Json> told;
-  for (const std::string& text : all) told.push_back(Json::parse(text));
+  for (const std::string& text : all) told.push_back(parse_ordered_json(text));
   for (const auto& [key, value] : told.front().items()) {
     for (size_t r = 1; r < told.size(); ++r) {
       const Json other = told[r].value(key, Json());

@@ -5,6 +5,7 @@
 
 #include "app/node/host.h"
 #include "app/record/json_reading.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -85,7 +86,7 @@ std::string to_json(const RunPlan& p) {
 std::optional<RunPlan> read_run_plan(const std::filesystem::path& run) {
   std::error_code error;
   if (const auto size = std::filesystem::file_size(run_plan_file(run), error); error || size > kMostPlanBytes) return {};
-  const Json all = Json::parse(read_whole(run_plan_file(run)).value_or(""), nullptr, false);
+  const Json all = parse_ordered_json(read_whole(run_plan_file(run)).value_or(""));
   if (!all.is_object()) return {};
   RunPlan p;
   p.began_at_step = whole_in(all, "began_at_step");

@@ -11,6 +11,7 @@
 #include "app/node/host.h"
 #include "app/plan/phases.h"
 #include "app/record/json_reading.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -114,7 +115,7 @@ std::string to_json(i64 step, const std::vector<std::string>& ranks) {
 std::optional<Timeline> read_timeline(const std::filesystem::path& run) {
   std::error_code error;
   if (const auto size = std::filesystem::file_size(timeline_file(run), error); error || size > kMostTimelineBytes) return {};
-  const Json all = Json::parse(read_whole(timeline_file(run)).value_or(""), nullptr, false);
+  const Json all = parse_ordered_json(read_whole(timeline_file(run)).value_or(""));
   Timeline timeline;
   timeline.step = whole_in(all, "step");
   for (const Json& rank : part_in(all, "ranks")) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/report/lines.h"
+#include "app/events/lines.h"
 
 namespace spillway::app {
 namespace {

@@ -8,6 +8,7 @@
 #include "app/flags/text.h"
 #include "app/node/host.h"
 #include "base/error.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -37,7 +38,7 @@ void take_config(ReportedRun& made, const fs::path& run) {
   const fs::path file = run / "config.json";
   std::error_code error;
   const auto size = fs::file_size(file, error);
-  const Json all = error || size > kMostConfigBytes ? Json() : Json::parse(read_whole(file).value_or(""), nullptr, false);
+  const Json all = error || size > kMostConfigBytes ? Json() : parse_ordered_json(read_whole(file).value_or(""));
   if (!all.is_object()) {
     made.notes.push_back(fmt::format("{} cannot be read: the run's flags are not known", file.string()));
     return;

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <nlohmann/json.hpp>
 
 #include "app/flags/text.h"
 #include "app/node/host.h"
 #include "app/report/axis.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -24,10 +25,8 @@ constexpr size_t kShown = 120;  // steps
 constexpr std::uintmax_t kMostConfigOfTop = 16 * kMiB;
 
 std::vector<MetricsLine> last_lines(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  std::istringstream in(read_tail(file, kTail));
   std::vector<MetricsLine> lines;
-  if (!in) return lines;
-  in.seekg(std::max<i64>(0, static_cast<i64>(in.tellg()) - kTail));
   MetricsLine line;
   for (std::string text; std::getline(in, text);) {
     if (parse_metrics_line(text, line)) lines.push_back(line);
@@ -185,7 +184,7 @@ TopView look_at(const fs::path& run) {
   view.since_start = age_of(run / "config.json");
   std::error_code error;
   if (const auto size = fs::file_size(run / "config.json", error); error || size > kMostConfigOfTop) return view;
-  const auto config = nlohmann::json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
+  const auto config = parse_json(read_whole(run / "config.json").value_or(""));
   if (config.is_object() && config.contains("checkpoint_every") && config["checkpoint_every"].is_string())
     view.save_every = config["checkpoint_every"].get<std::string>();
   return view;

@@ -14,6 +14,7 @@
 #include "app/run/start.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/file.h"
 #include "models/lora.h"
 
@@ -170,7 +171,7 @@ std::string to_json(const RunContents& contents) {
 }
 
 RunContents parse_contents(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const nlohmann::json json = parse_json(text);
   return {json.at("contents").get<std::map<std::string, std::string>>(), thawed_of(json.at("thawed"))};
 }
 

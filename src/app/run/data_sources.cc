@@ -150,8 +150,14 @@ void PreparationProgress::set(const std::string& path, i64 done, i64 bytes) {
   path_ = path, done_ = done, bytes_ = bytes;
 }
 
+void PreparationProgress::set_waits(const std::string& holder) {
+  const std::lock_guard lock(mutex_);
+  holder_ = holder;
+}
+
 std::string PreparationProgress::text(const std::string& otherwise) const {
   const std::lock_guard lock(mutex_);
+  if (!holder_.empty()) return "waiting for another program, which prepares data in the same --data-cache: " + holder_;
   if (path_.empty() || done_ >= bytes_) return otherwise;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   const double rate = static_cast<double>(done_) / std::max(seconds, 1e-3);
@@ -188,7 +194,10 @@ TextWay text_way(const ResourceConfig& config, const TextConfig& text, const Mod
   way.options.cache = cache;
   way.options.skip_bad_lines = text.skip_bad_lines;
   way.options.threads = threads;
-  if (progress) way.options.progress = [progress](const std::string& path, i64 done, i64 all) { progress->set(path, done, all); };
+  if (progress) {
+    way.options.progress = [progress](const std::string& path, i64 done, i64 all) { progress->set(path, done, all); };
+    way.options.waits = [progress](const std::string& holder) { progress->set_waits(holder); };
+  }
   way.maker = std::make_shared<data::DocumentMaker>(tokenizer, std::move(chat), std::move(variables), options);
   return way;
 }

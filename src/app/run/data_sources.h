@@ -31,11 +31,13 @@ std::optional<std::filesystem::path> tokenizer_place(const ResourceConfig& confi
 class PreparationProgress {
  public:
   void set(const std::string& path, i64 done, i64 bytes);
+  /// While another process, which is named, has the cache; "": it no longer has.
+  void set_waits(const std::string& holder);
   std::string text(const std::string& otherwise) const;
 
  private:
   mutable std::mutex mutex_;
-  std::string path_;
+  std::string path_, holder_;
   i64 done_ = 0, bytes_ = 0;
   std::chrono::steady_clock::time_point begin_;
 };

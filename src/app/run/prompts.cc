@@ -8,6 +8,7 @@
 #include "app/run/data_sources.h"
 #include "app/text/generation.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/chat/find_chat_template.h"
 #include "data/documents/line_reader.h"
 #include "data/rows/row.h"
@@ -54,7 +55,7 @@ PromptFile read_prompts(const std::string& path, const WritingConfig& config, co
   data::LineReader lines(path);
   for (std::string line; lines.next(line);) {
     const auto where = [&] { return fmt::format("[prompts] {}, line {}:", path, lines.number()); };
-    const Json json = rows ? Json::parse(line, nullptr, false) : Json();
+    const Json json = rows ? parse_ordered_json(line) : Json();
     if (!rows) {
       file.prompts.push_back({line, data::encode_with_around(*tokenizer, line)});
     } else if (has(json, "messages")) {

@@ -13,9 +13,12 @@
 #include <sstream>
 #include <thread>
 
+#include "app/events/lines_backward.h"
+#include "app/events/scalars.h"
 #include "app/node/host.h"
 #include "app/node/log_line.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/file.h"
 
 namespace spillway::app {
@@ -24,12 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string whole_file(const fs::path& path) { return read_whole(path).value_or(""); }
-
-std::string owner() {
-  char host[256] = "?";
-  ::gethostname(host, sizeof host - 1);
-  return fmt::format("host {}, process {}\n", host, ::getpid());
-}
 
 // A look by run_owner() holds the lock for an instant, which must not turn a run away.
 std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
@@ -42,41 +39,32 @@ std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   return lock;
 }
 
-// Empty where there is none yet. What cannot be read is not taken for empty, since what is kept of it replaces it.
-std::string metrics_before(const fs::path& file) {
-  if (const auto text = read_whole(file)) return *text;
-  std::error_code error;
-  if (!fs::exists(file, error) && !error) return "";
-  throw Error(ErrorCode::io,
-              fmt::format("[run folder] cannot read {}, to which the run would add: look at its permissions and the disk, or "
-                          "move it away",
-                          file.string()));
+// The file to which the run adds lines, made where there is none yet.
+data::File open_metrics_file(const fs::path& run) {
+  const fs::path file = run / "metrics.jsonl";
+  std::error_code unseen;
+  return fs::exists(file, unseen) ? data::File::open_to_write(file) : data::File::create(file);
 }
 
-constexpr const char* kReplaced[] = {"config.json.", "contents.json.", "metrics.jsonl.", "metrics.csv.", "plan.json.", "timeline.json."};
-
-// What a process left that was killed while it replaced one of the folder's files (data::replace_text).
-void remove_half_replaced(const fs::path& run) {
-  std::vector<fs::path> left;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(run, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours = std::ranges::any_of(kReplaced, [&](const char* file) { return name.starts_with(file); });
-    if (ours && name.ends_with(".new")) left.push_back(entry.path());
+// A line with the members of `added` that it does not have. Empty: it has them.
+std::string with_members(const std::string& line, const std::string& added) {
+  const nlohmann::ordered_json has = parse_ordered_json(line), members = parse_ordered_json(added);
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : members.items()) {
+    if (!has.contains(key)) more[key] = value;
   }
-  for (const fs::path& file : left) fs::remove(file, ignored);
+  return more.empty() ? "" : line.substr(0, line.rfind('}')) + "," + more.dump().substr(1);
 }
 
 }  // namespace
 
 std::optional<std::string> run_owner(const fs::path& run) {
-  const int descriptor = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return {};
   const bool held = !FileLock::take(descriptor, run / "lock", FileLock::Kind::look);
   ::close(descriptor);
   if (!held) return {};
-  const std::string text = whole_file(run / "lock");
-  return text.substr(0, text.find('\n'));
+  return FileLock::holder(run / "lock");
 }
 
 RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
@@ -85,23 +73,19 @@ RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
   fs::create_directories(path_, error);
   if (error) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: {}", path_.string(), error.message()));
   const fs::path file = path_ / "lock";
-  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
   if (descriptor_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
   try {
     lock_ = take_lock(descriptor_, file);
     if (!lock_) {
-      const std::string beside = FileLock::holder(file);
-      throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}wait for it, or give another --out", path_.string(),
-                                                beside.empty() ? whole_file(file) : beside + "\n"));
+      throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}: wait for it, or give another --out", path_.string(),
+                                                FileLock::holder(file)));
     }
-    const std::string text = owner();
-    if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0)
-      throw Error(ErrorCode::io, fmt::format("[run folder] cannot write {}: {}", file.string(), std::strerror(errno)));
+    lock_->sign(descriptor_, file);
   } catch (...) {
     ::close(descriptor_);
     throw;
   }
-  remove_half_replaced(path_);
   log_.open(path_ / "log.txt", std::ios::app);
 }
 
@@ -131,20 +115,11 @@ void RunFolder::write_contents(const std::string& json) {
 
 i64 RunFolder::open_metrics(i64 step) {
   if (!writes()) return 0;
-  const fs::path file = path_ / "metrics.jsonl";
-  std::istringstream old(metrics_before(file));
-  std::string kept;
-  i64 last = 0;
-  for (std::string line; step > 0 && std::getline(old, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-    const i64 its_step = row.is_object() ? row.value("step", i64{0}) : 0;
-    if (its_step < 1 || its_step > step) continue;
-    kept += line + "\n";
-    last = its_step;
-  }
-  data::replace_text(file, kept);
-  metrics_.emplace(data::File::open_to_write(file), static_cast<i64>(kept.size()));
-  return last;
+  data::File file = open_metrics_file(path_);
+  const LastLine last = last_line_of(file, step, step_of_line);
+  file.resize(last.end);
+  metrics_.emplace(std::move(file), last.end);
+  return last.step;
 }
 
 std::vector<std::string> RunFolder::watch(WatchWish wish, i64 step, const std::string& config) {
@@ -163,16 +138,13 @@ std::string RunFolder::metrics_line(const std::string& json) {
 
 std::string RunFolder::add_validation(i64 step, const std::string& json) {
   if (!writes() || metrics_->waits()) return "";
-  const fs::path file = path_ / "metrics.jsonl";
-  std::string text = metrics_before(file);
-  const size_t begin = text.size() > 1 ? text.rfind('\n', text.size() - 2) + 1 : 0;  // rfind's npos + 1 is 0
-  nlohmann::ordered_json last = nlohmann::ordered_json::parse(text.substr(begin), nullptr, false);
-  if (!last.is_object() || last.value("step", i64{0}) != step) return "";
-  last.update(nlohmann::ordered_json::parse(json));
-  text = text.substr(0, begin) + last.dump() + "\n";
-  data::replace_text(file, text);
-  metrics_.emplace(data::File::open_to_write(file), static_cast<i64>(text.size()));
-  if (watching_) watching_->validation(json);
+  data::File file = open_metrics_file(path_);
+  const LastLine last = last_line_of(file, step, step_of_line);
+  const std::string line = last.step == step ? with_members(last.text, json) : "";
+  if (line.empty()) return "";
+  metrics_.emplace(std::move(file), last.begin);  // the longer line is written over the shorter one
+  metrics_->append(line + "\n");
+  if (watching_) watching_->validation(json, line);
   return said_of_disk();
 }
 
@@ -200,7 +172,12 @@ std::string RunFolder::said_of_disk() {
   }
   if (waited_ == !waiting.empty()) return "";
   waited_ = !waiting.empty();
-  if (!waited_) return "metrics.jsonl is whole again, and what else had to wait: there was room for it";
+  if (!waited_) {
+    i64 lost = 0;
+    for (const GrowingFile* file : files) lost += file->lost();
+    return fmt::format("metrics.jsonl is whole again, and what else had to wait: there was room for it{}",
+                       lost > 0 ? fmt::format(". TensorBoard's event file lacks {} records for which there was no room in memory", lost) : "");
+  }
   return fmt::format("{} {} to wait: {}; its lines are kept in memory until there is room", fmt::join(waiting, ", "),
                      waiting.size() == 1 ? "has" : "have", why);
 }

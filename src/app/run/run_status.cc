@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include "app/node/host.h"
 #include "app/run/run_folder.h"
 #include "base/error.h"
+#include "base/json.h"
 
 namespace spillway::app {
 namespace {
@@ -55,12 +55,10 @@ double age_s(const fs::path& file) {
 
 // The last steps' lines, oldest first. What is cut at either end does not parse, or is of no step.
 std::deque<nlohmann::json> last_rows(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  std::istringstream in(read_tail(file, kTailBytes));
   std::deque<nlohmann::json> rows;
-  if (!in) return rows;
-  in.seekg(std::max<i64>(0, static_cast<i64>(in.tellg()) - kTailBytes));
   for (std::string line; std::getline(in, line);) {
-    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    nlohmann::json row = parse_json(line);
     if (!row.is_object() || whole_number(row, "step").value_or(0) < 1) continue;
     rows.push_back(std::move(row));
     if (rows.size() > kMeanSteps) rows.pop_front();
@@ -163,7 +161,7 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
 
 // Gives the number of --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
-  const nlohmann::json config = nlohmann::json::parse(read_whole(run / "config.json").value_or(""), nullptr, false);
+  const nlohmann::json config = parse_json(read_whole(run / "config.json").value_or(""));
   if (!config.is_object()) return 1;
   status.steps = whole_number(config, "steps");
   status.ranks = whole_number(config, "ranks").value_or(1);

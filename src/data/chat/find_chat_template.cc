@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/line_column.h"
 
 namespace spillway::data {
@@ -41,12 +42,9 @@ std::optional<std::string> read_text(const fs::path& file) {
 Json read_object(const fs::path& file) {
   const auto text = read_text(file);
   if (!text) return Json::object();
-  Json json;
-  try {
-    json = Json::parse(*text);
-  } catch (const Json::parse_error& error) {
-    reject(file, fmt::format("expected JSON, got an error at {}", line_and_column(*text, error.byte)));
-  }
+  JsonFault fault;
+  Json json = parse_ordered_json(*text, &fault);
+  if (json.is_discarded()) reject(file, fault.in_words(*text));
   if (!json.is_object()) reject(file, std::string("expected an object, got ") + json.type_name());
   return json;
 }

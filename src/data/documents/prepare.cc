@@ -171,10 +171,10 @@ std::unique_ptr<PreparedFile> prepare(const fs::path& path, const DocumentMaker&
     throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
                                               "token files (.bin) by their own paths",
                                               path.string()));
-  PreparedCache cache(options.cache, path, hash_of(path, maker, options));
+  PreparedCache cache(options.cache, path, hash_of(path, maker, options), options.waits);
   if (auto kept = cache.find()) return kept;
   {
-    PreparedWriter writer(cache.beside());
+    PreparedWriter writer(cache.file());
     is_json_lines(path) ? prepare_rows(path, maker, options, writer) : prepare_text(path, maker, options, writer);
     writer.finish();
   }

@@ -18,6 +18,8 @@ struct PreparationOptions {
   int threads = 1;
   /// Now and then, with the bytes read and all there are.
   std::function<void(const std::string& path, i64 done, i64 bytes)> progress = [](const std::string&, i64, i64) {};
+  /// Called while another process prepares data in the cache, with its name, and with "" once it is done.
+  std::function<void(const std::string& holder)> waits = [](const std::string&) {};
 };
 
 /// Whether the path is text to prepare as documents, a row each: .jsonl, .jsonl.gz, .jsonl.zst.

@@ -46,7 +46,7 @@ bool is_open_somewhere(const fs::path& file) {
 
 }  // namespace
 
-PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string contents)
+PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string contents, const std::function<void(const std::string&)>& waits)
     : folder_(std::move(folder)),
       source_(std::move(source)),
       lock_file_(folder_ / "lock"),
@@ -57,9 +57,13 @@ PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string conte
   if (error) throw_io("make the folder", folder_, error.value());
   descriptor_ = ::open(lock_file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw_io("make", lock_file_, errno);
-  while (!(turn_ = FileLock::take(descriptor_, lock_file_))) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  // Nobody but who has the turn makes any.
-  for (const fs::path& half : files_in(folder_, "", ".new")) fs::remove(half, error);
+  while (!(turn_ = FileLock::take(descriptor_, lock_file_))) {
+    waits(FileLock::holder(lock_file_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  waits("");
+  turn_->sign(descriptor_, lock_file_);
+  Beside::remove_left(folder_);  // nobody makes anything here but who has the turn
 }
 
 PreparedCache::~PreparedCache() {
@@ -85,15 +89,10 @@ std::unique_ptr<PreparedFile> PreparedCache::find() const {
   return nullptr;
 }
 
-fs::path PreparedCache::beside() const { return folder_ / fmt::format("{}-{}.tokens.{}.new", source_id_, contents_, ::getpid()); }
+fs::path PreparedCache::file() const { return folder_ / fmt::format("{}-{}.tokens", source_id_, contents_); }
 
 std::unique_ptr<PreparedFile> PreparedCache::keep() {
-  const fs::path file = folder_ / fmt::format("{}-{}.tokens", source_id_, contents_);
-  std::error_code error;
-  fs::rename(beside(), file, error);
-  if (error) throw_io("rename", beside(), error.value());
-  sync_path(folder_);
-  auto kept = open(file);
+  auto kept = open(file());
   remove_older();
   return kept;
 }

@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/json.h"
 
 namespace spillway::data {
 namespace {
 
 constexpr i64 kHeaderBytes = 128;
-constexpr size_t kPending = 16384;
-constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\2'};
+constexpr size_t kSummed = 2048;  // tokens that share a checksum: a row that is drawn at random reads few that it does not want
+constexpr size_t kPending = 8 * kSummed;
+constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\3'};
 constexpr i64 kMostTokens = i64{1} << 44, kMostDocuments = (i64{1} << 32) - 2;
 
 struct Header {
@@ -30,21 +33,16 @@ static_assert(sizeof(Header) == kHeaderBytes);
 constexpr size_t kMostUnread = 32, kMostKeyBytes = 256;
 constexpr u64 kMostUnreadBytes = 1 << 20;
 
-std::vector<std::byte> tail_of(std::span<const u64> ends, std::span<const u64> begins, const std::string& unread) {
+std::vector<std::byte> tail_of(std::span<const u64> ends, std::span<const u64> begins, std::span<const u32> sums, const std::string& unread) {
   std::vector<std::byte> tail;
-  for (const auto part : {std::as_bytes(ends), std::as_bytes(begins), std::as_bytes(std::span(unread))})
+  for (const auto part : {std::as_bytes(ends), std::as_bytes(begins), std::as_bytes(sums), std::as_bytes(std::span(unread))})
     tail.insert(tail.end(), part.begin(), part.end());
   return tail;
 }
 
 }  // namespace
 
-PreparedWriter::PreparedWriter(const std::filesystem::path& path) : file_(File::create(path)) { pending_.reserve(kPending); }
-
-PreparedWriter::~PreparedWriter() {
-  std::error_code ignored;
-  if (!finished_) std::filesystem::remove(file_.path(), ignored);
-}
+PreparedWriter::PreparedWriter(const std::filesystem::path& path) : file_(path, Existing::overwrite) { pending_.reserve(kPending); }
 
 void PreparedWriter::put(u32 word) {
   pending_.push_back(word);
@@ -54,7 +52,9 @@ void PreparedWriter::put(u32 word) {
 }
 
 void PreparedWriter::flush() {
-  file_.write(kHeaderBytes + flushed_ * 4, std::as_bytes(std::span(pending_)));
+  file_.file().write(kHeaderBytes + flushed_ * 4, std::as_bytes(std::span(pending_)));
+  for (size_t at = 0; at < pending_.size(); at += kSummed)
+    sums_.push_back(crc32c(std::as_bytes(std::span(pending_).subspan(at, std::min(kSummed, pending_.size() - at)))));
   flushed_ += std::ssize(pending_);
   pending_.clear();
 }
@@ -84,18 +84,19 @@ void PreparedWriter::add_text(std::span<const i32> ids) {
 }
 
 void PreparedWriter::end_text() {
+  if (counts_.tokens == (ends_.empty() ? 0 : static_cast<i64>(ends_.back()))) return;
   ends_.push_back(static_cast<u64>(counts_.tokens));
   if (std::ssize(ends_) > kMostDocuments)
     throw Error(ErrorCode::usage,
-                fmt::format("[data] {}: expected fewer than 2^32 documents: give them as several files", file_.path().string()));
+                fmt::format("[data] {}: expected fewer than 2^32 documents: give them as several files", file_.final_path().string()));
 }
 
 void PreparedWriter::finish() {
   flush();
   counts_.documents = std::ssize(ends_);
   const std::string unread = nlohmann::json(counts_.unread).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  const std::vector<std::byte> tail = tail_of(ends_, begins_, unread);
-  file_.write(kHeaderBytes + counts_.tokens * 4, tail);
+  const std::vector<std::byte> tail = tail_of(ends_, begins_, sums_, unread);
+  file_.file().write(kHeaderBytes + counts_.tokens * 4, tail);
   Header header;
   header.documents = static_cast<u64>(counts_.documents), header.tokens = static_cast<u64>(counts_.tokens);
   header.least_vocabulary = static_cast<u64>(counts_.least_vocabulary);
@@ -104,10 +105,8 @@ void PreparedWriter::finish() {
   header.begins = begins_.size(), header.unread_bytes = unread.size();
   header.tail_sum = crc32c(tail);
   header.sum = header.own_sum();
-  file_.write(0, std::as_bytes(std::span(&header, 1)));
-  file_.sync();
-  file_.close();
-  finished_ = true;
+  file_.file().write(0, std::as_bytes(std::span(&header, 1)));
+  file_.commit();
 }
 
 PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
@@ -125,21 +124,23 @@ PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
   counts_ = {static_cast<i64>(header.documents), static_cast<i64>(header.tokens),    static_cast<i64>(header.least_vocabulary),
              static_cast<i64>(header.lines),     static_cast<i64>(header.bad_lines), static_cast<i64>(header.without_targets)};
   const i64 words = counts_.documents + static_cast<i64>(header.begins), unread_bytes = static_cast<i64>(header.unread_bytes);
-  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + unread_bytes) damaged("its size");
+  const i64 sums = ceil_div(counts_.tokens, kSummed);
+  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + sums * 4 + unread_bytes) damaged("its size");
   ends_.resize(static_cast<size_t>(counts_.documents));
   begins_.resize(static_cast<size_t>(header.begins));
+  sums_.resize(static_cast<size_t>(sums));
   std::string unread(static_cast<size_t>(unread_bytes), '\0');
   i64 at = kHeaderBytes + counts_.tokens * 4;
   for (const auto part : {std::as_writable_bytes(std::span(ends_)), std::as_writable_bytes(std::span(begins_)),
-                          std::as_writable_bytes(std::span(unread))}) {
+                          std::as_writable_bytes(std::span(sums_)), std::as_writable_bytes(std::span(unread))}) {
     file_.read(at, part);
     at += std::ssize(part);
   }
-  if (header.tail_sum != crc32c(tail_of(ends_, begins_, unread))) damaged("where its documents end");
-  if (!std::ranges::is_sorted(ends_) || (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
+  if (header.tail_sum != crc32c(tail_of(ends_, begins_, sums_, unread))) damaged("where its documents end");
+  if (std::ranges::adjacent_find(ends_, std::greater_equal()) != ends_.end() || (!ends_.empty() && ends_.front() == 0) || (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
     damaged("where its documents end");
   if (!std::ranges::is_sorted(begins_) || (!begins_.empty() && begins_.back() >= header.tokens)) damaged("where its documents begin");
-  const auto keys = nlohmann::json::parse(unread, nullptr, false);
+  const auto keys = parse_json(unread);
   if (!keys.is_object()) damaged("its keys");
   for (const auto& [key, lines] : keys.items()) counts_.unread[key] = lines.is_number_integer() ? lines.get<i64>() : 0;
 }
@@ -154,7 +155,23 @@ std::vector<i64> PreparedFile::inner_begins(i64 document) const {
 
 void PreparedFile::read_words(i64 begin, std::span<u32> out) const {
   require(begin >= 0 && begin + std::ssize(out) <= counts_.tokens, "[data] tokens beyond the end of what was prepared");
-  file_.read(kHeaderBytes + begin * 4, std::as_writable_bytes(out));
+  constexpr i64 kBlock = kSummed;
+  std::array<u32, kSummed> block;
+  while (!out.empty()) {
+    const i64 number = begin / kBlock, first = number * kBlock;
+    const auto whole = std::span(block).first(static_cast<size_t>(std::min(kBlock, counts_.tokens - first)));
+    file_.read(kHeaderBytes + first * 4, std::as_writable_bytes(whole));
+    if (crc32c(std::as_bytes(whole)) != sums_[static_cast<size_t>(number)]) {
+      throw Error(ErrorCode::data, fmt::format("[data] {} is damaged: tokens {} to {} are not those that were written; remove it, and it is "
+                                               "made anew",
+                                               file_.path().string(), first, first + std::ssize(whole)));
+    }
+    const auto some = whole.subspan(static_cast<size_t>(begin - first));
+    const size_t count = std::min(some.size(), out.size());
+    std::ranges::copy(some.first(count), out.begin());
+    begin += static_cast<i64>(count);
+    out = out.subspan(count);
+  }
 }
 
 void PreparedFile::read(i64 begin, std::span<i32> out) const {

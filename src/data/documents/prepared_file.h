@@ -1,14 +1,15 @@
 // Tokenized text on disk, as preparation leaves it: documents one after the other, with which tokens count. Little-endian:
 //
-//   header  128 bytes: magic "SPWDOCS\2", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
+//   header  128 bytes: magic "SPWDOCS\3", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
 //           out (u64), documents left out for having nothing that counts (u64), inner begins (u64), bytes of the unread keys (u64), CRC32C
 //           of all behind the tokens (u32), of the header up to here (u32), zeros
 //   tokens  u32 each: the id, and in the highest bit whether it is no target
 //   ends    u64 each document: the number of tokens up to its end
 //   begins  u64 each: the number of tokens before a document that shares the row of the one before it, ascending (rows that came packed)
+//   sums    u32 for every 2,048 tokens, the last ones perhaps fewer: their CRC32C
 //   unread  the keys that lines have and nobody reads, with the number of lines that have them: a JSON object
 //
-// Errors: Error(data) for a file that is none or damaged.
+// Errors: Error(data) for a file that is none or damaged; tokens are compared with their sums whenever they are read.
 #pragma once
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/file_lock.h"
+#include "data/beside.h"
 #include "data/documents/document_maker.h"
 #include "data/file.h"
 #include "data/token_source.h"
@@ -33,31 +35,27 @@ inline constexpr const char* kOtherKeys = "others";
 
 class PreparedWriter {
  public:
+  /// It is written beside `path` and replaces what is there when it is whole.
   explicit PreparedWriter(const std::filesystem::path& path);
-  /// Removes the file unless finish() was reached.
-  ~PreparedWriter();
-  PreparedWriter(const PreparedWriter&) = delete;
-  PreparedWriter& operator=(const PreparedWriter&) = delete;
 
   /// A document without a token that counts beyond its first is left out, and said in the counts.
   void add(const Document& document);
-  /// Some more of a document of a stream of text, whose tokens all count; end_text() ends it.
+  /// Some more of a document of a stream of text, whose tokens all count; end_text() ends it. One without tokens is none.
   void add_text(std::span<const i32> ids);
   void end_text();
   PreparedCounts& counts() { return counts_; }
-  /// fsyncs and closes.
+  /// Puts the file in place, on stable storage.
   void finish();
 
  private:
   void put(u32 word);
   void flush();
   void note_unread(const std::vector<std::string>& keys);
-  File file_;
+  AtomicFile file_;
   PreparedCounts counts_;
-  std::vector<u32> pending_;
+  std::vector<u32> pending_, sums_;
   std::vector<u64> ends_, begins_;
   i64 flushed_ = 0;
-  bool finished_ = false;
 };
 
 /// Locked by flock, shared, while it is open: nobody removes it. Thread-safe. As a token source it is all documents in a row.
@@ -86,6 +84,7 @@ class PreparedFile final : public TokenSource {
   std::optional<FileLock> lock_;
   PreparedCounts counts_;
   std::vector<u64> ends_, begins_;
+  std::vector<u32> sums_;
   std::string name_;
 };
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/file.h"
@@ -24,7 +24,13 @@ constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"
 // Of a whole list alone: a line a class.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
-  std::ifstream lines(file);
+  constexpr i64 kMostBytes = 64 * kKiB;
+  std::error_code unseen;
+  if (!fs::is_regular_file(file, unseen)) return {};
+  const File list = File::open(file);
+  std::string text(static_cast<size_t>(std::min(list.size_bytes(), kMostBytes)), ' ');
+  list.read(0, std::as_writable_bytes(std::span(text)));
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) names.push_back(line);

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "data/rows/layouts.h"
 
 namespace spillway::data {
@@ -41,8 +42,7 @@ std::optional<Json> tools_of(const JsonLine& line) {
   Json tools = *value;
   if (value->is_string()) {
     const auto& text = value->get_ref<const std::string&>();
-    constexpr int kDeepest = 200;
-    tools = json_depth(text) > kDeepest ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+    tools = parse_ordered_json(text);
     if (tools.is_discarded()) line.reject_at({"tools"}, "expected a list of tools in JSON as the text of `tools`, got something else");
   }
   if (!tools.is_array()) line.reject({"tools"}, "a list as `tools`", &tools);
@@ -109,8 +109,7 @@ void note_left_out(const JsonLine& line, const Json& items, const char* key, Row
 
 // LLaMA-Factory: {"name", "arguments"}, or a list of such, as a JSON text.
 Json tool_calls_of(const JsonLine& line, const std::string& text, const JsonPath& path) {
-  constexpr int kDeepest = 200;
-  Json parsed = json_depth(text) > kDeepest ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+  Json parsed = parse_ordered_json(text);
   if (parsed.is_object()) parsed = Json::array({std::move(parsed)});
   Json calls = Json::array();
   for (Json& call : parsed) {

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/line_column.h"
 
 namespace spillway::data {
 namespace {
 
-constexpr int kDeepest = 200;
 constexpr i64 kMaxId = std::numeric_limits<i32>::max();
 
 // The parser's own words behind its error's number and place.
@@ -24,12 +24,10 @@ std::string reason(const std::string& what) {
 }  // namespace
 
 JsonLine::JsonLine(std::string_view line, const std::string& file, i64 number) : line_(line), file_(file), number_(number) {
-  if (json_depth(line) > kDeepest) reject(0, fmt::format("expected values nested at most {} deep, got deeper ones", kDeepest));
-  try {
-    json_ = std::make_unique<Json>(Json::parse(line));
-  } catch (const Json::parse_error& error) {
-    reject(error.byte > 0 ? error.byte - 1 : 0, "expected one JSON object, got " + reason(error.what()));
-  }
+  JsonFault fault;
+  json_ = std::make_unique<Json>(parse_ordered_json(line, &fault));
+  if (fault.byte > 0) reject(fault.byte - 1, "expected one JSON object, got " + reason(fault.detail));
+  if (json_->is_discarded()) reject(0, "expected " + fault.expected);
   if (!json_->is_object()) reject(0, std::string("expected an object, got ") + shown(*json_));
 }
 

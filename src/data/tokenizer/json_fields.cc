@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "data/tokenizer/utf8.h"
 
@@ -54,13 +55,10 @@ json read_json(const std::filesystem::path& file) {
     throw Error(ErrorCode::data, "[tokenizer] expected a readable file, got a failed read, " + file.string());
   }
   refuse_lfs_pointer(file.string(), text);
-  try {
-    return json::parse(text);
-  } catch (const json::exception& e) {
-    std::string why = e.what();
-    why = json(why.substr(0, 160)).dump(-1, ' ', true, json::error_handler_t::replace);
-    throw Error(ErrorCode::data, "[tokenizer] expected JSON, got " + why + ", in " + file.string());
-  }
+  JsonFault fault;
+  json all = parse_json(text, &fault);
+  if (all.is_discarded()) throw Error(ErrorCode::data, "[tokenizer] " + file.string() + ": " + fault.in_words(text));
+  return all;
 }
 
 Fields::Fields(const json& object, JsonPlace place) : object_(object), place_(std::move(place)) {

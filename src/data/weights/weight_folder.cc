@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/file.h"
 #include "data/safetensors_header.h"
 #include "data/weights/zero_files.h"
@@ -32,23 +33,12 @@ std::string text_of(const std::filesystem::path& path) {
   return text;
 }
 
-/// The index's JSON without what a document tree of an untrusted text must not do: nest deeply, or say a key twice.
 json parse_index(const std::filesystem::path& path) {
-  std::array<std::set<std::string>, 3> keys;  // of the open object of each depth
-  const json::parser_callback_t guard = [&](int depth, json::parse_event_t event, json& parsed) {
-    const auto level = static_cast<size_t>(depth);
-    if (level >= keys.size()) reject_safetensors(path, "it nests too deeply for an index");
-    if (event == json::parse_event_t::object_start && level + 1 < keys.size()) keys[level + 1].clear();
-    if (event == json::parse_event_t::key && !keys[level].insert(parsed.get<std::string>()).second) {
-      reject_safetensors(path, "the key " + in_quotes(parsed.get<std::string>()) + " appears twice");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text_of(path), guard);
-  } catch (const json::parse_error& e) {
-    reject_safetensors(path, fmt::format("not JSON in UTF-8: it goes wrong at byte {}", e.byte));
-  }
+  const std::string text = text_of(path);
+  JsonFault fault;
+  json index = parse_json(text, &fault, RepeatedKeys::refuse);
+  if (index.is_discarded()) reject_safetensors(path, fault.in_words(text));
+  return index;
 }
 
 std::map<std::string, std::string> weight_map(const std::filesystem::path& path) {

@@ -15,7 +15,7 @@
 #include "base/types.h"
 #include "tests/app/events/support_events.h"
 #include "tests/app/support_app.h"
-#include "tests/app/support_file_limit.h"
+#include "tests/support/file_limit.h"
 
 namespace spillway::app::event_test {
 namespace {
@@ -139,7 +139,7 @@ TEST_F(Watch, OnAFullDiskNothingFollowsHalfARecord) {
   watching.line(line(1));
   const auto whole = fs::file_size(newest());
   {
-    const FileLimit full(whole + 20);
+    const test::FileLimit full(whole + 20);
     watching.line(line(2));
     watching.text(2, "sample", "In");
     EXPECT_TRUE(watching.files().front()->waits());
@@ -157,7 +157,7 @@ TEST_F(Watch, OnAFullDiskNothingFollowsHalfARecord) {
 TEST_F(Watch, WhatWaitsHasALimit) {
   GrowingFile file(data::File::create(run / "f"), 0, 10);
   {
-    const FileLimit full(0);
+    const test::FileLimit full(0);
     for (const char* piece : {"aaaa", "bbbb", "cccc", "dd"}) file.append(piece);
   }
   EXPECT_TRUE(file.waits());

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/report/lines.h"
+#include "app/events/lines.h"
 #include "app/run/metrics.h"
 #include "tests/app/support_app.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "tests/app/support_app.h"
-#include "tests/app/support_file_limit.h"
+#include "tests/support/file_limit.h"
 
 namespace spillway::app::run_folder_test {
 namespace {
@@ -25,7 +25,7 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
   open.open_metrics(0);
   EXPECT_EQ(open.metrics_line(line(1)), "");
   {
-    const FileLimit full(16);  // in the middle of the second line
+    const test::FileLimit full(16);  // in the middle of the second line
     EXPECT_NE(open.metrics_line(line(2)).find("its lines are kept in memory"), std::string::npos);
     EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
   }
@@ -40,7 +40,7 @@ TEST_F(FullDisk, FilesToWatchTheRunByWaitWithThem) {
   EXPECT_TRUE(open.watch({.tensorboard = true, .metrics_csv = true}, 0, "{}").empty());
   EXPECT_EQ(open.metrics_line(line(1)), "");
   {
-    const FileLimit full(16);
+    const test::FileLimit full(16);
     const std::string said = open.metrics_line(line(2));
     for (const char* piece : {"metrics.jsonl, events.out.tfevents.", ", metrics.csv have to wait: ", "kept in memory"})
       EXPECT_NE(said.find(piece), std::string::npos) << said;
@@ -56,7 +56,7 @@ TEST_F(FullDisk, WhatWaitsAtTheEndIsTriedOnceMore) {
   std::optional<RunFolder> open(std::in_place, run);
   open->open_metrics(0);
   {
-    const FileLimit full(1);
+    const test::FileLimit full(1);
     EXPECT_NE(open->metrics_line(line(1)), "");
   }
   open.reset();
@@ -69,7 +69,7 @@ TEST_F(FullDisk, APartOfALineIsNone) {
   open->open_metrics(0);
   EXPECT_EQ(open->metrics_line(line(1)), "");
   {
-    const FileLimit full(16);
+    const test::FileLimit full(16);
     EXPECT_NE(open->metrics_line(line(2)), "");
     open.reset();
     EXPECT_EQ(metrics().size(), 16u);

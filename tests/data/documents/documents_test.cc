@@ -6,18 +6,21 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <thread>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "data/chat/find_chat_template.h"
 #include "data/documents/document_rows.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/packing.h"
 #include "data/documents/prepare.h"
+#include "data/documents/prepared_cache.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
@@ -252,7 +255,7 @@ TEST(Preparation, IsDoneOnceWhateverTheThreads) {
   EXPECT_EQ(one->counts().lines, 40'000);
   put(path, rows_text(39'999));
   EXPECT_EQ(prepare(path, maker, options_in(folder / "one"))->counts().documents, 39'999);
-  EXPECT_EQ(files_in(folder / "one", ".new"), 0u);
+  EXPECT_EQ(files_in(folder / "one", ".tokens"), 2u);
 }
 
 TEST(Preparation, ByManyAtOnceIsOne) {
@@ -284,16 +287,79 @@ TEST(Preparation, ADamagedCacheIsMadeAnewAndNoneIsLeftOfABadFile) {
   }
   put(file, whole.substr(0, whole.size() - 8));
   EXPECT_EQ(words_of(*prepare(path, maker, options_in(cache))), want);
-  put(cache / "0123-4.tokens.77.new", "what a killed process left");
+  put(cache / "0123-4.tokens.partial-77", "what a killed process left");
   const fs::path bad = put(folder / "bad.jsonl", rows_text(50) + "{\"prompt\": 1}\n" + rows_text(3));
   EXPECT_THAT(error_of(ErrorCode::data, [&] { prepare(bad, maker, options_in(cache)); }), HasSubstr("bad.jsonl, line 51"));
   EXPECT_EQ(files_in(cache, ".tokens"), 1u);
-  EXPECT_EQ(files_in(cache, ".new"), 0u);
+  EXPECT_FALSE(fs::exists(cache / "0123-4.tokens.partial-77"));
   auto skipping = options_in(cache);
   skipping.skip_bad_lines = true;
   const auto skipped = prepare(bad, maker, skipping);
   EXPECT_EQ(skipped->counts().bad_lines, 1);
   EXPECT_EQ(skipped->counts().documents, 53);
+}
+
+// Every bit of every token: whatever is read of the file, what was written or an error.
+TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
+  const TemporaryFolder folder;
+  PreparedWriter writer(folder / "p");
+  constexpr i64 kDocuments = 9, kTokens = 700;  // more than two blocks of tokens that share a checksum
+  for (i64 d = 0; d < kDocuments; ++d) {
+    writer.add_text(std::vector<i32>(kTokens, static_cast<i32>(d)));
+    writer.end_text();
+  }
+  writer.finish();
+  const std::string whole = bytes_of(folder / "p");
+  for (i64 token = 0; token < kDocuments * kTokens; token += 331) {
+    std::string wrong = whole;
+    wrong[static_cast<size_t>(128 + token * 4 + token % 4)] ^= static_cast<char>(1 << token % 8);
+    const PreparedFile file(put(folder / "wrong", wrong), "p");
+    std::vector<u32> words(kTokens);
+    const std::string text = error_of(ErrorCode::data, [&] { file.read_document(token / kTokens, words); });
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove it, and it is made anew"))) << token;
+    const i64 apart = (token / kTokens + 5) % kDocuments;  // shares no block with it
+    file.read_document(apart, words);
+    EXPECT_EQ(words, std::vector<u32>(kTokens, static_cast<u32>(apart)));
+  }
+}
+
+TEST(Preparation, ADocumentWithoutTokensIsNone) {
+  const TemporaryFolder folder;
+  {
+    PreparedWriter writer(folder / "p");
+    writer.end_text();
+    writer.add_text(std::vector<i32>{1, 2});
+    writer.end_text();
+    writer.end_text();
+    writer.finish();
+  }
+  EXPECT_EQ(PreparedFile(folder / "p", "p").counts().documents, 1);
+  // The same file as one whose first document is empty, every checksum right.
+  std::string file = bytes_of(folder / "p");
+  const size_t tail = 128 + 2 * 4;
+  const u64 documents = 2, ends[] = {0, 2};
+  std::string more = file.substr(0, tail) + std::string(reinterpret_cast<const char*>(ends), sizeof ends) + file.substr(tail + 8);
+  std::memcpy(more.data() + 8, &documents, 8);
+  const u32 tail_sum = crc32c(std::as_bytes(std::span(more).subspan(tail)));
+  std::memcpy(more.data() + 72, &tail_sum, 4);
+  const u32 sum = crc32c(std::as_bytes(std::span(more).first(76)));
+  std::memcpy(more.data() + 76, &sum, 4);
+  put(folder / "empty", more);
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { PreparedFile(folder / "empty", "p"); }), HasSubstr("where its documents end"));
+}
+
+TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
+  const TemporaryFolder folder;
+  std::optional<PreparedCache> first(std::in_place, folder / "cache", "a.txt", "0");
+  std::vector<std::string> told;
+  // The first one lets go when the second has said for whom it waits.
+  const PreparedCache second(folder / "cache", "b.txt", "1", [&](const std::string& holder) {
+    told.push_back(holder);
+    first.reset();
+  });
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_THAT(told[0], HasSubstr(", process " + std::to_string(::getpid())));
+  EXPECT_EQ(told[1], "");
 }
 
 TEST(Preparation, OfTextIsItsTokensWhereverItIsCut) {

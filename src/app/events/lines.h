@@ -2,10 +2,10 @@
 // line at a time. One thread.
 #pragma once
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "base/types.h"
+#include "data/file.h"
 
 namespace spillway::app {
 
@@ -13,8 +13,8 @@ class Lines {
  public:
   static constexpr size_t kLongest = 1 << 20;
 
-  /// Error(io) when it cannot be read.
-  explicit Lines(std::filesystem::path file);
+  /// Error(data) when it cannot be opened, or is no file.
+  explicit Lines(const std::filesystem::path& file);
 
   struct Line {
     i64 number = 0;  // from 1
@@ -29,9 +29,8 @@ class Lines {
  private:
   bool fill();
 
-  std::filesystem::path file_;
-  std::ifstream in_;
-  i64 size_ = 0, left_ = 0, number_ = 0;
+  data::File in_;
+  i64 read_ = 0, number_ = 0;
   std::string buffer_;
   size_t at_ = 0;
 };

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace spillway::app {
+namespace spillway::test {
 
 class FileLimit {
  public:
@@ -25,4 +25,4 @@ class FileLimit {
   void (*before_signal_)(int);
 };
 
-}  // namespace spillway::app
+}  // namespace spillway::test

@@ -1,0 +1,108 @@
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "base/line_column.h"
+#include "base/types.h"
+
+namespace spillway {
+namespace {
+
+// What a tree takes, from above: a value is 16 bytes in a list that may have doubled its room, a list or an object has an allocation of its
+// own, and an object's entry has a key and a node.
+constexpr i64 kValueBytes = 32, kContainerBytes = 96;
+constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;
+
+struct Scan {
+  int depth = 0;
+  i64 tree_bytes = 0;
+};
+
+// Holds for text that is no JSON as well.
+Scan scan(std::string_view text) {
+  Scan all;
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      i += c == '\\' ? 1 : 0;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == ',') {
+      all.tree_bytes += kValueBytes;
+    } else if (c == '{' || c == '[') {
+      all.depth = std::max(all.depth, ++depth);
+      all.tree_bytes += kContainerBytes;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return all;
+}
+
+// Thrown out of the parser when a key is repeated.
+struct Repeated {
+  std::string key;
+};
+
+template <class Json>
+Json parse(std::string_view text, RepeatedKeys repeated) {
+  if (repeated == RepeatedKeys::keep_last) return Json::parse(text);
+  std::vector<std::set<std::string>> seen;  // of each object that is open
+  const auto watch = [&](int, typename Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) seen.emplace_back();
+    if (event == Json::parse_event_t::object_end) seen.pop_back();
+    if (event == Json::parse_event_t::key && !seen.back().insert(parsed.template get<std::string>()).second)
+      throw Repeated{parsed.template get<std::string>()};
+    return true;
+  };
+  return Json::parse(text, watch);
+}
+
+template <class Json>
+Json parse_checked(std::string_view text, JsonFault* fault, RepeatedKeys repeated) {
+  JsonFault wrong;
+  const Scan found = scan(text);
+  const i64 most_bytes = kFreeBytes + kBytesOfText * std::ssize(text);
+  if (found.depth > kMostJsonDepth) {
+    wrong.expected = fmt::format("values nested at most {} deep, got deeper ones", kMostJsonDepth);
+  } else if (found.tree_bytes > most_bytes) {
+    wrong.expected = fmt::format("values that take at most {} MiB of memory, got more", most_bytes / kMiB);
+  } else {
+    try {
+      return parse<Json>(text, repeated);
+    } catch (const typename Json::parse_error& error) {
+      wrong = {error.byte, "JSON", error.what()};
+    } catch (const typename Json::out_of_range& error) {
+      wrong = {0, "numbers of at most 1.8e308, got a larger one", error.what()};
+    } catch (const Repeated& key) {
+      wrong = {0, fmt::format("each key once, got `{}` twice in an object", key.key), ""};
+    }
+  }
+  if (fault) *fault = std::move(wrong);
+  return Json(Json::value_t::discarded);
+}
+
+}  // namespace
+
+std::string JsonFault::in_words(std::string_view text) const {
+  if (byte == 0) return "expected " + expected;
+  return fmt::format("expected {}, which goes wrong in {}: is it cut short?", expected, line_and_column(text, byte));
+}
+
+nlohmann::json parse_json(std::string_view text, JsonFault* fault, RepeatedKeys repeated) {
+  return parse_checked<nlohmann::json>(text, fault, repeated);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonFault* fault, RepeatedKeys repeated) {
+  return parse_checked<nlohmann::ordered_json>(text, fault, repeated);
+}
+
+}  // namespace spillway

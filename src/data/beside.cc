@@ -1,0 +1,199 @@
+#include "data/beside.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace spillway::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMark = ".partial-";
+
+// "runs/x/" and "runs/x" are one place.
+fs::path without_trailing_slash(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+// Makes the folders that are missing above a new one, and their names durable.
+void make_durable_folders(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return;
+  if (path != parent_of(path)) make_durable_folders(parent_of(path));
+  fs::create_directory(path, error);  // another rank may have been quicker: no error
+  if (error) throw_io("create the folder", path, error.value());
+  sync_path(parent_of(path));
+}
+
+// `final_name` of `<final_name>.partial-<pid>` or `<final_name>.partial-<pid>-<n>`; empty: it is no such name.
+std::string final_name_of(const std::string& name) {
+  const size_t mark = name.rfind(kMark);
+  if (mark == name.npos) return "";
+  const std::string digits = name.substr(mark + kMark.size());
+  const bool ours = !digits.empty() && digits.front() != '-' && digits.find_first_not_of("0123456789-") == digits.npos;
+  return ours ? name.substr(0, mark) : "";
+}
+
+int open_for_lock(const fs::path& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
+
+// Its maker is dead: nobody has it locked, and the filesystem would tell.
+bool is_left(const fs::path& path) {
+  const int descriptor = open_for_lock(path);
+  if (descriptor < 0) return false;
+  const bool free = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  ::close(descriptor);
+  return free;
+}
+
+// What has such a name in `parent` and is a file or a folder. What cannot be listed stays.
+std::vector<fs::path> partial_in(const fs::path& parent) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(parent, error); !error && entry != fs::end(entry); entry.increment(error)) {
+    std::error_code unseen;
+    const auto type = entry->symlink_status(unseen).type();
+    if (final_name_of(entry->path().filename().string()).empty()) continue;
+    if (type == fs::file_type::regular || type == fs::file_type::directory) found.push_back(entry->path());
+  }
+  return found;
+}
+
+void remove_left_of(const fs::path& final_path) {
+  for (const fs::path& path : partial_in(parent_of(final_path))) {
+    std::error_code ignored;  // another user's, perhaps
+    if (final_name_of(path.filename().string()) == final_path.filename() && is_left(path)) fs::remove_all(path, ignored);
+  }
+}
+
+}  // namespace
+
+std::optional<Beside::Identity> Beside::identity_of(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
+  if (errno != ENOENT) throw_io("look at", path, errno);
+  return {};
+}
+
+Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
+    : final_(without_trailing_slash(final_path)), kind_(kind), existing_(existing) {
+  require(kind == Kind::file || existing != Existing::overwrite, "[file] a folder is not overwritten");
+  if (kind == Kind::folder) make_durable_folders(parent_of(final_));
+  before_ = identity_of(final_);
+  if (before_ && existing == Existing::refuse) {
+    throw Error(ErrorCode::usage, fmt::format("[--out] expected a new {}, got {}, which exists: give another name, nothing is overwritten",
+                                              kind == Kind::file ? "file" : "folder", final_.string()));
+  }
+  remove_left_of(final_);
+  make();
+}
+
+// The lock is taken before anybody takes the new one for the rest of a dead process, or else it is made again.
+void Beside::make() {
+  const std::string name = final_.string() + std::string(kMark) + std::to_string(::getpid());
+  for (int attempt = 0;; ++attempt) {
+    beside_ = attempt == 0 ? name : fmt::format("{}-{}", name, attempt);
+    const int made = kind_ == Kind::folder ? ::mkdir(beside_.c_str(), 0777)
+                                           : ::open(beside_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (made < 0 && errno == EEXIST && attempt < 1000) continue;  // a thread of ours, or a process of the same number elsewhere
+    if (made < 0) throw_io("create", beside_, errno);
+    lock_ = kind_ == Kind::folder ? open_for_lock(beside_) : made;
+    if (lock_ < 0 && errno == ENOENT) continue;
+    if (lock_ < 0) throw_io("open", beside_, errno);
+    const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // without flock nobody removes it
+    struct stat ours {};
+    if (locked && ::fstat(lock_, &ours) == 0 && identity_of(beside_) == Identity{ours.st_dev, ours.st_ino}) return;
+    ::close(lock_);
+  }
+}
+
+Beside::~Beside() {
+  std::error_code ignored;
+  if (!done_) fs::remove_all(beside_, ignored);
+  ::close(lock_);
+}
+
+// False: something is there.
+bool Beside::take_free_place() {
+  if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno == EEXIST) return false;
+  if (errno != EINVAL && errno != ENOSYS) throw_io("rename what is finished to", final_, errno);
+  // Some filesystems do not know the flag. There a second name is given to a file, and a rename refuses a folder that is not empty.
+  if (kind_ == Kind::file && ::link(beside_.c_str(), final_.c_str()) == 0) {
+    ::unlink(beside_.c_str());
+    return true;
+  }
+  if (kind_ == Kind::folder && ::rename(beside_.c_str(), final_.c_str()) == 0) return true;
+  if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR) return false;
+  throw_io("rename what is finished to", final_, errno);
+}
+
+// What comes out of the final place is looked at before it goes.
+void Beside::exchange() {
+  if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno == ENOENT && take_free_place()) return;  // the old one was removed meanwhile
+    if (errno != EINVAL && errno != ENOSYS) throw_io("exchange the old one for what is finished at", final_, errno);
+    if (identity_of(final_) != before_) keep_for_the_user();
+    if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename what is finished to", final_, errno);
+    return;
+  }
+  if (identity_of(beside_) != before_) {
+    if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("put back", final_, errno);
+    keep_for_the_user();
+  }
+  sync_path(parent_of(final_));
+  std::error_code ignored;  // now the old one; what cannot be removed is found by the next who writes there
+  fs::remove_all(beside_, ignored);
+}
+
+void Beside::keep_for_the_user() {
+  fs::path kept = fmt::format("{}.finished-{}", final_.string(), ::getpid());
+  if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, kept.c_str(), RENAME_NOREPLACE) != 0) kept = beside_;
+  done_ = true;
+  throw Error(ErrorCode::io, fmt::format("[--out] {} came to be while it was being written: it is left as it is, and what was written is "
+                                         "{}: move it to where you want it",
+                                         final_.string(), kept.string()));
+}
+
+void Beside::put_in_place() {
+  if (existing_ == Existing::overwrite) {
+    if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename the finished file to", final_, errno);
+  } else if (before_) {
+    exchange();
+  } else if (!take_free_place()) {
+    keep_for_the_user();
+  }
+  done_ = true;
+  sync_path(parent_of(final_));
+}
+
+std::vector<fs::path> Beside::remove_left(const fs::path& parent) {
+  std::vector<fs::path> left = partial_in(parent);
+  for (const fs::path& path : left) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw_io("remove what a process that died left as", path, error.value());
+  }
+  return left;
+}
+
+AtomicFile::AtomicFile(const fs::path& final_path, Existing existing)
+    : beside_(final_path, Beside::Kind::file, existing), file_(File::open_to_write(beside_.path())) {}
+
+void AtomicFile::commit() {
+  file_.sync();
+  file_.close();
+  beside_.put_in_place();
+}
+
+}  // namespace spillway::data
