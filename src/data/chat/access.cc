@@ -15,6 +15,8 @@
 namespace spillway::data::chat {
 namespace {
 
+__extension__ typedef __int128 i128;
+
 // What Python's types have beside the methods known here: using it is refused by name instead of taken for undefined.
 const std::set<std::string_view>& unknown_attributes(const Value& owner, std::string_view name) {
   static const std::set<std::string_view> of_text = {"casefold",    "encode",  "expandtabs", "format_map", "isascii",  "isidentifier",
@@ -36,7 +38,7 @@ const std::set<std::string_view>& unknown_attributes(const Value& owner, std::st
 
 bool is_internal(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
 
-Value hidden(const Value& owner, const std::string& name) {
+Value hidden(const Value& owner, std::string_view name) {
   return Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(owner)));
 }
 
@@ -48,7 +50,7 @@ bool changes(const Value& owner, std::string_view name) {
   return owner.sequence() && owner.sequence()->is_list() && of_list.contains(name);
 }
 
-Value loop_attribute(const Loop& loop, const std::string& name, bool& found) {
+Value loop_attribute(const Loop& loop, std::string_view name, bool& found) {
   const size_t count = loop.items->items.size(), i = loop.index;
   const auto neighbour = [&](size_t at, const char* which) {
     return at < count ? loop.items->items[at] : Value::undefined(fmt::format("there is no {} item", which));
@@ -70,7 +72,7 @@ Value loop_attribute(const Loop& loop, const std::string& name, bool& found) {
   return {};
 }
 
-std::optional<Value> turns_attribute(Run& run, const Turns& turns, const std::string& name) {
+std::optional<Value> turns_attribute(Run& run, const Turns& turns, std::string_view name) {
   if (!turns.is_cycler) {
     if (name == "sep") return turns.items[0];
     if (name == "used") return Value(turns.at > 0);
@@ -82,7 +84,7 @@ std::optional<Value> turns_attribute(Run& run, const Turns& turns, const std::st
   return {};
 }
 
-std::optional<Value> macro_attribute(Run& run, const MacroCode& code, const std::string& name) {
+std::optional<Value> macro_attribute(Run& run, const MacroCode& code, std::string_view name) {
   if (name == "name") return Value(code.name);
   if (name == "caller") return Value(code.uses_caller);
   if (name == "catch_kwargs") return Value(code.uses_kwargs);
@@ -99,16 +101,16 @@ std::optional<Value> range_attribute(const Range& range, std::string_view name) 
 }
 
 // A method or attribute that Python's value has; nothing when it has none of that name.
-std::optional<Value> own_attribute(Run& run, const Value& owner, const std::string& name) {
+std::optional<Value> own_attribute(Run& run, const Value& owner, std::string_view name) {
   if (is_internal(name)) return hidden(owner, name);
   if (changes(owner, name)) return hidden(owner, name);
   if (has_method(owner, name)) {
-    run.spend();
-    return Value(std::make_shared<const Callable>(Callable{name, owner, nullptr}));
+    return Value(std::shared_ptr<const Callable>(make_metered<Callable>(Callable{std::string(name), owner, nullptr})));
   }
   if (unknown_attributes(owner, name).contains(name))
     run.fail(fmt::format("expected what chat templates use of Python, got {}.{}", type_name(owner), name));
   if (owner.space()) {
+    run.spend(static_cast<i64>(owner.space()->attributes.size() / kScannedInAStep));
     for (const auto& [key, value] : owner.space()->attributes) {
       if (key == name) return value;
     }
@@ -128,13 +130,13 @@ std::optional<Value> own_attribute(Run& run, const Value& owner, const std::stri
   return {};
 }
 
-Value no_such(const Value& owner, const std::string& shown) {
+Value no_such(const Value& owner, std::string_view shown) {
   return Value::undefined(fmt::format("'{} object' has no attribute '{}'", type_name(owner), shown));
 }
 
 [[noreturn]] void fail_undefined(const Run& run, const Value& owner) {
   const auto& why = std::get<Undefined>(owner.held()).why;
-  run.fail(why ? *why : std::string("a value is undefined"));
+  run.fail(why ? std::string(*why) : "a value is undefined");
 }
 
 std::optional<Value> item_at(Run& run, const Value& owner, i64 index) {
@@ -150,20 +152,20 @@ std::optional<Value> item_at(Run& run, const Value& owner, i64 index) {
     if (at < 0 || at >= r->size()) return {};
     return Value(r->at(at));
   }
-  if (const std::string* text = owner.text()) {
-    run.spend_bytes(text->size());
+  if (const String* text = owner.text()) {
+    run.spend_bytes(2 * text->size());
     const auto count = static_cast<i64>(code_point_count(*text));
     const i64 at = place(count);
     if (at < 0 || at >= count) return {};
     const size_t begin = code_point_offset(*text, static_cast<size_t>(at));
-    return make_text_like(run, owner, text->substr(begin, code_point_bytes(*text, begin)));
+    return make_text_like(owner, text->substr(begin, code_point_bytes(*text, begin)));
   }
   return {};
 }
 
 }  // namespace
 
-Value get_attribute(Run& run, const Value& owner, const std::string& name) {
+Value get_attribute(Run& run, const Value& owner, std::string_view name) {
   if (owner.is_undefined() && name != "__class__") fail_undefined(run, owner);
   if (auto own = own_attribute(run, owner, name)) return *own;
   if (owner.dict()) {
@@ -183,10 +185,8 @@ Value get_item(Run& run, const Value& owner, const Value& key) {
   if (key.text()) {
     if (auto own = own_attribute(run, owner, *key.text())) return *own;
   }
-  std::string shown;
-  if (key.text()) shown = *key.text();
-  if (key.whole()) shown = std::to_string(*key.whole());
-  return no_such(owner, shown);
+  if (key.text()) return no_such(owner, *key.text());
+  return no_such(owner, key.whole() ? std::to_string(*key.whole()) : "");
 }
 
 namespace {
@@ -205,26 +205,36 @@ Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, co
   Range range;
   range.start = start.is_none() ? (stride < 0 ? high : low) : clamp(given(start, 0));
   range.stop = stop.is_none() ? (stride < 0 ? low : high) : clamp(given(stop, 0));
-  range.step = std::clamp(stride, -count - 1, count + 1);
+  range.step = stride;
   return range;
+}
+
+// Of a range, whose items behind its end may leave 64 bits.
+i64 place_in(Run& run, const Range& range, i64 index, i64 origin) {
+  const auto place = static_cast<i128>(origin) + static_cast<i128>(index) * range.step;
+  if (place != static_cast<i64>(place)) run.fail("expected whole numbers of 64 bits, got a larger one from a slice of a range");
+  return static_cast<i64>(place);
 }
 
 }  // namespace
 
 Value get_slice(Run& run, const Value& owner, const Value& start, const Value& stop, const Value& step) {
   if (owner.is_undefined()) fail_undefined(run, owner);
-  if (const std::string* text = owner.text()) {
+  if (const String* text = owner.text()) {
     run.spend_bytes(2 * text->size());
     const Range range = slice_range(run, static_cast<i64>(code_point_count(*text)), start, stop, step);
     if (range.step == 1) {
       const size_t begin = code_point_offset(*text, static_cast<size_t>(range.start));
       const size_t bytes = code_point_offset(std::string_view(*text).substr(begin), static_cast<size_t>(range.size()));
-      return make_text_like(run, owner, text->substr(begin, bytes));
+      return make_text_like(owner, text->substr(begin, bytes));
     }
-    const std::u32string points = decode(*text);
-    std::u32string out;
-    for (i64 i = 0; i < range.size(); ++i) out.push_back(points[static_cast<size_t>(range.at(i))]);
-    return make_text_like(run, owner, encode(out));
+    run.spend_letters(text->size());
+    List<char32_t> points;
+    points.reserve(text->size());
+    for (const char32_t c : CodePoints(*text)) points.push_back(c);
+    String out;
+    for (i64 i = 0; i < range.size(); ++i) append_utf8(out, points[static_cast<size_t>(range.at(i))]);
+    return make_text_like(owner, std::move(out));
   }
   if (const Sequence* s = owner.sequence(); s && s->has_index()) {
     const Range range = slice_range(run, static_cast<i64>(s->items.size()), start, stop, step);
@@ -234,7 +244,7 @@ Value get_slice(Run& run, const Value& owner, const Value& start, const Value& s
   }
   if (const Range* r = owner.range()) {
     const Range places = slice_range(run, r->size(), start, stop, step);
-    return Range{r->at(places.start), r->at(places.stop), r->step * places.step};
+    return Range{place_in(run, *r, places.start, r->start), place_in(run, *r, places.stop, r->start), place_in(run, *r, places.step, 0)};
   }
   run.fail(fmt::format("'{}' object is not subscriptable", type_name(owner)));
 }
@@ -252,10 +262,10 @@ Value follow(Run& run, Value item, const Value& key, const Value* otherwise) {
   std::string_view rest = *key.text();
   while (true) {
     const size_t dot = rest.find('.');
-    const std::string part(rest.substr(0, dot));
+    const std::string_view part = rest.substr(0, dot);
     const bool number =
         !part.empty() && part.size() < 18 && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    step(number ? Value(static_cast<i64>(std::stoll(part))) : Value(part));
+    step(number ? Value(static_cast<i64>(std::stoll(std::string(part)))) : Value(part));
     if (dot == rest.npos) return item;
     rest.remove_prefix(dot + 1);
   }

@@ -5,7 +5,7 @@
 namespace spillway::data::chat {
 
 /// `owner.name`: a method or attribute, then a key. Undefined when there is none and for what the sandbox hides; fails on undefined.
-Value get_attribute(Run& run, const Value& owner, const std::string& name);
+Value get_attribute(Run& run, const Value& owner, std::string_view name);
 
 /// `owner[key]`: an item, then a method or attribute. The same.
 Value get_item(Run& run, const Value& owner, const Value& key);

@@ -17,13 +17,13 @@ i64 Bound::whole(Run& run, size_t i, i64 otherwise) const {
 
 bool Bound::flag(size_t i, bool otherwise) const { return values_[i] ? truth(*values_[i]) : otherwise; }
 
-const std::string& Bound::text(Run& run, size_t i) const {
-  const std::string* text = values_[i]->text();
+const String& Bound::text(Run& run, size_t i) const {
+  const String* text = values_[i]->text();
   if (!text) run.fail(fmt::format("expected a text as argument {}, got '{}'", i, type_name(*values_[i])));
   return *text;
 }
 
-std::string Bound::text(Run& run, size_t i, const char* otherwise) const { return values_[i] ? text(run, i) : otherwise; }
+String Bound::text(Run& run, size_t i, const char* otherwise) const { return values_[i] ? text(run, i) : String(otherwise); }
 
 const Builtin* find_builtin(std::span<const Builtin> table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
@@ -39,13 +39,16 @@ Value call_builtin(Run& run, const char* kind, const Builtin& builtin, Arguments
   for (size_t i = 0; i < arguments.plain.size(); ++i) bound.set(i, std::move(arguments.plain[i]));
   for (auto& [name, value] : arguments.named) {
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const char* p) { return *p != '\0' && name == p; });
-    if (found == parameters.end()) fail("got an unexpected keyword argument '" + name + "'");
+    if (found == parameters.end()) fail(fmt::format("got an unexpected keyword argument '{}'", name));
     const auto i = static_cast<size_t>(found - parameters.begin());
-    if (bound[i]) fail("got argument '" + name + "' twice");
+    if (bound[i]) fail(fmt::format("got argument '{}' twice", name));
     bound.set(i, std::move(value));
   }
   for (size_t i = 0; i < builtin.required; ++i) {
     if (!bound[i]) fail(fmt::format("expected at least {} arguments, got fewer", builtin.required));
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (bound[i] && bound[i]->text()) run.spend_bytes(bound[i]->text()->size());
   }
   return builtin.run(run, bound);
 }

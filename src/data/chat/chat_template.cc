@@ -57,6 +57,7 @@ ChatTemplate::Rendered ChatTemplate::render(const Json& messages, const Json& va
   if (for_tools_ && variables.is_object() && variables.contains("tools") && !variables["tools"].is_null())
     return for_tools_->render(messages, variables, add_generation_prompt, now);
   Run run(name_, now);
+  run.count_read(source_.size());
   if (!variables.is_object() && !variables.is_null()) run.fail("expected variables by name, got another");
   const Values prepared = prepared_messages(run, messages);
   DictBuilder all(run);
@@ -69,6 +70,7 @@ ChatTemplate::Rendered ChatTemplate::render(const Json& messages, const Json& va
       run.fail("expected variables beside the messages, got '" + key + "' among them");
     all.set(key, from_json(run, value));
   }
+  run.begin();
   chat::Interpreter interpreter(run, std::get<std::shared_ptr<const chat::Dict>>(all.done().held()), prepared);
   Rendered rendered;
   rendered.text = interpreter.run(syntax_->body);

@@ -24,7 +24,8 @@ class ChatTemplate {
   using Json = nlohmann::ordered_json;  // objects keep their order, which templates see
 
   /// `name` stands in errors: the template's file. Error(data) "[chat template] FILE, line N: expected …, got …" for what is no template or
-  /// goes beyond what is known here; at most 4 MiB.
+  /// goes beyond what is known here: at most 1 MiB, expressions and blocks nested 200 deep, names of 256 bytes, and 1000 parameters of a
+  /// macro and arguments by name of a call.
   ChatTemplate(std::string source, std::string name);
 
   struct Rendered {
@@ -36,7 +37,8 @@ class ChatTemplate {
   /// `messages` is a list of objects, not empty; `variables` an object with what the template can read beside them: bos_token, tools,
   /// enable_thinking… (`tools` and `documents` are none where not given). `now` is what strftime_now() tells, in local time.
   /// Error(data) names the line and, in the loop over messages, the message's number (from 1): what raise_exception says, what Python would
-  /// refuse, and more than 10 million steps, 64 MiB of text, 200 calls of macros in each other or values nested 200 deep.
+  /// refuse, and more than run.h allows: steps and bytes at once by the size of the template and the conversation, 200 calls of macros in
+  /// each other, values nested 200 deep.
   Rendered render(const Json& messages, const Json& variables, bool add_generation_prompt, std::time_t now = std::time(nullptr)) const;
 
   /// Conversations whose variable `tools` is not null are rendered by `other` from now on.

@@ -84,12 +84,13 @@ Value Interpreter::evaluate_kind(const Node& node, const ScopePtr& scope) {
 
 Value Interpreter::name(const std::string& name, const Scope& scope) const {
   for (const Scope* around = &scope; around; around = around->around.get()) {
+    run_.spend(static_cast<i64>(around->variables.size() / kScannedInAStep));
     for (const auto& [known, value] : around->variables) {
       if (known == name) return value;
     }
   }
   if (const Value* variable = variables_->find(name)) return *variable;
-  if (has_function(name)) return std::make_shared<const Callable>(Callable{name, Value(), nullptr});
+  if (has_function(name)) return std::shared_ptr<const Callable>(make_metered<Callable>(Callable{name, Value(), nullptr}));
   return Value::undefined("'" + name + "' is undefined");
 }
 
@@ -109,9 +110,9 @@ Value Interpreter::dict(const Node& node, const ScopePtr& scope) {
 }
 
 Value Interpreter::concat(const Node& node, const ScopePtr& scope) {
-  std::string out;
+  String out;
   for (const NodePtr& kid : node.kids) append_text(run_, out, evaluate(*kid, scope));
-  return make_text(run_, std::move(out));
+  return out;
 }
 
 Value Interpreter::binary(const Node& node, const ScopePtr& scope) {
@@ -160,19 +161,25 @@ void Interpreter::add_named_and_more(const Node& node, const ScopePtr& scope, Ar
     const auto more = items_of(run_, evaluate(*node.more, scope));
     all.plain.insert(all.plain.end(), more->items.begin(), more->items.end());
   }
-  for (const auto& [name, kid] : node.named) all.named.emplace_back(name, evaluate(*kid, scope));
+  for (const auto& [name, kid] : node.named) add_named(all, name, evaluate(*kid, scope));
   if (node.more_named) {
     const Value more = evaluate(*node.more_named, scope);
     run_.line = node.line;
     if (!more.dict()) run_.fail(fmt::format("argument after ** must be a mapping, not {}", type_name(more)));
     for (const auto& [name, value] : more.dict()->entries) {
       if (!name.text()) run_.fail("keywords must be strings");
+      run_.spend_bytes(all.named.size() * name.text()->size());
       if (std::ranges::any_of(all.named, [&](const auto& known) { return known.first == *name.text(); }))
         run_.fail(fmt::format("got multiple values for keyword argument '{}'", *name.text()));
-      all.named.emplace_back(*name.text(), value);
+      add_named(all, *name.text(), value);
     }
   }
   run_.line = node.line;
+}
+
+void Interpreter::add_named(Arguments& all, std::string_view name, Value value) {
+  if (all.named.size() == kMostNamed) run_.fail(fmt::format("expected at most {} arguments by name, got more", kMostNamed));
+  all.named.emplace_back(name, std::move(value));
 }
 
 Value Interpreter::filter(const Node& node, const ScopePtr& scope, const Value* filtered) {
@@ -197,7 +204,7 @@ Value Interpreter::call(const Node& node, const ScopePtr& scope, const Value* ca
   const Callable* callable = called.callable();
   if (called.is_undefined()) {
     const auto& why = std::get<Undefined>(called.held()).why;
-    run_.fail(why ? *why : std::string("a value is undefined"));
+    run_.fail(why ? std::string(*why) : "a value is undefined");
   }
   if (called.loop()) return call_loop(*called.loop(), all);
   if (called.turns() && !called.turns()->is_cycler) {
@@ -215,9 +222,9 @@ Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
   if (arguments.plain.size() != 1 || !arguments.named.empty()) run_.fail("expected one argument for loop(), got another count");
   const ScopePtr around = loop.around.lock();
   if (!around) run_.fail("expected a call of loop() within its loop, got one behind it");
-  std::string text;
+  String text;
   this->loop(*loop.recursive, around, arguments.plain[0], loop.depth + 1, text);
-  return make_text(run_, std::move(text));
+  return text;
 }
 
 Value Interpreter::call_macro(const Macro& macro, Arguments all) {
@@ -225,8 +232,9 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
   const Counted counted(calls_);
   if (calls_ > kDeepest) run_.fail(fmt::format("expected macros that call each other at most {} deep, got deeper calls", kDeepest));
   const auto take_named = [&](const std::string& wanted) -> std::optional<Value> {
+    run_.spend(static_cast<i64>(all.named.size() / kScannedInAStep));
     for (auto at = all.named.begin(); at != all.named.end(); ++at) {
-      if (at->first != wanted) continue;
+      if (std::string_view(at->first) != wanted) continue;
       Value value = std::move(at->second);
       all.named.erase(at);
       return value;
@@ -235,7 +243,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
   };
   const ScopePtr own = inner(code.body, macro.scope);
   const size_t count = code.parameters.size();
-  std::vector<std::optional<Value>> given(count);
+  List<std::optional<Value>> given(count);
   for (size_t i = 0; i < count; ++i) given[i] = i < all.plain.size() ? std::optional(all.plain[i]) : take_named(code.parameters[i]);
   // A default sees the parameters before it; one that comes later counts as undefined, not as what it is around the macro.
   for (size_t i = 0; i < count; ++i) {
@@ -260,7 +268,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
   for (size_t i = first_default; i < count; ++i) {
     if (!given[i]) assign_name(*own, code.parameters[i], evaluate(*code.defaults[i - first_default], own));
   }
-  return make_text(run_, rendered(code.body, own));
+  return rendered(code.body, own);
 }
 
 }  // namespace spillway::data::chat

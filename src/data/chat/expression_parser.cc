@@ -1,5 +1,7 @@
 #include "data/chat/expression_parser.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstdlib>
 
@@ -354,6 +356,7 @@ void ExpressionParser::argument(Node& parent) {
   if (stream_.now().kind == TokenKind::name && stream_.ahead().is_sign("=")) {
     std::string name = stream_.take().text;
     stream_.take();
+    if (parent.named.size() == kMostNamed) stream_.fail(fmt::format("expected at most {} arguments by name, got more", kMostNamed));
     for (const auto& other : parent.named) {
       if (other.first == name) stream_.fail("expected each argument once, got '" + name + "' twice");
     }

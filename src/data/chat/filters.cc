@@ -1,5 +1,7 @@
 #include "data/chat/builtins.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "data/chat/access.h"
@@ -23,7 +25,7 @@ Value take_named(Arguments& arguments, std::string_view name, Value otherwise) {
   return value;
 }
 
-const std::string& name_of(Run& run, const Value& value, const char* what) {
+std::string_view name_of(Run& run, const Value& value, const char* what) {
   if (!value.text()) run.fail(std::string("expected the name of a ") + what + ", got '" + type_name(value) + "'");
   return *value.text();
 }
@@ -43,7 +45,7 @@ Value map(Run& run, Arguments arguments) {
   const auto items = items_of(run, mapped);
   if (by_attribute) {
     const Value attribute = take_named(arguments, "attribute", None{}), otherwise = take_named(arguments, "default", None{});
-    if (!arguments.named.empty()) run.fail("Unexpected keyword argument '" + arguments.named.front().first + "'");
+    if (!arguments.named.empty()) run.fail(fmt::format("Unexpected keyword argument '{}'", arguments.named.front().first));
     for (const Value& item : items->items) out.push_back(follow(run, item, attribute, &otherwise));
   } else {
     const Value filter = take_first(run, arguments, "a filter's name for map");
@@ -109,11 +111,12 @@ const Builtin* find_filter(std::string_view name) {
 
 bool has_filter(std::string_view name) { return find_passing(name) || find_filter(name); }
 
-Value apply_filter(Run& run, const std::string& name, Arguments arguments) {
+Value apply_filter(Run& run, std::string_view name, Arguments arguments) {
+  const Run::Level level(run);  // map may apply map
   run.spend();
   if (const PassingFilter* passing = find_passing(name)) return passing->run(run, std::move(arguments));
   const Builtin* filter = find_filter(name);
-  if (!filter) run.fail("expected a filter that chat templates use, got '" + name + "'");
+  if (!filter) run.fail(fmt::format("expected a filter that chat templates use, got '{}'", name));
   return call_builtin(run, "filter", *filter, std::move(arguments));
 }
 

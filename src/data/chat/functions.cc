@@ -27,10 +27,10 @@ Value range(Run& run, const Bound& a) {
   return made;
 }
 
-Value raise_exception(Run& run, const Bound& a) { run.fail(to_text(run, a.at(0))); }
+Value raise_exception(Run& run, const Bound& a) { run.fail(std::string(to_text(run, a.at(0)))); }
 
 // The format for C's strftime: glibc's flags and widths as they are, %z and %Z away, as Python has it for a time without a zone.
-std::string c_format(Run& run, const std::string& format) {
+std::string c_format(Run& run, std::string_view format) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
@@ -42,37 +42,38 @@ std::string c_format(Run& run, const std::string& format) {
       const bool zone = i == begin + 1 && i < format.size() && (format[i] == 'z' || format[i] == 'Z');
       if (zone) continue;
       if (i == format.size() || std::string_view("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%").find(format[i]) == std::string_view::npos)
-        run.fail("expected a date's format of strftime, got '" + format + "'");
+        run.fail(fmt::format("expected a date's format of strftime, got '{}'", format));
     }
-    out.append(format, begin, i + 1 - begin);
+    out.append(format.substr(begin, i + 1 - begin));
   }
   return out;
 }
 
 Value strftime_now(Run& run, const Bound& a) {
+  if (a.text(run, 0).size() > 200) run.fail("expected a date's format of at most 200 bytes");
   const std::string format = c_format(run, a.text(run, 0));
   const std::time_t now = run.now();
   std::tm parts{};
   if (!::localtime_r(&now, &parts)) run.fail("expected a date that the system knows, got another");
   std::array<char, 1024> text;
-  if (format.size() > 200) run.fail("expected a date's format of at most 200 bytes");
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
   const size_t length = std::strftime(text.data(), text.size(), format.c_str(), &parts);
 #pragma GCC diagnostic pop
-  return make_text(run, std::string(text.data(), length));
+  return std::string_view(text.data(), length);
 }
 
-Value joiner(Run& run, const Bound& a) {
-  const Value items = make_list(run, {a[0] ? a.at(0) : Value(", ")});  // spends for it, and bounds its depth
-  return std::make_shared<const Turns>(Turns{false, items.sequence()->items});
+Value turns(Run& run, bool is_cycler, Values given) {
+  const Value items = make_list(run, std::move(given));  // bounds their depth
+  return std::shared_ptr<const Turns>(make_metered<Turns>(Turns{is_cycler, items.sequence()->items, items.depth()}));
 }
+
+Value joiner(Run& run, const Bound& a) { return turns(run, false, {a[0] ? a.at(0) : Value(", ")}); }
 
 Value cycler(Run& run, Arguments arguments) {
-  if (!arguments.named.empty()) run.fail("cycler() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  if (!arguments.named.empty()) run.fail(fmt::format("cycler() got an unexpected keyword argument '{}'", arguments.named.front().first));
   if (arguments.plain.empty()) run.fail("at least one item has to be provided");
-  const Value items = make_list(run, std::move(arguments.plain));  // spends for them, and bounds their depth
-  return std::make_shared<const Turns>(Turns{true, items.sequence()->items});
+  return turns(run, true, std::move(arguments.plain));
 }
 
 const Builtin kFunctions[] = {
@@ -83,9 +84,9 @@ const Builtin kFunctions[] = {
 };
 
 // The pairs of dict(…) and namespace(…): those of a dict or of a list of pairs, then the named ones.
-std::vector<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const Arguments& arguments) {
+List<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const Arguments& arguments) {
   if (arguments.plain.size() > 1) run.fail(fmt::format("{} expected at most 1 argument, got {}", name, arguments.plain.size()));
-  std::vector<std::pair<Value, Value>> pairs;
+  List<std::pair<Value, Value>> pairs;
   if (!arguments.plain.empty()) {
     const Value& first = arguments.plain.front();
     if (first.dict()) {
@@ -129,9 +130,11 @@ Value call_function(Run& run, const std::string& name, Arguments arguments) {
   return call_builtin(run, "function", *function, std::move(arguments));
 }
 
-void set_attribute(Run& run, Space& space, const std::string& name, Value value) {
-  if (name.starts_with('_')) run.fail("expected an attribute that does not begin with '_', got '" + name + "'");
-  run.spend(1 + static_cast<i64>(space.attributes.size()));
+void set_attribute(Run& run, Space& space, std::string_view name, Value value) {
+  if (name.starts_with('_')) run.fail(fmt::format("expected an attribute that does not begin with '_', got '{}'", name));
+  if (name.size() > kLongestName)
+    run.fail(fmt::format("expected an attribute's name of at most {} bytes, got {}", kLongestName, name.size()));
+  run.spend(1 + static_cast<i64>(space.attributes.size() / kScannedInAStep));
   const auto found = std::find_if(space.attributes.begin(), space.attributes.end(), [&](const auto& a) { return a.first == name; });
   if (found != space.attributes.end()) {
     found->second = std::move(value);

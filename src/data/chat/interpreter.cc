@@ -7,11 +7,6 @@
 #include "data/python_text/code_points.h"
 
 namespace spillway::data::chat {
-namespace {
-
-constexpr size_t kLongestText = size_t{64} << 20;
-
-}  // namespace
 
 Interpreter::Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages)
     : run_(run), variables_(std::move(variables)) {
@@ -26,18 +21,18 @@ Interpreter::~Interpreter() {
 }
 
 std::string Interpreter::run(const Block& root) {
-  std::string out;
+  String out;
   whole_ = &out;
   execute(root, inner(root, nullptr), out);
   find_generated(out);
-  return out;
+  return std::string(out);
 }
 
-void Interpreter::find_generated(const std::string& text) {
+void Interpreter::find_generated(std::string_view text) {
   std::vector<std::pair<size_t, size_t>> spans;
   for (const auto& [begin, points] : std::exchange(generated_, {})) {
     run_.spend_bytes(4 * points);
-    const size_t end = begin + code_point_offset(std::string_view(text).substr(begin), points);
+    const size_t end = begin + code_point_offset(text.substr(begin), points);
     if (spans.empty() || spans.back().second <= begin) {
       spans.emplace_back(begin, end);
     } else {
@@ -49,23 +44,22 @@ void Interpreter::find_generated(const std::string& text) {
 
 Interpreter::ScopePtr Interpreter::inner(const Block& block, const ScopePtr& around) {
   run_.spend();
-  auto scope = std::make_shared<Scope>();
+  auto scope = make_metered<Scope>();
   scope->around = around;
   for (const std::string& name : block.unset) scope->variables.emplace_back(name, Value::undefined("'" + name + "' is undefined"));
   return scope;
 }
 
-Interpreter::Flow Interpreter::execute(const Block& block, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::execute(const Block& block, const ScopePtr& scope, String& out) {
   const Run::Level level(run_);
   for (const NodePtr& node : block.statements) {
     const Flow flow = execute(*node, scope, out);
     if (flow != Flow::on) return flow;
-    if (out.size() > kLongestText) run_.fail(fmt::format("expected a text of at most {} bytes, got a longer one", kLongestText));
   }
   return Flow::on;
 }
 
-Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, String& out) {
   run_.line = node.line;
   run_.spend();
   switch (node.kind) {
@@ -80,7 +74,7 @@ Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, 
       return branch(node, scope, out);
     case NodeKind::loop: {
       const Value iterated = evaluate(*node.kids[1], scope);
-      std::string text;  // Jinja makes a function of a recursive loop, whose text comes as a whole.
+      String text;  // Jinja makes a function of a recursive loop, whose text comes as a whole.
       loop(node, scope, iterated, 1, node.recursive ? text : out);
       out += text;
       return Flow::on;
@@ -117,7 +111,7 @@ Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, 
   }
 }
 
-Interpreter::Flow Interpreter::branch(const Node& node, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::branch(const Node& node, const ScopePtr& scope, String& out) {
   for (size_t i = 0; i < node.parts.size(); ++i) {
     if (!node.kids[i] || truth(evaluate(*node.kids[i], scope))) return execute(node.parts[i], scope, out);
   }
@@ -125,13 +119,13 @@ Interpreter::Flow Interpreter::branch(const Node& node, const ScopePtr& scope, s
 }
 
 bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& item) {
-  auto own = std::make_shared<Scope>();
+  auto own = make_metered<Scope>();
   own->around = scope;
   assign(*node.kids[0], item, *own);
   return truth(evaluate(*node.kids[2], own));
 }
 
-void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, std::string& out) {
+void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, String& out) {
   auto items = items_of(run_, iterated);
   const bool has_condition = node.kids[2] != nullptr;
   // Where `loop` counts items they are chosen before; else each when its turn comes, as what the condition reads may change.
@@ -142,7 +136,7 @@ void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& ite
     }
     items = std::get<std::shared_ptr<const Sequence>>(make_list(run_, std::move(chosen)).held());
   }
-  Loop at{items, 0, depth, node.recursive ? &node : nullptr, scope, node.uses_loop ? std::make_shared<Space*>(nullptr) : nullptr};
+  Loop at{items, 0, depth, node.recursive ? &node : nullptr, scope, node.uses_loop ? make_metered<Space*>(nullptr) : nullptr};
   bool any_whole = false;
   for (size_t i = 0; i < items->items.size(); ++i) {
     if (has_condition && !node.uses_loop && !passes(node, scope, items->items[i])) continue;
@@ -155,38 +149,38 @@ void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& ite
   if (!any_whole && node.parts.size() > 1) execute(node.parts[1], inner(node.parts[1], scope), out);
 }
 
-Interpreter::Flow Interpreter::iteration(const Node& node, const ScopePtr& scope, const Loop& at, std::string& out) {
+Interpreter::Flow Interpreter::iteration(const Node& node, const ScopePtr& scope, const Loop& at, String& out) {
   const Value& item = at.items->items[at.index];
   const i64 outer_message = run_.message;
   if (const auto found = message_numbers_.find(item.dict()); found != message_numbers_.end()) run_.message = found->second;
   const ScopePtr own = inner(node.parts[0], scope);
   assign(*node.kids[0], item, *own);
-  if (node.uses_loop) assign_name(*own, "loop", Value(std::make_shared<const Loop>(at)));
+  if (node.uses_loop) assign_name(*own, "loop", Value(std::shared_ptr<const Loop>(make_metered<Loop>(at))));
   const Flow flow = execute(node.parts[0], own, out);
   run_.message = outer_message;
   return flow;
 }
 
-std::string Interpreter::rendered(const Block& block, const ScopePtr& scope) {
-  std::string out;
+String Interpreter::rendered(const Block& block, const ScopePtr& scope) {
+  String out;
   execute(block, scope, out);
   return out;
 }
 
 void Interpreter::set_block(const Node& node, const ScopePtr& scope) {
   const ScopePtr own = inner(node.parts[0], scope);
-  Value text = make_text(run_, rendered(node.parts[0], own));
+  Value text = rendered(node.parts[0], own);
   if (node.kids[1]) text = filter(*node.kids[1], own, &text);
   assign(*node.kids[0], std::move(text), *scope);
 }
 
-void Interpreter::filter_block(const Node& node, const ScopePtr& scope, std::string& out) {
+void Interpreter::filter_block(const Node& node, const ScopePtr& scope, String& out) {
   const ScopePtr own = inner(node.parts[0], scope);
-  const Value text = make_text(run_, rendered(node.parts[0], own));
+  const Value text = rendered(node.parts[0], own);
   append_text(run_, out, filter(*node.kids[0], own, &text));
 }
 
-Interpreter::Flow Interpreter::with(const Node& node, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::with(const Node& node, const ScopePtr& scope, String& out) {
   const ScopePtr own = inner(node.parts[0], scope);
   for (size_t i = 0; i < node.kids[0]->kids.size(); ++i) assign(*node.kids[0]->kids[i], evaluate(*node.kids[1]->kids[i], scope), *own);
   return execute(node.parts[0], own, out);
@@ -203,7 +197,7 @@ void Interpreter::check_spaces(const Node& target, const Scope& scope) const {
   for (const NodePtr& kid : target.kids) check_spaces(*kid, scope);
 }
 
-void Interpreter::generation(const Node& node, const ScopePtr& scope, std::string& out) {
+void Interpreter::generation(const Node& node, const ScopePtr& scope, String& out) {
   const Value text = call_macro(*macro(*node.code, scope).callable()->macro, {});
   generated_.emplace_back(whole_->size(), code_point_count(*text.text()));
   append_text(run_, out, text);
@@ -220,6 +214,7 @@ void Interpreter::assign(const Node& target, Value value, Scope& scope) {
 }
 
 void Interpreter::assign_name(Scope& scope, std::string_view name, Value value) {
+  run_.spend(static_cast<i64>(scope.variables.size() / kScannedInAStep));
   for (auto& [known, held] : scope.variables) {
     if (known == name) {
       held = std::move(value);
@@ -231,8 +226,8 @@ void Interpreter::assign_name(Scope& scope, std::string_view name, Value value) 
 
 Value Interpreter::macro(const MacroCode& code, const ScopePtr& scope) {
   run_.spend(20);
-  macros_.push_back(std::make_unique<Macro>(Macro{code, scope}));
-  return std::make_shared<const Callable>(Callable{code.name, Value(), macros_.back().get()});
+  macros_.push_back(make_metered<Macro>(Macro{code, scope}));
+  return std::shared_ptr<const Callable>(make_metered<Callable>(Callable{code.name, Value(), macros_.back().get()}));
 }
 
 }  // namespace spillway::data::chat

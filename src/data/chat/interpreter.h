@@ -15,7 +15,7 @@ namespace spillway::data::chat {
 /// Variables of a block, a loop's body or a macro; what is not here is looked for around it.
 struct Scope {
   std::shared_ptr<Scope> around;
-  std::vector<std::pair<std::string_view, Value>> variables;
+  List<std::pair<std::string_view, Value>> variables;
 };
 
 struct Macro {
@@ -31,7 +31,7 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  /// Renders. At most 64 MiB; fails beyond.
+  /// Renders.
   std::string run(const Block& root);
   /// Bytes of the text that count as what {% generation %} blocks rendered, in order and apart from each other. As transformers has it,
   /// each begins where the text itself had come to when its block was rendered, and is as many characters long as the block's text. In
@@ -43,22 +43,22 @@ class Interpreter {
   enum class Flow { on, leave, next };
 
   // Statements.
-  Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
-  Flow execute(const Node& node, const ScopePtr& scope, std::string& out);
-  Flow branch(const Node& node, const ScopePtr& scope, std::string& out);
-  void loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, std::string& out);
-  Flow iteration(const Node& node, const ScopePtr& scope, const Loop& at, std::string& out);
+  Flow execute(const Block& block, const ScopePtr& scope, String& out);
+  Flow execute(const Node& node, const ScopePtr& scope, String& out);
+  Flow branch(const Node& node, const ScopePtr& scope, String& out);
+  void loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, String& out);
+  Flow iteration(const Node& node, const ScopePtr& scope, const Loop& at, String& out);
   bool passes(const Node& node, const ScopePtr& scope, const Value& item);
   void set_block(const Node& node, const ScopePtr& scope);
-  void filter_block(const Node& node, const ScopePtr& scope, std::string& out);
-  Flow with(const Node& node, const ScopePtr& scope, std::string& out);
-  void generation(const Node& node, const ScopePtr& scope, std::string& out);
-  void find_generated(const std::string& text);
-  std::string rendered(const Block& block, const ScopePtr& scope);
+  void filter_block(const Node& node, const ScopePtr& scope, String& out);
+  Flow with(const Node& node, const ScopePtr& scope, String& out);
+  void generation(const Node& node, const ScopePtr& scope, String& out);
+  void find_generated(std::string_view text);
+  String rendered(const Block& block, const ScopePtr& scope);
   Space& space_of(const Node& attribute, const Scope& scope) const;
   void check_spaces(const Node& target, const Scope& scope) const;
   void assign(const Node& target, Value value, Scope& scope);
-  static void assign_name(Scope& scope, std::string_view name, Value value);
+  void assign_name(Scope& scope, std::string_view name, Value value);
   ScopePtr inner(const Block& block, const ScopePtr& around);
   Value macro(const MacroCode& code, const ScopePtr& scope);
 
@@ -79,14 +79,15 @@ class Interpreter {
   Value call_loop(const Loop& loop, const Arguments& arguments);
   Arguments arguments(const Node& node, const ScopePtr& scope);
   void add_named_and_more(const Node& node, const ScopePtr& scope, Arguments& all);
+  void add_named(Arguments& all, std::string_view name, Value value);
   Value evaluate_or_none(const NodePtr& node, const ScopePtr& scope);
 
   Run& run_;
   std::shared_ptr<const Dict> variables_;
   std::map<const Dict*, i64> message_numbers_;
-  std::vector<std::unique_ptr<Macro>> macros_;
+  List<std::shared_ptr<Macro>> macros_;
   std::vector<std::pair<size_t, size_t>> generated_;  // while running: where it begins, and its code points
-  const std::string* whole_ = nullptr;                // the text itself, as far as it has come
+  const String* whole_ = nullptr;                     // the text itself, as far as it has come
   int calls_ = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr size_t kMostBytes = size_t{4} << 20;
+constexpr size_t kMostBytes = size_t{1} << 20;
 
 bool is_digit_of(char c, int base) {
   if (base == 16) return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -208,6 +208,7 @@ class Lexer {
     while (end < source_.size() && is_word(code_point_at(source_, end))) end += code_point_bytes(source_, end);
     const char32_t first = code_point_at(source_, at_);
     if (first != '_' && !is_alpha(first)) fail("expected a name, got " + std::string(rest().substr(0, end - at_)));
+    if (end - at_ > kLongestName) fail(fmt::format("expected a name of at most {} bytes, got one of {}", kLongestName, end - at_));
     add(TokenKind::name, source_.substr(at_, end - at_));
     advance(end - at_);
   }

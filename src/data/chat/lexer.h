@@ -20,7 +20,8 @@ struct Token {
   std::string shown() const;
 };
 
-/// Ends with one token of kind `end`. Throws Error(data) with `file` and the line for what Jinja refuses, and for more than 4 MiB.
+/// Ends with one token of kind `end`. Throws Error(data) with `file` and the line for what Jinja refuses, for more than 1 MiB, and for
+/// names beyond kLongestName.
 std::vector<Token> tokenize(std::string source, const std::string& file);
 
 }  // namespace spillway::data::chat

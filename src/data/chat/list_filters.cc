@@ -14,14 +14,18 @@
 namespace spillway::data::chat {
 namespace {
 
+Value lowered(Run& run, std::string_view text) {
+  run.spend_letters(text.size());
+  return lower(text);
+}
+
 Value without_case(Run& run, const Value& value, bool case_sensitive) {
-  return case_sensitive || !value.text() ? value : make_text(run, lower(*value.text()));
+  return case_sensitive || !value.text() ? value : lowered(run, *value.text());
 }
 
 Value length(Run& run, const Bound& a) {
   const Value& v = a.at(0);
   if (v.text()) {
-    run.spend_bytes(v.text()->size());
     return static_cast<i64>(code_point_count(*v.text()));
   }
   if (v.sequence() && v.sequence()->has_length()) return static_cast<i64>(v.sequence()->items.size());
@@ -47,7 +51,7 @@ Value last(Run& run, const Bound& a) {
   refuse_generator(run, a.at(0));
   const auto items = items_of(run, a.at(0));
   if (items->items.empty()) return Value::undefined("No last item, sequence was empty.");
-  return a.at(0).is_markup() ? make_markup(run, *items->items.back().text()) : items->items.back();
+  return a.at(0).is_markup() ? make_markup(*items->items.back().text()) : items->items.back();
 }
 
 Value list(Run& run, const Bound& a) { return make_list(run, items_of(run, a.at(0))->items); }
@@ -55,9 +59,16 @@ Value list(Run& run, const Bound& a) { return make_list(run, items_of(run, a.at(
 Value reverse(Run& run, const Bound& a) {
   const Value& v = a.at(0);
   if (v.text()) {
-    std::u32string points = decode(*v.text());
-    std::reverse(points.begin(), points.end());
-    return make_text_like(run, v, encode(points));
+    const String& text = *v.text();
+    run.spend_letters(text.size());
+    String out;
+    out.reserve(text.size());
+    for (size_t end = text.size(); end > 0;) {
+      const size_t begin = code_point_before(text, end);
+      out.append(text, begin, end - begin);
+      end = begin;
+    }
+    return make_text_like(v, std::move(out));
   }
   const bool listed = v.sequence() && !v.sequence()->has_length();
   Values items = items_of(run, v)->items;
@@ -86,7 +97,7 @@ struct Keyed {
   Value key, item;
 };
 
-Values sorted(Run& run, std::vector<Keyed> keyed, bool reversed) {
+Values sorted(Run& run, List<Keyed> keyed, bool reversed) {
   std::stable_sort(keyed.begin(), keyed.end(),
                    [&](const Keyed& x, const Keyed& y) { return reversed ? less(run, y.key, x.key) : less(run, x.key, y.key); });
   Values out;
@@ -95,9 +106,9 @@ Values sorted(Run& run, std::vector<Keyed> keyed, bool reversed) {
 }
 
 Value dict_sort(Run& run, const Bound& a) {
-  const std::string by = a.text(run, 2, "key");
+  const String by = a.text(run, 2, "key");
   if (by != "key" && by != "value") run.fail("You can only sort by either \"key\" or \"value\"");
-  std::vector<Keyed> keyed;
+  List<Keyed> keyed;
   for (const auto& [key, value] : dict_of(run, a.at(0)).entries) {
     keyed.push_back({without_case(run, by == "key" ? key : value, a.flag(1, false)), make_sequence(run, Form::tuple, {key, value})});
   }
@@ -113,7 +124,7 @@ Value sort_key(Run& run, const Value& item, const Value& attributes, bool case_s
     std::string_view rest = *attributes.text();
     while (true) {
       const size_t comma = rest.find(',');
-      keys.push_back(without_case(run, follow(run, item, std::string(rest.substr(0, comma))), case_sensitive));
+      keys.push_back(without_case(run, follow(run, item, rest.substr(0, comma)), case_sensitive));
       if (comma == rest.npos) break;
       rest.remove_prefix(comma + 1);
     }
@@ -122,7 +133,7 @@ Value sort_key(Run& run, const Value& item, const Value& attributes, bool case_s
 }
 
 Value sort(Run& run, const Bound& a) {
-  std::vector<Keyed> keyed;
+  List<Keyed> keyed;
   const Value attributes = a[3] ? a.at(3) : Value(None{});
   for (const auto all = items_of(run, a.at(0)); const Value& item : all->items)
     keyed.push_back({sort_key(run, item, attributes, a.flag(2, false)), item});
@@ -130,8 +141,8 @@ Value sort(Run& run, const Bound& a) {
 }
 
 // The items with what they are compared by; `a` has the items, case_sensitive and attribute.
-std::vector<Keyed> keyed_items(Run& run, const Bound& a) {
-  std::vector<Keyed> keyed;
+List<Keyed> keyed_items(Run& run, const Bound& a) {
+  List<Keyed> keyed;
   const Value attribute = a[2] ? a.at(2) : Value(None{});
   for (const auto all = items_of(run, a.at(0)); const Value& item : all->items)
     keyed.push_back({without_case(run, follow(run, item, attribute), a.flag(1, false)), item});
@@ -139,7 +150,7 @@ std::vector<Keyed> keyed_items(Run& run, const Bound& a) {
 }
 
 Value unique(Run& run, const Bound& a) {
-  std::set<std::string> seen;
+  std::set<String, std::less<>, Metered<String>> seen;
   Values out;
   for (Keyed& k : keyed_items(run, a)) {
     if (seen.insert(hash_key(run, k.key)).second) out.push_back(std::move(k.item));
@@ -180,10 +191,7 @@ Value batch(Run& run, const Bound& a) {
   for (size_t begin = 0; begin < all->items.size(); begin += count) {
     Values part;
     for (size_t i = begin; i < std::min(begin + count, all->items.size()); ++i) part.push_back(all->items[i]);
-    if (a.has(2)) {
-      run.spend(static_cast<i64>(count));
-      part.resize(count, a.at(2));
-    }
+    if (a.has(2)) part.resize(count, a.at(2));
     out.push_back(make_list(run, std::move(part)));
   }
   return make_sequence(run, Form::generator, std::move(out));
@@ -209,7 +217,7 @@ Value group_by(Run& run, const Bound& a) {
   const Value* fallback = a[2];
   const bool case_sensitive = a.flag(3, false);
   const auto key_of = [&](const Value& item) { return follow(run, item, a.at(1), fallback); };
-  std::vector<Keyed> keyed;
+  List<Keyed> keyed;
   for (const auto all = items_of(run, a.at(0)); const Value& item : all->items)
     keyed.push_back({without_case(run, key_of(item), case_sensitive), item});
   Values out, group;

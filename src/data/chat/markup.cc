@@ -25,8 +25,8 @@ const char* reference_of(char c) {
   }
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
+String escape_html(std::string_view text) {
+  String out;
   for (const char c : text) {
     if (const char* reference = reference_of(c)) {
       out += reference;
@@ -39,20 +39,15 @@ std::string escape_html(std::string_view text) {
 
 }  // namespace
 
-Value make_markup(Run& run, std::string text) {
-  run.spend_bytes(text.size());
-  return Markup{std::make_shared<const std::string>(std::move(text))};
-}
+Value make_markup(String text) { return Markup{make_metered<String>(std::move(text))}; }
 
-Value make_text_like(Run& run, const Value& model, std::string text) {
-  return model.is_markup() ? make_markup(run, std::move(text)) : make_text(run, std::move(text));
-}
+Value make_text_like(const Value& model, String text) { return model.is_markup() ? make_markup(std::move(text)) : Value(std::move(text)); }
 
 Value escape(Run& run, const Value& value) {
   if (value.is_markup()) return value;
-  const std::string text = to_text(run, value);
-  run.spend_bytes(2 * text.size());
-  return make_markup(run, escape_html(text));
+  const String text = to_text(run, value);
+  run.spend_letters(text.size());
+  return make_markup(escape_html(text));
 }
 
 void escape_arguments(Run& run, const std::string& method, Arguments& arguments) {
@@ -68,11 +63,11 @@ void escape_arguments(Run& run, const std::string& method, Arguments& arguments)
 Value marked(Run& run, const std::string& method, const Value& outcome) {
   constexpr std::array<std::string_view, 3> kLists = {"rsplit", "split", "splitlines"};
   constexpr std::array<std::string_view, 2> kTuples = {"partition", "rpartition"};
-  if (outcome.text()) return make_markup(run, *outcome.text());
+  if (outcome.text()) return make_markup(*outcome.text());
   const bool list = std::ranges::find(kLists, method) != kLists.end(), tuple = std::ranges::find(kTuples, method) != kTuples.end();
   if (!list && !tuple) return outcome;
   Values items = outcome.sequence()->items;
-  for (Value& item : items) item = make_markup(run, *item.text());
+  for (Value& item : items) item = make_markup(*item.text());
   return make_sequence(run, list ? Form::list : Form::tuple, std::move(items));
 }
 

@@ -7,9 +7,9 @@
 
 namespace spillway::data::chat {
 
-Value make_markup(Run& run, std::string text);
+Value make_markup(String text);
 /// Markup where `model` is Markup, else a plain text.
-Value make_text_like(Run& run, const Value& model, std::string text);
+Value make_text_like(const Value& model, String text);
 
 /// markupsafe.escape: Markup as it is; anything else as a text, with references of HTML for & < > ' ".
 Value escape(Run& run, const Value& value);

@@ -1,4 +1,6 @@
 // The methods of dicts, lists and tuples, and where those of texts are found.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "data/chat/builtins.h"
@@ -74,14 +76,16 @@ const Builtin kOfCyclers[] = {
 };
 
 Value cycle(Run& run, const Loop& loop, Arguments arguments) {
-  if (!arguments.named.empty()) run.fail("loop.cycle() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  if (!arguments.named.empty())
+    run.fail(fmt::format("loop.cycle() got an unexpected keyword argument '{}'", arguments.named.front().first));
   if (arguments.plain.empty()) run.fail("no items for cycling given");
   return arguments.plain[loop.index % arguments.plain.size()];
 }
 
 // Whether the values are others than at the last call in the same loop.
 Value changed(Run& run, const Loop& loop, Arguments arguments) {
-  if (!arguments.named.empty()) run.fail("loop.changed() got an unexpected keyword argument '" + arguments.named.front().first + "'");
+  if (!arguments.named.empty())
+    run.fail(fmt::format("loop.changed() got an unexpected keyword argument '{}'", arguments.named.front().first));
   const Value values = make_sequence(run, Form::tuple, std::move(arguments.plain));
   Space*& seen = *loop.seen;
   if (seen && equal(run, seen->attributes.front().second, values)) return false;

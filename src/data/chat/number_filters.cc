@@ -117,7 +117,7 @@ Value round_common(Run& run, const Value& value, i64 digits) {
 Value round(Run& run, const Bound& a) {
   const Value& value = a.at(0);
   if (!value.number()) run.fail("expected a number to round, got '" + type_name(value) + "'");
-  const std::string method = a.text(run, 2, "common");
+  const String method = a.text(run, 2, "common");
   const Value precision = a.whole(run, 1, 0);
   if (method == "common") return round_common(run, value, *precision.whole());
   if (method != "ceil" && method != "floor") run.fail("method must be common, ceil or floor");

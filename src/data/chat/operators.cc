@@ -3,21 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <compare>
 
 #include "data/chat/markup.h"
 #include "data/chat/text_format.h"
+#include "data/chat/text_methods.h"
 
 namespace spillway::data::chat {
 namespace {
+
+__extension__ typedef __int128 i128;
+__extension__ typedef unsigned __int128 u128;
 
 constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 [[noreturn]] void refuse(const Run& run, const char* sign, const Value& left, const Value& right) {
   for (const Value* side : {&left, &right}) {
     const auto* undefined = std::get_if<Undefined>(&side->held());
-    if (undefined) run.fail(undefined->why ? *undefined->why : std::string("a value is undefined"));
+    if (undefined) run.fail(undefined->why ? std::string(*undefined->why) : "a value is undefined");
   }
   run.fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign, type_name(left), type_name(right)));
 }
@@ -34,6 +39,29 @@ i64 floor_divide(const Run& run, i64 a, i64 b) {
     return negative;
   }
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+
+// The remainder has the divisor's sign.
+i64 modulo(const Run& run, i64 a, i64 b) {
+  if (b == 0) run.fail("integer division or modulo by zero");
+  if (b == -1) return 0;
+  const i64 rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+// The double nearest to a / b. A quotient of long doubles would be rounded twice.
+double true_quotient(i64 a, i64 b) {
+  constexpr i64 kExact = i64{1} << 53;
+  if (a >= -kExact && a <= kExact && b >= -kExact && b <= kExact) return static_cast<double>(a) / static_cast<double>(b);
+  const auto size = [](i64 n) { return n < 0 ? u64{0} - static_cast<u64>(n) : static_cast<u64>(n); };
+  const u64 dividend = size(a), divisor = size(b);
+  if (dividend == 0) return 0;
+  // At least 64 digits of the quotient, the last of which stands for all behind it too.
+  const int shift = 64 + std::countl_zero(dividend);
+  const auto wide = static_cast<u128>(dividend) << shift;
+  const auto quotient = wide / divisor | static_cast<unsigned>(wide % divisor != 0);
+  const double result = std::ldexp(static_cast<double>(quotient), -shift);
+  return (a < 0) != (b < 0) ? -result : result;
 }
 
 Value power(Run& run, i64 base, i64 exponent) {
@@ -63,12 +91,11 @@ Value on_integers(Run& run, Operator op, i64 a, i64 b) {
       return result;
     case Operator::divide:
       if (b == 0) run.fail("division by zero");
-      return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
+      return true_quotient(a, b);
     case Operator::floor_divide:
       return floor_divide(run, a, b);
     case Operator::modulo:
-      if (b == -1) return i64{0};
-      return a - floor_divide(run, a, b) * b;
+      return modulo(run, a, b);
     case Operator::power:
       return power(run, a, b);
   }
@@ -116,27 +143,14 @@ Value on_reals(Run& run, Operator op, double a, double b) {
   return {};
 }
 
-size_t repeated_size(Run& run, size_t size, i64 times) {
-  if (times <= 0 || size == 0) return 0;
-  size_t total = 0;
-  if (__builtin_mul_overflow(size, static_cast<size_t>(times), &total)) overflow(run, "*");
-  return total;
-}
-
 std::optional<Value> repeat(Run& run, const Value& what, i64 times) {
-  if (const std::string* text = what.text()) {
-    const size_t total = repeated_size(run, text->size(), times);
-    run.spend_bytes(total);
-    std::string out;
-    out.reserve(total);
-    while (out.size() < total) out += *text;
-    return make_text_like(run, what, std::move(out));
-  }
+  if (const String* text = what.text()) return make_text_like(what, repeated(run, *text, times));
   const Sequence* s = what.sequence();
   if (!s || !s->has_index()) return {};
-  const size_t total = repeated_size(run, s->items.size(), times);
-  run.spend(static_cast<i64>(std::min(total, size_t{1} << 40)));
+  size_t total = 0;
   Values items;
+  if (__builtin_mul_overflow(s->items.size(), static_cast<size_t>(std::max<i64>(times, 0)), &total) || total > items.max_size())
+    run.fail("expected a list that fits in memory, got a longer one from *");
   items.reserve(total);
   while (items.size() < total) items.insert(items.end(), s->items.begin(), s->items.end());
   return make_sequence(run, s->is_list() ? Form::list : Form::tuple, std::move(items));
@@ -144,14 +158,14 @@ std::optional<Value> repeat(Run& run, const Value& what, i64 times) {
 
 std::optional<Value> concatenate(Run& run, const Value& left, const Value& right) {
   if (left.text() && right.text()) {
-    if (left.is_markup() || right.is_markup()) return make_markup(run, *escape(run, left).text() + *escape(run, right).text());
-    run.spend_bytes(left.text()->size() + right.text()->size());
+    if (left.is_markup() || right.is_markup()) return make_markup(*escape(run, left).text() + *escape(run, right).text());
     return Value(*left.text() + *right.text());
   }
   const Sequence *a = left.sequence(), *b = right.sequence();
   if (!a || !b || !((a->is_list() && b->is_list()) || (a->is_tuple() && b->is_tuple()))) return {};
-  run.spend(static_cast<i64>(a->items.size() + b->items.size()));
-  Values items = a->items;
+  Values items;
+  items.reserve(a->items.size() + b->items.size());
+  items = a->items;
   items.insert(items.end(), b->items.begin(), b->items.end());
   return make_sequence(run, a->is_list() ? Form::list : Form::tuple, std::move(items));
 }
@@ -169,7 +183,11 @@ class Nested {
   bool equal(const Value& a, const Value& b) {
     run_.spend();
     if (a.number() && b.number()) return compare_numbers(a, b) == std::partial_ordering::equivalent;
-    if (a.text() && b.text()) return a.text() == b.text() || *a.text() == *b.text();
+    if (a.text() && b.text()) {
+      if (a.text() == b.text() || a.text()->size() != b.text()->size()) return a.text() == b.text();
+      run_.spend_bytes(a.text()->size());
+      return *a.text() == *b.text();
+    }
     if (const Sequence* s = a.sequence(), *t = b.sequence(); s && t && s != t) {
       if (!((s->is_list() && t->is_list()) || (s->is_tuple() && t->is_tuple()))) {
         if (s->has_index() || t->has_index() || !s->has_length() || !t->has_length()) return false;
@@ -202,7 +220,10 @@ class Nested {
   std::partial_ordering compare(const char* sign, const Value& a, const Value& b) {
     run_.spend();
     if (a.number() && b.number()) return compare_numbers(a, b);
-    if (a.text() && b.text()) return a.text()->compare(*b.text()) <=> 0;  // UTF-8 keeps the order of code points
+    if (a.text() && b.text()) {
+      run_.spend_bytes(std::min(a.text()->size(), b.text()->size()));
+      return a.text()->compare(*b.text()) <=> 0;  // UTF-8 keeps the order of code points
+    }
     const Sequence *s = a.sequence(), *t = b.sequence();
     if (!s || !t || !((s->is_list() && t->is_list()) || (s->is_tuple() && t->is_tuple()))) {
       for (const Value* side : {&a, &b}) {
@@ -251,17 +272,16 @@ bool equal(Run& run, const Value& left, const Value& right) { return Nested(run)
 bool less(Run& run, const Value& left, const Value& right) { return Nested(run).compare("<", left, right) < 0; }
 
 bool contains(Run& run, const Value& container, const Value& item) {
-  if (const std::string* text = container.text()) {
+  if (const String* text = container.text()) {
     if (!item.text()) run.fail("'in <string>' requires string as left operand, not " + type_name(item));
-    run.spend_bytes(text->size());
-    return text->find(*item.text()) != text->npos;
+    return find_first(run, *text, *item.text()) != text->npos;
   }
   if (container.dict()) return container.dict()->find(run, item) != nullptr;
   if (const Range* r = container.range()) {
     if (!item.whole()) return item.real() && contains(run, make_sequence(run, Form::list, items_of(run, container)->items), item);
     const i64 i = *item.whole();
     const bool between = r->step > 0 ? i >= r->start && i < r->stop : i <= r->start && i > r->stop;
-    return between && static_cast<i64>((static_cast<u64>(i) - static_cast<u64>(r->start))) % r->step == 0;
+    return between && (static_cast<i128>(i) - r->start) % r->step == 0;
   }
   if (!container.sequence() && !container.is_undefined())
     run.fail(fmt::format("argument of type '{}' is not iterable", type_name(container)));

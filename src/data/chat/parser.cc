@@ -1,5 +1,7 @@
 #include "data/chat/parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -161,6 +163,7 @@ class Parser {
     while (!stream_.sees(")")) {
       if (!code.parameters.empty()) stream_.expect(",");
       std::string name = stream_.take_name();
+      if (code.parameters.size() == kMostNamed) stream_.fail(fmt::format("expected at most {} parameters, got more", kMostNamed));
       if (std::find(code.parameters.begin(), code.parameters.end(), name) != code.parameters.end())
         stream_.fail("expected each parameter once, got '" + name + "' twice");
       code.parameters.push_back(std::move(name));

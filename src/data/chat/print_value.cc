@@ -13,7 +13,7 @@
 namespace spillway::data::chat {
 namespace {
 
-void append_repr_of_text(std::string& out, const std::string& text) {
+void append_repr_of_text(String& out, std::string_view text) {
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   out += quote;
   for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) {
@@ -37,7 +37,7 @@ void append_repr_of_text(std::string& out, const std::string& text) {
   out += quote;
 }
 
-void append_json_text(std::string& out, const std::string& text, bool ascii) {
+void append_json_text(String& out, std::string_view text, bool ascii) {
   out += '"';
   for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) {
     const char32_t c = code_point_at(text, i);
@@ -63,18 +63,18 @@ std::string json_number(double d) {
   return float_repr(d);
 }
 
-std::string json_key(const Run& run, const Value& key) {
+String json_key(const Run& run, const Value& key) {
   if (key.text()) return *key.text();
   if (key.is_none()) return "null";
   if (key.boolean()) return *key.boolean() ? "true" : "false";
-  if (key.integer()) return std::to_string(*key.integer());
-  if (key.real()) return json_number(*key.real());
+  if (key.integer()) return String(std::to_string(*key.integer()));
+  if (key.real()) return String(json_number(*key.real()));
   run.fail("keys must be str, int, float, bool or None, not " + type_name(key));
 }
 
 class JsonPrinter {
  public:
-  JsonPrinter(Run& run, std::string& out, const JsonStyle& style) : run_(run), out_(out), style_(style) {}
+  JsonPrinter(Run& run, String& out, const JsonStyle& style) : run_(run), out_(out), style_(style) {}
 
   void append(const Value& value) {
     run_.spend();
@@ -87,7 +87,7 @@ class JsonPrinter {
     } else if (value.real()) {
       out_ += json_number(*value.real());
     } else if (value.text()) {
-      run_.spend_bytes(6 * value.text()->size());
+      run_.spend_letters(value.text()->size());
       append_json_text(out_, *value.text(), style_.ascii);
     } else if (const Sequence* s = value.sequence(); s && s->has_index()) {
       print_list(*s);
@@ -104,13 +104,15 @@ class JsonPrinter {
   }
 
   void print_dict(const Dict& dict) {
-    std::vector<const std::pair<Value, Value>*> entries;
+    List<const std::pair<Value, Value>*> entries;
     for (const auto& entry : dict.entries) entries.push_back(&entry);
     if (style_.sorted) {
       std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) { return less(run_, a->first, b->first); });
     }
     print_items('{', '}', entries.size(), [&](size_t i) {
-      append_json_text(out_, json_key(run_, entries[i]->first), style_.ascii);
+      const String key = json_key(run_, entries[i]->first);
+      run_.spend_letters(key.size());
+      append_json_text(out_, key, style_.ascii);
       out_ += style_.colon;
       append(entries[i]->second);
     });
@@ -139,12 +141,12 @@ class JsonPrinter {
   }
 
   Run& run_;
-  std::string& out_;
+  String& out_;
   const JsonStyle& style_;
   int level_ = 0;
 };
 
-void append_items(Run& run, std::string& out, const char* open, const Values& items, const char* close) {
+void append_items(Run& run, String& out, const char* open, const Values& items, const char* close) {
   out += open;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out += ", ";
@@ -153,7 +155,7 @@ void append_items(Run& run, std::string& out, const char* open, const Values& it
   out += close;
 }
 
-void append_sequence(Run& run, std::string& out, const Sequence& s) {
+void append_sequence(Run& run, String& out, const Sequence& s) {
   switch (s.form) {
     case Form::list:
       return append_items(run, out, "[", s.items, "]");
@@ -195,13 +197,13 @@ std::string float_repr(double d) {
   return fmt::format("{}e{}{:02}", shortest.substr(0, e), exponent < 0 ? '-' : '+', std::abs(exponent));
 }
 
-std::string to_text(Run& run, const Value& value) {
-  std::string out;
+String to_text(Run& run, const Value& value) {
+  String out;
   append_text(run, out, value);
   return out;
 }
 
-void append_text(Run& run, std::string& out, const Value& value) {
+void append_text(Run& run, String& out, const Value& value) {
   if (value.is_undefined()) return;
   if (value.text()) {
     run.spend_bytes(value.text()->size());
@@ -211,7 +213,7 @@ void append_text(Run& run, std::string& out, const Value& value) {
   }
 }
 
-void append_repr(Run& run, std::string& out, const Value& value) {
+void append_repr(Run& run, String& out, const Value& value) {
   run.spend();
   if (value.is_undefined()) {
     out += "Undefined";
@@ -224,7 +226,7 @@ void append_repr(Run& run, std::string& out, const Value& value) {
   } else if (value.real()) {
     out += float_repr(*value.real());
   } else if (value.text()) {
-    run.spend_bytes(value.text()->size());
+    run.spend_letters(value.text()->size());
     if (value.is_markup()) out += "Markup(";
     append_repr_of_text(out, *value.text());
     if (value.is_markup()) out += ')';
@@ -246,6 +248,6 @@ void append_repr(Run& run, std::string& out, const Value& value) {
   }
 }
 
-void append_json(Run& run, std::string& out, const Value& value, const JsonStyle& style) { JsonPrinter(run, out, style).append(value); }
+void append_json(Run& run, String& out, const Value& value, const JsonStyle& style) { JsonPrinter(run, out, style).append(value); }
 
 }  // namespace spillway::data::chat

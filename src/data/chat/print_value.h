@@ -7,9 +7,9 @@
 
 namespace spillway::data::chat {
 
-std::string to_text(Run& run, const Value& value);
-void append_text(Run& run, std::string& out, const Value& value);
-void append_repr(Run& run, std::string& out, const Value& value);
+String to_text(Run& run, const Value& value);
+void append_text(Run& run, String& out, const Value& value);
+void append_repr(Run& run, String& out, const Value& value);
 
 /// Python's repr of a float: the fewest digits that give it back.
 std::string float_repr(double d);
@@ -17,9 +17,9 @@ std::string float_repr(double d);
 struct JsonStyle {
   bool ascii = false;
   bool sorted = false;
-  std::optional<std::string> indent;
-  std::string comma = ", ", colon = ": ";
+  std::optional<String> indent;
+  String comma = ", ", colon = ": ";
 };
-void append_json(Run& run, std::string& out, const Value& value, const JsonStyle& style);
+void append_json(Run& run, String& out, const Value& value, const JsonStyle& style);
 
 }  // namespace spillway::data::chat

@@ -1,5 +1,6 @@
-// The account of one rendering: what it may still spend, where it stands, and how it fails. Every function of the interpreter that can fail
-// or take long is handed this. One thread.
+// The account of one rendering: what it may still do and hold, where it stands, and how it fails. Every function of the interpreter that
+// can fail or take long is handed this; what containers allocate is charged to it by metered.h. One thread, which runs one rendering at a
+// time.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "data/chat/metered.h"
 
 namespace spillway::data::chat {
 
@@ -14,6 +16,12 @@ struct Space;
 
 /// How deep values and expressions may nest, and calls of macros.
 constexpr int kDeepest = 200;
+/// The most arguments by name of a call, and the most parameters of a macro.
+constexpr size_t kMostNamed = 1000;
+/// Names that are looked through in a step.
+constexpr size_t kScannedInAStep = 16;
+/// The longest name of a variable, a parameter or an attribute of a namespace, in bytes.
+constexpr size_t kLongestName = 256;
 
 class Run {
  public:
@@ -25,13 +33,25 @@ class Run {
   /// Throws Error(data): "[chat template] FILE, line N, message M: what".
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// Takes from the 10 million steps; fails when they are used up.
+  /// The template, a text or a value of the conversation has so many bytes: what the limits are derived from.
+  void count_read(size_t bytes) { read_bytes_ += static_cast<i64>(bytes); }
+  /// All has been read. From here on the rendering may take 10 million steps and 16 more for each byte that was read. Its values may take
+  /// 64 MiB at once and 32 bytes for each that was read, beside what the conversation itself takes.
+  void begin();
+
+  /// Takes from the steps; fails when they are used up. A step is the work for a value or a node of the tree, about 0.1 µs.
   void spend(i64 steps = 1) {
-    left_ -= steps;
-    if (left_ < 0 || steps < 0) fail_spent();
+    if (steps > steps_left_) fail_steps();
+    steps_left_ -= steps;
   }
-  /// A text of that many bytes is made or looked through: 64 bytes are a step, so steps bound the memory too.
-  void spend_bytes(size_t bytes) { spend(1 + static_cast<i64>(bytes / 64)); }
+  /// Bytes are copied or compared, 256 in a step.
+  void spend_bytes(size_t bytes) { spend(1 + static_cast<i64>(bytes / 256)); }
+  /// The characters of a text are looked at one by one, or searched for another text: 16 bytes in a step.
+  void spend_letters(size_t bytes) { spend(1 + static_cast<i64>(bytes / 16)); }
+
+  /// Bytes that the rendering's values, texts and scopes take now.
+  i64 held_bytes() const { return held_bytes_; }
+  i64 steps_left() const { return steps_left_; }
 
   /// A new, empty namespace. It lives as long as this, because templates can make rings of them.
   Space* new_space();
@@ -57,15 +77,33 @@ class Run {
   };
 
  private:
-  [[noreturn]] void fail_spent() const;
+  friend void charge(size_t bytes);
+  friend void release(size_t bytes) noexcept;
+  void hold(size_t bytes);
+  [[noreturn]] void fail_steps() const;
+
+  // Makes `run` the rendering of this thread for as long as it lives.
+  class Current {
+   public:
+    explicit Current(Run* run);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+   private:
+    Run* outer_;
+  };
+
+  const Current current_;  // outlives all that is charged
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;
-  i64 left_ = 10'000'000;
-  std::vector<std::unique_ptr<Space>> spaces_;
+  i64 read_bytes_ = 0, held_bytes_ = 0;
+  i64 steps_, steps_left_, most_bytes_;  // without limits until begin()
+  List<std::unique_ptr<Space>> spaces_;
 };
 
-/// Throws Error(data): "[chat template] FILE, line N: what".
+/// Throws Error(data): "[chat template] FILE, line N: what". Long words are cut.
 [[noreturn]] void fail_at(const std::string& file, int line, const std::string& what);
 
 }  // namespace spillway::data::chat

@@ -3,39 +3,55 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <string_view>
 
 namespace spillway::data::chat {
 namespace {
 
-// The names that a scope refers to, and those around it.
-struct Names {
-  const Names* around = nullptr;
-  std::set<std::string> known;
-  bool anywhere(const std::string& name) const { return known.contains(name) || (around && around->anywhere(name)); }
+// The names that a scope refers to beside those around it. All that are known are in one set, so that a scope far inside looks once.
+class Names {
+ public:
+  using Known = std::set<std::string_view>;
+  explicit Names(Known& all) : all_(all) {}
+  ~Names() {
+    for (const std::string_view name : own_) all_.erase(name);
+  }
+  Names(const Names&) = delete;
+  Names& operator=(const Names&) = delete;
+
+  bool has(std::string_view name) const { return all_.contains(name); }
+  void add(std::string_view name) {
+    if (all_.insert(name).second) own_.push_back(name);
+  }
+
+ private:
+  Known& all_;
+  std::vector<std::string_view> own_;
 };
 
 class Scopes {
  public:
   // Goes through the statements of one scope, then through the scopes inside it: those know all names of this one, also later ones.
-  void scope(Block& block, const Names* around, const std::vector<std::string>& parameters, const Node* target = nullptr,
+  void scope(Block& block, const std::vector<std::string>& parameters, const Node* target = nullptr,
              const std::vector<NodePtr>* defaults = nullptr) {
-    Names names{around, {parameters.begin(), parameters.end()}};
+    Names names(known_);
+    for (const std::string& parameter : parameters) names.add(parameter);
     if (target) declare(*target, names);
     if (defaults) {
       for (const NodePtr& value : *defaults) read(*value, names);
     }
     walk(block, names, block.unset, false);
-    inside(block, names);
+    inside(block);
   }
 
  private:
   static void declare(const Node& target, Names& names) {
-    if (target.kind == NodeKind::name) names.known.insert(target.name);
+    if (target.kind == NodeKind::name) names.add(target.name);
     for (const NodePtr& kid : target.kids) declare(*kid, names);
   }
 
   static void read(const Node& node, Names& names) {
-    if (node.kind == NodeKind::name && !names.anywhere(node.name)) names.known.insert(node.name);
+    if (node.kind == NodeKind::name) names.add(node.name);
     for (const NodePtr& kid : node.kids) {
       if (kid) read(*kid, names);
     }
@@ -47,13 +63,13 @@ class Scopes {
 
   // `maybe`: in a branch, after which Jinja looks among the variables too.
   static void write(const std::string& name, Names& names, std::vector<std::string>& unset, bool maybe) {
-    if (!maybe && !names.anywhere(name)) unset.push_back(name);
-    names.known.insert(name);
+    if (!maybe && !names.has(name)) unset.push_back(name);
+    names.add(name);
   }
 
   static void write(const Node& target, Names& names, std::vector<std::string>& unset, bool maybe) {
     if (target.kind == NodeKind::name) write(target.name, names, unset, maybe);
-    if (target.kind == NodeKind::space_attribute && !names.anywhere(target.name)) names.known.insert(target.name);
+    if (target.kind == NodeKind::space_attribute) names.add(target.name);
     for (const NodePtr& kid : target.kids) write(*kid, names, unset, maybe);
   }
 
@@ -86,20 +102,22 @@ class Scopes {
     }
   }
 
-  void inside(Block& block, const Names& names) {
+  void inside(Block& block) {
     for (const NodePtr& node : block.statements) {
       if (node->kind == NodeKind::branch) {
-        for (Block& part : node->parts) inside(part, names);
+        for (Block& part : node->parts) inside(part);
       } else if (node->code) {
-        scope(node->code->body, &names, node->code->parameters, nullptr, &node->code->defaults);
+        scope(node->code->body, node->code->parameters, nullptr, &node->code->defaults);
       } else {
         for (size_t i = 0; i < node->parts.size(); ++i) {
           const bool has_target = (node->kind == NodeKind::loop && i == 0) || node->kind == NodeKind::with;
-          scope(node->parts[i], &names, {}, has_target ? node->kids[0].get() : nullptr);
+          scope(node->parts[i], {}, has_target ? node->kids[0].get() : nullptr);
         }
       }
     }
   }
+
+  Names::Known known_;
 };
 
 // Looks for the first place, in Jinja's order of a node's parts, that reads or sets a name.
@@ -177,7 +195,7 @@ class FirstUse {
 
 }  // namespace
 
-void find_unset_names(Block& root) { Scopes().scope(root, nullptr, {}); }
+void find_unset_names(Block& root) { Scopes().scope(root, {}); }
 
 bool reads_unset(const Block& block, std::string_view name) {
   FirstUse use(name);

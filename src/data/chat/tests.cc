@@ -12,9 +12,10 @@ namespace spillway::data::chat {
 namespace {
 
 // Python's str.islower and isupper: some letter is of that case, and none of the other.
-bool all_cased(std::string_view text, bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)) {
+bool all_cased(Run& run, std::string_view text, bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)) {
+  run.spend_letters(text.size());
   bool any = false;
-  for (const char32_t c : decode(text)) {
+  for (const char32_t c : CodePoints(text)) {
     if (is_other(c)) return false;
     any = any || is_wanted(c);
   }
@@ -85,7 +86,7 @@ const Builtin kTests[] = {
     {"iterable", {"value"}, 1, is_iterable},
     {"le", {"", ""}, 2, compare<Comparison::less_equal>},
     {"lessthan", {"", ""}, 2, compare<Comparison::less>},
-    {"lower", {"value"}, 1, [](Run& run, const Bound& a) -> Value { return all_cased(to_text(run, a.at(0)), is_lower, is_upper); }},
+    {"lower", {"value"}, 1, [](Run& run, const Bound& a) -> Value { return all_cased(run, to_text(run, a.at(0)), is_lower, is_upper); }},
     {"lt", {"", ""}, 2, compare<Comparison::less>},
     {"mapping", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).dict() != nullptr; }},
     {"ne", {"", ""}, 2, compare<Comparison::not_equal>},
@@ -98,16 +99,16 @@ const Builtin kTests[] = {
     {"test", {"value"}, 1, is_known<has_test>},
     {"true", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).boolean() && *a.at(0).boolean(); }},
     {"undefined", {"value"}, 1, [](Run&, const Bound& a) -> Value { return a.at(0).is_undefined(); }},
-    {"upper", {"value"}, 1, [](Run& run, const Bound& a) -> Value { return all_cased(to_text(run, a.at(0)), is_upper, is_lower); }},
+    {"upper", {"value"}, 1, [](Run& run, const Bound& a) -> Value { return all_cased(run, to_text(run, a.at(0)), is_upper, is_lower); }},
 };
 
 }  // namespace
 
 bool has_test(std::string_view name) { return find_builtin(kTests, name) != nullptr; }
 
-bool apply_test(Run& run, const std::string& name, Arguments arguments) {
+bool apply_test(Run& run, std::string_view name, Arguments arguments) {
   const Builtin* test = find_builtin(kTests, name);
-  if (!test) run.fail("expected a test that chat templates use, got '" + name + "'");
+  if (!test) run.fail(fmt::format("expected a test that chat templates use, got '{}'", name));
   return truth(call_builtin(run, "test", *test, std::move(arguments)));
 }
 

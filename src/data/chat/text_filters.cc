@@ -16,15 +16,15 @@ namespace {
 
 template <std::string (*change)(std::string_view)>
 Value changed(Run& run, const Bound& a) {
-  const std::string text = to_text(run, a.at(0));
-  run.spend_bytes(2 * text.size());
-  return make_text_like(run, a.at(0), change(text));
+  const String text = to_text(run, a.at(0));
+  run.spend_letters(text.size());
+  return make_text_like(a.at(0), String(change(text)));
 }
 
 // Jinja's own title: words begin behind white space and - ( { [ <.
-std::string jinja_title(std::string_view text) {
+String jinja_title(std::string_view text) {
   const auto parts_words = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
-  std::string out;
+  String out;
   for (size_t begin = 0; begin < text.size();) {
     const bool between = parts_words(code_point_at(text, begin));
     size_t end = begin;
@@ -36,17 +36,21 @@ std::string jinja_title(std::string_view text) {
   return out;
 }
 
-Value title_of(Run& run, const Bound& a) { return make_text(run, jinja_title(to_text(run, a.at(0)))); }
+Value title_of(Run& run, const Bound& a) {
+  const String text = to_text(run, a.at(0));
+  run.spend_letters(text.size());
+  return jinja_title(text);
+}
 
 Value escaped(Run& run, const Bound& a) { return escape(run, a.at(0)); }
 
 Value escaped_again(Run& run, const Bound& a) { return escape(run, Value(to_text(run, a.at(0)))); }
 
-Value safe(Run& run, const Bound& a) { return make_markup(run, to_text(run, a.at(0))); }
+Value safe(Run& run, const Bound& a) { return make_markup(to_text(run, a.at(0))); }
 
 Value trim(Run& run, const Bound& a) {
-  const std::string text = to_text(run, a.at(0));
-  return make_text_like(run, a.at(0), std::string(a.has(1) ? strip(text, a.text(run, 1), 0) : strip(text, 0)));
+  const Value stripped = strip_text(run, to_text(run, a.at(0)), a.has(1) ? &a.text(run, 1) : nullptr, 0);
+  return make_text_like(a.at(0), *stripped.text());
 }
 
 Value replace(Run& run, const Bound& a) {
@@ -55,62 +59,62 @@ Value replace(Run& run, const Bound& a) {
 }
 
 Value center(Run& run, const Bound& a) {
-  const Value padded = pad_text(run, to_text(run, a.at(0)), a.whole(run, 1, 80), " ", 0);
-  return make_text_like(run, a.at(0), *padded.text());
+  return make_text_like(a.at(0), pad_text(run, to_text(run, a.at(0)), a.whole(run, 1, 80), " ", 0));
 }
 
 Value indent(Run& run, const Bound& a) {
-  const std::string& text = a.text(run, 0);
-  std::string before;
+  const String& text = a.text(run, 0);
+  String before;
   if (a[1] && a[1]->is_markup() && !a[0]->is_markup()) run.fail("expected a plain text as indent's width, got Markup");
   if (a[1] && a[1]->text()) {
     before = *a[1]->text();
   } else {
-    const i64 width = std::max<i64>(a.whole(run, 1, 4), 0);
-    run.spend(width);
-    before = std::string(static_cast<size_t>(width), ' ');
+    before = repeated(run, " ", a.whole(run, 1, 4));
   }
   const bool first = a.flag(2, false), blank = a.flag(3, false);
   const Values lines = split_lines(run, text + "\n", false);
-  std::string out;
+  String out;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string& line = *lines[i].text();
+    const String& line = *lines[i].text();
     run.spend_bytes(before.size() + line.size());
     if (i > 0) out += "\n";
     if (i == 0 ? first : (blank || !line.empty())) out += before;
     out += line;
   }
-  return make_text_like(run, a.at(0), std::move(out));
+  return make_text_like(a.at(0), std::move(out));
 }
 
 Value truncate(Run& run, const Bound& a) {
   if (a.at(0).is_undefined()) return a.at(0);
-  const std::string &text = a.text(run, 0), end = a.text(run, 3, "...");
+  const String &text = a.text(run, 0), end = a.text(run, 3, "...");
   const i64 length = a.whole(run, 1, 255), leeway = a.has(4) ? a.whole(run, 4, 5) : 5;
   const i64 of_end = static_cast<i64>(code_point_count(end));
   if (length < of_end) run.fail(fmt::format("expected length >= {}, got {}", of_end, length));
   if (leeway < 0) run.fail(fmt::format("expected leeway >= 0, got {}", leeway));
-  run.spend_bytes(text.size());
   const auto size = static_cast<i64>(code_point_count(text));
   if (size <= length || size - length <= leeway) return a.at(0);
-  std::string cut = text.substr(0, code_point_offset(text, static_cast<size_t>(length - of_end)));
+  String cut = text.substr(0, code_point_offset(text, static_cast<size_t>(length - of_end)));
   if (!a.flag(2, false)) cut = cut.substr(0, cut.rfind(' '));
-  return apply(run, Operator::add, make_text_like(run, a.at(0), std::move(cut)), a[3] ? a.at(3) : Value(end));
+  return apply(run, Operator::add, make_text_like(a.at(0), std::move(cut)), a[3] ? a.at(3) : Value(end));
 }
 
 Value word_count(Run& run, const Bound& a) {
-  const std::string text = to_text(run, a.at(0));
+  const String text = to_text(run, a.at(0));
+  run.spend_letters(text.size());
   i64 words = 0;
   bool inside = false;
-  for (const char32_t c : decode(text)) {
+  for (const char32_t c : CodePoints(text)) {
     words += !inside && is_word(c) ? 1 : 0;
     inside = is_word(c);
   }
   return words;
 }
 
-std::string url_quoted(const std::string& text, bool in_query) {
-  std::string out;
+String url_quoted(Run& run, const Value& value, bool in_query) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  const String text = to_text(run, value);
+  run.spend_letters(text.size());
+  String out;
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
                        c == '~' || (c == '/' && !in_query);
@@ -119,7 +123,10 @@ std::string url_quoted(const std::string& text, bool in_query) {
     } else if (in_query && c == ' ') {
       out += '+';
     } else {
-      out += fmt::format("%{:02X}", static_cast<u8>(c));
+      const auto byte = static_cast<u8>(c);
+      out += '%';
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
     }
   }
   return out;
@@ -127,11 +134,11 @@ std::string url_quoted(const std::string& text, bool in_query) {
 
 Value url_encode(Run& run, const Bound& a) {
   const Value& value = a.at(0);
-  if (value.text() || (!value.sequence() && !value.dict() && !value.range())) return make_text(run, url_quoted(to_text(run, value), false));
-  std::string out;
+  if (value.text() || (!value.sequence() && !value.dict() && !value.range())) return url_quoted(run, value, false);
+  String out;
   const auto add = [&](const Value& key, const Value& item) {
     if (!out.empty()) out += '&';
-    out += url_quoted(to_text(run, key), true) + "=" + url_quoted(to_text(run, item), true);
+    out += url_quoted(run, key, true) + "=" + url_quoted(run, item, true);
   };
   if (value.dict()) {
     for (const auto& [key, item] : value.dict()->entries) add(key, item);
@@ -142,7 +149,7 @@ Value url_encode(Run& run, const Bound& a) {
       add(pair->items[0], pair->items[1]);
     }
   }
-  return make_text(run, std::move(out));
+  return out;
 }
 
 Value join(Run& run, const Bound& a) {
@@ -150,12 +157,12 @@ Value join(Run& run, const Bound& a) {
   if (a.has(2)) {
     for (Value& item : items) item = follow(run, item, a.at(2));
   }
-  return join_texts(run, a[1] ? to_text(run, a.at(1)) : "", items);
+  return join_texts(run, a[1] ? to_text(run, a.at(1)) : String(), items);
 }
 
-Value as_text(Run& run, const Bound& a) { return a.at(0).text() ? a.at(0) : make_text(run, to_text(run, a.at(0))); }
+Value as_text(Run& run, const Bound& a) { return a.at(0).text() ? a.at(0) : to_text(run, a.at(0)); }
 
-std::string json_separator(Run& run, const Value& pair, size_t i) {
+String json_separator(Run& run, const Value& pair, size_t i) {
   const auto parts = items_of(run, pair);
   if (parts->items.size() != 2 || !parts->items[i].text()) run.fail("expected two texts as separators of tojson");
   return *parts->items[i].text();
@@ -169,9 +176,7 @@ Value to_json(Run& run, const Bound& a) {
     if (a[2]->text()) {
       style.indent = *a[2]->text();
     } else {
-      const i64 width = std::max<i64>(a.whole(run, 2, 0), 0);
-      run.spend(width);
-      style.indent = std::string(static_cast<size_t>(width), ' ');
+      style.indent = repeated(run, " ", a.whole(run, 2, 0));
     }
     style.comma = ",";
   }
@@ -179,9 +184,9 @@ Value to_json(Run& run, const Bound& a) {
     style.comma = json_separator(run, *a[3], 0);
     style.colon = json_separator(run, *a[3], 1);
   }
-  std::string out;
+  String out;
   append_json(run, out, a.at(0), style);
-  return make_text(run, std::move(out));
+  return out;
 }
 
 const Builtin kTextFilters[] = {

@@ -8,6 +8,7 @@
 
 #include "data/chat/markup.h"
 #include "data/chat/print_value.h"
+#include "data/chat/text_methods.h"
 #include "data/python_text/code_points.h"
 
 namespace spillway::data::chat {
@@ -22,24 +23,18 @@ struct Spec {
   i64 width = 0, precision = -1;
 };
 
-std::string padded(Run& run, std::string body, const Spec& spec, char natural) {
+String padded(Run& run, std::string_view body, const Spec& spec, char natural) {
   const auto have = static_cast<i64>(code_point_count(body));
-  if (have >= spec.width) return body;
-  run.spend_bytes(static_cast<size_t>(4 * spec.width));
+  if (have >= spec.width) return String(body);
   std::string fill;
   append_utf8(fill, spec.fill);
   const char align = spec.align == '\0' ? natural : spec.align;
   const i64 missing = spec.width - have, left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
-  const auto times = [&](i64 n) {
-    std::string out;
-    for (i64 i = 0; i < n; ++i) out += fill;
-    return out;
-  };
   if (align == '=') {
     const size_t sign = !body.empty() && (body[0] == '-' || body[0] == '+' || body[0] == ' ') ? 1 : 0;
-    return body.insert(sign, times(missing));
+    return String(body.substr(0, sign)).append(repeated(run, fill, missing)).append(body.substr(sign));
   }
-  return times(left) + body + times(missing - left);
+  return repeated(run, fill, left).append(body).append(repeated(run, fill, missing - left));
 }
 
 std::string with_sign(std::string digits, bool negative, const Spec& spec) {
@@ -101,13 +96,13 @@ std::string formatted_number(Run& run, const Value& value, const Spec& spec, con
   return with_sign(std::move(digits), std::signbit(d) && !std::isnan(d), spec) + (spec.type == '%' ? "%" : "");
 }
 
-std::string cut(const std::string& text, i64 precision) {
+std::string_view cut(std::string_view text, i64 precision) {
   return precision < 0 ? text : text.substr(0, code_point_offset(text, static_cast<size_t>(precision)));
 }
 
 class Reader {
  public:
-  Reader(Run& run, const std::string& format) : run_(run), format_(format) {}
+  Reader(Run& run, std::string_view format) : run_(run), format_(format) {}
   bool done() const { return at_ >= format_.size(); }
   char peek() const { return done() ? '\0' : format_[at_]; }
   char take() { return done() ? '\0' : format_[at_++]; }
@@ -124,20 +119,18 @@ class Reader {
     }
     return n;
   }
-  std::string until(char end) {
+  std::string_view until(char end) {
     const size_t found = format_.find(end, at_);
     if (found == format_.npos) run_.fail("incomplete format");
-    std::string text = format_.substr(at_, found - at_);
+    const std::string_view text = format_.substr(at_, found - at_);
     at_ = found + 1;
     return text;
   }
-  const std::string& text() const { return format_; }
-  size_t at() const { return at_; }
   void go(size_t bytes) { at_ += bytes; }
 
  private:
   Run& run_;
-  const std::string& format_;
+  const std::string_view format_;
   size_t at_ = 0;
 };
 
@@ -155,8 +148,8 @@ class PercentFormatter {
     may_be_left_ = right.dict() || right.is_undefined() || right.range() || (s && s->is_list());
   }
 
-  std::string all() {
-    std::string out;
+  String all() {
+    String out;
     while (!reader_.done()) {
       const char c = reader_.take();
       if (c == '%') {
@@ -175,14 +168,14 @@ class PercentFormatter {
     return values_[used_++];
   }
 
-  std::string one() {
+  String one() {
     Value value;
     bool named = false;
     if (reader_.skip('(')) {
-      const std::string key = reader_.until(')');
+      const std::string_view key = reader_.until(')');
       if (!right_.dict()) run_.fail("format requires a mapping");
       const Value* found = right_.dict()->find(key);
-      if (!found) run_.fail("expected a value for '" + key + "' of the format, got none");
+      if (!found) run_.fail(fmt::format("expected a value for '{}' of the format, got none", key));
       value = *found;
       named = true;
     }
@@ -209,9 +202,9 @@ class PercentFormatter {
     if (!named) value = next();
     spec.align = left ? '<' : '\0';
     if (type == 's' || type == 'r') {
-      std::string text;
+      String text;
       type == 's' ? append_text(run_, text, value) : append_repr(run_, text, value);
-      if (escapes_ && !(type == 's' && value.is_markup())) text = *escape(run_, Value(std::move(text))).text();
+      if (escapes_ && !(type == 's' && value.is_markup())) text = *escape(run_, std::move(text)).text();
       return padded(run_, cut(text, spec.precision), spec, '>');
     }
     if (std::string_view("diuxXofFeEgG").find(type) == std::string_view::npos)
@@ -251,8 +244,8 @@ class BraceFormatter {
   BraceFormatter(Run& run, const Value& format, const Arguments& arguments)
       : run_(run), reader_(run, *format.text()), arguments_(arguments), escapes_(format.is_markup()) {}
 
-  std::string all() {
-    std::string out;
+  String all() {
+    String out;
     while (!reader_.done()) {
       const char c = reader_.take();
       if ((c == '{' || c == '}') && reader_.skip(c)) {
@@ -269,40 +262,41 @@ class BraceFormatter {
   }
 
  private:
-  const Value& value(const std::string& field) {
+  const Value& value(std::string_view field) {
     if (field.empty() || std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; })) {
       if (field.size() > 6) run_.fail("Replacement index out of range");
-      const size_t i = field.empty() ? next_++ : static_cast<size_t>(std::stoul(field));
+      const size_t i = field.empty() ? next_++ : static_cast<size_t>(std::stoul(std::string(field)));
       (field.empty() ? automatic_ : manual_) = true;
       if (automatic_ && manual_) run_.fail("cannot switch between automatic field numbering and manual field specification");
       if (i >= arguments_.plain.size()) run_.fail("Replacement index " + std::to_string(i) + " out of range for positional args tuple");
       return arguments_.plain[i];
     }
-    if (field.find_first_of(".[") != field.npos) run_.fail("expected names or numbers in {}, got '" + field + "'");
+    if (field.find_first_of(".[") != field.npos) run_.fail(fmt::format("expected names or numbers in {{}}, got '{}'", field));
+    run_.spend(static_cast<i64>(arguments_.named.size() / kScannedInAStep));
     for (const auto& [name, given] : arguments_.named) {
       if (name == field) return given;
     }
-    run_.fail("expected a value for {" + field + "} of the format, got none");
+    run_.fail(fmt::format("expected a value for {{{}}} of the format, got none", field));
   }
 
-  std::string one(const std::string& inside) {
+  String one(std::string_view inside) {
     if (inside.find('{') != inside.npos) run_.fail("expected plain formats in {}, got nested ones");
     const size_t colon = std::min(inside.find(':'), inside.size()), mark = std::min(inside.find('!'), colon);
     Value shown = value(inside.substr(0, mark));
     if (mark < colon) {
-      const std::string conversion = inside.substr(mark + 1, colon - mark - 1);
-      if (conversion != "r" && conversion != "s") run_.fail("expected !r or !s in {}, got !" + conversion);
-      std::string text;
+      const std::string_view conversion = inside.substr(mark + 1, colon - mark - 1);
+      if (conversion != "r" && conversion != "s") run_.fail(fmt::format("expected !r or !s in {{}}, got !{}", conversion));
+      String text;
       conversion == "s" ? append_text(run_, text, shown) : append_repr(run_, text, shown);
       shown = std::move(text);
     }
-    const std::string format = colon < inside.size() ? inside.substr(colon + 1) : "";
+    const std::string_view format = colon < inside.size() ? inside.substr(colon + 1) : "";
     if (!escapes_) return apply(shown, format);
     if (shown.is_markup() && !format.empty()) run_.fail("Unsupported format specification for Markup.");
-    return shown.is_markup() ? *shown.text() : *escape(run_, Value(apply(shown, format))).text();
+    return shown.is_markup() ? *shown.text() : *escape(run_, apply(shown, format)).text();
   }
 
-  std::string apply(const Value& shown, const std::string& format) {
+  String apply(const Value& shown, std::string_view format) {
     if (format.empty()) return to_text(run_, shown);
     Reader reader(run_, format);
     Spec spec;
@@ -323,16 +317,16 @@ class BraceFormatter {
     spec.commas = reader.skip(',');
     if (reader.skip('.')) spec.precision = reader.number();
     spec.type = reader.take();
-    if (!reader.done()) run_.fail("Invalid format specifier '" + format + "'");
+    if (!reader.done()) run_.fail(fmt::format("Invalid format specifier '{}'", format));
     if (shown.text()) {
       if ((spec.type != '\0' && spec.type != 's') || spec.align == '=' || spec.sign != '\0' || spec.alternate || spec.commas)
-        run_.fail("expected a format of a text, got '" + format + "'");
+        run_.fail(fmt::format("expected a format of a text, got '{}'", format));
       return padded(run_, cut(*shown.text(), spec.precision), spec, '<');
     }
     if (!shown.number() || (shown.boolean() && spec.type == '\0') ||
         (shown.real() && spec.type == '\0' && (spec.precision >= 0 || spec.commas)) || (spec.commas && spec.fill == '0') ||
         (shown.whole() && spec.precision >= 0 && std::string_view("fFeEgG%").find(spec.type) == std::string_view::npos))
-      run_.fail("expected a format that fits '" + type_name(shown) + "', got '" + format + "'");
+      run_.fail(fmt::format("expected a format that fits '{}', got '{}'", type_name(shown), format));
     if (shown.real() && spec.type == '\0') {
       const std::string digits = float_repr(std::fabs(*shown.real()));
       return padded(run_, with_sign(digits, std::signbit(*shown.real()), spec), spec, '>');
@@ -352,12 +346,12 @@ class BraceFormatter {
 
 Value percent_format(Run& run, const Value& format, const Value& right) {
   run.spend_bytes(format.text()->size());
-  return make_text_like(run, format, PercentFormatter(run, format, right).all());
+  return make_text_like(format, PercentFormatter(run, format, right).all());
 }
 
 Value brace_format(Run& run, const Value& format, const Arguments& arguments) {
   run.spend_bytes(format.text()->size());
-  return make_text_like(run, format, BraceFormatter(run, format, arguments).all());
+  return make_text_like(format, BraceFormatter(run, format, arguments).all());
 }
 
 }  // namespace spillway::data::chat

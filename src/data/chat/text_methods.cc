@@ -1,6 +1,7 @@
 #include "data/chat/text_methods.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "data/chat/print_value.h"
 #include "data/python_text/code_points.h"
@@ -16,8 +17,7 @@ struct Window {
 };
 
 Window window(Run& run, const Bound& a) {
-  const std::string& text = *a.at(0).text();
-  run.spend_bytes(text.size());
+  const String& text = *a.at(0).text();
   const auto size = static_cast<i64>(code_point_count(text));
   const auto given = [&](size_t i, i64 otherwise) { return a.has(i) ? a.whole(run, i, 0) : otherwise; };
   i64 begin = given(2, 0), end = std::min(given(3, size), size);
@@ -31,10 +31,10 @@ Window window(Run& run, const Bound& a) {
 
 template <bool last>
 i64 found_at(Run& run, const Bound& a) {
-  const std::string& needle = a.text(run, 1);
+  const String& needle = a.text(run, 1);
   const Window in = window(run, a);
   if (in.beyond) return -1;
-  const size_t at = last ? in.text.rfind(needle) : in.text.find(needle);
+  const size_t at = last ? find_last(run, in.text, needle) : find_first(run, in.text, needle);
   return at == in.text.npos ? -1 : in.begin + static_cast<i64>(code_point_count(in.text.substr(0, at)));
 }
 
@@ -51,12 +51,12 @@ Value index(Run& run, const Bound& a) {
 }
 
 Value count(Run& run, const Bound& a) {
-  const std::string& needle = a.text(run, 1);
+  const String& needle = a.text(run, 1);
   const Window in = window(run, a);
   if (in.beyond) return i64{0};
   if (needle.empty()) return static_cast<i64>(code_point_count(in.text)) + 1;
   i64 n = 0;
-  for (size_t at = in.text.find(needle); at != in.text.npos; at = in.text.find(needle, at + needle.size())) ++n;
+  for (size_t at = find_first(run, in.text, needle); at != in.text.npos; at = find_first(run, in.text, needle, at + needle.size())) ++n;
   return n;
 }
 
@@ -65,6 +65,7 @@ Value begins(Run& run, const Bound& a) {
   const Window in = window(run, a);
   const auto fits = [&](const Value& mark) {
     if (!mark.text()) run.fail("expected a text or a tuple of them for startswith or endswith, got " + type_name(mark));
+    run.spend_bytes(std::min(in.text.size(), mark.text()->size()));
     return !in.beyond && (at_end ? in.text.ends_with(*mark.text()) : in.text.starts_with(*mark.text()));
   };
   const Sequence* marks = a.at(1).sequence();
@@ -74,13 +75,13 @@ Value begins(Run& run, const Bound& a) {
 
 template <int sides>
 Value strip_method(Run& run, const Bound& a) {
-  const std::string& text = *a.at(0).text();
-  return make_text(run, std::string(a.has(1) ? strip(text, a.text(run, 1), sides) : strip(text, sides)));
+  return strip_text(run, *a.at(0).text(), a.has(1) ? &a.text(run, 1) : nullptr, sides);
 }
 
 // At white space, from the left or from the right, at most `most` times.
-std::vector<std::string_view> split_at_spaces(std::string_view text, i64 most, bool from_right) {
-  std::vector<std::string_view> parts;
+List<std::string_view> split_at_spaces(Run& run, std::string_view text, i64 most, bool from_right) {
+  run.spend_letters(text.size());
+  List<std::string_view> parts;
   text = strip(text, from_right ? 1 : -1);
   while (!text.empty()) {
     if (most >= 0 && static_cast<i64>(parts.size()) == most) {
@@ -90,8 +91,7 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, i64 most, b
     size_t edge = from_right ? text.size() : 0;
     if (from_right) {
       while (edge > 0) {
-        size_t before = edge - 1;
-        while ((static_cast<u8>(text[before]) & 0xC0) == 0x80) --before;
+        const size_t before = code_point_before(text, edge);
         if (is_space(code_point_at(text, before))) break;
         edge = before;
       }
@@ -106,10 +106,10 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, i64 most, b
   return parts;
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view mark, i64 most, bool from_right) {
-  std::vector<std::string_view> parts;
+List<std::string_view> split_at(Run& run, std::string_view text, std::string_view mark, i64 most, bool from_right) {
+  List<std::string_view> parts;
   while (most < 0 || static_cast<i64>(parts.size()) < most) {
-    const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+    const size_t at = from_right ? find_last(run, text, mark) : find_first(run, text, mark);
     if (at == text.npos) break;
     parts.push_back(from_right ? text.substr(at + mark.size()) : text.substr(0, at));
     text = from_right ? text.substr(0, at) : text.substr(at + mark.size());
@@ -120,24 +120,19 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view m
 
 template <bool from_right>
 Value split(Run& run, const Bound& a) {
-  const std::string& text = *a.at(0).text();
-  run.spend_bytes(2 * text.size());
+  const String& text = *a.at(0).text();
   const i64 most = a.whole(run, 2, -1);
   if (a.has(1) && a.text(run, 1).empty()) run.fail("empty separator");
-  auto parts = a.has(1) ? split_at(text, a.text(run, 1), most, from_right) : split_at_spaces(text, most, from_right);
+  auto parts = a.has(1) ? split_at(run, text, a.text(run, 1), most, from_right) : split_at_spaces(run, text, most, from_right);
   if (from_right) std::reverse(parts.begin(), parts.end());
-  run.spend(static_cast<i64>(parts.size()));
-  Values items;
-  for (const std::string_view part : parts) items.emplace_back(std::string(part));
-  return make_list(run, std::move(items));
+  return make_list(run, Values(parts.begin(), parts.end()));
 }
 
 template <bool from_right>
 Value partition(Run& run, const Bound& a) {
-  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
+  const String &text = *a.at(0).text(), &mark = a.text(run, 1);
   if (mark.empty()) run.fail("empty separator");
-  run.spend_bytes(2 * text.size());
-  const size_t at = from_right ? text.rfind(mark) : text.find(mark);
+  const size_t at = from_right ? find_last(run, text, mark) : find_first(run, text, mark);
   Values parts = from_right ? Values{"", "", a.at(0)} : Values{a.at(0), "", ""};
   if (at != text.npos) parts = {text.substr(0, at), mark, text.substr(at + mark.size())};
   return make_sequence(run, Form::tuple, std::move(parts));
@@ -148,13 +143,13 @@ Value replace_by_method(Run& run, const Bound& a) {
 }
 
 Value remove_prefix(Run& run, const Bound& a) {
-  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
-  return make_text(run, text.starts_with(mark) ? text.substr(mark.size()) : text);
+  const String &text = *a.at(0).text(), &mark = a.text(run, 1);
+  return Value(text.starts_with(mark) ? text.substr(mark.size()) : text);
 }
 
 Value remove_suffix(Run& run, const Bound& a) {
-  const std::string &text = *a.at(0).text(), &mark = a.text(run, 1);
-  return make_text(run, text.ends_with(mark) ? text.substr(0, text.size() - mark.size()) : text);
+  const String &text = *a.at(0).text(), &mark = a.text(run, 1);
+  return Value(text.ends_with(mark) ? text.substr(0, text.size() - mark.size()) : text);
 }
 
 template <int side>
@@ -163,11 +158,10 @@ Value pad(Run& run, const Bound& a) {
 }
 
 Value zfill(Run& run, const Bound& a) {
-  const std::string& text = *a.at(0).text();
-  const bool sign = text.starts_with('-') || text.starts_with('+');
-  const std::string body = text.substr(sign ? 1 : 0);
-  const Value filled = pad_text(run, body, a.whole(run, 1, 0) - (sign ? 1 : 0), "0", 1);
-  return make_text(run, text.substr(0, sign ? 1 : 0) + *filled.text());
+  const std::string_view text = *a.at(0).text();
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  const i64 width = std::max<i64>(a.whole(run, 1, 0), 0);
+  return String(text.substr(0, sign)) + pad_text(run, text.substr(sign), width - static_cast<i64>(sign), "0", 1);
 }
 
 Value join_by_method(Run& run, const Bound& a) {
@@ -180,22 +174,22 @@ Value join_by_method(Run& run, const Bound& a) {
 
 template <std::string (*change)(std::string_view)>
 Value changed_by_method(Run& run, const Bound& a) {
-  run.spend_bytes(2 * a.at(0).text()->size());
-  return make_text(run, change(*a.at(0).text()));
+  run.spend_letters(a.at(0).text()->size());
+  return change(*a.at(0).text());
 }
 
 template <bool (*is)(char32_t)>
 Value all_are(Run& run, const Bound& a) {
-  run.spend_bytes(a.at(0).text()->size());
-  const std::u32string points = decode(*a.at(0).text());
-  return !points.empty() && std::all_of(points.begin(), points.end(), is);
+  const String& text = *a.at(0).text();
+  run.spend_letters(text.size());
+  return !text.empty() && std::ranges::all_of(CodePoints(text), is);
 }
 
 template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
 Value cased(Run& run, const Bound& a) {
-  run.spend_bytes(a.at(0).text()->size());
-  const std::u32string points = decode(*a.at(0).text());
-  return std::any_of(points.begin(), points.end(), is) && std::none_of(points.begin(), points.end(), is_other);
+  const CodePoints points(*a.at(0).text());
+  run.spend_letters(a.at(0).text()->size());
+  return std::ranges::any_of(points, is) && std::ranges::none_of(points, is_other);
 }
 
 bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
@@ -246,8 +240,33 @@ bool ends_line(char32_t c) { return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c 
 
 std::span<const Builtin> text_methods() { return kMethods; }
 
+size_t find_first(Run& run, std::string_view text, std::string_view wanted, size_t from) {
+  const std::string_view rest = text.substr(std::min(from, text.size()));
+  const void* found = ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  const size_t passed = found ? static_cast<size_t>(static_cast<const char*>(found) - rest.data()) : rest.size();
+  run.spend_letters(passed + wanted.size());
+  return found ? from + passed : text.npos;
+}
+
+size_t find_last(Run& run, std::string_view text, std::string_view wanted) {
+  constexpr size_t kShort = 32;  // so that the plain search does not take long
+  if (wanted.size() <= kShort) {
+    const size_t at = text.rfind(wanted);
+    run.spend_letters(text.size() - (at == text.npos ? 0 : at));
+    return at;
+  }
+  const String turned(text.rbegin(), text.rend()), turned_wanted(wanted.rbegin(), wanted.rend());
+  const size_t at = find_first(run, turned, turned_wanted);
+  return at == text.npos ? text.npos : text.size() - at - wanted.size();
+}
+
+Value strip_text(Run& run, const String& text, const String* chars, int sides) {
+  run.spend_letters(text.size() + (chars ? chars->size() : 0));
+  return chars ? strip(text, *chars, sides) : strip(text, sides);
+}
+
 Values split_lines(Run& run, std::string_view text, bool keep_ends) {
-  run.spend_bytes(2 * text.size());
+  run.spend_letters(text.size());
   Values found;
   size_t begin = 0;
   for (size_t i = 0; i < text.size();) {
@@ -258,56 +277,62 @@ Values split_lines(Run& run, std::string_view text, bool keep_ends) {
     }
     const size_t end = i;
     i += text[i] == '\r' && text.substr(i + 1).starts_with('\n') ? 2 : bytes;
-    run.spend();
-    found.emplace_back(std::string(text.substr(begin, (keep_ends ? i : end) - begin)));
+    found.emplace_back(text.substr(begin, (keep_ends ? i : end) - begin));
     begin = i;
   }
-  if (begin < text.size()) found.emplace_back(std::string(text.substr(begin)));
+  if (begin < text.size()) found.emplace_back(text.substr(begin));
   return found;
 }
 
-Value replace_text(Run& run, const std::string& text, const std::string& old, const std::string& by, i64 most) {
-  run.spend_bytes(2 * text.size());
-  std::string out;
+Value replace_text(Run& run, std::string_view text, std::string_view old, std::string_view by, i64 most) {
+  String out;
   size_t from = 0;
   for (i64 done = 0; most < 0 || done < most; ++done) {
     // An empty word stands before each character and at the end.
     const size_t at = old.empty() ? (done == 0            ? 0
                                      : from < text.size() ? from + code_point_bytes(text, from)
                                                           : text.npos)
-                                  : text.find(old, from);
+                                  : find_first(run, text, old, from);
     if (at == text.npos) break;
     run.spend_bytes(by.size());
-    out.append(text, from, at - from).append(by);
+    out.append(text.substr(from, at - from)).append(by);
     from = at + old.size();
   }
-  out.append(text, from);
-  return make_text(run, std::move(out));
+  out.append(text.substr(from));
+  return out;
 }
 
-Value pad_text(Run& run, const std::string& text, i64 width, const std::string& fill, int side) {
+String pad_text(Run& run, std::string_view text, i64 width, std::string_view fill, int side) {
   if (code_point_count(fill) != 1) run.fail("The fill character must be exactly one character long");
-  run.spend_bytes(text.size());
   const auto size = static_cast<i64>(code_point_count(text));
-  if (width <= size) return make_text(run, text);
+  if (width <= size) return String(text);
   const i64 missing = width - size;
-  run.spend(missing);
   const i64 left = side < 0 ? 0 : side > 0 ? missing : missing / 2 + (missing & width & 1);
-  std::string out;
-  for (i64 i = 0; i < left; ++i) out += fill;
-  out += text;
-  for (i64 i = left; i < missing; ++i) out += fill;
-  return make_text(run, std::move(out));
+  return repeated(run, fill, left).append(text).append(repeated(run, fill, missing - left));
 }
 
-Value join_texts(Run& run, const std::string& between, const Values& items) {
-  std::string out;
+String repeated(Run& run, std::string_view text, i64 times) {
+  size_t total = 0;
+  if (__builtin_mul_overflow(text.size(), static_cast<size_t>(std::max<i64>(times, 0)), &total) || total > String().max_size())
+    run.fail("expected a text that fits in memory, got a longer one from a repetition");
+  String out;
+  if (text.size() == 1) {
+    out.append(total, text[0]);
+    return out;
+  }
+  out.reserve(total);
+  while (out.size() < total) out += text;
+  return out;
+}
+
+Value join_texts(Run& run, std::string_view between, const Values& items) {
+  String out;
   for (size_t i = 0; i < items.size(); ++i) {
     run.spend_bytes(between.size());
     if (i > 0) out += between;
     append_text(run, out, items[i]);
   }
-  return make_text(run, std::move(out));
+  return out;
 }
 
 }  // namespace spillway::data::chat

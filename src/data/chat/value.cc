@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -34,9 +35,9 @@ i64 Range::size() const {
   return static_cast<i64>(std::min<u64>((distance - 1) / stride + 1, std::numeric_limits<i64>::max()));
 }
 
-Value Value::undefined(std::string why) {
+Value Value::undefined(std::string_view why) {
   Value value;
-  value.held_ = Undefined{std::make_shared<const std::string>(std::move(why))};
+  value.held_ = Undefined{make_metered<String>(why)};
   return value;
 }
 
@@ -60,14 +61,14 @@ int Value::depth() const {
   if (sequence()) return sequence()->depth;
   if (dict()) return dict()->depth;
   if (loop()) return loop()->items->depth + 1;
-  if (turns()) return deepest_of(turns()->items) + 1;
+  if (turns()) return turns()->depth;
   if (callable()) return callable()->self.depth() + 1;
   return 0;
 }
 
 const Value* Dict::find(std::string_view key) const {
   if (!places.empty()) {
-    const auto found = places.find("s" + std::string(key));
+    const auto found = places.find(String("s").append(key));
     return found == places.end() ? nullptr : &entries[found->second].second;
   }
   for (const auto& [name, value] : entries) {
@@ -76,9 +77,12 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
-const Value* Dict::find(const Run& run, const Value& key) const {
-  if (key.text()) return find(*key.text());
-  const std::string wanted = hash_key(run, key);
+const Value* Dict::find(Run& run, const Value& key) const {
+  if (key.text()) {
+    run.spend_bytes(key.text()->size() * kScanned);
+    return find(*key.text());
+  }
+  const String wanted = hash_key(run, key);
   if (!places.empty()) {
     const auto found = places.find(wanted);
     return found == places.end() ? nullptr : &entries[found->second].second;
@@ -95,12 +99,13 @@ void DictBuilder::set(Value key, Value value) {
     *const_cast<Value*>(old) = std::move(value);
     return;
   }
-  hash_key(run_, key);
+  String hashed = hash_key(run_, key);
   dict_->entries.emplace_back(std::move(key), std::move(value));
   if (dict_->entries.size() <= kScanned) return;
-  for (size_t i = dict_->places.size(); i < dict_->entries.size(); ++i) {
+  for (size_t i = dict_->places.size(); i + 1 < dict_->entries.size(); ++i) {
     dict_->places.emplace(hash_key(run_, dict_->entries[i].first), i);
   }
+  dict_->places.emplace(std::move(hashed), dict_->entries.size() - 1);
 }
 
 Value DictBuilder::done() {
@@ -110,37 +115,42 @@ Value DictBuilder::done() {
   return Value(std::shared_ptr<const Dict>(std::move(dict_)));
 }
 
-std::string hash_key(const Run& run, const Value& value) {
-  if (value.text()) return "s" + *value.text();
+String hash_key(Run& run, const Value& value) {
+  const auto printed = [](const char* form, const auto&... parts) { return String(fmt::format(fmt::runtime(form), parts...)); };
+  const auto place = [&](const void* at) { return printed("p{}", at); };
+  if (value.text()) return String("s").append(*value.text());
   if (value.is_none()) return "n";
   if (value.is_undefined()) return "u";
-  if (const auto n = value.whole()) return fmt::format("i{}", *n);
+  if (const auto n = value.whole()) return printed("i{}", *n);
   if (const double* d = value.real()) {
-    if (*d == std::trunc(*d) && std::abs(*d) < 0x1p63) return fmt::format("i{}", static_cast<i64>(*d));
-    return fmt::format("d{}", *d);
+    if (*d == std::trunc(*d) && *d >= -0x1p63 && *d < 0x1p63) return printed("i{}", static_cast<i64>(*d));
+    return printed("d{}", *d);
   }
   if (const Sequence* s = value.sequence(); s && s->is_tuple()) {
-    std::string key = "(";
+    String key = "(";
     for (const Value& item : s->items) {
-      const std::string part = hash_key(run, item);
-      key += fmt::format("{}:{}", part.size(), part);
+      const String part = hash_key(run, item);
+      key.append(std::to_string(part.size())).append(":").append(part);
     }
     return key;
   }
-  if (const Range* r = value.range()) return fmt::format("r{},{},{}", r->start, r->size(), r->step);
+  if (const Range* r = value.range()) {
+    // Ranges are the same where their items are.
+    const i64 size = r->size();
+    return printed("r{},{},{}", size, size > 0 ? r->start : 0, size > 1 ? r->step : 0);
+  }
   // What Python knows by its place.
-  if (const Sequence* q = value.sequence(); q && (q->form == Form::generator || q->form == Form::values))
-    return fmt::format("p{}", static_cast<const void*>(q));
-  if (value.space()) return fmt::format("p{}", static_cast<const void*>(value.space()));
-  if (value.loop()) return fmt::format("p{}", static_cast<const void*>(value.loop()));
-  if (value.turns()) return fmt::format("p{}", static_cast<const void*>(value.turns()));
-  if (value.callable()) return fmt::format("p{}", static_cast<const void*>(value.callable()));
+  if (const Sequence* q = value.sequence(); q && (q->form == Form::generator || q->form == Form::values)) return place(q);
+  if (value.space()) return place(value.space());
+  if (value.loop()) return place(value.loop());
+  if (value.turns()) return place(value.turns());
+  if (value.callable()) return place(value.callable());
   run.fail(fmt::format("unhashable type: '{}'", type_name(value)));
 }
 
 Value make_sequence(Run& run, Form form, Values items) {
   run.spend(1 + static_cast<i64>(items.size()));
-  auto sequence = std::make_shared<Sequence>();
+  auto sequence = make_metered<Sequence>();
   sequence->form = form;
   sequence->depth = deepest(run, deepest_of(items));
   sequence->items = std::move(items);
@@ -149,10 +159,19 @@ Value make_sequence(Run& run, Form form, Values items) {
 
 Value make_list(Run& run, Values items) { return make_sequence(run, Form::list, std::move(items)); }
 
-Value make_text(Run& run, std::string text) {
-  run.spend_bytes(text.size());
-  return Value(std::move(text));
+namespace {
+
+// A text of one character. Those of ASCII are shared, because texts that are gone through have many.
+Value character(std::string_view text) {
+  static const auto shared = [] {
+    std::array<Text, 128> all;
+    for (size_t c = 0; c < all.size(); ++c) all[c] = std::make_shared<const String>(1, static_cast<char>(c));
+    return all;
+  }();
+  return text.size() == 1 ? Value(shared[static_cast<u8>(text[0])]) : Value(text);
 }
+
+}  // namespace
 
 std::shared_ptr<const Sequence> items_of(Run& run, const Value& value) {
   Values items;
@@ -160,17 +179,18 @@ std::shared_ptr<const Sequence> items_of(Run& run, const Value& value) {
     if (sequence->form != Form::generator) return std::get<std::shared_ptr<const Sequence>>(value.held());
     items.assign(sequence->items.begin() + static_cast<std::ptrdiff_t>(sequence->taken), sequence->items.end());
     sequence->taken = sequence->items.size();
-  } else if (const std::string* text = value.text()) {
-    run.spend(static_cast<i64>(text->size()));
+  } else if (const String* text = value.text()) {
+    items.reserve(code_point_count(*text));
     for (size_t i = 0; i < text->size();) {
       const size_t bytes = code_point_bytes(*text, i);
-      items.emplace_back(text->substr(i, bytes));
+      items.push_back(character(std::string_view(*text).substr(i, bytes)));
       i += bytes;
     }
   } else if (const Dict* dict = value.dict()) {
+    items.reserve(dict->entries.size());
     for (const auto& entry : dict->entries) items.push_back(entry.first);
   } else if (const Range* range = value.range()) {
-    run.spend(range->size());
+    items.reserve(static_cast<size_t>(range->size()));
     for (i64 i = 0; i < range->size(); ++i) items.emplace_back(range->at(i));
   } else if (!value.is_undefined()) {
     run.fail(fmt::format("'{}' object is not iterable", type_name(value)));
@@ -210,7 +230,7 @@ namespace {
 Value from_json_at(Run& run, const nlohmann::ordered_json& json, int depth) {
   using Type = nlohmann::ordered_json::value_t;
   if (depth > kDeepest) run.fail(fmt::format("expected messages and variables nested at most {} deep, got deeper ones", kDeepest));
-  run.spend();
+  run.count_read(1);
   switch (json.type()) {
     case Type::null:
       return None{};
@@ -227,7 +247,8 @@ Value from_json_at(Run& run, const nlohmann::ordered_json& json, int depth) {
     case Type::string: {
       const auto& text = json.get_ref<const std::string&>();
       if (!is_utf8(text)) run.fail("expected texts in UTF-8, got other bytes in a message or a variable");
-      return make_text(run, text);
+      run.count_read(text.size());
+      return text;
     }
     case Type::array: {
       Values items;
@@ -239,7 +260,8 @@ Value from_json_at(Run& run, const nlohmann::ordered_json& json, int depth) {
       DictBuilder dict(run);
       for (const auto& [key, item] : json.items()) {
         if (!is_utf8(key)) run.fail("expected keys in UTF-8, got other bytes in a message or a variable");
-        dict.set(make_text(run, key), from_json_at(run, item, depth + 1));
+        run.count_read(key.size());
+        dict.set(key, from_json_at(run, item, depth + 1));
       }
       return dict.done();
     }

@@ -1,17 +1,17 @@
 // A value of the template language: Python's, as far as chat templates see them. Values never change once made, so they share what they
 // hold; only a namespace's attributes can be set. The nesting of containers is bounded when they are made.
 #pragma once
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "base/types.h"
+#include "data/chat/metered.h"
 #include "data/chat/run.h"
 
 namespace spillway::data::chat {
@@ -27,15 +27,16 @@ struct Scope;
 
 /// `why` says what was not there; null is an empty word.
 struct Undefined {
-  std::shared_ptr<const std::string> why;
+  std::shared_ptr<const String> why;
 };
 struct None {};
 struct Range {
   i64 start = 0, stop = 0, step = 1;
   i64 size() const;
-  i64 at(i64 index) const { return start + index * step; }
+  /// The item at `index`, which is below size(). The product may leave 64 bits on the way, the item does not.
+  i64 at(i64 index) const { return static_cast<i64>(static_cast<u64>(start) + static_cast<u64>(index) * static_cast<u64>(step)); }
 };
-using Text = std::shared_ptr<const std::string>;
+using Text = std::shared_ptr<const String>;
 /// A text that `safe` or `escape` made: Python's markupsafe.Markup. It is a text for every purpose, but what is joined to it is escaped.
 struct Markup {
   Text text;
@@ -52,18 +53,20 @@ class Value {
   Value(bool b) : held_(b) {}
   Value(i64 i) : held_(i) {}
   Value(double d) : held_(d) {}
-  Value(std::string text) : held_(std::make_shared<const std::string>(std::move(text))) {}
-  Value(const char* text) : Value(std::string(text)) {}
+  Value(String text) : held_(Text(make_metered<String>(std::move(text)))) {}
+  Value(std::string_view text) : Value(String(text)) {}
+  Value(const std::string& text) : Value(String(text)) {}
+  Value(const char* text) : Value(String(text)) {}
   Value(Text text) : held_(std::move(text)) {}
   Value(Markup markup) : held_(std::move(markup)) {}
-  Value(Range range) : held_(std::make_shared<const Range>(range)) {}
+  Value(Range range) : held_(std::shared_ptr<const Range>(make_metered<Range>(range))) {}
   Value(Space* space) : held_(space) {}
   Value(std::shared_ptr<const Sequence> s) : held_(std::move(s)) {}
   Value(std::shared_ptr<const Dict> d) : held_(std::move(d)) {}
   Value(std::shared_ptr<const Loop> l) : held_(std::move(l)) {}
   Value(std::shared_ptr<const Turns> t) : held_(std::move(t)) {}
   Value(std::shared_ptr<const Callable> c) : held_(std::move(c)) {}
-  static Value undefined(std::string why);
+  static Value undefined(std::string_view why);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
   bool is_none() const { return std::holds_alternative<None>(held_); }
@@ -71,7 +74,7 @@ class Value {
   const i64* integer() const { return std::get_if<i64>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
   /// Of Markup too.
-  const std::string* text() const { return is_markup() ? std::get<Markup>(held_).text.get() : pointee<std::string>(); }
+  const String* text() const { return is_markup() ? std::get<Markup>(held_).text.get() : pointee<String>(); }
   bool is_markup() const { return std::holds_alternative<Markup>(held_); }
   const Sequence* sequence() const { return pointee<Sequence>(); }
   const Dict* dict() const { return pointee<Dict>(); }
@@ -98,7 +101,7 @@ class Value {
   Held held_;
 };
 
-using Values = std::vector<Value>;
+using Values = List<Value>;
 
 /// What Python has several types for: they differ in how they print, compare and can be indexed.
 enum class Form : u8 { list, tuple, group, keys, values, items, generator };
@@ -116,16 +119,17 @@ struct Sequence {
 
 /// Keeps the order in which keys came.
 struct Dict {
-  std::vector<std::pair<Value, Value>> entries;
-  std::unordered_map<std::string, size_t> places;  // by hash_key, where there are more than a few
+  List<std::pair<Value, Value>> entries;
+  // By hash_key, where there are more than a few. Ordered, so that nobody can choose keys that all take long to find.
+  std::map<String, size_t, std::less<>, Metered<std::pair<const String, size_t>>> places;
   int depth = 1;
   /// Null when absent. A key that cannot be one (a list) fails, as in Python.
-  const Value* find(const Run& run, const Value& key) const;
+  const Value* find(Run& run, const Value& key) const;
   const Value* find(std::string_view key) const;
 };
 
 struct Space {
-  std::vector<std::pair<std::string, Value>> attributes;
+  List<std::pair<String, Value>> attributes;
 };
 
 /// The variable `loop` of one iteration.
@@ -143,6 +147,7 @@ struct Loop {
 struct Turns {
   bool is_cycler = false;
   Values items;
+  int depth = 1;
   mutable size_t at = 0;
 };
 
@@ -154,15 +159,14 @@ struct Callable {
   const Macro* macro = nullptr;
 };
 
-/// Made with their bounds checked and their cost spent.
+/// Made with the nesting of their items checked.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
-Value make_text(Run& run, std::string text);
 
 /// Collects a dict; a key set again keeps its place and takes the new value.
 class DictBuilder {
  public:
-  explicit DictBuilder(Run& run) : run_(run), dict_(std::make_shared<Dict>()) {}
+  explicit DictBuilder(Run& run) : run_(run), dict_(make_metered<Dict>()) {}
   void set(Value key, Value value);
   Value done();
 
@@ -172,7 +176,7 @@ class DictBuilder {
 };
 
 /// Equal for keys that Python takes for the same, 1, 1.0 and True among them. Fails for what is no key.
-std::string hash_key(const Run& run, const Value& value);
+String hash_key(Run& run, const Value& value);
 
 /// The items a loop sees. Fails with "… is not iterable" for what has none; undefined has none and does not fail.
 std::shared_ptr<const Sequence> items_of(Run& run, const Value& value);
@@ -183,7 +187,8 @@ bool truth(const Value& value);
 /// Python's name of the type, for messages.
 std::string type_name(const Value& value);
 
-/// Of JSON: objects keep their order. Fails for whole numbers beyond 64 bits, texts that are no UTF-8, and nesting beyond kDeepest.
+/// Of JSON, which counts as read: objects keep their order. Fails for whole numbers beyond 64 bits, texts that are no UTF-8, and nesting
+/// beyond kDeepest.
 Value from_json(Run& run, const nlohmann::ordered_json& json);
 
 }  // namespace spillway::data::chat

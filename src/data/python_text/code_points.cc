@@ -3,6 +3,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_set>
 
 namespace spillway::data::chat {
 namespace {
@@ -16,8 +19,7 @@ std::string_view strip_where(std::string_view text, int sides, auto&& drops) {
   }
   if (sides >= 0) {
     while (end > begin) {
-      size_t last = end - 1;
-      while (last > begin && (static_cast<u8>(text[last]) & 0xC0) == 0x80) --last;
+      const size_t last = code_point_before(text, end);
       if (!drops(code_point_at(text, last))) break;
       end = last;
     }
@@ -61,34 +63,47 @@ char32_t code_point_at(std::string_view text, size_t at) {
   }
 }
 
+namespace {
+
+bool begins_code_point(char c) { return (static_cast<u8>(c) & 0xC0) != 0x80; }
+
+// How many code points begin in the eight bytes at `at`.
+size_t begins_in_word(std::string_view text, size_t at) {
+  u64 word = 0;
+  std::memcpy(&word, text.data() + at, sizeof word);
+  return sizeof word - static_cast<size_t>(std::popcount(word >> 7 & ~(word >> 6) & 0x0101010101010101));
+}
+
+}  // namespace
+
 size_t code_point_count(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<u8>(c) & 0xC0) != 0x80; }));
+  size_t count = 0, at = 0;
+  for (; at + 8 <= text.size(); at += 8) count += begins_in_word(text, at);
+  for (; at < text.size(); ++at) count += begins_code_point(text[at]) ? 1 : 0;
+  return count;
 }
 
 size_t code_point_offset(std::string_view text, size_t nth) {
-  size_t at = 0;
-  for (size_t i = 0; i < nth && at < text.size(); ++i) at += code_point_bytes(text, at);
-  return at;
+  size_t at = 0, begun = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    const size_t more = begins_in_word(text, at);
+    if (begun + more > nth) break;
+    begun += more;
+  }
+  for (; at < text.size(); ++at) {
+    if (begins_code_point(text[at]) && begun++ == nth) return at;
+  }
+  return text.size();
 }
 
-std::u32string decode(std::string_view text) {
-  std::u32string points;
-  points.reserve(text.size());
-  for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) points.push_back(code_point_at(text, i));
-  return points;
+size_t code_point_before(std::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while (begin > 0 && (static_cast<u8>(text[begin]) & 0xC0) == 0x80) --begin;
+  return begin;
 }
 
-std::string encode(std::u32string_view points) {
-  std::string text;
-  text.reserve(points.size());
-  for (const char32_t c : points) append_utf8(text, c);
-  return text;
-}
-
-void append_utf8(std::string& out, char32_t c) {
-  utf8proc_uint8_t bytes[4];
-  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
+size_t encode_utf8(char32_t c, char (&bytes)[4]) {
+  return static_cast<size_t>(utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), reinterpret_cast<utf8proc_uint8_t*>(bytes)));
 }
 
 bool is_space(char32_t c) {
@@ -132,8 +147,13 @@ bool is_word(char32_t c) {
 std::string_view strip(std::string_view text, int sides) { return strip_where(text, sides, is_space); }
 
 std::string_view strip(std::string_view text, std::string_view chars, int sides) {
-  const std::u32string dropped = decode(chars);
-  return strip_where(text, sides, [&](char32_t c) { return dropped.find(c) != dropped.npos; });
+  if (chars.size() <= 8) {  // looked through in less time than a set takes to make
+    const auto dropped = CodePoints(chars);
+    return strip_where(text, sides, [&](char32_t c) { return std::ranges::find(dropped, c) != dropped.end(); });
+  }
+  const auto all = CodePoints(chars);
+  const std::unordered_set<char32_t> dropped(all.begin(), all.end());
+  return strip_where(text, sides, [&](char32_t c) { return dropped.contains(c); });
 }
 
 }  // namespace spillway::data::chat

@@ -1,5 +1,6 @@
 // Texts as Python sees them: sequences of code points, kept as UTF-8. All are pure functions; all but is_utf8 expect valid UTF-8.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -17,9 +18,51 @@ size_t code_point_count(std::string_view text);
 /// The byte at which the `nth` code point begins (from 0), or the end.
 size_t code_point_offset(std::string_view text, size_t nth);
 
-std::u32string decode(std::string_view text);
-std::string encode(std::u32string_view text);
-void append_utf8(std::string& out, char32_t code_point);
+/// The byte at which the code point begins that ends before `end`, which is not 0.
+size_t code_point_before(std::string_view text, size_t end);
+
+/// Writes the code point's UTF-8 to `bytes` and returns how many they are.
+size_t encode_utf8(char32_t code_point, char (&bytes)[4]);
+
+template <class Text>
+void append_utf8(Text& out, char32_t code_point) {
+  char bytes[4];
+  out.append(bytes, encode_utf8(code_point, bytes));
+}
+
+/// The code points of a text, one after the other: `for (const char32_t c : CodePoints(text))`.
+class CodePoints {
+ public:
+  class Iterator {
+   public:
+    using value_type = char32_t;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    Iterator(std::string_view text, size_t at) : text_(text), at_(at) {}
+    char32_t operator*() const { return code_point_at(text_, at_); }
+    Iterator& operator++() {
+      at_ += code_point_bytes(text_, at_);
+      return *this;
+    }
+    Iterator operator++(int) {
+      const Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    std::string_view text_;
+    size_t at_ = 0;
+  };
+
+  explicit CodePoints(std::string_view text) : text_(text) {}
+  Iterator begin() const { return {text_, 0}; }
+  Iterator end() const { return {text_, text_.size()}; }
+
+ private:
+  std::string_view text_;
+};
 
 /// Python's str.isspace, isalpha, isdigit, isdecimal, isprintable, isupper, islower of one character; a letter, digit or _ of `\w`.
 bool is_space(char32_t c);

@@ -122,20 +122,20 @@ const Special* special(char32_t c) {
   return found != std::end(kSpecial) && found->letter == c ? found : nullptr;
 }
 
-void append(std::u32string& out, const char32_t (&letters)[3]) {
+void append(std::string& out, const char32_t (&letters)[3]) {
   for (const char32_t c : letters) {
-    if (c != 0) out.push_back(c);
+    if (c != 0) append_utf8(out, c);
   }
 }
 
-void append_upper(std::u32string& out, char32_t c) {
+void append_upper(std::string& out, char32_t c) {
   if (const Special* s = c < 0x80 ? nullptr : special(c)) return append(out, s->upper);
-  out.push_back(static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
+  append_utf8(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
-void append_title(std::u32string& out, char32_t c) {
+void append_title(std::string& out, char32_t c) {
   if (const Special* s = c < 0x80 ? nullptr : special(c)) return append(out, s->title);
-  out.push_back(static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
+  append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
 bool is_cased(char32_t c) {
@@ -149,57 +149,63 @@ bool is_case_ignorable(char32_t c) {
          kind == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019;
 }
 
-bool is_final_sigma(std::u32string_view text, size_t at) {
+// Whether the sigma at `at` ends a word: a letter stands before it and none behind it, marks aside.
+bool is_final_sigma(std::string_view text, size_t at) {
   size_t before = at;
-  while (before > 0 && is_case_ignorable(text[before - 1])) --before;
-  if (before == 0 || !is_cased(text[before - 1])) return false;
-  size_t after = at + 1;
-  while (after < text.size() && is_case_ignorable(text[after])) ++after;
-  return after == text.size() || !is_cased(text[after]);
+  const auto letter_before = [&] { return code_point_at(text, code_point_before(text, before)); };
+  while (before > 0 && is_case_ignorable(letter_before())) before = code_point_before(text, before);
+  if (before == 0 || !is_cased(letter_before())) return false;
+  size_t after = at + code_point_bytes(text, at);
+  while (after < text.size() && is_case_ignorable(code_point_at(text, after))) after += code_point_bytes(text, after);
+  return after == text.size() || !is_cased(code_point_at(text, after));
 }
 
-void append_lower(std::u32string& out, std::u32string_view text, size_t at) {
-  const char32_t c = text[at];
+void append_lower(std::string& out, std::string_view text, size_t at) {
+  const char32_t c = code_point_at(text, at);
   if (c == 0x130) {
-    out += U"i\u0307";
+    out += "i\u0307";
   } else if (c == 0x3A3) {
-    out.push_back(is_final_sigma(text, at) ? 0x3C2 : 0x3C3);
+    append_utf8(out, is_final_sigma(text, at) ? 0x3C2 : 0x3C3);
   } else {
-    out.push_back(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
   }
 }
 
 }  // namespace
 
 std::string upper(std::string_view text) {
-  std::u32string out;
-  for (const char32_t c : decode(text)) append_upper(out, c);
-  return encode(out);
+  std::string out;
+  out.reserve(text.size());
+  for (const char32_t c : CodePoints(text)) append_upper(out, c);
+  return out;
 }
 
 std::string lower(std::string_view text) {
-  const std::u32string points = decode(text);
-  std::u32string out;
-  for (size_t i = 0; i < points.size(); ++i) append_lower(out, points, i);
-  return encode(out);
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) append_lower(out, text, i);
+  return out;
 }
 
 std::string capitalize(std::string_view text) {
-  const std::u32string points = decode(text);
-  std::u32string out;
-  for (size_t i = 0; i < points.size(); ++i) i == 0 ? append_title(out, points[i]) : append_lower(out, points, i);
-  return encode(out);
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) {
+    i == 0 ? append_title(out, code_point_at(text, i)) : append_lower(out, text, i);
+  }
+  return out;
 }
 
 std::string title(std::string_view text) {
-  const std::u32string points = decode(text);
-  std::u32string out;
+  std::string out;
+  out.reserve(text.size());
   bool inside = false;
-  for (size_t i = 0; i < points.size(); ++i) {
-    inside ? append_lower(out, points, i) : append_title(out, points[i]);
-    inside = is_cased(points[i]);
+  for (size_t i = 0; i < text.size(); i += code_point_bytes(text, i)) {
+    const char32_t c = code_point_at(text, i);
+    inside ? append_lower(out, text, i) : append_title(out, c);
+    inside = is_cased(c);
   }
-  return encode(out);
+  return out;
 }
 
 }  // namespace spillway::data::chat
