@@ -4,12 +4,13 @@
 Needs transformers >= 5.24 and jinja2 >= 3.1.6 (`pip install transformers jinja2`, no torch) and the program render_chat
 (`ninja -C BUILD render_chat`). Usage: chat_templates.py BUILD/tests/render_chat [count] [seed]
 With --write instead of the program it writes tests/data/chat/styles.json (the templates there over style_conversations.json),
-constructs.json (CONSTRUCTS below) and expressions.json (a choice of random ones), which the repository's tests read. Set TZ=UTC.
+constructs.json (CONSTRUCTS below), expressions.json (a choice of random ones) and arithmetic.json (operations near where 64 bits end), which the repository's tests read. Set TZ=UTC.
 """
 import datetime
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import warnings
@@ -229,6 +230,38 @@ CONSTRUCTS = [
 ]
 
 
+# One operation on whole numbers near where 64 bits end, on lengths, widths and places.
+EDGES = [0, 1, -1, 2, -2, 3, 7, 10, -10, 63, 64, 100, 2**31, -(2**31), 2**32, 2**53, 2**53 + 1, -(2**53) - 1, 10**18, -(10**18) - 3, 2**62, -(2**62), 2**62 + 1, 2**63 - 1, 1 - 2**63, -(2**63)]
+PLACES = [0, 1, -1, 2, -2, 3, -3, 5, -7, 100, -100, 2**62, -(2**62), 2**63 - 1, -(2**63)]
+
+
+def literal(n):
+    return str(n) if n >= 0 else f"(-{-n})" if n > -(2**63) else f"(-{2**63 - 1} - 1)"
+
+
+def arithmetic(r):
+    n, p, small = lambda: literal(r.choice(EDGES)), lambda: literal(r.choice(PLACES)), lambda: r.choice([0, 1, -1, 2, -3, 5, 12, -(2**63)])
+    part = lambda: r.choice(["", p(), p()])
+    ranges = lambda: r.choice([f"range({a}, {b}, {c})" for a, b, c in [
+        (0, 10, 1), (10, 0, -3), (2**63 - 1, -(2**63) + 1, -(2**61)), (-(2**63) + 1, 2**63 - 1, 2**62), (5, 5, 1), (0, 2**63 - 1, 2**60), (2**63 - 4, 2**63 - 1, 1), (1, 3, 2**63 - 1)]])
+    return "{{ " + r.choice([
+        lambda: f"{n()} {r.choice(['+', '-', '*', '/', '/', '//', '//', '%', '%'])} {n()}", lambda: f"{n()} {r.choice(['+', '-', '*', '/', '//', '%'])} {n()}", lambda: f"{n()} ** {literal(r.choice([0, 1, 2, 3, -1, -2, 20, 39, 40, 62, 63, 64]))}",
+        lambda: f"-{n()}", lambda: f"{n()} | abs", lambda: f"[{n()}, {n()}] | sum", lambda: f"{n()} {r.choice(['==', '<', '<=', '!='])} {n()}", lambda: f"{n()} {r.choice(['==', '<', '>='])} {r.choice(['1e18', '9007199254740992.0', '9223372036854775808.0', '0.5', '-1e30'])}",
+        lambda: f"{n()} is {r.choice(['odd', 'even', f'divisibleby({n()})'])}", lambda: f"{n()} | round({r.choice([0, 2, 18])}{r.choice(['', ', ' + repr('floor'), ', ' + repr('ceil')])})", lambda: f"{n()} | float",
+        lambda: f"'{r.choice(EDGES) + r.choice([0, 0, 1, -1])}' | int", lambda: f"'{r.choice(['', '-'])}{r.choice(['7fffffffffffffff', '8000000000000000', '0x10', 'ff'])}' | int(base=16)", lambda: f"{r.choice(['1e18', '9.3e18', '-9223372036854775808.0', '2.9', '-2.9', '1e300'])} | int",
+        lambda: f"'{r.choice(['%d', '%5d|', '%x', '%+d', '%08d'])}' % {n()}", lambda: f"'{r.choice(['{:d}', '{:,}', '{:+d}', '{:x}', '{:>24}', '{:024d}', '{:#x}'])}'.format({n()})",
+        lambda: f"{ranges()}[{part()}:{part()}:{part()}]", lambda: f"{ranges()}[{part()}:{part()}:{part()}] | list", lambda: f"{ranges()} | length", lambda: f"{n()} in {ranges()}", lambda: f"{ranges()}[{p()}]", lambda: f"{{{ranges()}: 1}}[{ranges()}] is defined",
+        lambda: f"'abcdé'[{part()}:{part()}:{part()}]", lambda: f"[1, 2, 3, 4, 5][{part()}:{part()}:{part()}]", lambda: f"'abcdé'[{p()}]", lambda: f"[1, 2, 3][{p()}]",
+        lambda: f"'abcabc'.{r.choice(['find', 'rfind', 'count', 'startswith'])}('b', {p()}, {p()})", lambda: f"[3, 1, 2, 1].index(1, {p()}, {p()})", lambda: f"'abcabc'.replace('a', '-', {p()})", lambda: f"'a,b,c'.{r.choice(['split', 'rsplit'])}(',', {p()})",
+        lambda: f"'{r.choice(['x', '-1', '+', ''])}'.{r.choice(['zfill', 'center', 'ljust', 'rjust'])}({literal(small())})", lambda: f"'ab' * {literal(small())}", lambda: f"[1, 2] * {literal(small())}", lambda: f"'a\\nb' | indent({literal(small())}, true)", lambda: f"'abc' | center({literal(small())})",
+        lambda: f"'abcdef ghi' | truncate({r.choice([3, 5, 9, 2**63 - 1])}, true, '..', {r.choice([0, 5, 2**63 - 1])})", lambda: f"range(6) | {r.choice(['batch', 'slice'])}({r.choice([1, 4, 7])}) | list", lambda: f"{{{n()}: 'x'}}[{n()} * 1.0]",
+    ])() + " }}"
+
+
+def beyond_64_bits(text):
+    return any(not -(2**63) <= int(n) < 2**63 for n in re.findall(r"(?<![\d.e+])-?\d+(?![\d.e])", text.replace(",", "") if "," in text and "[" not in text and "(" not in text else text))
+
+
 def one_a_line(path, rows):
     path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
@@ -255,6 +288,12 @@ def write():
             if len(want.get("text", "")) < 400 and ("text" in want or generate.r.random() < 0.2):
                 chosen.append({"template": template, **({"text": want["text"]} if "text" in want else {"error": want["error"][:60]})})
         rows += chosen
+    r, rows = random.Random(64), {}
+    while len(rows) < 700:
+        template = arithmetic(r)
+        want = expected({"template": template, "messages": [{"role": "user", "content": "x"}], "variables": {}, "add_generation_prompt": False})
+        rows[template] = {"error": want["error"][:60]} if "error" in want else {"beyond": True} if beyond_64_bits(want["text"]) else {"text": want["text"]}
+    one_a_line(DATA / "arithmetic.json", [{"template": template, **row} for template, row in rows.items()])
     (DATA / "expressions.json").write_text('{"variables": ' + json.dumps(VARIABLES) + ',\n"cases": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
 
 

@@ -30,6 +30,7 @@ std::optional<std::string> plain_digits(std::string_view text) {
 }
 
 std::optional<i64> whole_of(Run& run, std::string_view text, i64 base) {
+  run.spend_letters(text.size());
   const auto plain = plain_digits(text);
   if (!plain) return {};
   std::string_view digits = *plain;
@@ -53,10 +54,12 @@ std::optional<i64> whole_of(Run& run, std::string_view text, i64 base) {
   return static_cast<i64>(negative ? u64{0} - n : n);
 }
 
-std::optional<double> real_of(std::string_view text) {
+std::optional<double> real_of(Run& run, std::string_view text) {
+  run.spend_letters(text.size());
   const auto plain = plain_digits(text);
   if (!plain || plain->empty()) return {};
-  const std::string word = lower(*plain);
+  constexpr size_t kLongestWord = 9;  // -infinity
+  const std::string word = lower(std::string_view(*plain).substr(0, kLongestWord + 1));
   const std::string_view unsigned_word = std::string_view(word).substr(word[0] == '-' || word[0] == '+' ? 1 : 0);
   const bool named = unsigned_word == "inf" || unsigned_word == "infinity" || unsigned_word == "nan";
   if (!named && plain->find_first_not_of("0123456789.eE+-") != plain->npos) return {};
@@ -67,7 +70,7 @@ std::optional<double> real_of(std::string_view text) {
 
 std::optional<i64> cut_to_whole(Run& run, double d) {
   if (std::isnan(d)) return {};
-  if (!(std::fabs(d) < 0x1p63)) run.fail("expected whole numbers of 64 bits, got a larger one for int");
+  if (!fits_64_bits(d)) run.fail("expected whole numbers of 64 bits, got a larger one for int");
   return static_cast<i64>(d);
 }
 
@@ -80,7 +83,7 @@ Value to_whole(Run& run, const Bound& a) {
   if (value.real()) n = cut_to_whole(run, *value.real());
   if (value.text()) {
     n = whole_of(run, *value.text(), a.whole(run, 2, 10));
-    if (const auto d = n ? std::nullopt : real_of(*value.text()); d && std::isfinite(*d)) n = cut_to_whole(run, *d);
+    if (const auto d = n ? std::nullopt : real_of(run, *value.text()); d && std::isfinite(*d)) n = cut_to_whole(run, *d);
   }
   return n ? Value(*n) : otherwise;
 }
@@ -89,7 +92,7 @@ Value to_real(Run& run, const Bound& a) {
   const Value& value = a.at(0);
   if (value.is_undefined()) run.fail("expected a value for float, got an undefined one");
   std::optional<double> d = value.number();
-  if (value.text()) d = real_of(*value.text());
+  if (value.text()) d = real_of(run, *value.text());
   return d ? Value(*d) : a[1] ? a.at(1) : Value(0.0);
 }
 
@@ -126,7 +129,7 @@ Value round(Run& run, const Bound& a) {
   Value whole = scaled;
   if (scaled.real()) {
     const double d = method == "ceil" ? std::ceil(*scaled.real()) : std::floor(*scaled.real());
-    if (!(std::fabs(d) < 0x1p63)) run.fail("expected whole numbers of 64 bits, got a larger one for round");
+    if (!fits_64_bits(d)) run.fail("expected whole numbers of 64 bits, got a larger one for round");
     whole = static_cast<i64>(d);
   }
   return apply(run, Operator::divide, whole, scale);

@@ -55,7 +55,7 @@ double true_quotient(i64 a, i64 b) {
   if (a >= -kExact && a <= kExact && b >= -kExact && b <= kExact) return static_cast<double>(a) / static_cast<double>(b);
   const auto size = [](i64 n) { return n < 0 ? u64{0} - static_cast<u64>(n) : static_cast<u64>(n); };
   const u64 dividend = size(a), divisor = size(b);
-  if (dividend == 0) return 0;
+  if (dividend == 0) return b < 0 ? -0.0 : 0.0;
   // At least 64 digits of the quotient, the last of which stands for all behind it too.
   const int shift = 64 + std::countl_zero(dividend);
   const auto wide = static_cast<u128>(dividend) << shift;

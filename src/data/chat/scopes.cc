@@ -120,33 +120,40 @@ class Scopes {
   Names::Known known_;
 };
 
-// Looks for the first place, in Jinja's order of a node's parts, that reads or sets a name.
-class FirstUse {
+// Looks for the first place, in Jinja's order of a node's parts, that reads or sets each of the special names.
+class FirstUseFinder {
  public:
-  explicit FirstUse(std::string_view name) : name_(name) {}
-  bool reads() const { return found_ && reads_; }
+  const FirstUses& found() const { return found_; }
 
   void visit(const Block& block) {
+    if (block.first_uses) {
+      for (size_t i = 0; i < found_.size(); ++i) note(i, (*block.first_uses)[i]);
+      return;
+    }
     for (const NodePtr& statement : block.statements) visit(*statement);
   }
 
  private:
-  void note(bool reads) {
-    if (!found_) reads_ = reads;
-    found_ = true;
+  void note(size_t name, Use use) {
+    if (found_[name] == Use::none) found_[name] = use;
+  }
+  void note(std::string_view name, Use use) {
+    for (size_t i = 0; i < kSpecialNames.size(); ++i) {
+      if (name == kSpecialNames[i]) note(i, use);
+    }
   }
   void target(const Node& node) {
-    if (writes(node, name_)) note(false);
+    if (node.kind == NodeKind::name) note(node.name, Use::sets);
+    for (const NodePtr& kid : node.kids) target(*kid);
   }
   void maybe(const NodePtr& kid) {
     if (kid) visit(*kid);
   }
 
   void visit(const Node& node) {
-    if (found_) return;
     switch (node.kind) {
       case NodeKind::name:
-        if (node.name == name_) note(true);
+        note(node.name, Use::reads);
         break;
       case NodeKind::loop:
         target(*node.kids[0]);
@@ -184,23 +191,26 @@ class FirstUse {
     maybe(node.more);
     maybe(node.more_named);
     if (!node.code) return;
-    if (std::ranges::find(node.code->parameters, name_) != node.code->parameters.end()) note(false);
+    for (const std::string& parameter : node.code->parameters) note(parameter, Use::sets);
     for (const NodePtr& kid : node.code->defaults) maybe(kid);
     visit(node.code->body);
   }
 
-  std::string_view name_;
-  bool found_ = false, reads_ = false;
+  FirstUses found_{};
 };
 
 }  // namespace
 
 void find_unset_names(Block& root) { Scopes().scope(root, {}); }
 
-bool reads_unset(const Block& block, std::string_view name) {
-  FirstUse use(name);
-  use.visit(block);
-  return use.reads();
+bool reads_unset(Block& block, std::string_view name) {
+  if (!block.first_uses) {
+    FirstUseFinder finder;
+    finder.visit(block);
+    block.first_uses = finder.found();
+  }
+  const auto at = static_cast<size_t>(std::ranges::find(kSpecialNames, name) - kSpecialNames.begin());
+  return block.first_uses->at(at) == Use::reads;
 }
 
 bool writes(const Node& target, std::string_view name) {

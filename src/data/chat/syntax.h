@@ -1,8 +1,11 @@
 // The syntax tree of a template: one kind of node with a few slots, whose meaning per kind stands here. It never changes once parsed, so
 // threads may share it.
 #pragma once
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/chat/operators.h"
@@ -52,11 +55,18 @@ enum class NodeKind : u8 {
 struct Node;
 using NodePtr = std::unique_ptr<Node>;
 
+/// Names whose meaning Jinja decides by where a template first reads or sets them.
+constexpr std::array<std::string_view, 4> kSpecialNames = {"loop", "caller", "kwargs", "varargs"};
+enum class Use : u8 { none, reads, sets };
+/// By the names above, what a part of a template does first.
+using FirstUses = std::array<Use, kSpecialNames.size()>;
+
 /// Statements that run in a scope, or the part of one. `unset` are names that are set here before they are read and exist in no scope
 /// around: Jinja sees nothing under them until then, not even a variable of that name.
 struct Block {
   std::vector<NodePtr> statements;
   std::vector<std::string> unset;
+  std::optional<FirstUses> first_uses;  // kept once found, so that blocks inside each other are looked through once
 };
 
 struct MacroCode {

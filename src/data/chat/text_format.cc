@@ -218,7 +218,7 @@ class PercentFormatter {
       run_.fail(fmt::format("%{} format: an integer is required, not Markup's", type));
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     if (decimal && value.real()) {
-      if (!(std::fabs(*value.real()) < 0x1p63)) run_.fail("expected whole numbers of 64 bits, got a larger one for %d");
+      if (!fits_64_bits(*value.real())) run_.fail("expected whole numbers of 64 bits, got a larger one for %d");
       value = static_cast<i64>(*value.real());
     }
     if (decimal && spec.precision >= 0) run_.fail("expected %d without a precision, got one");
@@ -345,12 +345,12 @@ class BraceFormatter {
 }  // namespace
 
 Value percent_format(Run& run, const Value& format, const Value& right) {
-  run.spend_bytes(format.text()->size());
+  run.spend_letters(format.text()->size());
   return make_text_like(format, PercentFormatter(run, format, right).all());
 }
 
 Value brace_format(Run& run, const Value& format, const Arguments& arguments) {
-  run.spend_bytes(format.text()->size());
+  run.spend_letters(format.text()->size());
   return make_text_like(format, BraceFormatter(run, format, arguments).all());
 }
 

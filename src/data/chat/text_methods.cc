@@ -261,8 +261,9 @@ size_t find_last(Run& run, std::string_view text, std::string_view wanted) {
 }
 
 Value strip_text(Run& run, const String& text, const String* chars, int sides) {
-  run.spend_letters(text.size() + (chars ? chars->size() : 0));
-  return chars ? strip(text, *chars, sides) : strip(text, sides);
+  const std::string_view kept = chars ? strip(text, *chars, sides) : strip(text, sides);
+  run.spend_letters(text.size() - kept.size() + (chars ? chars->size() : 0));
+  return kept;
 }
 
 Values split_lines(Run& run, std::string_view text, bool keep_ends) {

@@ -123,7 +123,7 @@ String hash_key(Run& run, const Value& value) {
   if (value.is_undefined()) return "u";
   if (const auto n = value.whole()) return printed("i{}", *n);
   if (const double* d = value.real()) {
-    if (*d == std::trunc(*d) && *d >= -0x1p63 && *d < 0x1p63) return printed("i{}", static_cast<i64>(*d));
+    if (*d == std::trunc(*d) && fits_64_bits(*d)) return printed("i{}", static_cast<i64>(*d));
     return printed("d{}", *d);
   }
   if (const Sequence* s = value.sequence(); s && s->is_tuple()) {

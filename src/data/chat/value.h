@@ -184,6 +184,9 @@ std::shared_ptr<const Sequence> items_of(Run& run, const Value& value);
 /// Python's bool(value).
 bool truth(const Value& value);
 
+/// Whether the whole part of `d` is a number of 64 bits.
+inline bool fits_64_bits(double d) { return d >= -0x1p63 && d < 0x1p63; }
+
 /// Python's name of the type, for messages.
 std::string type_name(const Value& value);
 

@@ -129,12 +129,17 @@ void append(std::string& out, const char32_t (&letters)[3]) {
 }
 
 void append_upper(std::string& out, char32_t c) {
-  if (const Special* s = c < 0x80 ? nullptr : special(c)) return append(out, s->upper);
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c);
+    return;
+  }
+  if (const Special* s = special(c)) return append(out, s->upper);
   append_utf8(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
 void append_title(std::string& out, char32_t c) {
-  if (const Special* s = c < 0x80 ? nullptr : special(c)) return append(out, s->title);
+  if (c < 0x80) return append_upper(out, c);
+  if (const Special* s = special(c)) return append(out, s->title);
   append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
@@ -144,9 +149,10 @@ bool is_cased(char32_t c) {
 
 // Marks that the rule of the final sigma looks through.
 bool is_case_ignorable(char32_t c) {
+  if (c < 0x80) return c == '\'' || c == '.' || c == ':' || c == '^' || c == '`';
   const auto kind = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_LM ||
-         kind == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019;
+         kind == UTF8PROC_CATEGORY_SK || c == 0xB7 || c == 0x2018 || c == 0x2019;
 }
 
 // Whether the sigma at `at` ends a word: a letter stands before it and none behind it, marks aside.
@@ -162,7 +168,9 @@ bool is_final_sigma(std::string_view text, size_t at) {
 
 void append_lower(std::string& out, std::string_view text, size_t at) {
   const char32_t c = code_point_at(text, at);
-  if (c == 0x130) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+  } else if (c == 0x130) {
     out += "i\u0307";
   } else if (c == 0x3A3) {
     append_utf8(out, is_final_sigma(text, at) ? 0x3C2 : 0x3C3);

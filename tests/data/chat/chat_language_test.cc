@@ -150,7 +150,7 @@ TEST(ChatLanguage, StepsTextAndDepthAreBounded) {
   Json deep = 1;
   for (int i = 0; i < 300; ++i) deep = Json::array({deep});
   EXPECT_THAT(error_of("x", {{"v", deep}}), HasSubstr("200 deep"));
-  EXPECT_THAT(error_of(std::string(5 << 20, 'x')), HasSubstr("at most 4194304 bytes"));
+  EXPECT_THAT(error_of(std::string(5 << 20, 'x')), HasSubstr("at most 1048576 bytes"));
 }
 
 TEST(ChatLanguage, RingsAreFreed) {
