@@ -21,10 +21,9 @@ bool is_digit_of(char c, int base) {
 
 class Lexer {
  public:
-  Lexer(std::string source, const std::string& file) : source_(with_plain_newlines(std::move(source))), file_(file) {}
+  Lexer(std::string_view source, const std::string& file) : source_(with_plain_newlines(source)), file_(file) {}
 
   std::vector<Token> tokens() && {
-    if (source_.size() > kMostBytes) fail(fmt::format("expected a template of at most {} bytes, got {}", kMostBytes, source_.size()));
     if (!is_utf8(source_)) fail("expected a template in UTF-8, got other bytes");
     while (at_ < source_.size()) text_and_tag();
     add(TokenKind::end);
@@ -32,7 +31,7 @@ class Lexer {
   }
 
  private:
-  static std::string with_plain_newlines(std::string source) {
+  static std::string with_plain_newlines(std::string_view source) {
     std::string plain = normalize_newlines(source);
     if (plain.ends_with('\n')) plain.pop_back();
     return plain;
@@ -271,6 +270,10 @@ std::string Token::shown() const {
   }
 }
 
-std::vector<Token> tokenize(std::string source, const std::string& file) { return Lexer(std::move(source), file).tokens(); }
+std::vector<Token> tokenize(std::string_view source, const std::string& file) {
+  if (source.size() > kMostBytes)
+    fail_at(file, 1, fmt::format("expected a template of at most {} bytes, got {}", kMostBytes, source.size()));
+  return Lexer(source, file).tokens();
+}
 
 }  // namespace spillway::data::chat

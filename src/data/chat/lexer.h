@@ -2,6 +2,7 @@
 // template's last newline is dropped, comments are gone and raw blocks are text.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -22,6 +23,6 @@ struct Token {
 
 /// Ends with one token of kind `end`. Throws Error(data) with `file` and the line for what Jinja refuses, for more than 1 MiB, and for
 /// names beyond kLongestName.
-std::vector<Token> tokenize(std::string source, const std::string& file);
+std::vector<Token> tokenize(std::string_view source, const std::string& file);
 
 }  // namespace spillway::data::chat

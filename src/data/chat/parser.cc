@@ -13,7 +13,7 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string source, const std::string& file) : stream_(tokenize(std::move(source), file), file), expressions_(stream_) {}
+  Parser(std::string_view source, const std::string& file) : stream_(tokenize(source, file), file), expressions_(stream_) {}
 
   Syntax whole() {
     Syntax syntax;
@@ -245,8 +245,8 @@ class Parser {
 
 }  // namespace
 
-Syntax parse(std::string source, const std::string& file) {
-  Syntax syntax = Parser(std::move(source), file).whole();
+Syntax parse(std::string_view source, const std::string& file) {
+  Syntax syntax = Parser(source, file).whole();
   find_unset_names(syntax.body);
   return syntax;
 }

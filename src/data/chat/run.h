@@ -1,14 +1,14 @@
 // The account of one rendering: what it may still do and hold, where it stands, and how it fails. Every function of the interpreter that
-// can fail or take long is handed this; what containers allocate is charged to it by metered.h. One thread, which runs one rendering at a
-// time.
+// can fail or take long is handed this; what containers allocate is charged to it by their allocator, Metered. One thread, which runs one
+// rendering at a time.
 #pragma once
 #include <ctime>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/types.h"
-#include "data/chat/metered.h"
 
 namespace spillway::data::chat {
 
@@ -22,6 +22,43 @@ constexpr size_t kMostNamed = 1000;
 constexpr size_t kScannedInAStep = 16;
 /// The longest name of a variable, a parameter or an attribute of a namespace, in bytes.
 constexpr size_t kLongestName = 256;
+
+/// Takes `bytes` from the limits of the rendering on this thread. Error(data) where they do not suffice.
+void charge(size_t bytes);
+/// Gives back what charge() took.
+void release(size_t bytes) noexcept;
+
+/// The allocator of all containers that hold what a rendering makes. Whatever they allocate is charged to the rendering that runs on this
+/// thread before it is allocated, and given back when it is freed; so texts, lists and dicts cannot grow beyond the rendering's limits,
+/// whoever makes them. Outside of a rendering, as for the constants of a template's tree, nothing is charged.
+template <class T>
+struct Metered {
+  using value_type = T;
+
+  Metered() = default;
+  template <class U>
+  Metered(const Metered<U>& /*other*/) {}
+
+  T* allocate(size_t count) {
+    charge(count * sizeof(T));
+    return std::allocator<T>().allocate(count);
+  }
+  void deallocate(T* items, size_t count) noexcept {
+    std::allocator<T>().deallocate(items, count);
+    release(count * sizeof(T));
+  }
+  bool operator==(const Metered&) const { return true; }
+};
+
+using String = std::basic_string<char, std::char_traits<char>, Metered<char>>;
+
+template <class T>
+using List = std::vector<T, Metered<T>>;
+
+template <class T, class... Arguments>
+std::shared_ptr<T> make_metered(Arguments&&... arguments) {
+  return std::allocate_shared<T>(Metered<T>(), std::forward<Arguments>(arguments)...);
+}
 
 class Run {
  public:

@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "base/types.h"
-#include "data/chat/metered.h"
 #include "data/chat/run.h"
 
 namespace spillway::data::chat {
