@@ -43,6 +43,8 @@ size_t spaces_at_start(std::string_view text) {
 
 AddedTokens::AddedTokens(const nlohmann::json& value, const JsonPlace& place, const Vocabulary& model, const Normalizers& normalizers) {
   if (!value.is_array()) refuse_json(place, "an array", value);
+  WorkBudget budget(place.file, 0);
+  budget.enter("normalizer, for added_tokens,");
   for (const auto& entry : value) {
     Fields fields(entry, place);
     AddedToken token;
@@ -58,13 +60,14 @@ AddedTokens::AddedTokens(const nlohmann::json& value, const JsonPlace& place, co
     check_id(token, place, model);
     std::string form = token.text;
     if (token.normalized) {
-      AlignedText text{token.text, false, {}};
-      for (const auto& normalizer : normalizers) text = (*normalizer)(text);
+      budget.allow(token.text.size());
+      AlignedText text{token.text, false, {}, &budget};
+      normalize(normalizers, text);
       form = text.text;
     }
     touch_line_ends_ |= token.rstrip || form.find('\n') != std::string::npos;
-    by_text_[token.text] = token.id;
-    special_[token.text] |= token.special;
+    OfText& of_text = by_text_[token.text];
+    of_text = {token.id, of_text.special || token.special};
     by_id_[token.id] = tokens_.size();
     bound_ = std::max(bound_, static_cast<i64>(token.id) + 1);
     if (!form.empty()) {
@@ -79,14 +82,14 @@ AddedTokens::AddedTokens(const nlohmann::json& value, const JsonPlace& place, co
 void AddedTokens::check_id(const AddedToken& token, const JsonPlace& place, const Vocabulary& model) const {
   const auto known = by_text_.find(token.text);
   const i32 in_model = model.find(token.text);
-  const i64 expected = known != by_text_.end() ? known->second : in_model != kNoToken ? in_model : std::max(bound_, model.size());
+  const i64 expected = known != by_text_.end() ? known->second.id : in_model != kNoToken ? in_model : std::max(bound_, model.size());
   if (token.id != expected) {
     refuse_value(place, "the id " + std::to_string(expected) + " for " + nlohmann::json(token.text).dump(-1, ' ', true),
                  std::to_string(token.id));
   }
 }
 
-void AddedTokens::find(std::string_view text, bool normalized, std::vector<Span>& into) const {
+void AddedTokens::find(std::string_view text, bool normalized, WorkBudget& budget, std::vector<Span>& into) const {
   const Trie& trie = normalized ? normalized_ : plain_;
   const auto& starts = (normalized ? normalized_starts_ : plain_starts_).at;
   size_t done = 0;
@@ -97,7 +100,8 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Span>
     }
     size_t length = 0;
     i32 id = kNoToken;
-    trie.prefixes(text.substr(at), [&](size_t bytes, i32 found) { length = bytes, id = found; });
+    const size_t looked_at = trie.prefixes(text.substr(at), [&](size_t bytes, i32 found) { length = bytes, id = found; });
+    budget.charge(Trie::kStepCost * looked_at);
     if (length == 0) {
       ++at;
       continue;
@@ -106,8 +110,10 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Span>
     at = end;
     const AddedToken& token = *find(id);
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
-    if (token.lstrip) begin = std::max(spaces_at_end(text.substr(0, begin)), done);
+    if (token.lstrip && begin > done) begin = done + spaces_at_end(text.substr(done, begin - done));
+    if (token.lstrip) begin = std::min(std::max(begin, done), end);  // a token before it may have taken the space
     if (token.rstrip) end += spaces_at_start(text.substr(end));
+    budget.charge(end - begin);
     if (done < begin) into.push_back({done, begin});
     into.push_back({begin, end, id});
     done = end;
@@ -121,13 +127,13 @@ const AddedToken* AddedTokens::find(i32 id) const {
 }
 
 i32 AddedTokens::id_of(std::string_view text) const {
-  const auto found = by_text_.find(std::string(text));
-  return found == by_text_.end() ? kNoToken : found->second;
+  const auto found = by_text_.find(text);
+  return found == by_text_.end() ? kNoToken : found->second.id;
 }
 
 bool AddedTokens::is_special(std::string_view text) const {
-  const auto found = special_.find(std::string(text));
-  return found != special_.end() && found->second;
+  const auto found = by_text_.find(text);
+  return found != by_text_.end() && found->second.special;
 }
 
 }  // namespace spillway::data

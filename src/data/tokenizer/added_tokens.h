@@ -1,6 +1,7 @@
 // The "added_tokens" of a tokenizer.json: texts that become one token wherever they stand, before the model sees anything. Immutable and
 // thread-safe.
 #pragma once
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,8 +29,9 @@ class AddedTokens {
   /// the next above all.
   AddedTokens(const nlohmann::json& value, const JsonPlace& place, const Vocabulary& model, const Normalizers& normalizers);
 
-  /// Cuts `text` into tokens of one kind and what lies between: no part is empty, together they are the text.
-  void find(std::string_view text, bool normalized, std::vector<Span>& into) const;
+  /// Cuts `text` into tokens of one kind and what lies between: no part is empty, together they are the text. Errors: Error(data) when the
+  /// budget is used up, as by long tokens that nearly occur everywhere.
+  void find(std::string_view text, bool normalized, WorkBudget& budget, std::vector<Span>& into) const;
   bool any(bool normalized) const { return normalized ? any_normalized_ : any_plain_; }
 
   const AddedToken* find(i32 id) const;
@@ -44,11 +46,14 @@ class AddedTokens {
   struct Starts {
     bool at[256] = {};
   };
+  struct OfText {
+    i32 id;
+    bool special;
+  };
   void check_id(const AddedToken& token, const JsonPlace& place, const Vocabulary& model) const;
   std::vector<AddedToken> tokens_;
   std::unordered_map<i32, size_t> by_id_;
-  std::unordered_map<std::string, i32> by_text_;
-  std::unordered_map<std::string, bool> special_;
+  std::map<std::string, OfText, std::less<>> by_text_;
   Trie plain_, normalized_;
   Starts plain_starts_, normalized_starts_;
   bool any_plain_ = false, any_normalized_ = false, touch_line_ends_ = false;

@@ -10,8 +10,8 @@ ByteRange origin_of(const AlignedText& text, size_t begin, size_t end) {
   return {at, at};
 }
 
-AlignedText aligned(std::string_view original, i64 begin, bool tracked) {
-  AlignedText made{std::string(), tracked, {}};
+AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget) {
+  AlignedText made{std::string(), tracked, {}, &budget};
   const bool whole = is_utf8(original);
   if (!tracked) {
     made.text = whole ? std::string(original) : replace_broken_utf8(original);
@@ -34,6 +34,13 @@ AlignedText aligned(std::string_view original, i64 begin, bool tracked) {
   return made;
 }
 
+AlignedText part_of(const AlignedText& text, size_t begin, size_t end) {
+  AlignedText part{text.text.substr(begin, end - begin), text.tracked, {}, text.budget};
+  const auto first = text.origin.begin();
+  if (text.tracked) part.origin.assign(first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end));
+  return part;
+}
+
 void Rewriter::keep(size_t begin, size_t end) {
   made_.text.append(from_.text, begin, end - begin);
   if (!made_.tracked) return;
@@ -42,6 +49,7 @@ void Rewriter::keep(size_t begin, size_t end) {
 }
 
 void Rewriter::put(std::string_view bytes, size_t begin, size_t end) {
+  made_.budget->check_length(made_.text.size() + bytes.size());
   made_.text += bytes;
   if (!made_.tracked) return;
   if (begin == end && begin > 0) --begin;

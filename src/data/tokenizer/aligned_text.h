@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/work_budget.h"
 
 namespace spillway::data {
 
@@ -12,18 +13,24 @@ struct AlignedText {
   std::string text;
   bool tracked = false;
   std::vector<ByteRange> origin;  // one for each byte if tracked, else empty
+  WorkBudget* budget = nullptr;   // of the whole text; set wherever a step runs
 };
 
 /// The part of the original text that [begin, end) of `text` stands for; text must be tracked.
 ByteRange origin_of(const AlignedText& text, size_t begin, size_t end);
 
 /// `original` as UTF-8 (broken sequences replaced). `begin`: where it lies in the whole.
-AlignedText aligned(std::string_view original, i64 begin, bool tracked);
+AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget);
 
-/// Writes a new text from parts of an old one.
+/// The bytes [begin, end) alone.
+AlignedText part_of(const AlignedText& text, size_t begin, size_t end);
+
+/// Writes a new text from parts of an old one. Errors: Error(data) if it grows over the budget.
 class Rewriter {
  public:
-  explicit Rewriter(const AlignedText& from) : from_(from) { made_.tracked = from.tracked, made_.text.reserve(from.text.size()); }
+  explicit Rewriter(const AlignedText& from) : from_(from), made_{{}, from.tracked, {}, from.budget} {
+    made_.text.reserve(from.text.size());
+  }
 
   size_t size() const { return made_.text.size(); }
   /// The bytes [begin, end) as they are.

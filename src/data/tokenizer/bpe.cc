@@ -18,6 +18,7 @@ using Candidate = Scratch::Candidate;
 
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
+constexpr size_t kAffixCost = 32;  // in the budget's steps, for each byte that may become a symbol
 constexpr size_t kShortWord = 48;  // symbols; up to here looking at all pairs is faster than a heap
 
 class Bpe : public Model {
@@ -30,7 +31,7 @@ class Bpe : public Model {
   void add_merge(const std::string& left, const std::string& right, size_t rank, const JsonPlace& place);
   void word(std::string_view text, i64 begin, Scratch& scratch, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const;
   void start(std::string_view word, Scratch& scratch) const;
-  void start_with_characters(std::string_view word, std::vector<Symbol>& symbols) const;
+  void start_with_characters(std::string_view word, Scratch& scratch) const;
   void merge_short(Scratch& scratch) const;
   void merge_long(Scratch& scratch) const;
   size_t word_end(std::string_view piece, size_t at) const;
@@ -49,8 +50,8 @@ Bpe::Bpe(Fields& fields, bool& raw_bytes) {
   fuse_unknown_ = fields.flag("fuse_unk", false);
   byte_fallback_ = fields.flag("byte_fallback", false);
   ignore_merges_ = fields.flag("ignore_merges", false);
-  prefix_ = fields.text_if_any("continuing_subword_prefix").value_or("");
-  suffix_ = fields.text_if_any("end_of_word_suffix").value_or("");
+  prefix_ = read_affix(fields, "continuing_subword_prefix");
+  suffix_ = read_affix(fields, "end_of_word_suffix");
   if (const json* dropout = fields.find("dropout"); dropout != nullptr && *dropout != json(0.0)) {
     refuse_json(fields.place_of("dropout"), "null or 0", *dropout);
   }
@@ -67,7 +68,8 @@ Bpe::Bpe(Fields& fields, bool& raw_bytes) {
   read_merges(fields.at("merges", "an array"), fields.place_of("merges"));
   for (i32 id = 0; raw_ && ignore_merges_ && id < vocabulary_.bound(); ++id) {
     const auto bytes = vocabulary_.has(id) ? bytes_of_characters(vocabulary_.text(id)) : std::nullopt;
-    if (bytes) by_bytes_.add(*bytes, id);
+    if (bytes && !by_bytes_.add(*bytes, id))
+      refuse_value(fields.place_of("vocab"), "tokens with hashes of their own", "hundreds with the same");
   }
 }
 
@@ -98,7 +100,8 @@ void Bpe::add_merge(const std::string& left, const std::string& right, size_t ra
   const std::string both = left + right.substr(prefix_.size());
   const i32 id = vocabulary_.find(both);
   if (id == kNoToken) refuse_json(place, "merges whose result the vocabulary has", json(both));
-  merges_.put(left_id, right_id, {static_cast<u32>(rank), id});
+  const bool put = merges_.put(left_id, right_id, {static_cast<u32>(rank), id});
+  if (!put) refuse_value(place, "pairs with hashes of their own", "hundreds with the same");
   std::string_view rest = both;
   while (rest.starts_with(kMetaspace)) rest.remove_prefix(kMetaspace.size());
   if (rest.find(kMetaspace) != std::string_view::npos) cut_at_metaspace_ = false;
@@ -156,7 +159,7 @@ void Bpe::word(std::string_view text, i64 begin, Scratch& scratch, std::vector<i
 void Bpe::start(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
-  if (!raw_) return start_with_characters(text, symbols);
+  if (!raw_) return start_with_characters(text, scratch);
   // As below, where each byte is a character of its own.
   for (const char c : text) {
     const i32 id = of_byte_[static_cast<unsigned char>(c)];
@@ -171,7 +174,8 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
 }
 
 /// A character outside the vocabulary becomes its bytes if each has a token, else the unknown token, else nothing.
-void Bpe::start_with_characters(std::string_view text, std::vector<Symbol>& symbols) const {
+void Bpe::start_with_characters(std::string_view text, Scratch& scratch) const {
+  std::vector<Symbol>& symbols = scratch.symbols;
   i32 unknown_bytes = 0;
   const auto flush = [&] {
     if (unknown_bytes > 0) symbols.push_back({unknown_, unknown_bytes, 0, 0});
@@ -187,6 +191,7 @@ void Bpe::start_with_characters(std::string_view text, std::vector<Symbol>& symb
     if (affixes) {
       with_affixes = (begin > 0 ? prefix_ : "") + std::string(character) + (at == text.size() ? suffix_ : "");
       character = with_affixes;
+      scratch.budget->charge(kAffixCost * character.size());
     }
     const i32 id = vocabulary_.find(character);
     if (id != kNoToken) {

@@ -9,8 +9,11 @@
 namespace spillway::data {
 namespace {
 
+// What a replacement's bytes cost in the budget's steps: few texts may become a hundred times as long.
+constexpr size_t kContentCost = 16;
+
 struct Stage : DecodeStage {
-  explicit Stage(DecodeStage& stage_behind) : next(stage_behind) {}
+  explicit Stage(DecodeStage& stage_behind) : DecodeStage(stage_behind.budget()), next(stage_behind) {}
   void finish() override { next.finish(); }
   DecodeStage& next;
 };
@@ -19,7 +22,7 @@ struct Stage : DecodeStage {
 struct WholeTokenStage : Stage {
   using Stage::Stage;
   virtual void token(std::string text) = 0;
-  void put(std::string_view text, bool ends) override {
+  void take(std::string_view text, bool ends) override {
     held += text;
     if (ends) token(std::exchange(held, {}));
   }
@@ -28,7 +31,7 @@ struct WholeTokenStage : Stage {
 
 struct Join : Stage {
   using Stage::Stage;
-  void put(std::string_view text, bool ends) override {
+  void take(std::string_view text, bool ends) override {
     if (between) next.put(" ", false);
     between = ends;
     next.put(text, false);
@@ -90,7 +93,7 @@ struct ByteFallback : WholeTokenStage {
 
 struct Fuse : Stage {
   using Stage::Stage;
-  void put(std::string_view text, bool) override { next.put(text, false); }
+  void take(std::string_view text, bool) override { next.put(text, false); }
   void finish() override {
     next.put("", true);
     next.finish();
@@ -100,54 +103,59 @@ struct Fuse : Stage {
 struct Strip : Stage {
   Strip(DecodeStage& stage_behind, char32_t code, i64 at_start, i64 at_stop)
       : Stage(stage_behind), content(utf8_of(code)), start(at_start), stop(at_stop) {}
-  void put(std::string_view text, bool ends) override {
+  void take(std::string_view text, bool ends) override {
     while (stripped < start && text.starts_with(content)) {
       text.remove_prefix(content.size());
       ++stripped;
     }
     if (!text.empty()) stripped = start;
-    // What may be at the end of the token waits.
-    held += text;
-    size_t certain = held.size();
+    // Those at the end of the token wait, `stop` of them at most.
+    size_t certain = text.size();
     i64 at_end = 0;
-    while (at_end < stop && std::string_view(held).substr(0, certain).ends_with(content)) {
+    while (at_end < stop && text.substr(0, certain).ends_with(content)) {
       certain -= content.size();
       ++at_end;
     }
-    next.put(std::string_view(held).substr(0, certain), ends);
-    held.erase(0, certain);
+    const i64 let_go = certain > 0 ? held : std::max<i64>(held + at_end - stop, 0);
+    std::string made;
+    for (i64 i = 0; i < let_go; ++i) made += content;
+    next.put(made.append(text, 0, certain), ends);
+    held += at_end - let_go;
     if (!ends) return;
-    held.clear();
+    held = 0;
     stripped = 0;
   }
-  std::string content, held;
-  i64 start, stop, stripped = 0;
+  std::string content;
+  i64 start, stop, stripped = 0, held = 0;  // held: how many characters wait
 };
 
+/// Bytes that may begin the pattern wait; where they do not, its own borders (Knuth, Morris, Pratt 1977) say how many still may.
 struct ReplaceText : Stage {
-  ReplaceText(DecodeStage& stage_behind, std::string what, std::string by)
-      : Stage(stage_behind), pattern(std::move(what)), content(std::move(by)) {}
-  void put(std::string_view text, bool ends) override {
-    held += text;
+  ReplaceText(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
+      : Stage(stage_behind), pattern(std::move(what)), text_of_pattern(*pattern->literal()), content(std::move(by)) {}
+  void take(std::string_view text, bool ends) override {
     std::string made;
-    size_t done = 0;
-    for (size_t at = held.find(pattern); at != std::string::npos; at = held.find(pattern, done)) {
-      made.append(held, done, at - done).append(content);
-      done = at + pattern.size();
+    for (const char c : text) {
+      while (matched > 0 && text_of_pattern[matched] != c) {
+        const size_t shorter = pattern->borders()[matched - 1];
+        made.append(text_of_pattern, 0, matched - shorter);
+        matched = shorter;
+      }
+      if (text_of_pattern[matched] != c) {
+        made += c;
+      } else if (++matched == text_of_pattern.size()) {
+        budget().charge(kContentCost * content.size());
+        made += content;
+        matched = 0;
+      }
     }
-    const size_t rest = ends ? held.size() : held.size() - beginning_at_end(std::string_view(held).substr(done));
-    made.append(held, done, rest - done);
-    held.erase(0, rest);
+    if (ends) made.append(text_of_pattern, 0, std::exchange(matched, 0));
     next.put(made, ends);
   }
-  /// How many bytes at the end may be the pattern's beginning.
-  size_t beginning_at_end(std::string_view text) const {
-    for (size_t n = std::min(text.size(), pattern.size() - 1); n > 0; --n) {
-      if (pattern.starts_with(text.substr(text.size() - n))) return n;
-    }
-    return 0;
-  }
-  std::string pattern, content, held;
+  std::shared_ptr<const Pattern> pattern;
+  const std::string& text_of_pattern;
+  std::string content;
+  size_t matched = 0;
 };
 
 struct ReplaceRegex : WholeTokenStage {
@@ -155,8 +163,11 @@ struct ReplaceRegex : WholeTokenStage {
       : WholeTokenStage(stage_behind), pattern(std::move(what)), content(std::move(by)) {}
   void token(std::string text) override {
     Segments segments;
-    pattern->segments(text, segments);
-    for (const auto& [begin, end, match] : segments) next.put(match ? content : text.substr(begin, end - begin), false);
+    pattern->segments(text, budget(), segments);
+    for (const auto& [begin, end, match] : segments) {
+      if (match) budget().charge(kContentCost * content.size());
+      next.put(match ? content : text.substr(begin, end - begin), false);
+    }
     next.put("", true);
   }
   std::shared_ptr<const Pattern> pattern;
@@ -165,7 +176,7 @@ struct ReplaceRegex : WholeTokenStage {
 
 struct SpacesBack : Stage {
   SpacesBack(DecodeStage& stage_behind, char32_t code, bool in_first) : Stage(stage_behind), replacement(code), drop(in_first) {}
-  void put(std::string_view text, bool ends) override {
+  void take(std::string_view text, bool ends) override {
     std::string made;
     for (size_t at = 0; at < text.size();) {
       const char32_t code = next_code(text, at);
@@ -182,8 +193,21 @@ struct SpacesBack : Stage {
   bool drop;
 };
 
+/// In place: `by` is not longer than `what`.
 void replace_all(std::string& text, std::string_view what, std::string_view by) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  size_t at = find_bytes(text, what, 0);
+  size_t kept = at;
+  while (at != std::string::npos) {
+    std::copy(by.begin(), by.end(), text.begin() + static_cast<std::ptrdiff_t>(kept));
+    kept += by.size();
+    const size_t rest = at + what.size();
+    at = find_bytes(text, what, rest);
+    const size_t end = std::min(at, text.size());
+    std::copy(text.begin() + static_cast<std::ptrdiff_t>(rest), text.begin() + static_cast<std::ptrdiff_t>(end),
+              text.begin() + static_cast<std::ptrdiff_t>(kept));
+    kept += end - rest;
+  }
+  text.resize(std::min(kept, text.size()));
 }
 
 struct WordPieces : WholeTokenStage {
@@ -246,7 +270,7 @@ StageOwner strip_stage(DecodeStage& next, char32_t content, i64 start, i64 stop)
   return std::make_unique<Strip>(next, content, start, stop);
 }
 StageOwner replace_stage(DecodeStage& next, std::shared_ptr<const Pattern> pattern, const std::string& content) {
-  if (pattern->literal()) return std::make_unique<ReplaceText>(next, *pattern->literal(), content);
+  if (pattern->literal()) return std::make_unique<ReplaceText>(next, std::move(pattern), content);
   return std::make_unique<ReplaceRegex>(next, std::move(pattern), content);
 }
 StageOwner metaspace_stage(DecodeStage& next, char32_t replacement, bool drop_first) {

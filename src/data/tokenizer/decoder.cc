@@ -15,8 +15,11 @@ using nlohmann::json;
 constexpr double kMostDecoderGrowth = 65536;
 
 struct WriteText : DecodeStage {
-  explicit WriteText(std::string& text) : out(text) {}
-  void put(std::string_view text, bool) override { out += text; }
+  WriteText(WorkBudget& budget, std::string& text) : DecodeStage(budget), out(text) {}
+  void take(std::string_view text, bool) override {
+    budget().check_length(out.size() + text.size());
+    out += text;
+  }
   void finish() override {}
   std::string& out;
 };
@@ -40,6 +43,7 @@ void Decoder::add(const json& value, const JsonPlace& place, int depth) {
     if (!steps.is_array()) refuse_json(fields.place_of("decoders"), "an array", steps);
     for (const json& step : steps) add(step, fields.place_of("decoders"), depth + 1);
   } else {
+    place.take_step();
     stages_.push_back(read_stage(type, fields));
   }
   fields.refuse_the_rest();
@@ -83,8 +87,8 @@ Decoder::MakeStage Decoder::read_stage(const std::string& type, Fields& fields) 
   refuse_value(fields.place_of("type"), "a decoder that this program knows", '"' + type + '"');
 }
 
-Decoder::Chain::Chain(const Decoder& decoder, std::string& out) {
-  stages_.push_back(std::make_unique<WriteText>(out));
+Decoder::Chain::Chain(const Decoder& decoder, WorkBudget& budget, std::string& out) {
+  stages_.push_back(std::make_unique<WriteText>(budget, out));
   for (auto make = decoder.stages_.rbegin(); make != decoder.stages_.rend(); ++make) stages_.push_back((*make)(*stages_.back()));
   first_ = stages_.back().get();
 }

@@ -9,16 +9,28 @@
 #include <vector>
 
 #include "data/tokenizer/json_fields.h"
+#include "data/tokenizer/work_budget.h"
 
 namespace spillway::data {
 
 class DecodeStage {
  public:
+  explicit DecodeStage(WorkBudget& budget) : budget_(budget) {}
   virtual ~DecodeStage() = default;
-  /// The next bytes of a token; `ends` if the token ends with them.
-  virtual void put(std::string_view text, bool ends) = 0;
+  /// The next bytes of a token; `ends` if the token ends with them. Errors: Error(data) when the budget is used up.
+  void put(std::string_view text, bool ends) {
+    budget_.charge(1 + text.size());
+    take(text, ends);
+  }
   /// No more tokens.
   virtual void finish() = 0;
+  WorkBudget& budget() const { return budget_; }
+
+ protected:
+  virtual void take(std::string_view text, bool ends) = 0;
+
+ private:
+  WorkBudget& budget_;
 };
 
 class Decoder {
@@ -29,7 +41,7 @@ class Decoder {
   /// Stages that write valid UTF-8 to `out`, in characters that are whole.
   class Chain {
    public:
-    Chain(const Decoder& decoder, std::string& out);
+    Chain(const Decoder& decoder, WorkBudget& budget, std::string& out);
     void put(std::string_view token) { first_->put(token, true); }
     void finish() { first_->finish(); }
 

@@ -16,22 +16,12 @@ const nlohmann::json& value_or_null(Fields& fields, const char* key) {
   return found ? *found : null;
 }
 
-// How much longer rewriting may make a text. Unicode's own rules need a factor of 11.
-constexpr size_t kMostGrowth = 64, kMostPrefix = 64 * 1024;
-
-void check_growth(const AlignedText& text, size_t most) {
-  if (text.text.size() <= most) return;
-  throw Error(ErrorCode::data, "[tokenizer] expected rewriting to give at most " + std::to_string(most) + " bytes, got " +
-                                   std::to_string(text.text.size()) +
-                                   "; use a tokenizer.json whose Replace and Prepend steps lengthen less");
-}
-
 }  // namespace
 
 /// Scratch memory out of the list, back into it at the end.
 class HuggingFaceTokenizer::Borrowed {
  public:
-  explicit Borrowed(const HuggingFaceTokenizer& owner) : owner_(owner) {
+  Borrowed(const HuggingFaceTokenizer& owner, WorkBudget& budget) : owner_(owner) {
     const std::lock_guard guard(owner_.lock_);
     if (!owner_.idle_.empty()) {
       scratch_ = std::move(owner_.idle_.back());
@@ -39,6 +29,7 @@ class HuggingFaceTokenizer::Borrowed {
     } else {
       scratch_ = std::make_unique<Scratch>();
     }
+    scratch_->budget = &budget;
   }
   ~Borrowed() {
     // A large text's lists do not stay.
@@ -57,6 +48,7 @@ class HuggingFaceTokenizer::Borrowed {
 };
 
 struct HuggingFaceTokenizer::Output {
+  WorkBudget& budget;
   Scratch& scratch;
   Encoded encoded;
   bool ranged;
@@ -68,7 +60,7 @@ struct HuggingFaceTokenizer::Output {
   }
 };
 
-HuggingFaceTokenizer::HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place) {
+HuggingFaceTokenizer::HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place) : file_(place.file) {
   Fields fields(file, place);
   fields.pass_over({"version", "truncation", "padding"});
   normalizers_ = read_normalizer(value_or_null(fields, "normalizer"), fields.place_of("normalizer"));
@@ -106,15 +98,17 @@ void HuggingFaceTokenizer::find_line_ends() {
 }
 
 std::vector<i32> HuggingFaceTokenizer::encode(std::string_view text, bool with_special) const {
-  Borrowed scratch(*this);
-  Output out{scratch.get(), {}, false, {}};
+  WorkBudget budget(file_, text.size());
+  Borrowed scratch(*this, budget);
+  Output out{budget, scratch.get(), {}, false, {}};
   encode_into(text, with_special, out);
   return std::move(out.encoded.ids);
 }
 
 Encoded HuggingFaceTokenizer::encode_with_ranges(std::string_view text, bool with_special) const {
-  Borrowed scratch(*this);
-  Output out{scratch.get(), {}, true, {}};
+  WorkBudget budget(file_, text.size());
+  Borrowed scratch(*this, budget);
+  Output out{budget, scratch.get(), {}, true, {}};
   encode_into(text, with_special, out);
   return std::move(out.encoded);
 }
@@ -138,7 +132,7 @@ void HuggingFaceTokenizer::encode_into(std::string_view text, bool with_special,
 
 void HuggingFaceTokenizer::encode_utf8(std::string_view text, Output& out) const {
   std::vector<Span> parts;
-  added_.find(text, false, parts);
+  find_added(text, false, out, parts);
   for (const Span& part : parts) {
     const auto begin = static_cast<i64>(part.begin);
     const std::string_view stretch = text.substr(part.begin, part.end - part.begin);
@@ -147,38 +141,40 @@ void HuggingFaceTokenizer::encode_utf8(std::string_view text, Output& out) const
     } else if (plain_ || (plain_ascii_ && is_ascii(stretch))) {
       encode_plain(stretch, begin, out);
     } else {
-      encode_stretch(aligned(stretch, begin, out.ranged), begin == 0, out);
+      encode_stretch(aligned(stretch, begin, out.ranged, out.budget), begin == 0, out);
     }
   }
 }
 
 void HuggingFaceTokenizer::encode_broken(std::string_view text, Output& out) const {
-  const AlignedText whole = aligned(text, 0, out.ranged);
+  const AlignedText whole = aligned(text, 0, out.ranged, out.budget);
   std::vector<Span> parts;
-  added_.find(whole.text, false, parts);
+  find_added(whole.text, false, out, parts);
   for (const Span& part : parts) {
     if (part.id >= 0) {
       out.put(part.id, out.ranged ? origin_of(whole, part.begin, part.end) : ByteRange{});
       continue;
     }
-    Rewriter stretch(whole);
-    stretch.keep(part.begin, part.end);
-    encode_stretch(stretch.take(), part.begin == 0, out);
+    encode_stretch(part_of(whole, part.begin, part.end), part.begin == 0, out);
   }
 }
 
+void HuggingFaceTokenizer::find_added(std::string_view text, bool normalized, Output& out, std::vector<Span>& into) const {
+  out.budget.enter("added_tokens");
+  added_.find(text, normalized, out.budget, into);
+}
+
 void HuggingFaceTokenizer::encode_stretch(AlignedText stretch, bool at_start, Output& out) const {
-  const size_t most = kMostGrowth * stretch.text.size() + kMostPrefix;
   Pieces pieces{std::move(stretch), {}, at_start};
-  for (const auto& normalizer : normalizers_) {
-    pieces.text = (*normalizer)(pieces.text);
-    check_growth(pieces.text, most);
-  }
-  added_.find(pieces.text.text, true, pieces.spans);
+  out.budget.enter("normalizer");
+  normalize(normalizers_, pieces.text);
+  find_added(pieces.text.text, true, out, pieces.spans);
+  out.budget.enter("pre_tokenizer");
   for (const auto& step : pre_tokenizers_) {
+    out.budget.charge(WorkBudget::kCallCost + pieces.text.text.size() + pieces.spans.size());
     (*step)(pieces);
-    check_growth(pieces.text, most);
   }
+  out.budget.enter("model");
   encode_pieces(pieces, out);
 }
 
@@ -190,9 +186,10 @@ void HuggingFaceTokenizer::encode_plain(std::string_view stretch, i64 begin, Out
     const i64 base = begin + static_cast<i64>(from);
     for (const ByteRange& range : out.of_piece) out.encoded.ranges.push_back({base + range.begin, base + range.end});
   };
+  out.budget.enter("pre_tokenizer or model");
   size_t behind = 0;
   if (pattern_) {
-    Regex::Walk walk(*pattern_, stretch);
+    Regex::Walk walk(*pattern_, stretch, out.budget);
     while (walk.next()) {
       piece(behind, walk.begin());
       piece(walk.begin(), walk.end());
@@ -228,7 +225,9 @@ std::string_view HuggingFaceTokenizer::shown(i32 id, bool skip_special) const {
 class HuggingFaceTokenizer::Stream : public StreamDecoder {
  public:
   Stream(const HuggingFaceTokenizer& tokenizer, bool skip_special)
-      : tokenizer_(tokenizer), skip_special_(skip_special), chain_(*tokenizer.decoder_, text_) {}
+      : tokenizer_(tokenizer), skip_special_(skip_special), budget_(tokenizer.file_, 0), chain_(*tokenizer.decoder_, budget_, text_) {
+    budget_.enter("decoder");
+  }
   std::string put(i32 id) override {
     feed(id);
     return std::exchange(text_, {});
@@ -239,6 +238,7 @@ class HuggingFaceTokenizer::Stream : public StreamDecoder {
   }
   void feed(i32 id) {
     const std::string_view text = tokenizer_.shown(id, skip_special_);
+    budget_.allow(text.size());
     if (!text.empty()) chain_.put(text);
   }
 
@@ -246,6 +246,7 @@ class HuggingFaceTokenizer::Stream : public StreamDecoder {
   const HuggingFaceTokenizer& tokenizer_;
   bool skip_special_;
   std::string text_;
+  WorkBudget budget_;
   Decoder::Chain chain_;
 };
 

@@ -38,12 +38,14 @@ class HuggingFaceTokenizer : public Tokenizer {
   void encode_into(std::string_view text, bool with_special, Output& out) const;
   void encode_utf8(std::string_view text, Output& out) const;
   void encode_broken(std::string_view text, Output& out) const;
+  void find_added(std::string_view text, bool normalized, Output& out, std::vector<Span>& into) const;
   void encode_stretch(AlignedText stretch, bool at_start, Output& out) const;
   void encode_plain(std::string_view stretch, i64 begin, Output& out) const;
   void encode_pieces(const Pieces& pieces, Output& out) const;
   std::string_view shown(i32 id, bool skip_special) const;
   void find_line_ends();
 
+  std::string file_;  // for messages
   Normalizers normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;

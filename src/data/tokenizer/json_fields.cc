@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr i64 kLargestFile = kGiB;
+constexpr size_t kLongestShown = 200;  // bytes of a file in a message
 
 /// A value made fit for a message: at most about 60 characters of JSON in ASCII.
 std::string shown(const json& value) {
@@ -26,11 +27,28 @@ std::string shown(const json& value) {
 
 }  // namespace
 
-JsonPlace JsonPlace::below(std::string_view name) const { return {file, key.empty() ? std::string(name) : key + "." + std::string(name)}; }
+JsonPlace JsonPlace::below(std::string_view name) const {
+  return {file, key.empty() ? std::string(name) : key + "." + std::string(name), left};
+}
+
+void JsonPlace::take_step() const {
+  if (--left->steps < 0) refuse_value(*this, "at most " + std::to_string(PartsLeft().steps) + " steps in the file", "more");
+}
+
+void JsonPlace::take_pattern(size_t bytes) const {
+  left->pattern_bytes -= static_cast<i64>(bytes);
+  if (left->pattern_bytes < 0)
+    refuse_value(*this, "at most " + std::to_string(PartsLeft().pattern_bytes) + " bytes of regular expressions in the file", "more");
+}
 
 void refuse_value(const JsonPlace& place, const std::string& expected, const std::string& got) {
-  throw Error(ErrorCode::data, "[tokenizer] expected " + expected + (place.key.empty() ? "" : " as " + place.key) + ", got " + got +
-                                   ", in " + place.file + "; use a file that Hugging Face's tokenizers wrote");
+  const auto shortened = [](const std::string& text) {
+    size_t end = std::min(text.size(), kLongestShown);
+    while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    return end == text.size() ? text : text.substr(0, end) + "...";
+  };
+  throw Error(ErrorCode::data, "[tokenizer] expected " + shortened(expected) + (place.key.empty() ? "" : " as " + shortened(place.key)) +
+                                   ", got " + shortened(got) + ", in " + place.file + "; use a file that Hugging Face's tokenizers wrote");
 }
 
 void refuse_json(const JsonPlace& place, const std::string& expected, const json& got) { refuse_value(place, expected, shown(got)); }

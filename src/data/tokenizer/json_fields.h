@@ -2,6 +2,7 @@
 // that nothing in a file is passed over in silence. Errors: Error(data) names the key, what stands there, and the file.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -12,10 +13,20 @@
 
 namespace spillway::data {
 
-/// A place in a file, for messages: the file, and keys joined by points.
+/// What a file may still have of what each text goes through, or what takes long to make ready.
+struct PartsLeft {
+  i64 steps = 1024;               // of normalizers, pre-tokenizers and decoders
+  i64 pattern_bytes = 16 * 1024;  // of regular expressions
+};
+
+/// A place in a file, for messages: the file, and keys joined by points. Places of one file share what it may still have.
 struct JsonPlace {
   std::string file, key;
+  std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
+  /// Errors: Error(data) if the file has too much of it.
+  void take_step() const;
+  void take_pattern(size_t bytes) const;
 };
 
 /// Throws Error(data): "[tokenizer] expected <expected> as <key>, got <value>, in <file>".

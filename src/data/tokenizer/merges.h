@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "base/types.h"
+#include "data/tokenizer/vocabulary.h"
 
 namespace spillway::data {
 
@@ -17,8 +17,14 @@ class Merges {
     while (slots < 2 * count) slots *= 2;
     slots_.resize(slots);
   }
-  /// At most as many pairs as were announced; a pair that is there already is changed.
-  void put(i32 left, i32 right, Merge merge) { slots_[slot_of(key_of(left, right))] = {key_of(left, right), merge}; }
+  /// At most as many pairs as were announced; a pair that is there already is changed. False, and the table is of no use, if the pair's
+  /// hash is that of hundreds of others, as only pairs made for it have.
+  [[nodiscard]] bool put(i32 left, i32 right, Merge merge) {
+    const u64 key = key_of(left, right);
+    const size_t slot = slot_of(key);
+    slots_[slot] = {key, merge};
+    return ((slot - hash_of_key(key)) & (slots_.size() - 1)) <= kMostTries;
+  }
   /// Null if the pair is never merged.
   const Merge* find(i32 left, i32 right) const {
     const u64 key = key_of(left, right);
@@ -33,11 +39,13 @@ class Merges {
     Merge merge{0, 0};
   };
   static u64 key_of(i32 left, i32 right) { return static_cast<u64>(static_cast<u32>(left)) << 32 | static_cast<u32>(right); }
+  static size_t hash_of_key(u64 key) {
+    const u64 hash = key * 0x9E3779B97F4A7C15u;
+    return static_cast<size_t>(hash ^ hash >> 32);
+  }
   size_t slot_of(u64 key) const {
     const size_t mask = slots_.size() - 1;
-    u64 hash = key * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 32;
-    size_t slot = static_cast<size_t>(hash) & mask;
+    size_t slot = hash_of_key(key) & mask;
     while (slots_[slot].key != key && slots_[slot].key != kFree) slot = (slot + 1) & mask;
     return slot;
   }

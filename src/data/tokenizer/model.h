@@ -7,10 +7,11 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 #include "data/tokenizer/word_cache.h"
+#include "data/tokenizer/work_budget.h"
 
 namespace spillway::data {
 
-/// Memory that calls use again. Not thread-safe.
+/// Memory that calls use again, and the budget of the text in work. Not thread-safe.
 struct Scratch {
   struct Symbol {
     i32 id;
@@ -27,6 +28,7 @@ struct Scratch {
     i64 begin = -1;  // of the last piece on the best path to here; -1: no path
     i32 id = 0;
   };
+  WorkBudget* budget = nullptr;  // of the text in work
   WordCache cache;
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
@@ -50,6 +52,9 @@ class Model {
 /// `raw_bytes`: pieces come as plain bytes where the vocabulary has byte characters (byte_level.h), which saves mapping them. It is a wish:
 /// the model clears it if it cannot. Errors: Error(data).
 std::unique_ptr<Model> read_model(const nlohmann::json& value, const JsonPlace& place, bool& raw_bytes);
+
+/// What a model puts before or behind each part of a word, "" where nothing is said; at most 16 bytes.
+std::string read_affix(Fields& fields, const char* key);
 
 std::unique_ptr<Model> read_bpe(Fields& fields, bool& raw_bytes);
 std::unique_ptr<Model> read_unigram(Fields& fields);

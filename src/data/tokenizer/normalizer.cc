@@ -123,7 +123,7 @@ struct Replace : Normalizer {
   Replace(Pattern what, std::string by) : pattern(std::move(what)), content(std::move(by)) {}
   AlignedText operator()(const AlignedText& text) const override {
     Rewriter out(text);
-    pattern.walk(text.text, [&](size_t begin, size_t end, bool match) {
+    pattern.walk(text.text, *text.budget, [&](size_t begin, size_t end, bool match) {
       if (!match) return out.keep(begin, end);
       // Stands for the last character that it replaces.
       out.put(content, begin + last_of(std::string_view(text.text).substr(begin, end - begin)), end);
@@ -226,12 +226,20 @@ void add_normalizers(const json& value, const JsonPlace& place, int depth, Norma
     if (!steps.is_array()) refuse_json(fields.place_of("normalizers"), "an array", steps);
     for (const json& step : steps) add_normalizers(step, fields.place_of("normalizers"), depth + 1, into);
   } else {
+    place.take_step();
     into.push_back(read_step(type, fields));
   }
   fields.refuse_the_rest();
 }
 
 }  // namespace
+
+void normalize(const Normalizers& normalizers, AlignedText& text) {
+  for (const auto& normalizer : normalizers) {
+    text.budget->charge(WorkBudget::kCallCost + text.text.size());
+    text = (*normalizer)(text);
+  }
+}
 
 Normalizers read_normalizer(const json& value, const JsonPlace& place) {
   Normalizers steps;

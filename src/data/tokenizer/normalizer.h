@@ -20,6 +20,9 @@ class Normalizer {
 };
 using Normalizers = std::vector<std::unique_ptr<Normalizer>>;
 
+/// Runs all steps. Errors: Error(data) when the text's budget is used up or the text grows over it.
+void normalize(const Normalizers& normalizers, AlignedText& text);
+
 /// Sequences are made flat; null gives no step. Errors: Error(data).
 Normalizers read_normalizer(const nlohmann::json& value, const JsonPlace& place);
 

@@ -1,6 +1,7 @@
 #include "data/tokenizer/pattern.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace spillway::data {
@@ -11,16 +12,35 @@ Pattern Pattern::read(const nlohmann::json& value, const JsonPlace& place) {
   if (fields.find("String") != nullptr) {
     pattern.literal_ = fields.text("String");
     if (pattern.literal_->empty()) refuse_value(fields.place_of("String"), "a string of one character or more", "\"\"");
+    pattern.find_borders();
   } else {
-    pattern.regex_.emplace(fields.text("Regex"), "[tokenizer] " + place.file + ", " + fields.place_of("Regex").key);
+    const std::string text = fields.text("Regex");
+    fields.place_of("Regex").take_pattern(text.size());
+    pattern.regex_.emplace(text, "[tokenizer] " + place.file + ", " + fields.place_of("Regex").key);
   }
   fields.refuse_the_rest();
   return pattern;
 }
 
-void Pattern::segments(std::string_view text, Segments& into) const {
+void Pattern::find_borders() {
+  const std::string& text = *literal_;
+  borders_.resize(text.size());
+  for (size_t i = 1, length = 0; i < text.size(); ++i) {
+    while (length > 0 && text[i] != text[length]) length = borders_[length - 1];
+    if (text[i] == text[length]) ++length;
+    borders_[i] = static_cast<u32>(length);
+  }
+}
+
+size_t find_in_long(std::string_view text, std::string_view what, size_t from) {
+  // A long `what` is looked for in linear time, a short one at most its own length times slower.
+  const void* const found = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+void Pattern::segments(std::string_view text, WorkBudget& budget, Segments& into) const {
   into.clear();
-  walk(text, [&](size_t begin, size_t end, bool match) { into.push_back({begin, end, match}); });
+  walk(text, budget, [&](size_t begin, size_t end, bool match) { into.push_back({begin, end, match}); });
 }
 
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place) {

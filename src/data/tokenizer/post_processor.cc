@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr i64 kMostIds = 1 << 20;  // what a template may put around a text
+constexpr i64 kMostIds = 256;  // on each side of every text that is encoded
 constexpr i64 kLargestId = (i64{1} << 31) - 2;
 
 using SpecialIds = std::map<std::string, std::vector<i32>>;
@@ -61,7 +61,7 @@ Around read_template(Fields& fields) {
       if (found == special.end()) refuse_json(token.place_of("id"), "one of special_tokens", json(name));
       auto& ids = text_seen ? around.behind : around.before;
       ids.insert(ids.end(), found->second.begin(), found->second.end());
-      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 1048576 ids around a text", "more");
+      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 256 ids on a side of a text", "more");
       token.refuse_the_rest();
     }
     kind.refuse_the_rest();

@@ -50,7 +50,7 @@ struct CutAtPattern : PreTokenizer {
   CutAtPattern(Pattern where, Behaviour what, bool other_way) : pattern(std::move(where)), behaviour(what), invert(other_way) {}
   void operator()(Pieces& pieces) const override {
     cut_pieces(pieces, behaviour, [&](std::string_view text, Segments& segments) {
-      pattern.segments(text, segments);
+      pattern.segments(text, *pieces.text.budget, segments);
       if (!invert) return;
       for (Segment& segment : segments) segment.match = !segment.match;
     });
@@ -234,6 +234,7 @@ void add_pre_tokenizers(const json& value, const JsonPlace& place, int depth, Pr
     if (!steps.is_array()) refuse_json(fields.place_of("pretokenizers"), "an array", steps);
     for (const json& step : steps) add_pre_tokenizers(step, fields.place_of("pretokenizers"), depth + 1, into);
   } else {
+    place.take_step();
     add_step(type, fields, into);
   }
   fields.refuse_the_rest();

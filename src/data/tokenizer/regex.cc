@@ -12,9 +12,13 @@
 namespace spillway::data {
 namespace {
 
-// A second's worth of steps, and the memory that backtracking may take.
-constexpr u32 kMatchLimit = 100'000'000;
-constexpr u32 kHeapLimitKiB = 64 * 1024;
+constexpr size_t kLongestPattern = 4 * 1024;
+// The quick program: how far it looks, and PCRE2's steps from one character on (without machine code it counts finer).
+constexpr size_t kWindow = 128;
+constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
+constexpr u32 kCountedSteps = 100'000'000;  // of the counted program, whose callouts end it much earlier
+constexpr size_t kCalloutCost = 4;          // in the budget's steps
+constexpr u32 kHeapLimitKiB = 64 * 1024;    // the memory that backtracking may take
 constexpr size_t kJitStackBytes = 8 * 1024 * 1024;
 // \C could split a character.
 constexpr u32 kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
@@ -61,11 +65,24 @@ std::string pcre2_words(int error) {
 }  // namespace
 
 struct Regex::Compiled {
-  Code code;
-  bool jit = false;
+  struct Program {
+    Code code;
+    bool jit = false;
+  };
+  Program quick, counted;
+  bool has_window = false;
+  size_t looks_back = 0;  // characters at most
 };
 
 struct Regex::Walk::Data {
+  Data(WorkBudget& of_text, size_t characters_back) : budget(of_text), looks_back(characters_back) {}
+  int run(const Compiled::Program& program, u32 steps, std::string_view text, size_t from, u32 options);
+  static int charge(pcre2_callout_block* callout, void* data);
+
+  WorkBudget& budget;
+  size_t looks_back;
+  size_t counted_to = 0;  // what lies before it has been charged
+  u32 limit = 0;          // that the context has; 0: PCRE2's own
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
@@ -74,55 +91,99 @@ struct Regex::Walk::Data {
 
 Regex::Regex(std::string_view pattern, std::string where)
     : pattern_(pattern), where_(std::move(where)), compiled_(std::make_unique<Compiled>()) {
-  const auto knows = [](const std::string& name) { return compile_pcre2("\\p{" + name + "}").code != nullptr; };
-  const std::string translated = pcre2_pattern(pattern, where_, knows);
-  CompileResult result = compile_pcre2(translated);
-  if (!result.code) {
-    throw Error(ErrorCode::data, where_ + ": expected a regular expression, got one that PCRE2 refuses at byte " +
-                                     std::to_string(result.at) + ": " + pcre2_words(result.error));
+  if (pattern.size() > kLongestPattern) {
+    throw Error(ErrorCode::data, where_ + ": expected a regular expression of at most " + std::to_string(kLongestPattern) +
+                                     " bytes, got one of " + std::to_string(pattern.size()) + "; use a shorter one");
   }
-  compiled_->jit = pcre2_jit_compile(result.code.get(), PCRE2_JIT_COMPLETE) == 0;
-  compiled_->code = std::move(result.code);
+  const auto knows = [](const std::string& name) { return compile_pcre2("\\p{" + name + "}").code != nullptr; };
+  const TranslatedPattern translated = translate_pattern(pattern, where_, knows);
+  const auto compile = [&](const std::string& text, u32 modes) {
+    CompileResult result = compile_pcre2(text);
+    if (!result.code) {
+      throw Error(ErrorCode::data, where_ + ": expected a regular expression, got one that PCRE2 refuses at byte " +
+                                       std::to_string(result.at) + ": " + pcre2_words(result.error));
+    }
+    const bool jit = pcre2_jit_compile(result.code.get(), modes) == 0;
+    return Compiled::Program{std::move(result.code), jit};
+  };
+  compiled_->quick = compile(translated.quick, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+  compiled_->counted = compile(translated.counted, PCRE2_JIT_COMPLETE);
+  u32 looks_back = 0;
+  pcre2_pattern_info(compiled_->quick.code.get(), PCRE2_INFO_MAXLOOKBEHIND, &looks_back);
+  compiled_->looks_back = looks_back;
+  compiled_->has_window = translated.has_window && looks_back <= kWindow;
 }
 
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
-Regex::Walk::Walk(const Regex& regex, std::string_view text) : regex_(regex), text_(text), data_(std::make_unique<Data>()) {
+Regex::Walk::Walk(const Regex& regex, std::string_view text, WorkBudget& budget)
+    : regex_(regex), text_(text), data_(std::make_unique<Data>(budget, regex.compiled_->looks_back)) {
+  budget.charge(WorkBudget::kCallCost);
   data_->match.reset(pcre2_match_data_create(1, nullptr));
   data_->context.reset(pcre2_match_context_create(nullptr));
   data_->old_text = with_old_characters(text);
   if (!data_->old_text.empty()) text_ = data_->old_text;
   require(data_->match && data_->context, "[tokenizer] expected memory for a match, got none");
-  pcre2_set_match_limit(data_->context.get(), kMatchLimit);
   pcre2_set_heap_limit(data_->context.get(), kHeapLimitKiB);
+  pcre2_set_callout(data_->context.get(), &Data::charge, data_.get());
 }
 
 Regex::Walk::~Walk() = default;
 
-int Regex::Walk::match(size_t from) {
-  const auto subject = reinterpret_cast<PCRE2_SPTR>(text_.empty() ? "" : text_.data());
-  const pcre2_code* code = regex_.compiled_->code.get();
-  const auto once = [&] {
-    if (!regex_.compiled_->jit) {
-      return pcre2_match(code, subject, text_.size(), from, PCRE2_NO_UTF_CHECK, data_->match.get(), data_->context.get());
-    }
-    return pcre2_jit_match(code, subject, text_.size(), from, 0, data_->match.get(), data_->context.get());
-  };
-  int found = once();
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT && !data_->stack) {
-    data_->stack.reset(pcre2_jit_stack_create(64 * 1024, kJitStackBytes, nullptr));
-    pcre2_jit_stack_assign(data_->context.get(), nullptr, data_->stack.get());
-    found = once();
+int Regex::Walk::Data::charge(pcre2_callout_block* callout, void* data) {
+  Data& self = *static_cast<Data*>(data);
+  const size_t at = callout->current_position;
+  size_t steps = kCalloutCost;
+  if (callout->callout_number == kCalloutBehind) {
+    steps += at > self.counted_to ? at - self.counted_to : 0;
+  } else if (callout->callout_number == kCalloutReference) {
+    steps += at > callout->start_match ? at - callout->start_match : 0;
+  } else if (callout->callout_number == kCalloutBackward) {
+    steps += self.looks_back;
+  } else if (callout->callout_number >= kCalloutRepeat) {
+    steps += size_t{1} << (callout->callout_number - kCalloutRepeat);
   }
-  return found;
+  self.counted_to = at;
+  return self.budget.spend(steps) ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+int Regex::Walk::Data::run(const Compiled::Program& program, u32 steps, std::string_view text, size_t from, u32 options) {
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
+  if (steps != limit) pcre2_set_match_limit(context.get(), limit = steps);
+  if (!program.jit) {
+    return pcre2_match(program.code.get(), subject, text.size(), from, options | PCRE2_NO_UTF_CHECK, match.get(), context.get());
+  }
+  return pcre2_jit_match(program.code.get(), subject, text.size(), from, options, match.get(), context.get());
+}
+
+int Regex::Walk::match(size_t from) {
+  const Compiled& compiled = *regex_.compiled_;
+  const u32 quick_steps = compiled.quick.jit ? kQuickSteps : kQuickStepsInterpreted;
+  while (compiled.has_window) {
+    const bool whole = text_.size() - from <= kWindow;
+    size_t end = whole ? text_.size() : from + kWindow;
+    while (!whole && (static_cast<unsigned char>(text_[end]) & 0xC0) == 0x80) --end;
+    const int found = data_->run(compiled.quick, quick_steps, text_.substr(0, end), from, whole ? 0 : PCRE2_PARTIAL_HARD);
+    if (found >= 0 || (whole && found == PCRE2_ERROR_NOMATCH)) return found;
+    if (found != PCRE2_ERROR_NOMATCH) break;
+    from = end;
+  }
+  data_->budget.charge(WorkBudget::kCallCost);
+  const auto counted = [&] { return data_->run(compiled.counted, kCountedSteps, text_, from, 0); };
+  const int found = counted();
+  if (found != PCRE2_ERROR_JIT_STACKLIMIT || data_->stack) return found;
+  data_->stack.reset(pcre2_jit_stack_create(64 * 1024, kJitStackBytes, nullptr));
+  pcre2_jit_stack_assign(data_->context.get(), nullptr, data_->stack.get());
+  return counted();
 }
 
 bool Regex::Walk::next() {
   while (from_ <= text_.size()) {
     const int found = match(from_);
     if (found == PCRE2_ERROR_NOMATCH) break;
+    if (found == PCRE2_ERROR_CALLOUT) data_->budget.refuse_steps();
     if (found < 0) {
       throw Error(ErrorCode::data, regex_.where_ + ": expected a match or none within bounds, got \"" + pcre2_words(found) +
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");

@@ -1,4 +1,5 @@
 // From Oniguruma's Ruby syntax to PCRE2's.
+#include <bit>
 #include <cctype>
 #include <vector>
 
@@ -16,10 +17,20 @@ constexpr std::string_view kWords =
 constexpr std::string_view kLatinNumbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
+// What a pattern may have that is run on a window: so that what an attempt may cost is small whatever the pattern is.
+constexpr size_t kLongestInWindow = 1024;
+constexpr u32 kMostRepeatsInWindow = 64;
+
 class Translation {
  public:
-  Translation(std::string_view pattern, const std::string& where, const std::function<bool(const std::string&)>& knows_property)
-      : pattern_(pattern), where_(where), knows_property_(knows_property) {}
+  /// `counted`: with callouts.
+  Translation(std::string_view pattern, const std::string& where, const std::function<bool(const std::string&)>& knows_property,
+              bool counted)
+      : pattern_(pattern), where_(where), knows_property_(knows_property), counted_(counted) {
+    has_window_ = pattern.size() <= kLongestInWindow;
+  }
+
+  bool has_window() const { return has_window_; }
 
   std::string run() {
     while (at_ < pattern_.size()) {
@@ -33,11 +44,19 @@ class Translation {
       } else if (c == '(') {
         open_group();
       } else if (c == ')') {
-        if (!groups_.empty()) atom_ = groups_.back(), groups_.pop_back();
+        if (!groups_.empty()) {
+          callout(kCalloutHere);
+          atom_ = groups_.back(), groups_.pop_back();
+        }
         out_ += pattern_[at_++];
       } else if (c == '{' && interval()) {
+      } else if (c == '*' || c == '+' || c == '?') {
+        before_repeat(0);
+        out_ += pattern_[at_++];
+        behind_repeat();
       } else {
-        if (std::string_view("*+?|^$").find(c) == std::string_view::npos) begin_atom();
+        if (c == '|' && !groups_.empty()) callout(kCalloutHere);
+        if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
       }
@@ -55,6 +74,20 @@ class Translation {
     if (!within_character) atom_ = out_.size();
   }
   char peek(size_t ahead) const { return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0'; }
+
+  void callout(unsigned number) {
+    if (counted_) out_ += callout_text(number);
+  }
+  static std::string callout_text(unsigned number) { return "(?C" + std::to_string(number) + ")"; }
+  /// The atom will be repeated, at least so many times.
+  void before_repeat(u32 least) {
+    if (counted_) out_.insert(atom_, callout_text(least == 0 ? kCalloutHere : kCalloutRepeat + static_cast<u32>(std::bit_width(least))));
+  }
+  /// What makes the repeat lazy or possessive belongs to it.
+  void behind_repeat() {
+    if (peek(0) == '?' || peek(0) == '+') out_ += pattern_[at_++];
+    callout(kCalloutBehind);
+  }
 
   static std::string in_brackets(std::string_view set, bool negated) { return std::string(negated ? "[^" : "[") + std::string(set) + "]"; }
 
@@ -133,13 +166,35 @@ class Translation {
         }
         [[fallthrough]];
       default:
+        if (c == 'G') has_window_ = false;  // where the search begins
+        if (c == 'X' && counted_) {
+          out_ += "(?:" + callout_text(kCalloutHere) + "\\X" + callout_text(kCalloutBehind) + ")";
+          break;
+        }
+        if ((c >= '1' && c <= '9') || c == 'k' || c == 'g') callout(kCalloutReference);
         if (std::isalpha(static_cast<unsigned char>(c)) && std::string_view("dDnrtfvaexAzZRXGkgbo").find(c) == std::string_view::npos) {
           refuse(std::string("the escape \\") + c);
         }
-        out_ += '\\';
-        out_ += c;
+        out_ += pattern_.substr(at_, 2 + operand(c));
+        at_ += operand(c);
     }
     at_ += 2;
+  }
+  /// How many bytes behind an escape's letter belong to it: a code, a number or a name.
+  size_t operand(char c) const {
+    const char open = peek(2);
+    if (std::string_view("xogk").find(c) != std::string_view::npos && (open == '{' || open == '<' || open == '\'')) {
+      const size_t close = pattern_.find(open == '{' ? '}' : open == '<' ? '>' : open, at_ + 3);
+      return close == std::string_view::npos ? 0 : close - at_ - 1;
+    }
+    size_t n = c == 'g' && (open == '-' || open == '+') ? 1 : 0;
+    const size_t first = n;
+    const auto digit = [&](char of) {
+      return c == 'x' ? std::isxdigit(static_cast<unsigned char>(of)) : std::isdigit(static_cast<unsigned char>(of));
+    };
+    const bool takes_digits = c == 'x' || c == 'g' || (c >= '0' && c <= '9');
+    while (takes_digits && n < first + 2 && digit(peek(2 + n))) ++n;
+    return n;
   }
 
   void character_class() {
@@ -170,6 +225,7 @@ class Translation {
 
   void open_group() {
     if (peek(1) == '*') refuse("a group that begins with *");
+    if (peek(1) == '?' && peek(2) == '<' && (peek(3) == '=' || peek(3) == '!')) callout(kCalloutBackward);
     groups_.push_back(out_.size());
     out_ += pattern_[at_++];
     if (peek(0) != '?') return;
@@ -184,6 +240,11 @@ class Translation {
       const char c = pattern_[at_++];
       if (c != 'i' && c != 'm' && c != '-') refuse(std::string("the option ") + c);
       out_ += c == 'm' ? 's' : c;
+    }
+    if (options && behind == ')') {  // for the rest of the group around it
+      groups_.pop_back();
+      out_ += pattern_[at_++];
+      return;
     }
     if (peek(0) == '<' && (peek(1) == '=' || peek(1) == '!')) {
       out_ += pattern_.substr(at_, 2);
@@ -204,17 +265,32 @@ class Translation {
     while (comma && std::isdigit(static_cast<unsigned char>(peek(i)))) ++i;
     const bool to = comma && i > second;
     if (peek(i) != '}' || (!from && !to)) return false;
+    const u32 least = repeats(1);
+    if (least > kMostRepeatsInWindow || (to && repeats(second) > kMostRepeatsInWindow)) has_window_ = false;
+    before_repeat(least);
     out_ += "{" + (from ? "" : std::string("0")) + std::string(pattern_.substr(at_ + 1, i));
     at_ += i + 1;
-    if (peek(0) == '+') {
-      out_ = out_.substr(0, atom_) + "(?:" + out_.substr(atom_) + ")";
+    const bool lazy = peek(0) == '?';
+    if (lazy) out_ += pattern_[at_++];
+    callout(kCalloutBehind);
+    if (peek(0) == '+' && !lazy) {
+      out_.insert(atom_, "(?:");
+      out_ += ')';
     }
     return true;
+  }
+  /// The number at `ahead`; what PCRE2 refuses as too large is as large as it can be.
+  u32 repeats(size_t ahead) const {
+    u32 number = 0;
+    for (size_t i = ahead; std::isdigit(static_cast<unsigned char>(peek(i))) && number <= 0xFFFF; ++i)
+      number = 10 * number + static_cast<u32>(peek(i) - '0');
+    return std::min(number, u32{0xFFFF});
   }
 
   std::string_view pattern_;
   const std::string& where_;
   const std::function<bool(const std::string&)>& knows_property_;
+  bool counted_, has_window_;
   std::string out_;
   size_t at_ = 0, atom_ = 0;
   std::vector<size_t> groups_;
@@ -222,9 +298,12 @@ class Translation {
 
 }  // namespace
 
-std::string pcre2_pattern(std::string_view pattern, const std::string& where,
-                          const std::function<bool(const std::string&)>& knows_property) {
-  return Translation(pattern, where, knows_property).run();
+TranslatedPattern translate_pattern(std::string_view pattern, const std::string& where,
+                                    const std::function<bool(const std::string&)>& knows_property) {
+  Translation quick(pattern, where, knows_property, false), counted(pattern, where, knows_property, true);
+  TranslatedPattern translated{quick.run(), counted.run()};
+  translated.has_window = quick.has_window();
+  return translated;
 }
 
 }  // namespace spillway::data

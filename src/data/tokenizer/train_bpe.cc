@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "data/tokenizer/regex.h"
 #include "data/tokenizer/utf8.h"
+#include "data/tokenizer/vocabulary.h"
 
 namespace spillway::data {
 namespace {
@@ -16,10 +17,14 @@ using nlohmann::json;
 
 constexpr i64 kLargestVocabulary = i64{1} << 24;
 constexpr i64 kLeastCount = 2;
+const std::string kWhereTraining = "the training of a vocabulary";
 
-struct TrainingWord {
-  std::vector<i32> symbols;
-  i64 count = 0;
+constexpr u32 kNoPlace = ~u32{0};
+
+/// A symbol of a word: which, of which word, and where its neighbours lie. What was joined to the one before it has no token.
+struct TrainingSymbol {
+  i32 token;
+  u32 word, left, right;
 };
 
 /// Two neighbours; ordered by the left id, then the right one.
@@ -31,10 +36,10 @@ struct PairHash {
   }
 };
 
-/// How often a pair occurs, and the words that may have it, ascending.
+/// How often a pair occurs, and where its left symbol may lie, ascending: all are found while the newer of the two is made.
 struct PairUse {
   i64 count = 0;
-  std::vector<size_t> words;
+  std::vector<u32> places;
 };
 
 /// What a pair's count was when it was looked at; the truth is never more.
@@ -66,7 +71,9 @@ class Training {
       const auto word = [&](size_t from, size_t to) {
         if (from < to) ++counts[text.substr(from, to - from)];
       };
-      Regex::Walk walk(pattern, text);
+      WorkBudget budget(kWhereTraining, text.size());
+      budget.enter("pattern");
+      Regex::Walk walk(pattern, text, budget);
       while (walk.next()) {
         word(behind, walk.begin());
         word(walk.begin(), walk.end());
@@ -74,19 +81,14 @@ class Training {
       }
       word(behind, text.size());
     }
-    words_.reserve(counts.size());
-    for (const auto& [text, count] : counts) {
-      TrainingWord word{{}, count};
-      for (const char c : text) word.symbols.push_back(of_byte_[static_cast<unsigned char>(c)]);
-      words_.push_back(std::move(word));
-    }
+    for (const auto& [text, count] : counts) add_word(text, count);
   }
 
   void merge_all() {
     std::priority_queue<PairOffer> offers;
-    for (size_t w = 0; w < words_.size(); ++w) {
-      const auto& symbols = words_[w].symbols;
-      for (size_t i = 0; i + 1 < symbols.size(); ++i) change({symbols[i], symbols[i + 1]}, words_[w].count, w);
+    for (u32 at = 0; at < symbols_.size(); ++at) {
+      const TrainingSymbol& symbol = symbols_[at];
+      if (symbol.right != kNoPlace) change({symbol.token, symbols_[symbol.right].token}, counts_[symbol.word], at);
     }
     for (const auto& [pair, use] : uses_) offers.push({use.count, pair});
     while (static_cast<i64>(tokens_.size()) < training_.vocabulary && !offers.empty()) {
@@ -112,20 +114,33 @@ class Training {
     return entry->second;
   }
 
-  void change(const Pair& pair, i64 by, size_t word) {
+  void add_word(std::string_view text, i64 count) {
+    if (symbols_.size() + text.size() >= kNoPlace) {
+      throw Error(ErrorCode::data, "[train-vocab] expected less than 4 GiB of different words, got more; train on fewer texts");
+    }
+    const auto first = static_cast<u32>(symbols_.size()), behind = first + static_cast<u32>(text.size());
+    for (u32 at = first; at < behind; ++at) {
+      const auto byte = static_cast<unsigned char>(text[at - first]);
+      symbols_.push_back(
+          {of_byte_[byte], static_cast<u32>(counts_.size()), at == first ? kNoPlace : at - 1, at + 1 == behind ? kNoPlace : at + 1});
+    }
+    counts_.push_back(count);
+  }
+
+  void change(const Pair& pair, i64 by, u32 place) {
     PairUse& use = uses_[pair];
     use.count += by;
-    if (by > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
+    if (by > 0) use.places.push_back(place);
   }
 
   /// Makes a token of the pair and puts it into all words; gives the pairs that are more often there now.
   std::vector<Pair> merge(const Pair& pair) {
     const i32 id = add_token(tokens_[static_cast<size_t>(pair.first)] + tokens_[static_cast<size_t>(pair.second)]);
     merges_.push_back(pair);
-    const std::vector<size_t> words = std::move(uses_[pair].words);
+    const std::vector<u32> places = std::move(uses_[pair].places);
     uses_.erase(pair);
     std::vector<Pair> grown;
-    for (const size_t w : words) merge_in_word(w, pair, id, grown);
+    for (const u32 at : places) merge_at(at, pair, id, grown);
     uses_.erase(pair);  // what neighbours have taken from it
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
@@ -133,36 +148,35 @@ class Training {
     return grown;
   }
 
-  void merge_in_word(size_t w, const Pair& pair, i32 id, std::vector<Pair>& grown) {
-    auto& symbols = words_[w].symbols;
-    const i64 count = words_[w].count;
-    size_t kept = 0;
-    for (size_t i = 0; i < symbols.size(); ++i) {
-      if (i + 1 == symbols.size() || Pair{symbols[i], symbols[i + 1]} != pair) {
-        symbols[kept++] = symbols[i];
-        continue;
-      }
-      if (kept > 0) {
-        change({symbols[kept - 1], pair.first}, -count, w);
-        change({symbols[kept - 1], id}, count, w);
-        grown.push_back({symbols[kept - 1], id});
-      }
-      if (i + 2 < symbols.size()) {
-        change({pair.second, symbols[i + 2]}, -count, w);
-        change({id, symbols[i + 2]}, count, w);
-        grown.push_back({id, symbols[i + 2]});
-      }
-      symbols[kept++] = id;
-      ++i;
+  void merge_at(u32 at, const Pair& pair, i32 id, std::vector<Pair>& grown) {
+    TrainingSymbol& symbol = symbols_[at];
+    if (symbol.token != pair.first || symbol.right == kNoPlace || symbols_[symbol.right].token != pair.second) return;
+    const i64 count = counts_[symbol.word];
+    TrainingSymbol& second = symbols_[symbol.right];
+    if (symbol.left != kNoPlace) {
+      const i32 left = symbols_[symbol.left].token;
+      change({left, pair.first}, -count, symbol.left);
+      change({left, id}, count, symbol.left);
+      grown.push_back({left, id});
     }
-    symbols.resize(kept);
+    if (second.right != kNoPlace) {
+      TrainingSymbol& behind = symbols_[second.right];
+      change({pair.second, behind.token}, -count, at);
+      change({id, behind.token}, count, at);
+      grown.push_back({id, behind.token});
+      behind.left = at;
+    }
+    symbol.token = id;
+    symbol.right = second.right;
+    second.token = kNoToken;
   }
 
   const BpeTraining& training_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, i32> ids_;
   i32 of_byte_[256] = {};
-  std::vector<TrainingWord> words_;
+  std::vector<TrainingSymbol> symbols_;  // of all different words, one after the other
+  std::vector<i64> counts_;              // how often each word occurs
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
 };

@@ -32,15 +32,18 @@ class Trie {
     ids_[node] = id;
   }
 
-  /// Calls found(length, id) for each string that `text` begins with, the shortest first.
+  /// What a budget is charged for a byte of a text that prefixes() looks at.
+  static constexpr size_t kStepCost = 8;
+  /// Calls found(length, id) for each string that `text` begins with, the shortest first. Gives how many bytes it looked at.
   template <class Found>
-  void prefixes(std::string_view text, const Found& found) const {
+  size_t prefixes(std::string_view text, const Found& found) const {
     u32 node = 0;
     for (size_t i = 0; i < text.size(); ++i) {
       node = child(node, text[i]);
-      if (node == 0) return;
+      if (node == 0) return i + 1;
       if (ids_[node] >= 0) found(i + 1, ids_[node]);
     }
+    return text.size();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "base/error.h"
 #include "data/tokenizer/utf8.h"
@@ -64,7 +65,36 @@ void append_lower(std::string& text, char32_t code) {
 
 namespace {
 
+// From how many bytes on characters are put into canonical order here: utf8proc's way takes time as the square of a run of marks.
+constexpr size_t kLongRun = 256;
+
+// The decomposed text with each run of marks ordered by combining class.
+std::string in_canonical_order(std::string_view text, bool compatible) {
+  const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
+  std::vector<utf8proc_int32_t> codes;
+  std::array<utf8proc_int32_t, 32> parts{};
+  for (size_t at = 0; at < text.size();) {
+    int last_class = UTF8PROC_BOUNDCLASS_START;
+    const auto code = static_cast<utf8proc_int32_t>(next_code(text, at));
+    const auto count = utf8proc_decompose_char(code, parts.data(), parts.size(), static_cast<utf8proc_option_t>(options), &last_class);
+    codes.insert(codes.end(), parts.begin(), parts.begin() + count);
+  }
+  const auto combining = [](utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; };
+  const auto is_mark = [&](utf8proc_int32_t code) { return combining(code) != 0; };
+  for (auto begin = codes.begin(); begin != codes.end();) {
+    begin = std::find_if(begin, codes.end(), is_mark);
+    const auto end = std::find_if_not(begin, codes.end(), is_mark);
+    std::ranges::stable_sort(begin, end, {}, combining);
+    begin = end;
+  }
+  std::string made;
+  for (const utf8proc_int32_t code : codes) append_code(made, static_cast<char32_t>(code));
+  return made;
+}
+
 std::string normal_form_of_known(std::string_view text, NormalForm form) {
+  std::string ordered;
+  if (text.size() >= kLongRun) text = ordered = in_canonical_order(text, form == NormalForm::nfkc || form == NormalForm::nfkd);
   int options = UTF8PROC_STABLE;
   options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;

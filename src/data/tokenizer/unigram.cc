@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "data/tokenizer/model.h"
@@ -34,7 +35,7 @@ class Unigram : public Model {
         return;
       }
     }
-    find_best_path(piece, scratch.best);
+    find_best_path(piece, *scratch.budget, scratch.best);
     const size_t first = ids.size();
     write_path(piece, scratch.best, ids, ranges);
     if (ranges == nullptr) scratch.cache.put(piece, std::span(ids).subspan(first));
@@ -48,28 +49,31 @@ class Unigram : public Model {
       if (!good || !std::isfinite(piece[1].get<double>())) refuse_json(place, "pairs of a token and its score", piece);
       const auto id = static_cast<i32>(scores_.size());
       const auto& text = piece[0].get_ref<const std::string&>();
-      vocabulary_.add(text, id);
+      if (!vocabulary_.add(text, id)) refuse_value(place, "tokens with hashes of their own", "hundreds with the same");
       scores_.push_back(piece[1].get<double>());
       lowest_ = std::min(lowest_, scores_.back());
       if (!text.empty()) trie_.add(text, id);
     }
   }
 
-  void find_best_path(std::string_view piece, std::vector<Scratch::Best>& best) const {
+  void find_best_path(std::string_view piece, WorkBudget& budget, std::vector<Scratch::Best>& best) const {
     best.assign(piece.size() + 1, {});
     const auto offer = [&](size_t begin, size_t end, i32 id, double score) {
       Scratch::Best& target = best[end];
       score += best[begin].score;
       if (target.begin < 0 || score > target.score) target = {score, static_cast<i64>(begin), id};
     };
+    size_t steps = 0;
     for (size_t at = 0; at < piece.size();) {
       size_t behind = at;
       next_code(piece, behind);
       bool whole_character = false;
-      trie_.prefixes(piece.substr(at), [&](size_t length, i32 id) {
+      const size_t looked_at = trie_.prefixes(piece.substr(at), [&](size_t length, i32 id) {
         offer(at, at + length, id, scores_[static_cast<size_t>(id)]);
         whole_character |= at + length == behind;
       });
+      steps += Trie::kStepCost * looked_at;
+      if (steps >= WorkBudget::kStepsAtOnce) budget.charge(std::exchange(steps, 0));
       if (!whole_character) {
         if (unknown_ == kNoToken) {
           throw Error(ErrorCode::data, "[tokenizer] expected text of characters that the vocabulary has, got \"" +
@@ -80,6 +84,7 @@ class Unigram : public Model {
       }
       at = behind;
     }
+    budget.charge(steps);
   }
 
   /// Neighbouring unknown characters are one part.

@@ -34,7 +34,7 @@ Vocabulary Vocabulary::read(const nlohmann::json& value, const JsonPlace& place)
     if (!whole) refuse_json(place, expected, id);
     const auto number = static_cast<i32>(*whole);
     if (vocabulary.has(number)) refuse_json(place, "each id once", id);
-    vocabulary.add(text, number);
+    if (!vocabulary.add(text, number)) refuse_value(place, "tokens with hashes of their own", "hundreds with the same");
   }
   return vocabulary;
 }
@@ -46,15 +46,16 @@ size_t Vocabulary::slot_of(std::string_view wanted) const {
   return slot;
 }
 
-void Vocabulary::add(std::string_view token, i32 id) {
+bool Vocabulary::add(std::string_view token, i32 id) {
   if (2 * (size_ + 1) > static_cast<i64>(slots_.size())) grow();
   if (static_cast<size_t>(id) >= places_.size()) places_.resize(static_cast<size_t>(id) + 1);
   places_[static_cast<size_t>(id)] = {arena_.size(), static_cast<i64>(token.size())};
   arena_ += token;
   longest_ = std::max(longest_, static_cast<i64>(token.size()));
-  i32& slot = slots_[slot_of(token)];
-  if (slot == kNoToken) ++size_;
-  slot = id;
+  const size_t slot = slot_of(token), tries = (slot - static_cast<size_t>(hash_of(token))) & (slots_.size() - 1);
+  if (slots_[slot] == kNoToken) ++size_;
+  slots_[slot] = id;
+  return tries <= kMostTries;
 }
 
 void Vocabulary::grow() {

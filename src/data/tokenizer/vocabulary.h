@@ -11,6 +11,9 @@ namespace spillway::data {
 
 inline constexpr i32 kNoToken = -1;
 
+/// How many slots of a hash table may be tried before one is found: chance alone would need some dozens for millions of entries.
+inline constexpr size_t kMostTries = 512;
+
 /// A hash of bytes that is good in all its bits.
 u64 hash_of(std::string_view bytes);
 
@@ -20,8 +23,9 @@ class Vocabulary {
   /// of tokens.
   static Vocabulary read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Adds a token whose id no token has; a text that is already there now has this id.
-  void add(std::string_view text, i32 id);
+  /// Adds a token whose id no token has; a text that is already there now has this id. False, and the vocabulary is of no use, if its
+  /// hash is that of hundreds of others, as only texts made for it have.
+  [[nodiscard]] bool add(std::string_view text, i32 id);
   i32 find(std::string_view text) const;
   bool has(i32 id) const { return id >= 0 && static_cast<size_t>(id) < places_.size() && places_[static_cast<size_t>(id)].length >= 0; }
   /// Empty if there is no such token.

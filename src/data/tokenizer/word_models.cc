@@ -1,6 +1,7 @@
 // Models that look whole words up. WordPiece (Schuster, Nakajima 2012; as BERT has it): the longest token that a word begins with, then the
 // longest continuation, and so on; a word that does not come out even is unknown as a whole. WordLevel: a word is a token or unknown.
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "data/tokenizer/model.h"
@@ -10,6 +11,9 @@ namespace spillway::data {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kLookUpCost = 4;     // in the budget's steps, beside one for 8 bytes
+constexpr size_t kLongestAffix = 16;  // "##" and "</w>" are what there is
 
 class WordModel : public Model {
  public:
@@ -38,16 +42,18 @@ class WordModel : public Model {
 class WordPiece : public WordModel {
  public:
   explicit WordPiece(Fields& fields) : WordModel(fields) {
-    prefix_ = fields.text("continuing_subword_prefix");
+    fields.at("continuing_subword_prefix", "a string");
+    prefix_ = read_affix(fields, "continuing_subword_prefix");
     most_characters_ = fields.number("max_input_chars_per_word", 0, std::numeric_limits<i64>::max());
   }
 
-  void encode(std::string_view word, Scratch&, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const override {
+  void encode(std::string_view word, Scratch& scratch, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const override {
     const size_t first = ids.size(), first_range = ranges ? ranges->size() : 0;
     i64 characters = 0;
     for (size_t at = 0; at < word.size(); ++characters) next_code(word, at);
     bool known = characters <= most_characters_;
     std::string with_prefix;
+    size_t steps = 0;
     for (size_t at = 0; known && at < word.size();) {
       size_t end = std::min(word.size(), at + static_cast<size_t>(vocabulary_.longest_bytes()));
       while (end > at && end < word.size() && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;
@@ -55,6 +61,8 @@ class WordPiece : public WordModel {
       while (end > at) {
         std::string_view part = word.substr(at, end - at);
         if (at > 0) part = with_prefix.assign(prefix_).append(part);
+        steps += kLookUpCost + part.size() / 8;
+        if (steps >= WorkBudget::kStepsAtOnce) scratch.budget->charge(std::exchange(steps, 0));
         id = vocabulary_.find(part);
         if (id != kNoToken) break;
         end = at + last_character(word.substr(at, end - at));
@@ -64,6 +72,7 @@ class WordPiece : public WordModel {
       if (ranges) ranges->push_back({static_cast<i64>(at), static_cast<i64>(end)});
       at = end;
     }
+    scratch.budget->charge(steps);
     if (known) return;
     ids.resize(first);
     if (ranges) ranges->resize(first_range);
@@ -87,6 +96,12 @@ class WordLevel : public WordModel {
 };
 
 }  // namespace
+
+std::string read_affix(Fields& fields, const char* key) {
+  const std::string affix = fields.text_if_any(key).value_or("");
+  if (affix.size() > kLongestAffix) refuse_json(fields.place_of(key), "at most 16 bytes", json(affix));
+  return affix;
+}
 
 std::unique_ptr<Model> read_word_piece(Fields& fields) { return std::make_unique<WordPiece>(fields); }
 std::unique_ptr<Model> read_word_level(Fields& fields) { return std::make_unique<WordLevel>(fields); }

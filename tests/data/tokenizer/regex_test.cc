@@ -11,7 +11,9 @@ namespace {
 std::vector<std::string> matches(const std::string& pattern, const std::string& text) {
   const Regex regex(pattern, "[test]");
   std::vector<std::string> found;
-  Regex::Walk walk(regex, text);
+  const std::string file = "tokenizer.json";
+  WorkBudget budget(file, text.size());
+  Regex::Walk walk(regex, text, budget);
   while (walk.next()) found.push_back(text.substr(walk.begin(), walk.end() - walk.begin()));
   return found;
 }

@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 
+const std::string kFile = "tokenizer.json";
 constexpr size_t kBlock = 0x4000;  // code points with one checksum
 
 const json& expected() {
@@ -79,8 +80,9 @@ TEST(Unicode, NormalizersAreThoseOfTokenizers) {
     const json got = checksums([&](std::span<const char32_t> block) {
       std::string text;
       for (const char32_t c : block) text += "A" + utf8(c) + "\xCC\x81" + "b";
-      AlignedText made{.text = text};
-      for (const auto& step : steps) made = (*step)(made);
+      WorkBudget budget(kFile, text.size());
+      AlignedText made{.text = text, .budget = &budget};
+      normalize(steps, made);
       return made.text;
     });
     EXPECT_EQ(got, want) << name;
@@ -99,6 +101,8 @@ TEST(Unicode, PreTokenizersAreThoseOfTokenizers) {
         ends.push_back(pieces.text.text.size());
         pieces.spans.push_back({begin, ends.back()});
       }
+      WorkBudget budget(kFile, pieces.text.text.size());
+      pieces.text.budget = &budget;
       for (const auto& step : steps) (*step)(pieces);
       std::string made;
       auto span = pieces.spans.begin();
