@@ -56,6 +56,7 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
+        if (c == '^') has_window_ = false;  // PCRE2 finds no line behind a last newline, also where only the window ends
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;

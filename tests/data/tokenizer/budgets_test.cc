@@ -49,15 +49,15 @@ std::string encode_refusal(const json& with, const std::string& text) {
 }
 
 TEST(TokenizerBudgets, AFileHasSoManySteps) {
-  const std::vector<json> steps(200000, {{"type", "Fuse"}});
+  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 of them once were as deep a recursion
   EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("at most 1024 steps in the file as decoder.decoders"));
   const std::vector<json> lower(1025, {{"type", "Lowercase"}}), words(1025, {{"type", "Whitespace"}});
   EXPECT_THAT(load_refusal({{"normalizer", sequence("normalizers", lower)}}), HasSubstr("at most 1024 steps"));
   EXPECT_THAT(load_refusal({{"pre_tokenizer", sequence("pretokenizers", words)}}), HasSubstr("at most 1024 steps"));
 }
 
-TEST(TokenizerBudgets, AThousandStepsRunAsOne) {
-  const std::vector<json> fuse(1000, {{"type", "Fuse"}});
+TEST(TokenizerBudgets, HundredsOfStepsRunAsOne) {
+  const std::vector<json> fuse(300, {{"type", "Fuse"}});
   const auto tokenizer = made_of(small_tokenizer({{"decoder", sequence("decoders", fuse)}}));
   EXPECT_EQ(tokenizer->decode(std::vector<i32>{0x41, 0x42}), "<0x41><0x42>");
 }
@@ -81,7 +81,7 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
   EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:[a-z ]*[a-z ]*[a-z ]*[a-z ]*!|.)")}}, fox),
               testing::AllOf(HasSubstr("pre_tokenizer"), HasSubstr("a.json"), HasSubstr("2048 steps for each byte"),
                              HasSubstr("text of 43500 bytes"), HasSubstr("backtrack less")));
-  const std::string letters(300000, 'a');
+  const std::string letters(20000, 'a');
   for (const char* pattern : {
            "(?:a*+b|.)",           // each match scans to the end, in one step
            "(?=.*x).|.",           // so does what looks ahead
@@ -92,11 +92,12 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
            "[a-z]*[a-z]*[a-z]*1",  // one search tries each place
            "(?:(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)!|.)",
            "(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaa!|.)",
-           "(a|aa)+$|.",
+           "(a|aa)+!|.",
        }) {
-    EXPECT_THAT(encode_refusal({{"pre_tokenizer", split(pattern)}}, letters + "\n1"), HasSubstr("backtrack less")) << pattern;
+    EXPECT_THAT(encode_refusal({{"pre_tokenizer", split(pattern)}}, letters + "\n1!"), testing::ContainsRegex("backtracks? less"))
+        << pattern;
   }
-  EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:\\Xb|.)")}}, "e" + repeated("\u0301", 100000)), HasSubstr("backtrack less"));
+  EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:\\Xb|.)")}}, "e" + repeated("\u0301", 20000)), HasSubstr("backtrack less"));
 }
 
 TEST(TokenizerBudgets, LongRunsOfOneKindAreNoHarm) {
@@ -110,20 +111,20 @@ TEST(TokenizerBudgets, LongRunsOfOneKindAreNoHarm) {
 }
 
 TEST(TokenizerBudgets, LiteralsAreFoundInOneWay) {
-  const std::string text(1000000, 'a'), almost = std::string(300000, 'a') + "b";
+  const std::string text(400000, 'a'), almost = std::string(100000, 'a') + "b";
   const auto tokenizer =
       made_of(small_tokenizer({{"normalizer", replace(almost, "c")},
                                {"decoder", sequence("decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}, replace(almost, "c")})}}));
   EXPECT_EQ(tokenizer->encode(text).size(), text.size());
-  EXPECT_EQ(tokenizer->encode(text + "b").size(), text.size() - 300000 + 1);
+  EXPECT_EQ(tokenizer->encode(text + "b").size(), text.size() - 100000 + 1);
   EXPECT_EQ(tokenizer->decode(std::vector<i32>(text.begin(), text.end())), text);
   const std::string with_match = text + "b";
-  EXPECT_EQ(tokenizer->decode(std::vector<i32>(with_match.begin(), with_match.end())), text.substr(300000) + "c");
+  EXPECT_EQ(tokenizer->decode(std::vector<i32>(with_match.begin(), with_match.end())), text.substr(100000) + "c");
 }
 
 TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
-  EXPECT_THAT(encode_refusal({{"normalizer", replace("a", std::string(1000000, 'b'))}}, std::string(100000, 'a')),
-              testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 3265536 bytes"), HasSubstr("lengthen less")));
+  EXPECT_THAT(encode_refusal({{"normalizer", replace("a", std::string(1000000, 'b'))}}, std::string(10000, 'a')),
+              testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 385536 bytes"), HasSubstr("lengthen less")));
   const std::vector<json> prepends(1000, {{"type", "Prepend"}, {"prepend", std::string(1000, 'x')}});
   EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", prepends)}}, "aaa"), HasSubstr("normalizer"));
   // Grows and shrinks a thousand times.
@@ -132,7 +133,7 @@ TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
     waves.push_back(replace("a", std::string(30, 'a')));
     waves.push_back(replace(std::string(30, 'a'), "a"));
   }
-  EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", waves)}}, std::string(100000, 'a')), HasSubstr("2048 steps"));
+  EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", waves)}}, std::string(10000, 'a')), HasSubstr("2048 steps"));
   const std::vector<json> prefix(1, {{"type", "Prepend"}, {"prepend", std::string(100000, 'x')}});
   EXPECT_THAT(load_refusal({{"normalizer", prefix[0]}, {"added_tokens", {added(256, "ab", {{"special", false}, {"normalized", true}})}}}),
               HasSubstr("added_tokens"));
@@ -148,9 +149,9 @@ TEST(TokenizerBudgets, MarksInDisorderAreSorted) {
 }
 
 TEST(TokenizerBudgets, LongAddedTokensThatNearlyOccurEverywhere) {
-  EXPECT_THAT(encode_refusal({{"added_tokens", {added(256, std::string(100000, 'a') + "b")}}}, std::string(100000, 'a')),
+  EXPECT_THAT(encode_refusal({{"added_tokens", {added(256, std::string(30000, 'a') + "b")}}}, std::string(30000, 'a')),
               HasSubstr("added_tokens"));
-  EXPECT_THAT(encode_refusal({{"added_tokens", {added(256, " ", {{"rstrip", true}})}}}, std::string(100000, ' ')),
+  EXPECT_THAT(encode_refusal({{"added_tokens", {added(256, " ", {{"rstrip", true}})}}}, std::string(30000, ' ')),
               HasSubstr("added_tokens"));
   const auto left = made_of(small_tokenizer({{"added_tokens", {added(256, " ", {{"lstrip", true}})}}}));
   EXPECT_EQ(left->encode(std::string(200000, ' ')), std::vector<i32>(200000, 256));
@@ -167,18 +168,18 @@ TEST(TokenizerBudgets, TokensThatTakeEachOthersSpaces) {
 }
 
 TEST(TokenizerBudgets, WordsAreLookedUpInProportion) {
-  const json vocabulary = {{"[U]", 0}, {"a", 1}, {"##a", 2}, {std::string(100000, 'c'), 3}};
+  const json vocabulary = {{"[U]", 0}, {"a", 1}, {"##a", 2}, {std::string(30000, 'c'), 3}};
   const json word_piece = {{"type", "WordPiece"},
                            {"unk_token", "[U]"},
                            {"continuing_subword_prefix", "##"},
                            {"max_input_chars_per_word", i64{1} << 60},
                            {"vocab", vocabulary}};
   const auto pieces = made_of({{"model", word_piece}});
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { pieces->encode(std::string(100000, 'a')); }), HasSubstr("2048 steps"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { pieces->encode(std::string(30000, 'a')); }), HasSubstr("2048 steps"));
   EXPECT_EQ(pieces->encode("aaa").size(), 3u);
-  const json pairs = json::array({json::array({"<unk>", 0}), json::array({"a", -1}), json::array({std::string(100000, 'a'), -2})});
+  const json pairs = json::array({json::array({"<unk>", 0}), json::array({"a", -1}), json::array({std::string(30000, 'a'), -2})});
   const auto unigram = made_of({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", pairs}}}});
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { unigram->encode(std::string(99999, 'a')); }), HasSubstr("2048 steps"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { unigram->encode(std::string(29999, 'a')); }), HasSubstr("2048 steps"));
 }
 
 TEST(TokenizerBudgets, AffixesAndTemplatesAreShort) {
@@ -204,17 +205,19 @@ std::vector<std::string> texts_of_one_hash(size_t count) {
     hash ^= hash >> 32;
     const u64 wanted = 0x123456789ABCDEF0u;
     const u64 second = (wanted ^ wanted >> 32) * inverse ^ hash;
+    constexpr u64 kHigh = 0x8080808080808080u, kSigns = 0x6060606060606060u;
+    if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;  // ASCII, and no control characters
     std::string text(16, '\0');
     std::memcpy(text.data(), &first, 8);
     std::memcpy(text.data() + 8, &second, 8);
-    if (std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7F; })) texts.push_back(text);
+    texts.push_back(text);
   }
   return texts;
 }
 
 TEST(TokenizerBudgets, TokensOfOneHash) {
-  const auto texts = texts_of_one_hash(600);
-  ASSERT_EQ(hash_of(texts[0]), hash_of(texts[599]));
+  const auto texts = texts_of_one_hash(520);
+  ASSERT_EQ(hash_of(texts[0]), hash_of(texts[519]));
   json vocabulary = json::object();
   for (const std::string& text : texts) vocabulary[text] = vocabulary.size();
   EXPECT_THAT(error_of(ErrorCode::data,

@@ -53,6 +53,27 @@ TEST(RegexWalk, EmptyMatches) {
   EXPECT_THAT(matches("(?=é)", "éé"), ElementsAre("", ""));
 }
 
+// A match is first looked for in the next 128 bytes.
+TEST(RegexWalk, TheEndOfAWindowIsNotTheEndOfTheText) {
+  const std::string lines(300, '\n'), letters(300, 'a');
+  EXPECT_THAT(matches("\\n(?!^)", lines), ElementsAre("\n")) << "no line begins behind the last newline";
+  EXPECT_THAT(matches("a(?!a)", letters), ElementsAre("a"));
+  EXPECT_THAT(matches("a$", letters), ElementsAre("a"));
+  EXPECT_THAT(matches("a\\z", letters), ElementsAre("a"));
+  EXPECT_THAT(matches("a+", letters + "b" + letters), ElementsAre(letters, letters));
+  EXPECT_THAT(matches("\\Ga", letters + "b" + letters), testing::SizeIs(300));
+  EXPECT_THAT(matches("\\X", "e" + letters.substr(0, 126) + "\u0301\u0301"), testing::SizeIs(127)) << "the window ends within a character";
+  EXPECT_THAT(matches("b", letters + "b" + letters + "b"), ElementsAre("b", "b"));
+}
+
+TEST(RegexSyntax, EscapesThatAreRepeated) {
+  EXPECT_THAT(matches(R"(\x61+)", "baaab"), ElementsAre("aaa"));
+  EXPECT_THAT(matches(R"(\x{61}{2}+)", "aaaaab"), ElementsAre("aaaa"));
+  EXPECT_THAT(matches(R"((b)\1+)", "abbbbc"), ElementsAre("bbbb"));
+  EXPECT_THAT(matches(R"((?<n>b)\k<n>*a)", "bbba"), ElementsAre("bbba"));
+  EXPECT_THAT(matches(R"((?i)A+)", "aAb"), ElementsAre("aA"));
+}
+
 TEST(RegexSyntax, WhatCannotBeSaid) {
   for (const char* pattern : {"[a[^b]]", "[[:alpha:]]", "[a&&b]", "(?~a)", "(*FAIL)", R"(\p)", R"(\pL)", "(", "[", R"(\)", R"([\W])",
                               "(?R)", "(?1)", R"(\Qa\E)", R"(\C)", R"(\u12)", "(?x)a", R"(\p{No such})", R"(\p{L)"}) {

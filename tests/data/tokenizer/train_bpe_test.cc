@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <random>
 
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/support_files.h"
@@ -63,6 +65,58 @@ TEST(BpeTraining, TakesAnotherPatternAndOtherTokens) {
   const auto tokenizer = read_tokenizer(file);
   EXPECT_EQ(tokenizer->encode("<b>1234").size(), 3u) << "<b>, 123, 4";
   EXPECT_FALSE(tokenizer->named().end_of_text);
+}
+
+/// The merges of one word by the definition: count all pairs anew, take the most frequent one of the lowest ids, and put its token in from
+/// left to right, until none occurs twice. Ids are those of letters, then of merges; `first` is the id of the first merge.
+std::vector<std::pair<i32, i32>> merges_by_definition(std::vector<i32> word, i32 first) {
+  std::vector<std::pair<i32, i32>> merges;
+  for (;; ++first) {
+    std::map<std::pair<i32, i32>, int> counts;
+    for (size_t i = 0; i + 1 < word.size(); ++i) ++counts[{word[i], word[i + 1]}];
+    const auto best = std::ranges::max_element(counts, [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (best == counts.end() || best->second < 2) return merges;
+    merges.push_back(best->first);
+    std::vector<i32> joined;
+    for (size_t i = 0; i < word.size(); ++i) {
+      const bool here = i + 1 < word.size() && std::pair{word[i], word[i + 1]} == best->first;
+      joined.push_back(here ? first : word[i]);
+      i += here ? 1 : 0;
+    }
+    word = joined;
+  }
+}
+
+TEST(BpeTraining, MergesOfRandomWordsAreThoseOfTheDefinition) {
+  std::mt19937 random(1);
+  for (int n = 0; n < 60; ++n) {
+    const auto letters = static_cast<unsigned>(1 + n % 4);
+    std::string text(static_cast<size_t>(2 + 5 * n), 'a');
+    for (char& c : text) c = static_cast<char>('a' + random() % letters);
+    const auto model = nlohmann::json::parse(trained({text}, {.vocabulary = 5000, .pattern = "[a-z]+"}).tokenizer_json)["model"];
+    std::vector<i32> word;
+    for (const char c : text) word.push_back(model["vocab"][std::string(1, c)].get<i32>());
+    std::vector<std::string> tokens(257);
+    for (const auto& [token, id] : model["vocab"].items()) {
+      if (id < 257) tokens[id.get<size_t>()] = token;
+    }
+    nlohmann::json expected = nlohmann::json::array();
+    for (const auto& [left, right] : merges_by_definition(word, 257)) {
+      const std::string a = tokens[static_cast<size_t>(left)], b = tokens[static_cast<size_t>(right)];
+      expected.push_back(a + " " + b);
+      tokens.push_back(a + b);
+    }
+    EXPECT_EQ(model["merges"], expected) << text;
+  }
+}
+
+// Each merge once took time in proportion to the word, and a long word has a merge for nearly each of its letters.
+TEST(BpeTraining, ALongWordTakesTimeInProportion) {
+  std::mt19937 random(2);
+  std::string half(50000, 'a');
+  for (char& c : half) c = static_cast<char>('a' + random() % 26);
+  const auto made = trained({half + half}, {.vocabulary = 20000, .pattern = "[a-z]+"});
+  EXPECT_EQ(made.vocabulary, 20000);
 }
 
 TEST(BpeTraining, RefusesWhatHasNoRoom) {
