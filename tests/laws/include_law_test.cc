@@ -136,7 +136,7 @@ const std::vector<ThirdParty> kThirdParty = {
     {"zlib.h", {"src/data/", "tests/data/"}},
     {"zstd.h", {"src/data/", "tests/data/"}},
     {"pcre2.h", {"src/data/tokenizer/regex.cc"}},
-    {"utf8proc.h", {"src/data/tokenizer/unicode.cc", "src/data/python_text/"}},
+    {"utf8proc.h", {"src/data/unicode/unicode.cc", "src/data/python_text/"}},
     {"spdlog/", {"src/app/"}},
     {"CLI/", {"src/app/flags/command_line.cc"}},
     {"nlohmann/",

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace {
 

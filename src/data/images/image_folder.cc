@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "data/file.h"
 #include "data/images/picture.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

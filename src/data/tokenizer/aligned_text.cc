@@ -1,6 +1,6 @@
 #include "data/tokenizer/aligned_text.h"
 
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 

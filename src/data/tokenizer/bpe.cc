@@ -7,7 +7,7 @@
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/merges.h"
 #include "data/tokenizer/model.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

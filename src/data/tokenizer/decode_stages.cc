@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "data/tokenizer/byte_level.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

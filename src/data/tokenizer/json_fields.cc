@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/lfs_pointer.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/pattern.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

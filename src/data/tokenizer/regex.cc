@@ -6,8 +6,8 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "data/tokenizer/regex.h"
-#include "data/tokenizer/utf8.h"
 #include "data/tokenizer/vocabulary.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer/model.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "data/tokenizer/merges.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode.h"
+#include "data/unicode/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer/regex.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 
 namespace spillway::data::hostile_parts_test {

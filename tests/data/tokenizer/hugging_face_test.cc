@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/temporary_folder.h"

@@ -84,5 +84,17 @@ TEST(TokenizerRefusals, NamedTokensThatAreNotThere) {
   EXPECT_THAT(error_of(ErrorCode::data, [&] { read_tokenizer(folder.path()); }), testing::HasSubstr("eos_token, got \"</s>\""));
 }
 
+TEST(TokenizerRefusals, NamedTokensOfOddTypes) {
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer().dump());
+  for (const char* value :
+       {"5", "true", "[]", "[\"a\"]", "{}", "{\"content\": 5}", "{\"content\": {\"content\": \"a\"}}", "1e300", "\"aa\""}) {
+    folder.write("tokenizer_config.json", "{\"eos_token\": " + std::string(value) + "}");
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { read_tokenizer(folder.path()); }), testing::HasSubstr("eos_token")) << value;
+  }
+  folder.write("tokenizer_config.json", "[[]]");
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { read_tokenizer(folder.path()); }), testing::HasSubstr("expected an object"));
+}
+
 }  // namespace
 }  // namespace spillway::data::refusals_test

@@ -7,8 +7,8 @@
 
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/unicode.h"
+#include "data/unicode/utf8.h"
 #include "tests/support/fixtures.h"
 
 namespace spillway::data::unicode_test {

@@ -1,4 +1,4 @@
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 
 #include <utf8proc.h>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizer/utf8.h"
 #include "data/unicode/unicode_tables.h"
+#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

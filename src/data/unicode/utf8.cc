@@ -1,4 +1,4 @@
-#include "data/tokenizer/utf8.h"
+#include "data/unicode/utf8.h"
 
 #include <cstring>
 
